@@ -92,7 +92,12 @@ uint64_t count(const char *kind) {
     if (!std::strcmp(kind, "events"))
         return driver.events.size();
     if (!std::strcmp(kind, "graphs"))
-        return driver.graphs.size();
+        return std::count_if(driver.graphs.begin(), driver.graphs.end(),
+                             [](const auto &entry) { return !entry.second->inside; });
+    if (!std::strcmp(kind, "execs"))
+        return driver.execs.size();
+    if (!std::strcmp(kind, "objects"))
+        return driver.user_objects.size();
     if (!std::strcmp(kind, "modules"))
         return driver.modules.size() - loaded_by_libraries();
     if (!std::strcmp(kind, "libraries"))
@@ -137,11 +142,10 @@ void reset(Lock &lock, bool keep_host_memory) {
             contexts.push_back(entry.second);
     for (const auto &context : contexts)
         destroy_context(lock, context);
-    std::vector<uintptr_t> graphs;
-    for (const auto &entry : driver.graphs)
-        graphs.push_back(entry.first);
-    for (uintptr_t graph : graphs)
-        driver.graphs.erase(graph);
+    driver.execs.clear();
+    driver.nodes.clear();
+    driver.graphs.clear();
+    driver.user_objects.clear();
     unload_libraries();
     driver.kernel_fault.clear();
     destroy_pools();

@@ -39,6 +39,9 @@ void State::start_choosing() {
     streams.clear_freed();
     events.clear_freed();
     graphs.clear_freed();
+    nodes.clear_freed();
+    execs.clear_freed();
+    user_objects.clear_freed();
     modules.clear_freed();
     functions.clear_freed();
     libraries.clear_freed();

@@ -5,6 +5,7 @@
 #include "base/handles.h"
 #include "code/code_library.h"
 #include "code/link.h"
+#include "graph/exec.h"
 #include "memory/allocation.h"
 #include "memory/freed.h"
 #include "memory/location.h"
@@ -36,7 +37,10 @@ struct State {
     HandleTable<Context> contexts{0x5c0000001000};
     HandleTable<Stream> streams{0x5c1000001000};
     HandleTable<Event> events{0x5c2000001000};
-    HandleTable<Capture> graphs{0x5c3000001000};
+    HandleTable<Graph> graphs{0x5c3000001000};
+    HandleTable<GraphNode> nodes{0x5ca000001000};
+    HandleTable<GraphExec> execs{0x5cb000001000};
+    HandleTable<OwnedObject> user_objects{0x5cc000001000};
     HandleTable<Pool> pools{0x5c4000001000};
     HandleTable<Module> modules{0x5c5000001000};
     HandleTable<KernelFunction> functions{0x5c6000001000};

@@ -39,6 +39,12 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
+    // Erases all objects. Their handles are not used again.
+    void clear() {
+        auto objects = std::move(objects_); // their destructors may look at the table
+        objects_.clear();
+    }
+
     // Forgets the erased handles, so that later handles do not depend on earlier erasures.
     void clear_freed() { freed_.clear(); }
 

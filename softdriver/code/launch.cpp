@@ -5,6 +5,7 @@
 #include "code/code_library.h"
 #include "code/kernel_run.h"
 #include "code/occupancy.h"
+#include "graph/works.h"
 
 #include <cstring>
 
@@ -138,33 +139,39 @@ std::shared_ptr<GridWorkspace> workspace_of(Stream &stream) {
     return stream.workspace;
 }
 
-// Checks a launch and sets `operation` to the operation that runs the kernel. Returns an error if
-// the launch is not valid.
-CUresult prepare(const KernelFunctionPtr &function, Stream &stream, LaunchRequest request,
-                 OperationPtr &operation) {
-    if (stream.owner != function->owner)
+} // namespace
+
+CUresult prepare_launch(const KernelFunctionPtr &function, const Context &context,
+                        const LaunchRequest &request, PreparedLaunch &launch) {
+    if (&context != function->owner)
         return CUDA_ERROR_INVALID_HANDLE;
-    complete_cluster(*function, request);
-    if (CUresult status = check_size(*function, request))
+    launch.function = function;
+    launch.request = request;
+    complete_cluster(*function, launch.request);
+    if (CUresult status = check_size(*function, launch.request))
         return status;
-    if (CUresult status = check_clusters(*function, request))
+    if (CUresult status = check_clusters(*function, launch.request))
         return status;
-    if (CUresult status = check_cooperation(*function, request))
+    if (CUresult status = check_cooperation(*function, launch.request))
         return status;
-    ptx::Launch described = describe(*function, request);
-    if (CUresult status = take_parameters(*function->kernel, request, described.parameters))
-        return status;
-    operation = std::make_shared<Operation>();
-    operation->kernel = {described.program, &function->kernel->name};
-    auto run = std::make_shared<KernelRun>(function, std::move(described),
-                                           request.cooperative ? workspace_of(stream) : nullptr);
+    launch.request.parameters = launch.request.extra = nullptr;
+    return take_parameters(*function->kernel, request, launch.parameters);
+}
+
+OperationPtr launch_operation(const PreparedLaunch &launch, Stream &stream) {
+    const KernelFunction &function = *launch.function;
+    ptx::Launch described = describe(function, launch.request);
+    described.parameters = launch.parameters;
+    auto operation = std::make_shared<Operation>();
+    operation->kernel = {described.program, &function.kernel->name};
+    auto run =
+        std::make_shared<KernelRun>(launch.function, std::move(described),
+                                    launch.request.cooperative ? workspace_of(stream) : nullptr);
     run->operation = operation;
     operation->pieces = run;
     operation->unforeseen = true;
-    return CUDA_SUCCESS;
+    return operation;
 }
-
-} // namespace
 
 bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]) {
     if (!within(block, block_limits) || product(block) > thread_limit(kernel))
@@ -187,18 +194,22 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
                 CUstream stream_handle) {
     KernelFunctionPtr function;
     StreamPtr stream;
-    OperationPtr operation;
+    PreparedLaunch prepared;
     CUresult unusable = resolve_stream(call, stream_handle, stream);
     ContextPtr context = stream ? stream->context : call.context;
     if (CUresult status = resolve_kernel(handle, context, function))
         return status;
     if (unusable)
         return unusable;
-    CUresult status = prepare(function, *stream, request, operation);
+    CUresult status = prepare_launch(function, *stream->owner, request, prepared);
     if (status && stream->capture)
         invalidate(*stream->capture);
     function->old_launch = nullptr;
-    return status ? status : submit(*stream, std::move(operation));
+    if (status)
+        return status;
+    if (stream->capture)
+        return capture_node(*stream, make_kernel_work(std::move(prepared), handle));
+    return submit(*stream, launch_operation(prepared, *stream));
 }
 
 } // namespace soft

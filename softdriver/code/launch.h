@@ -1,6 +1,7 @@
 #pragma once
 
 #include "code/modules.h"
+#include "work/operation.h"
 
 namespace soft {
 
@@ -16,6 +17,16 @@ struct LaunchRequest {
     void **parameters = nullptr, **extra = nullptr;
 };
 
+// A launch that has been checked, and that can be submitted any number of times.
+struct PreparedLaunch {
+    KernelFunctionPtr function;
+    LaunchRequest request;           // without pointers to parameters
+    std::vector<uint8_t> parameters; // the parameter block
+};
+
+CUresult prepare_launch(const KernelFunctionPtr &function, const Context &context,
+                        const LaunchRequest &request, PreparedLaunch &launch);
+OperationPtr launch_operation(const PreparedLaunch &launch, Stream &stream);
 // Checks a launch and submits it to a stream.
 CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, CUstream stream);
 CUresult read_config(const CUlaunchConfig &config, LaunchRequest &request);

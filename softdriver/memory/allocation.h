@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device/context.h"
+#include "memory/graph_memory.h"
 #include "memory/managed.h"
 #include "memory/pool.h"
 
@@ -21,7 +22,8 @@ struct Allocation {
     uint64_t id = 0;
     PoolPtr pool;                     // the pool that the memory is from, or null
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
-    // A captured node has allocated it, so it belongs to the graph.
+    std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
+    // A node of a graph will allocate the memory. Until then only other nodes can use it.
     bool captured = false;
     bool of_module = false;           // it is a variable of a module, which programs cannot free
     bool read_only = false;           // kernels cannot write it

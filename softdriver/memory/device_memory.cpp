@@ -104,7 +104,10 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
         if (!allocation)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    free_allocation(*allocation);
+    if (allocation->graph.expired())
+        free_allocation(*allocation);
+    else
+        set_there(*allocation, false); // the address still belongs to the graph
     return CUDA_SUCCESS;
 }
 

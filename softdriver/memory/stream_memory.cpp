@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/works.h"
 
 // Stream-ordered memory: allocated and freed in the order of a stream.
 
@@ -23,17 +24,31 @@ CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocatio
     }
 }
 
-// Takes the memory from the pool; if the stream is being captured, allocates memory that belongs to
-// the graph.
+// Adds a node to the capture that allocates memory of the graph.
+CUresult capture_allocation(Stream &stream, const Pool &pool, CUdeviceptr *address, size_t bytes) {
+    int kind = static_cast<int>(pool.location.type);
+    if (kind != location_device)
+        return kind == location_none ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    if (!stream.capture->valid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    Allocation *allocation = nullptr;
+    CUresult status =
+        pool.device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
+                    : place(*stream.owner, pool, bytes, allocation);
+    if (status)
+        return status;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location = pool.location;
+    params.bytesize = bytes;
+    params.dptr = *address = allocation->begin;
+    GraphMemoryPtr memory = give_to_graph(*allocation);
+    return capture_node(stream, make_alloc_work(params, std::move(memory), stream.context));
+}
+
+// Takes the memory from the pool.
 CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
                  Allocation *&allocation) {
-    if (stream.capture) {
-        int kind = static_cast<int>(pool->location.type);
-        if (kind != location_device)
-            return kind == location_none ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-        return pool->device ? allocate_device(*stream.owner, bytes, MemoryKind::Async, allocation)
-                            : place(*stream.owner, *pool, bytes, allocation);
-    }
     if (CUresult status = pool->take(bytes, stream, operation))
         return status;
     CUresult status = place(*stream.owner, *pool, bytes, allocation);
@@ -55,6 +70,8 @@ CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdevic
     *address = 0;
     if (!bytes)
         return CUDA_SUCCESS;
+    if (stream.capture)
+        return capture_allocation(stream, *pool, address, bytes);
     Allocation *allocation = nullptr;
     auto operation = std::make_shared<Operation>();
     // Real drivers may run the allocation at once, before earlier work of the legacy stream.
@@ -66,9 +83,6 @@ CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdevic
         free_allocation(*allocation);
         return status;
     }
-    if (stream.capture)
-        stream.capture->memory.push_back(allocation->begin);
-    allocation->captured = stream.capture != nullptr;
     *address = allocation->begin;
     return CUDA_SUCCESS;
 }
@@ -115,12 +129,21 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
     // only while capturing.
     if (allocation->captured != bool(stream->capture))
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture)
-        return capture_free(*stream, address);
+    if (stream->capture) {
+        NodeWorkPtr work;
+        if (CUresult status = make_free_work(*stream->capture->graph, address, work))
+            return status;
+        return capture_node(*stream, std::move(work));
+    }
     if (stream->kind == StreamKind::Legacy)
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
     auto operation = std::make_shared<Operation>();
+    if (!allocation->graph.expired()) { // the address still belongs to the graph
+        operation->writes.push_back({allocation->begin, allocation->bytes});
+        set_there(*allocation, false);
+        return submit(*stream, std::move(operation));
+    }
     Remains remains = remove_allocation(*allocation, true);
     if (remains.pool)
         remains.pool->leave_behind(operation, remains.bytes);

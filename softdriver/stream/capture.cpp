@@ -12,17 +12,21 @@ namespace {
 // Returns true if the origin stream depends, directly or through other nodes, on every node of the
 // capture. Nodes in `excused`, and the nodes on which they depend, do not count.
 bool joined(const Capture &capture) {
-    std::set<size_t> reached;
-    std::vector<size_t> todo(capture.origin->capture_tail.begin(),
-                             capture.origin->capture_tail.end());
+    std::set<uint64_t> reached;
+    std::vector<uint64_t> todo(capture.origin->capture_tail.begin(),
+                               capture.origin->capture_tail.end());
     todo.insert(todo.end(), capture.excused.begin(), capture.excused.end());
     while (!todo.empty()) {
-        size_t node = todo.back();
+        uint64_t id = todo.back();
         todo.pop_back();
-        if (reached.insert(node).second)
-            todo.insert(todo.end(), capture.nodes[node].begin(), capture.nodes[node].end());
+        GraphNodePtr node = capture.graph->find(id);
+        if (node && reached.insert(id).second)
+            for (const Edge &edge : node->after)
+                todo.push_back(edge.from);
     }
-    return reached.size() == capture.nodes.size();
+    const auto &nodes = capture.graph->nodes;
+    return std::all_of(nodes.lower_bound(capture.first), nodes.end(),
+                       [&](const auto &entry) { return reached.count(entry.first) > 0; });
 }
 
 void join(Stream &stream, const CapturePtr &capture) {
@@ -49,13 +53,6 @@ bool protects_itself(const Capture &capture, const ThreadState &thread) {
 
 void invalidate(Capture &capture) { capture.valid = false; }
 
-void free_capture_memory(Capture &capture) {
-    for (uintptr_t address : capture.memory)
-        if (Allocation *allocation = find_allocation(address); allocation && allocation->captured)
-            free_allocation(*allocation);
-    capture.memory.clear();
-}
-
 bool end_capture(Capture &capture) {
     bool complete = joined(capture);
     std::vector<StreamPtr> streams = std::move(capture.streams);
@@ -65,6 +62,7 @@ bool end_capture(Capture &capture) {
             state().streams.erase(reinterpret_cast<uintptr_t>(stream->handle));
     }
     capture.live = false;
+    capture.graph->capture = nullptr;
     capture.origin = nullptr;
     auto &captures = state().captures;
     captures.erase(std::find_if(captures.begin(), captures.end(),
@@ -81,26 +79,20 @@ void abandon_capture(Capture &capture) {
 }
 
 void discard_graph(Capture &capture) {
-    free_capture_memory(capture);
-    state().graphs.erase(reinterpret_cast<uintptr_t>(capture.graph));
+    if (capture.own_graph)
+        erase_handles(*capture.graph);
 }
 
-CUresult capture_node(Stream &stream) {
+CUresult capture_node(Stream &stream, NodeWorkPtr work) {
     Capture &capture = *stream.capture;
     if (!capture.valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    capture.nodes.push_back(stream.capture_tail);
-    stream.capture_tail = {capture.nodes.size() - 1};
+    std::vector<Edge> after;
+    for (uint64_t id : stream.capture_tail)
+        after.push_back({id});
+    GraphNodePtr node = add_node(*capture.graph, std::move(work), std::move(after));
+    stream.capture_tail = {node->id};
     return CUDA_SUCCESS;
-}
-
-CUresult capture_free(Stream &stream, uintptr_t address) {
-    if (stream.capture->freed.count(address))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult status = capture_node(stream);
-    if (status == CUDA_SUCCESS)
-        stream.capture->freed.insert(address);
-    return status;
 }
 
 CUresult refuse_captured(Stream &stream) {
@@ -199,6 +191,23 @@ CUresult refuse_captured(Event &event) {
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
+// Begins a capture that adds nodes to the graph.
+static Capture &begin_capture(Stream &stream, CUstreamCaptureMode mode, const ThreadState &thread,
+                              GraphPtr graph) {
+    auto capture = std::make_shared<Capture>();
+    capture->id = state().new_id();
+    capture->mode = mode;
+    capture->thread = &thread;
+    capture->origin = &stream;
+    join(stream, capture);
+    capture->graph = std::move(graph);
+    capture->graph->capture = capture.get();
+    capture->first = state().next_id;
+    handle_of(*capture->graph);
+    state().captures.push_back(capture);
+    return *capture;
+}
+
 SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode mode),
                 (handle, mode)) {
     StreamPtr stream;
@@ -210,14 +219,7 @@ SOFT_STREAM_API(cuStreamBeginCapture_v2, (CUstream handle, CUstreamCaptureMode m
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (stream->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
-    auto capture = std::make_shared<Capture>();
-    capture->id = state().new_id();
-    capture->mode = mode;
-    capture->thread = call.thread;
-    capture->origin = stream.get();
-    join(*stream, capture);
-    capture->graph = reinterpret_cast<CUgraph>(state().graphs.insert(capture, state().reuse()));
-    state().captures.push_back(std::move(capture));
+    begin_capture(*stream, mode, *call.thread, create_graph());
     return CUDA_SUCCESS;
 }
 
@@ -249,16 +251,8 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
     if (status || !graph)
         discard_graph(*capture);
     else
-        *graph = capture->graph;
+        *graph = capture->graph->handle;
     return status;
-}
-
-SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {
-    CapturePtr graph = state().graphs.find(reinterpret_cast<uintptr_t>(handle));
-    if (!graph || graph->live)
-        return CUDA_ERROR_INVALID_VALUE;
-    discard_graph(*graph);
-    return CUDA_SUCCESS;
 }
 
 } // namespace soft

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "graph/graph.h"
 #include "stream/stream.h"
 
 #include <vector>
@@ -8,21 +9,19 @@ namespace soft {
 
 struct Event;
 
-// A capture of streams. After the capture has ended, this object is the graph.
+// A capture of streams.
 struct Capture {
     uint64_t id = 0;
-    CUgraph graph = nullptr; // the graph's handle, valid from the beginning of the capture
+    GraphPtr graph; // to which the capture adds nodes
+    bool own_graph = true; // the capture has created the graph
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     const ThreadState *thread = nullptr;
     Stream *origin = nullptr;
     std::vector<StreamPtr> streams;
-    std::vector<std::set<size_t>> nodes; // element i has the nodes on which node i depends
+    uint64_t first = 0; // the capture has added the nodes whose id is at least this
     // Nodes that the program has removed from a stream's dependencies. cuStreamEndCapture succeeds
     // even if the origin stream does not depend on them.
-    std::set<size_t> excused;
-    // The addresses of memory that nodes allocate. This memory is freed with the graph.
-    std::vector<uintptr_t> memory;
-    std::set<uintptr_t> freed; // the addresses in `memory` that a node frees
+    std::set<uint64_t> excused;
     bool live = true;
     bool valid = true;
 };
@@ -30,7 +29,7 @@ struct Capture {
 using CapturePtr = std::shared_ptr<Capture>;
 
 // Adds a node that depends on what the stream has captured so far.
-CUresult capture_node(Stream &stream);
+CUresult capture_node(Stream &stream, NodeWorkPtr work);
 void invalidate(Capture &capture);
 // Returns true if a stream of the context takes part in the capture.
 bool involves(const Capture &capture, const Context &context);
@@ -57,17 +56,13 @@ CUresult refuse_implicit(const Context &context);
 // Ends the capture of its streams. Returns false if the origin stream does not wait for all
 // captured work. The caller must hold a reference to the capture, because the streams drop theirs.
 bool end_capture(Capture &capture);
-// Destroys the graph and frees the memory that its nodes have allocated.
+// Destroys the graph, unless the program has created it.
 void discard_graph(Capture &capture);
 // Ends a capture and discards its graph. The caller must hold a reference to the capture.
 void abandon_capture(Capture &capture);
 
-// Adds a node that frees memory which the graph allocates. Returns an error if another node already
-// frees it.
-CUresult capture_free(Stream &stream, uintptr_t address);
 CUresult capture_record(Stream &stream, Event &event);
 CUresult capture_wait(Stream &stream, const Event &event);
-void free_capture_memory(Capture &capture);
 // Updates `shown_tail` and `shown_edges` of the stream, which the program can read: the handles of
 // the nodes on which the stream's next node will depend, and the data of these dependencies.
 void show_tail(Stream &stream);

@@ -3,24 +3,10 @@
 
 #include <algorithm>
 
-// This file implements handles of captured nodes, and cuStreamUpdateCaptureDependencies, which uses
-// them.
+// This file implements cuStreamUpdateCaptureDependencies.
 
 namespace soft {
 namespace {
-
-constexpr size_t edge_bytes = 8; // size of a CUgraphEdgeData
-constexpr int index_bits = 24;
-
-CUgraphNode node_handle(const Capture &capture, size_t index) {
-    return reinterpret_cast<CUgraphNode>((capture.id << index_bits | index) << 4);
-}
-
-bool find_node(const Capture &capture, CUgraphNode handle, size_t &index) {
-    auto number = reinterpret_cast<uintptr_t>(handle) >> 4;
-    index = number & ((size_t(1) << index_bits) - 1);
-    return index < capture.nodes.size() && node_handle(capture, index) == handle;
-}
 
 bool all_zero(const CUgraphEdgeData *edges, size_t count) {
     auto *bytes = reinterpret_cast<const unsigned char *>(edges);
@@ -40,18 +26,18 @@ CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUg
     Capture &capture = *stream->capture;
     if (!capture.valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    std::set<size_t> tail;
+    std::set<uint64_t> tail;
     for (size_t i = 0; i < count; i++) {
-        size_t index;
-        if (!find_node(capture, nodes[i], index))
+        GraphNodePtr node = find_node(nodes[i]);
+        if (!node || node->graph != capture.graph.get())
             return CUDA_ERROR_INVALID_VALUE;
-        tail.insert(index);
+        tail.insert(node->id);
     }
     if (!all_zero(edges, count))
         return CUDA_ERROR_NOT_SUPPORTED; // an edge that has data is not supported
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         std::swap(tail, stream->capture_tail);
-    for (size_t node : tail)
+    for (uint64_t node : tail)
         if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
             capture.excused.insert(node);
         else
@@ -63,8 +49,9 @@ CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUg
 
 void show_tail(Stream &stream) {
     stream.shown_tail.clear();
-    for (size_t node : stream.capture_tail)
-        stream.shown_tail.push_back(node_handle(*stream.capture, node));
+    for (uint64_t id : stream.capture_tail)
+        if (GraphNodePtr node = stream.capture->graph->find(id))
+            stream.shown_tail.push_back(handle_of(*node));
     stream.shown_edges.assign(stream.shown_tail.size(), 0);
 }
 

@@ -45,8 +45,6 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo,
     return capture_info(call, handle, status, id);
 }
 
-// The graph is opaque, but the handles of its nodes are useful: programs can pass them to
-// cuStreamUpdateCaptureDependencies.
 SOFT_STREAM_API(cuStreamGetCaptureInfo_v3,
                 (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                  const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count),
@@ -62,7 +60,7 @@ SOFT_STREAM_API(cuStreamGetCaptureInfo_v3,
         return problem;
     show_tail(*stream);
     if (graph)
-        *graph = stream->capture->graph;
+        *graph = stream->capture->graph->handle;
     if (dependencies)
         *dependencies = stream->shown_tail.data();
     if (edges)

@@ -87,8 +87,9 @@ CUresult locate(const Box &box, Corner corner, Place &place) {
     return device ? locate_device(begin, span, place) : locate_any(begin, span, place);
 }
 
-// Converts a box to a transfer. If the box has no bytes, its addresses are not checked.
-CUresult prepare(const Box &box, Transfer &transfer) {
+} // namespace
+
+CUresult read_box(const Box &box, Transfer &transfer) {
     transfer.width = box.WidthInBytes;
     transfer.rows = box.Height;
     transfer.slices = box.Depth;
@@ -100,6 +101,34 @@ CUresult prepare(const Box &box, Transfer &transfer) {
         return status;
     return locate(box, target_of(box), transfer.target);
 }
+
+CUDA_MEMCPY3D_v2 box_of(const Transfer &transfer) {
+    Box box = {};
+    auto type = [](const Place &place) {
+        return place.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    };
+    auto height = [&](const Place &place) { return place.pitch ? place.slice / place.pitch : 0; };
+    box.srcMemoryType = type(transfer.source);
+    box.dstMemoryType = type(transfer.target);
+    if (transfer.source.on_host())
+        box.srcHost = reinterpret_cast<void *>(transfer.source.address);
+    else
+        box.srcDevice = transfer.source.address;
+    if (transfer.target.on_host())
+        box.dstHost = reinterpret_cast<void *>(transfer.target.address);
+    else
+        box.dstDevice = transfer.target.address;
+    box.srcPitch = transfer.source.pitch;
+    box.dstPitch = transfer.target.pitch;
+    box.srcHeight = height(transfer.source);
+    box.dstHeight = height(transfer.target);
+    box.WidthInBytes = transfer.width;
+    box.Height = transfer.rows;
+    box.Depth = transfer.slices;
+    return box;
+}
+
+namespace {
 
 CUresult to_box(const CUDA_MEMCPY3D_v2 *copy, Box &box) {
     if (!copy)
@@ -164,7 +193,7 @@ template <class Copy> CUresult read(const Copy *copy, const Context &context, Tr
     Box box;
     if (CUresult status = to_box(copy, box))
         return status;
-    if (CUresult status = prepare(box, transfer))
+    if (CUresult status = read_box(box, transfer))
         return status;
     return check_access(*copy, context, transfer);
 }

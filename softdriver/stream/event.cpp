@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "graph/works.h"
 
 namespace soft {
 
@@ -33,7 +34,12 @@ CUresult record_external(Call &call, CUevent handle, CUstream stream_handle) {
         return status;
     if (stream->owner != event->owner)
         return CUDA_ERROR_INVALID_HANDLE;
-    return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
+    NodeWorkPtr work;
+    if (!stream->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (CUresult status = make_record_work(handle, work))
+        return status;
+    return capture_node(*stream, std::move(work));
 }
 
 std::vector<OperationPtr> event_targets(const Event &event) {

@@ -18,7 +18,7 @@ struct Event {
     int patience = 0;
     OperationPtr recorded; // the operation of the latest record, or null
     std::shared_ptr<Capture> capture;
-    std::set<size_t> capture_tail;
+    std::set<uint64_t> capture_tail;
 };
 
 using EventPtr = std::shared_ptr<Event>;

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/works.h"
 
 // This file implements host functions, which are functions of the program that run in a stream, on
 // a driver thread. They must not call most functions of the driver (see Callback in functions.h).
@@ -25,6 +26,13 @@ SOFT_STREAM_API(cuLaunchHostFunc, (CUstream handle, CUhostFn function, void *dat
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
+    if (stream->capture) {
+        CUDA_HOST_NODE_PARAMS params = {function, data};
+        NodeWorkPtr work;
+        if (CUresult status = make_host_work(&params, work))
+            return status;
+        return capture_node(*stream, std::move(work));
+    }
     return submit_function(*stream, [=] { function(data); });
 }
 

@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "graph/works.h"
 
 #include <algorithm>
 
@@ -78,7 +79,7 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
     if (CUresult status = context_status(stream.owner))
         return status;
     if (stream.capture)
-        return capture_node(stream);
+        return refuse_captured(stream);
     if (stream.kind == StreamKind::Legacy)
         if (CUresult status = refuse_implicit(*stream.owner))
             return status;
@@ -134,6 +135,16 @@ SOFT_API(cuStreamCreateWithPriority, (CUstream * handle, unsigned flags, int pri
 
 SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
     return cuStreamCreateWithPriority_body(call, handle, flags, 0);
+}
+
+// In a capture, adds a node that waits for the event each time the graph runs.
+static CUresult wait_external(Stream &stream, CUevent event) {
+    NodeWorkPtr work;
+    if (!stream.capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (CUresult status = make_wait_work(event, work))
+        return status;
+    return capture_node(stream, std::move(work));
 }
 
 // Returns at once: unfinished work keeps the stream alive and still runs.
@@ -194,9 +205,8 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    // In a capture, add a node that waits for the event each time the graph runs.
     if (flags & CU_EVENT_WAIT_EXTERNAL)
-        return stream->capture ? capture_node(*stream) : CUDA_ERROR_ILLEGAL_STATE;
+        return wait_external(*stream, event_handle);
     if (stream->capture || event->capture)
         return capture_wait(*stream, *event);
     if (stream->kind == StreamKind::Legacy)

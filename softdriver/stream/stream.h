@@ -44,8 +44,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
     // The handles of the nodes in `capture_tail` that the program received last.
     std::vector<CUgraphNode> shown_tail;
     std::vector<uint64_t> shown_edges; // data of the edges from shown_tail; always zero
-    // The nodes of the capture on which the stream's next node will depend.
-    std::set<size_t> capture_tail;
+    // The ids of the nodes of the graph on which the stream's next node will depend.
+    std::set<uint64_t> capture_tail;
     bool destroyed = false; // the program has destroyed the stream, but the capture still uses it
     std::shared_ptr<RaceTrack> track; // what the race detector knows of the stream, or null
     // The workspace for cooperative launches. It is null until the first one.
@@ -73,8 +73,8 @@ std::vector<OperationPtr> stream_targets(const Stream &stream);
 std::vector<OperationPtr> context_targets(const Context &context);
 std::vector<OperationPtr> device_targets(const Device &device);
 
-// Appends an operation to the stream and sets `queued` to the operation. If the stream is being
-// captured, adds a node to the capture instead and leaves `queued` unchanged.
+// Appends an operation to the stream and sets `queued` to the operation. The stream must not be
+// captured: work of a captured stream becomes a node (see capture_node).
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued = nullptr);
 
 } // namespace soft

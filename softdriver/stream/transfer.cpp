@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "graph/works.h"
 
 #include <cstring>
 
@@ -54,6 +55,8 @@ Transfer stage(const Transfer &transfer, std::shared_ptr<char[]> &staged) {
     return scatter;
 }
 
+} // namespace
+
 OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     auto operation = std::make_shared<Operation>();
     operation->writes = ranges(transfer, transfer.target);
@@ -68,15 +71,14 @@ OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     return operation;
 }
 
+namespace {
+
 // What a waiting call promises to the program: nothing, that all work before the operation is done,
 // or that the operation is done, too. The race detector orders the host only after promised work.
 enum class Promise { Nothing, Before, All };
 
-// Waits for a submitted operation. Does nothing if `operation` is null, which means that it was
-// captured.
+// Waits for a submitted operation.
 CUresult wait_for(Call &call, Stream &stream, const OperationPtr &operation, Promise promise) {
-    if (!operation)
-        return CUDA_SUCCESS;
     state().scheduler.finish(call.lock, {operation});
     if (promise == Promise::All)
         state().races.learn({operation});
@@ -110,6 +112,8 @@ CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
     bool snapshot = source.side == Side::Pageable && !host_to_host && small;
     bool blocks = target.side == Side::Pageable || host_to_host ||
                   (source.side == Side::Pageable && !snapshot);
+    if (stream.capture)
+        return capture_node(stream, make_copy_work(transfer, stream.context));
     OperationPtr queued;
     if (CUresult status = submit(stream, copy_operation(transfer, snapshot), &queued))
         return status;

@@ -30,6 +30,14 @@ struct Transfer {
     }
 };
 
+// Converts a copy of a box, as the program specified it. Addresses of a box without bytes are not
+// checked.
+CUresult read_box(const CUDA_MEMCPY3D_v2 &box, Transfer &transfer);
+// The same copy as a box.
+CUDA_MEMCPY3D_v2 box_of(const Transfer &transfer);
+// Makes the operation of a copy. With `snapshot` it copies what the source contains now.
+OperationPtr copy_operation(const Transfer &transfer, bool snapshot);
+
 // Submit a copy: transfer_now() for synchronous functions, transfer_later() for asynchronous
 // functions. The memory at both ends decides how long the call blocks, and when the copy accesses
 // host memory. Where the documentation allows several times, the driver takes the latest.

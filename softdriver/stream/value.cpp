@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "graph/works.h"
 
 // This file implements stream operations that wait for a value in memory or write one.
 
@@ -74,46 +75,54 @@ template CUresult make_wait(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
 template CUresult make_write(CUdeviceptr, cuuint32_t, unsigned, OperationPtr &);
 template CUresult make_write(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
 
-CUresult check_reach(const Stream &stream, const Operation &operation) {
+CUresult check_reach(const Context &context, const Operation &operation) {
     for (const auto *ranges : {&operation.reads, &operation.writes})
         for (const Range &range : *ranges)
-            if (!reaches(*stream.owner, *find_allocation(range.begin)))
+            if (!reaches(context, *find_allocation(range.begin)))
                 return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
 namespace {
 
-template <class Make, class Word>
-CUresult submit_value(Call &call, CUstream handle, Make make, CUdeviceptr address, Word value,
-                      unsigned flags) {
+// Submits the operation of an item whose address, value and flags are these.
+template <class Word>
+CUresult submit_value(Call &call, CUstream handle, CUstreamBatchMemOpType kind,
+                      CUdeviceptr address, Word value, unsigned flags) {
     StreamPtr stream;
     OperationPtr operation;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if (CUresult status = make(address, value, flags, operation))
+    CUstreamBatchMemOpParams item = {};
+    item.operation = kind; // waits and writes have the same layout
+    item.waitValue.address = address;
+    item.waitValue.value64 = value;
+    item.waitValue.flags = flags;
+    if (CUresult status = make_value_operation(item, operation))
         return status;
-    if (CUresult status = check_reach(*stream, *operation))
+    if (CUresult status = check_reach(*stream->owner, *operation))
         return status;
+    if (stream->capture)
+        return capture_node(*stream, make_value_work({item}, stream->context));
     return submit(*stream, std::move(operation));
 }
 
 } // namespace
 
-#define SOFT_VALUE_API(symbol, word, make)                                                         \
+#define SOFT_VALUE_API(symbol, word, kind)                                                         \
     SOFT_STREAM_API(symbol##_v2,                                                                   \
                     (CUstream stream, CUdeviceptr address, word value, unsigned flags),            \
                     (stream, address, value, flags)) {                                             \
-        return submit_value(call, stream, make<word>, address, value, flags);                      \
+        return submit_value(call, stream, CU_STREAM_MEM_OP_##kind, address, value, flags);                      \
     }                                                                                              \
     SOFT_STREAM_API(symbol, (CUstream stream, CUdeviceptr address, word value, unsigned flags),    \
                     (stream, address, value, flags)) {                                             \
         return refuse_first_version(stream, address, value, flags);                                \
     }
 
-SOFT_VALUE_API(cuStreamWaitValue32, cuuint32_t, make_wait)
-SOFT_VALUE_API(cuStreamWaitValue64, cuuint64_t, make_wait)
-SOFT_VALUE_API(cuStreamWriteValue32, cuuint32_t, make_write)
-SOFT_VALUE_API(cuStreamWriteValue64, cuuint64_t, make_write)
+SOFT_VALUE_API(cuStreamWaitValue32, cuuint32_t, WAIT_VALUE_32)
+SOFT_VALUE_API(cuStreamWaitValue64, cuuint64_t, WAIT_VALUE_64)
+SOFT_VALUE_API(cuStreamWriteValue32, cuuint32_t, WRITE_VALUE_32)
+SOFT_VALUE_API(cuStreamWriteValue64, cuuint64_t, WRITE_VALUE_64)
 
 } // namespace soft

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/cuda_api.h"
+#include "device/context.h"
 #include "work/operation.h"
 
 namespace soft {
@@ -10,8 +11,11 @@ template <class Word>
 CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
 template <class Word>
 CUresult make_write(CUdeviceptr address, Word value, unsigned flags, OperationPtr &operation);
-// Returns an error if the stream's context cannot access the memory that the operation uses.
-CUresult check_reach(const Stream &stream, const Operation &operation);
+// Makes the operation of one item of a batch.
+CUresult make_value_operation(const CUstreamBatchMemOpParams &item, OperationPtr &operation);
+constexpr unsigned max_values = 255; // in a batch
+// Returns an error if the context cannot access the memory that the operation uses.
+CUresult check_reach(const Context &context, const Operation &operation);
 
 // Implements the first versions (without _v2) of the functions for values in memory. They always
 // fail, because no software device has the attribute that they need.

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/works.h"
 #include "stream/value.h"
 
 // This file implements cuStreamBatchMemOp, which submits several operations on values in memory. If
@@ -8,10 +9,11 @@
 namespace soft {
 namespace {
 
-constexpr unsigned max_batch = 255;
 constexpr int barrier = 6; // CU_STREAM_MEM_OP_BARRIER, which older headers lack
 
-CUresult make_item(const CUstreamBatchMemOpParams &item, OperationPtr &operation) {
+} // namespace
+
+CUresult make_value_operation(const CUstreamBatchMemOpParams &item, OperationPtr &operation) {
     const auto &wait = item.waitValue;
     const auto &write = item.writeValue;
     switch (static_cast<int>(item.operation)) {
@@ -37,25 +39,23 @@ CUresult make_item(const CUstreamBatchMemOpParams &item, OperationPtr &operation
     }
 }
 
-} // namespace
-
 SOFT_STREAM_API(cuStreamBatchMemOp_v2,
                 (CUstream handle, unsigned count, CUstreamBatchMemOpParams *items, unsigned flags),
                 (handle, count, items, flags)) {
     StreamPtr stream;
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
-    if ((!items && count) || count > max_batch || flags)
+    if ((!items && count) || count > max_values || flags)
         return CUDA_ERROR_INVALID_VALUE;
     std::vector<OperationPtr> operations(count);
     for (unsigned i = 0; i < count; i++) {
-        if (CUresult status = make_item(items[i], operations[i]))
+        if (CUresult status = make_value_operation(items[i], operations[i]))
             return status;
-        if (CUresult status = check_reach(*stream, *operations[i]))
+        if (CUresult status = check_reach(*stream->owner, *operations[i]))
             return status;
     }
     if (stream->capture && count)
-        return capture_node(*stream); // the whole batch is one node
+        return capture_node(*stream, make_value_work({items, items + count}, stream->context));
     for (auto &operation : operations)
         if (CUresult status = submit(*stream, std::move(operation)))
             return status;

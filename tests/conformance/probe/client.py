@@ -27,6 +27,8 @@ UNDO = {
     "cuCtxCreate_v2": "cuCtxDestroy_v2",
     "cuCtxCreate_v4": "cuCtxDestroy_v2",
     "cuGraphCreate": "cuGraphDestroy",
+    "cuGraphClone": "cuGraphDestroy",
+    "cuGraphInstantiateWithFlags": "cuGraphExecDestroy",
     "cuModuleLoad": "cuModuleUnload",
     "cuModuleLoadData": "cuModuleUnload",
     "cuModuleLoadDataEx": "cuModuleUnload",

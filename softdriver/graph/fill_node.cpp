@@ -1,0 +1,94 @@
+#include "api/call.h"
+#include "graph/node_api.h"
+#include "graph/works.h"
+#include "stream/fill.h"
+
+// Nodes that fill memory.
+
+namespace soft {
+namespace {
+
+class FillWork : public NodeWork {
+  public:
+    FillWork(const CUDA_MEMSET_NODE_PARAMS &fill, const ContextPtr &context)
+        : fill(fill), context_(context) {}
+
+    CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
+    ContextPtr context() const override { return context_; }
+    bool can_be_disabled() const override { return true; }
+    // The memory is looked up at each launch, because the program may have freed it.
+    std::vector<OperationPtr> prepare(Stream &) const override {
+        char *address = nullptr;
+        if (check_fill(fill, *context_, address))
+            return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
+        return {fill_operation(fill, address)};
+    }
+    // Only address and value of a fill of several rows can change.
+    CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
+        const CUDA_MEMSET_NODE_PARAMS &other = static_cast<const FillWork &>(next).fill;
+        bool rows = fill.height > 1 || other.height > 1;
+        bool same = fill.height == other.height && fill.width == other.width &&
+                    fill.pitch == other.pitch && fill.elementSize == other.elementSize;
+        return !rows || same ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                             : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    }
+
+    const CUDA_MEMSET_NODE_PARAMS fill;
+
+  private:
+    ContextPtr context_;
+};
+
+} // namespace
+
+CUresult make_fill_work(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext handle,
+                        NodeWorkPtr &work) {
+    ContextPtr context = find_context(handle);
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = context_status(context.get()))
+        return status;
+    unsigned element = params->elementSize;
+    if ((element != 1 && element != 2 && element != 4) || !params->width || !params->height)
+        return CUDA_ERROR_INVALID_VALUE;
+    char *address;
+    if (CUresult status = check_fill(*params, *context, address))
+        return status;
+    work = make_fill_work(*params, context);
+    return CUDA_SUCCESS;
+}
+
+NodeWorkPtr make_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context) {
+    return std::make_shared<FillWork>(params, context);
+}
+
+SOFT_API(cuGraphAddMemsetNode,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+          const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context),
+         (node, graph, after, count, params, context)) {
+    return add_node(node, graph, after, count,
+                    [&](auto &work) { return make_fill_work(params, context, work); });
+}
+
+SOFT_API(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params),
+         (node, params)) {
+    return read_node<FillWork>(node, params, [&](auto &work) { *params = work.fill; });
+}
+
+SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params),
+         (node, params)) {
+    GraphNodePtr found = find_node(node);
+    CUcontext context = found && found->work->context() ? found->work->context()->handle : nullptr;
+    return change_node<FillWork>(
+        node, [&](auto &work) { return make_fill_work(params, context, work); });
+}
+
+SOFT_API(cuGraphExecMemsetNodeSetParams,
+         (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
+          CUcontext context),
+         (exec, node, params, context)) {
+    return change_exec_node<FillWork>(
+        exec, node, [&](auto &work) { return make_fill_work(params, context, work); });
+}
+
+} // namespace soft

@@ -1,0 +1,125 @@
+#pragma once
+
+#include "device/context.h"
+#include "work/operation.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace soft {
+
+struct Capture;
+struct Graph;
+struct GraphNode;
+struct UserObject;
+
+using GraphPtr = std::shared_ptr<Graph>;
+using GraphNodePtr = std::shared_ptr<GraphNode>;
+
+// What a node does, with the parameters that the program has set. It never changes: to change a
+// node, give it other work. So graphs, their clones and their executable graphs can share it.
+class NodeWork : public std::enable_shared_from_this<NodeWork> {
+  public:
+    virtual ~NodeWork() = default;
+    virtual CUgraphNodeType type() const = 0;
+    // The context in which the work runs, or null if it can run in any.
+    virtual ContextPtr context() const { return nullptr; }
+    // Returns an error if the work cannot be launched now.
+    virtual CUresult check() const { return CUDA_SUCCESS; }
+    // Makes the operations that one launch runs in this stream, one after the other.
+    virtual std::vector<OperationPtr> prepare(Stream &stream) const = 0;
+    // Called when the operations have been submitted.
+    virtual void submitted(const std::vector<OperationPtr> &) const {}
+    // The graphs inside the node: that of a child graph node, the bodies of a conditional node.
+    virtual std::vector<GraphPtr> inner() const { return {}; }
+    // Returns work that does the same, for a node of a copy of the graph.
+    virtual std::shared_ptr<const NodeWork> copy() const { return shared_from_this(); }
+    // Returns CU_GRAPH_EXEC_UPDATE_SUCCESS if a node of an executable graph can do `next` instead.
+    virtual CUgraphExecUpdateResult replaceable(const NodeWork &) const {
+        return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    }
+    // Whether nodes with this work can be disabled in executable graphs.
+    virtual bool can_be_disabled() const { return false; }
+    // The parameters, for pictures of the graph.
+    virtual std::string text() const { return {}; }
+};
+
+using NodeWorkPtr = std::shared_ptr<const NodeWork>;
+
+// The bytes of a CUgraphEdgeData, which older headers lack.
+using EdgeData = std::array<unsigned char, 8>;
+constexpr size_t edge_bytes = sizeof(EdgeData);
+
+// An edge to a node from the node with this id.
+struct Edge {
+    uint64_t from = 0;
+    EdgeData data = {};
+};
+
+struct GraphNode {
+    CUgraphNode handle = nullptr; // null until the program asks for it
+    uint64_t id = 0;              // nodes that are created later have higher ids
+    uint64_t origin = 0;          // of a clone: the id of the original node
+    Graph *graph = nullptr;
+    NodeWorkPtr work;
+    std::vector<Edge> after; // the edges from the nodes on which this node depends
+    bool enabled = true;     // false for a disabled node of an executable graph
+
+    bool depends_on(uint64_t id) const;
+};
+
+// How often a graph refers to each user object.
+using UserObjects = std::map<std::shared_ptr<UserObject>, uint64_t>;
+
+struct Graph : std::enable_shared_from_this<Graph> {
+    CUgraph handle = nullptr; // null until the program asks for it
+    uint64_t id = 0;
+    uint64_t origin = 0; // of a clone: the id of the original graph
+    std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
+    // The capture that adds nodes to the graph, or null.
+    Capture *capture = nullptr;
+    // The graph is inside a node, and lives as long as this node.
+    bool inside = false;
+    UserObjects objects;
+
+    ~Graph();
+    GraphNodePtr find(uint64_t id) const;
+    GraphNodePtr find_copy(uint64_t origin) const;
+};
+
+GraphPtr create_graph();
+// Return the graph or node of a handle, or null.
+GraphPtr find_graph(CUgraph handle);
+GraphNodePtr find_node(CUgraphNode handle);
+CUgraph handle_of(Graph &graph);
+CUgraphNode handle_of(GraphNode &node);
+// Makes a copy of the graph. Its nodes have the same work, and inner graphs are copied, too.
+GraphPtr copy_graph(const Graph &graph);
+GraphNodePtr add_node(Graph &graph, NodeWorkPtr work, std::vector<Edge> after);
+// Makes the handles of the graph, of its nodes and of its inner graphs invalid.
+void erase_handles(Graph &graph);
+// Returns the nodes so that each comes after those on which it depends, or nothing if there is a
+// circle. `choose` is called with the number of nodes that can be next, and returns which is.
+std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose);
+std::vector<GraphNodePtr> sorted(const Graph &graph);
+
+// A function of the program, which is called when the last reference is gone.
+struct UserObject {
+    CUuserObject handle = nullptr;
+    CUhostFn destroy = nullptr;
+    void *data = nullptr;
+
+    ~UserObject();
+};
+
+// The references to a user object that belong to the program and not to a graph.
+struct OwnedObject {
+    std::weak_ptr<UserObject> object;
+    std::shared_ptr<UserObject> kept; // null if the program has no references left
+    uint64_t count = 0;
+};
+
+} // namespace soft

@@ -1,0 +1,358 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "graph/node_api.h"
+#include "graph/works.h"
+
+#include <algorithm>
+#include <cstring>
+
+// Graphs, their nodes and edges, as the program makes, changes and reads them.
+
+namespace soft {
+namespace {
+
+// Copies handles to an array of the program. `count` has the length of the array, and is set to the
+// number of handles; if there is no array, it is only set. What is left of the array becomes null.
+template <class Handle>
+CUresult give(const std::vector<Handle> &found, Handle *array, size_t *count) {
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (array) {
+        size_t copied = std::min(*count, found.size());
+        std::copy_n(found.begin(), copied, array);
+        std::fill(array + copied, array + *count, nullptr);
+        if (*count > found.size())
+            *count = found.size();
+    } else {
+        *count = found.size();
+    }
+    return CUDA_SUCCESS;
+}
+
+// The edges of a graph, in the form in which the program reads them.
+struct Edges {
+    std::vector<CUgraphNode> from, to;
+    std::vector<EdgeData> data;
+
+    bool annotated() const {
+        return std::any_of(data.begin(), data.end(),
+                           [](const EdgeData &edge) { return edge != EdgeData{}; });
+    }
+    void add(GraphNode &source, GraphNode &target, const EdgeData &edge) {
+        from.push_back(handle_of(source));
+        to.push_back(handle_of(target));
+        data.push_back(edge);
+    }
+};
+
+Edges edges_of(const Graph &graph) {
+    Edges edges;
+    for (const auto &entry : graph.nodes)
+        for (const Edge &edge : entry.second->after)
+            edges.add(*graph.find(edge.from), *entry.second, edge.data);
+    return edges;
+}
+
+Edges dependencies_of(GraphNode &node) {
+    Edges edges;
+    for (const Edge &edge : node.after)
+        edges.add(*node.graph->find(edge.from), node, edge.data);
+    return edges;
+}
+
+Edges dependents_of(GraphNode &node) {
+    Edges edges;
+    for (const auto &entry : node.graph->nodes)
+        for (const Edge &edge : entry.second->after)
+            if (edge.from == node.id)
+                edges.add(node, *entry.second, edge.data);
+    return edges;
+}
+
+// Copies the data of edges to an array of the program, which has room for `count`. Without an array
+// the data must be zero.
+CUresult give_data(const Edges &edges, void *array, size_t count) {
+    if (!array)
+        return edges.annotated() ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
+    std::memcpy(array, edges.data.data(), std::min(count, edges.data.size()) * edge_bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult give_neighbours(const Edges &edges, const std::vector<CUgraphNode> &found,
+                         CUgraphNode *array, void *data, size_t *count) {
+    if (!count)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (array)
+        if (CUresult status = give_data(edges, data, *count))
+            return status;
+    return give(found, array, count);
+}
+
+CUresult read_edges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, void *data,
+                    size_t *count) {
+    GraphPtr graph = find_graph(handle);
+    if (!graph || !count || !from != !to)
+        return CUDA_ERROR_INVALID_VALUE;
+    Edges edges = edges_of(*graph);
+    size_t room = *count;
+    if (from)
+        if (CUresult status = give_data(edges, data, room))
+            return status;
+    give(edges.from, from, count);
+    return give(edges.to, to, from ? &room : count);
+}
+
+CUresult read_dependencies(CUgraphNode handle, CUgraphNode *nodes, void *data, size_t *count) {
+    GraphNodePtr node = find_node(handle);
+    if (!node)
+        return CUDA_ERROR_INVALID_VALUE;
+    Edges edges = dependencies_of(*node);
+    return give_neighbours(edges, edges.from, nodes, data, count);
+}
+
+CUresult read_dependents(CUgraphNode handle, CUgraphNode *nodes, void *data, size_t *count) {
+    GraphNodePtr node = find_node(handle);
+    if (!node)
+        return CUDA_ERROR_INVALID_VALUE;
+    Edges edges = dependents_of(*node);
+    return give_neighbours(edges, edges.to, nodes, data, count);
+}
+
+EdgeData data_at(const void *data, size_t index) {
+    EdgeData edge = {};
+    if (data)
+        std::memcpy(&edge, static_cast<const char *>(data) + index * edge_bytes, edge_bytes);
+    return edge;
+}
+
+bool is_kernel(const GraphNode &node) { return node.work->type() == CU_GRAPH_NODE_TYPE_KERNEL; }
+
+// Only kernels have ports, and edges of the programmatic type.
+bool valid_data(const GraphNode &from, const GraphNode *to, const EdgeData &data) {
+    if (data == EdgeData{})
+        return true;
+    unsigned port = data[0], target = data[1], type = data[2];
+    bool known = port <= 2 && !target && type <= 1 &&
+                 std::all_of(data.begin() + 3, data.end(), [](auto byte) { return !byte; });
+    return known && is_kernel(from) && (!to || is_kernel(*to)) && (type == 1) == (port > 0);
+}
+
+// A change of edges, whose arguments have been checked.
+struct Change {
+    GraphNodePtr from, to;
+    EdgeData data;
+};
+
+CUresult read_changes(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
+                      const void *data, size_t count, std::vector<Change> &changes) {
+    GraphPtr graph = find_graph(handle);
+    if (!graph || (count && (!from || !to)))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        Change change{find_node(from[i]), find_node(to[i]), data_at(data, i)};
+        if (!change.from || !change.to || change.from->graph != graph.get() ||
+            change.to->graph != graph.get())
+            return CUDA_ERROR_INVALID_VALUE;
+        changes.push_back(change);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const void *data,
+                   size_t count) {
+    std::vector<Change> changes;
+    if (CUresult status = read_changes(graph, from, to, data, count, changes))
+        return status;
+    for (const Change &change : changes)
+        if (change.from == change.to || change.to->depends_on(change.from->id) ||
+            !valid_data(*change.from, change.to.get(), change.data))
+            return CUDA_ERROR_INVALID_VALUE;
+    for (const Change &change : changes)
+        change.to->after.push_back({change.from->id, change.data});
+    return CUDA_SUCCESS;
+}
+
+CUresult remove_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                      const void *data, size_t count) {
+    std::vector<Change> changes;
+    if (CUresult status = read_changes(graph, from, to, data, count, changes))
+        return status;
+    auto find = [](const Change &change) {
+        return std::find_if(change.to->after.begin(), change.to->after.end(), [&](auto &edge) {
+            return edge.from == change.from->id && edge.data == change.data;
+        });
+    };
+    for (const Change &change : changes)
+        if (find(change) == change.to->after.end())
+            return CUDA_ERROR_INVALID_VALUE;
+    for (const Change &change : changes)
+        if (auto found = find(change); found != change.to->after.end())
+            change.to->after.erase(found);
+    return CUDA_SUCCESS;
+}
+
+} // namespace
+
+CUresult find_place(const CUgraphNode *result, CUgraph handle, const CUgraphNode *after,
+                    const void *edges, size_t count, NodePlace &place) {
+    place.graph = find_graph(handle);
+    if (!result || !place.graph || (count && !after))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        GraphNodePtr node = find_node(after[i]);
+        Edge edge{node ? node->id : 0, data_at(edges, i)};
+        if (!node || node->graph != place.graph.get() || !valid_data(*node, nullptr, edge.data))
+            return CUDA_ERROR_INVALID_VALUE;
+        auto same = [&](const Edge &other) { return other.from == edge.from; };
+        if (std::any_of(place.after.begin(), place.after.end(), same))
+            return CUDA_ERROR_INVALID_VALUE;
+        place.after.push_back(edge);
+    }
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphCreate, (CUgraph * result, unsigned flags), (result, flags)) {
+    if (!result || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *result = handle_of(*create_graph());
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {
+    GraphPtr graph = find_graph(handle);
+    if (!graph || graph->capture || graph->inside)
+        return CUDA_ERROR_INVALID_VALUE;
+    erase_handles(*graph);
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphClone, (CUgraph * result, CUgraph handle), (result, handle)) {
+    GraphPtr graph = find_graph(handle);
+    if (!result || !graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (allocates(*graph))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *result = handle_of(*copy_graph(*graph));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphNodeFindInClone, (CUgraphNode * result, CUgraphNode original, CUgraph clone),
+         (result, original, clone)) {
+    GraphPtr graph = find_graph(clone);
+    GraphNodePtr node = find_node(original);
+    if (!result || !graph || !node || graph->origin != node->graph->id)
+        return CUDA_ERROR_INVALID_VALUE;
+    GraphNodePtr found = graph->find_copy(node->id);
+    *result = found ? handle_of(*found) : nullptr;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFT_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle, type)) {
+    GraphNodePtr node = find_node(handle);
+    if (!node || !type)
+        return CUDA_ERROR_INVALID_VALUE;
+    *type = node->work->type();
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphDestroyNode, (CUgraphNode handle), (handle)) {
+    GraphNodePtr node = find_node(handle);
+    if (!node)
+        return CUDA_ERROR_INVALID_VALUE;
+    Graph &graph = *node->graph;
+    for (const auto &entry : graph.nodes) {
+        auto &after = entry.second->after;
+        after.erase(std::remove_if(after.begin(), after.end(),
+                                   [&](const Edge &edge) { return edge.from == node->id; }),
+                    after.end());
+    }
+    for (const GraphPtr &inner : node->work->inner())
+        erase_handles(*inner);
+    state().nodes.erase(reinterpret_cast<uintptr_t>(handle));
+    graph.nodes.erase(node->id);
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphGetNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count),
+         (handle, nodes, count)) {
+    GraphPtr graph = find_graph(handle);
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUgraphNode> found;
+    for (const auto &entry : graph->nodes)
+        found.push_back(handle_of(*entry.second));
+    return give(found, nodes, count);
+}
+
+SOFT_API(cuGraphGetRootNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count),
+         (handle, nodes, count)) {
+    GraphPtr graph = find_graph(handle);
+    if (!graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUgraphNode> found;
+    for (const auto &entry : graph->nodes)
+        if (entry.second->after.empty())
+            found.push_back(handle_of(*entry.second));
+    return give(found, nodes, count);
+}
+
+SOFT_API(cuGraphGetEdges, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count),
+         (graph, from, to, count)) {
+    return read_edges(graph, from, to, nullptr, count);
+}
+
+SOFT_API(cuGraphGetEdges_v2,
+         (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count),
+         (graph, from, to, data, count)) {
+    return read_edges(graph, from, to, data, count);
+}
+
+SOFT_API(cuGraphNodeGetDependencies, (CUgraphNode node, CUgraphNode *nodes, size_t *count),
+         (node, nodes, count)) {
+    return read_dependencies(node, nodes, nullptr, count);
+}
+
+SOFT_API(cuGraphNodeGetDependencies_v2,
+         (CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count),
+         (node, nodes, data, count)) {
+    return read_dependencies(node, nodes, data, count);
+}
+
+SOFT_API(cuGraphNodeGetDependentNodes, (CUgraphNode node, CUgraphNode *nodes, size_t *count),
+         (node, nodes, count)) {
+    return read_dependents(node, nodes, nullptr, count);
+}
+
+SOFT_API(cuGraphNodeGetDependentNodes_v2,
+         (CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count),
+         (node, nodes, data, count)) {
+    return read_dependents(node, nodes, data, count);
+}
+
+SOFT_API(cuGraphAddDependencies,
+         (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
+         (graph, from, to, count)) {
+    return add_edges(graph, from, to, nullptr, count);
+}
+
+SOFT_API(cuGraphAddDependencies_v2,
+         (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+          const CUgraphEdgeData *data, size_t count),
+         (graph, from, to, data, count)) {
+    return add_edges(graph, from, to, data, count);
+}
+
+SOFT_API(cuGraphRemoveDependencies,
+         (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
+         (graph, from, to, count)) {
+    return remove_edges(graph, from, to, nullptr, count);
+}
+
+SOFT_API(cuGraphRemoveDependencies_v2,
+         (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+          const CUgraphEdgeData *data, size_t count),
+         (graph, from, to, data, count)) {
+    return remove_edges(graph, from, to, data, count);
+}
+
+} // namespace soft

@@ -1,0 +1,166 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "graph/node_api.h"
+#include "graph/works.h"
+
+#include <cstring>
+
+// Nodes that allocate and free memory.
+
+namespace soft {
+namespace {
+
+constexpr unsigned char fresh_memory = 0xCD;
+
+class AllocWork : public NodeWork {
+  public:
+    AllocWork(const CUDA_MEM_ALLOC_NODE_PARAMS &params, GraphMemoryPtr memory, ContextPtr context)
+        : params(params), memory_(std::move(memory)), context_(std::move(context)) {}
+
+    CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
+    ContextPtr context() const override { return context_; }
+    CUresult check() const override {
+        return find_allocation(*memory_) && !memory_->there ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
+    }
+    // What the memory contained before is lost.
+    std::vector<OperationPtr> prepare(Stream &) const override {
+        const Allocation &allocation = *find_allocation(*memory_);
+        auto operation = std::make_shared<Operation>();
+        operation->writes.push_back({allocation.begin, allocation.bytes});
+        operation->action = [host = allocation.host, bytes = allocation.bytes] {
+            std::memset(host, fresh_memory, bytes);
+        };
+        return {operation};
+    }
+    void submitted(const std::vector<OperationPtr> &) const override {
+        set_there(*find_allocation(*memory_), true);
+    }
+
+    const CUDA_MEM_ALLOC_NODE_PARAMS params;
+
+  private:
+    GraphMemoryPtr memory_;
+    ContextPtr context_;
+};
+
+class FreeWork : public NodeWork {
+  public:
+    FreeWork(CUdeviceptr address, ContextPtr context)
+        : address(address), context_(std::move(context)) {}
+
+    CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
+    ContextPtr context() const override { return context_; }
+    std::vector<OperationPtr> prepare(Stream &) const override {
+        auto operation = std::make_shared<Operation>();
+        if (const Allocation *allocation = find_start(address))
+            operation->writes.push_back({allocation->begin, allocation->bytes});
+        return {operation};
+    }
+    void submitted(const std::vector<OperationPtr> &operations) const override {
+        Allocation *allocation = find_start(address);
+        if (!allocation)
+            return;
+        if (!allocation->graph.expired()) {
+            set_there(*allocation, false);
+            return;
+        }
+        Remains remains = remove_allocation(*allocation, true);
+        operations.back()->kept.emplace_back(nullptr, [=](void *) { release_memory(remains); });
+    }
+
+    const CUdeviceptr address;
+
+  private:
+    ContextPtr context_;
+};
+
+bool frees(const Graph &graph, CUdeviceptr address) {
+    for (const auto &entry : graph.nodes)
+        if (auto *work = dynamic_cast<const FreeWork *>(entry.second->work.get()))
+            if (work->address == address)
+                return true;
+    return false;
+}
+
+} // namespace
+
+bool allocates(const Graph &graph) {
+    for (const auto &entry : graph.nodes) {
+        CUgraphNodeType type = entry.second->work->type();
+        if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+            return true;
+        for (const GraphPtr &inner : entry.second->work->inner())
+            if (allocates(*inner))
+                return true;
+    }
+    return false;
+}
+
+CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work) {
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    PoolPlace place;
+    if (params->poolProps.handleTypes)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status =
+            find_pool_place(params->poolProps.allocType, params->poolProps.location, place))
+        return status;
+    if (!params->bytesize || !place.device)
+        return CUDA_ERROR_INVALID_VALUE;
+    const ContextPtr &context = place.device->primary;
+    if (CUresult status = context_status(context.get()))
+        return status;
+    Allocation *allocation = nullptr;
+    if (CUresult status =
+            allocate_device(*context, params->bytesize, MemoryKind::Async, allocation))
+        return status;
+    params->dptr = allocation->begin;
+    work = make_alloc_work(*params, give_to_graph(*allocation), context);
+    return CUDA_SUCCESS;
+}
+
+NodeWorkPtr make_alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS &params, GraphMemoryPtr memory,
+                            const ContextPtr &context) {
+    return std::make_shared<AllocWork>(params, std::move(memory), context);
+}
+
+CUresult make_free_work(const Graph &graph, CUdeviceptr address, NodeWorkPtr &work) {
+    const Allocation *allocation = find_start(address);
+    if (!allocation || allocation->graph.expired() || frees(graph, address))
+        return CUDA_ERROR_INVALID_VALUE;
+    work = make_free_work(address, find_context(allocation->context));
+    return CUDA_SUCCESS;
+}
+
+NodeWorkPtr make_free_work(CUdeviceptr address, const ContextPtr &context) {
+    return std::make_shared<FreeWork>(address, context);
+}
+
+SOFT_API(cuGraphAddMemAllocNode,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+          CUDA_MEM_ALLOC_NODE_PARAMS *params),
+         (node, graph, after, count, params)) {
+    return add_node(node, graph, after, count,
+                    [&](auto &work) { return make_alloc_work(params, work); });
+}
+
+SOFT_API(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params),
+         (node, params)) {
+    return read_node<AllocWork>(node, params, [&](auto &work) { *params = work.params; });
+}
+
+SOFT_API(cuGraphAddMemFreeNode,
+         (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t count,
+          CUdeviceptr address),
+         (node, graph, after, count, address)) {
+    return add_node(node, graph, after, count, [&](auto &work) {
+        return make_free_work(*find_graph(graph), address, work);
+    });
+}
+
+SOFT_API(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr *address), (node, address)) {
+    return read_node<FreeWork>(node, address, [&](auto &work) { *address = work.address; });
+}
+
+} // namespace soft

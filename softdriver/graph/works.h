@@ -1,0 +1,51 @@
+#pragma once
+
+#include "graph/graph.h"
+#include "memory/graph_memory.h"
+
+namespace soft {
+
+struct Call;
+struct Event;
+struct PreparedLaunch;
+struct Transfer;
+
+// Functions that make the work of nodes, one group for each kind of node. Those that take the
+// parameters of the program check them.
+
+CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work);
+NodeWorkPtr make_kernel_work(PreparedLaunch launch, CUfunction handle);
+
+CUresult make_copy_work(const CUDA_MEMCPY3D_v2 *params, CUcontext context, NodeWorkPtr &work);
+NodeWorkPtr make_copy_work(const Transfer &transfer, const ContextPtr &context);
+
+CUresult make_fill_work(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context,
+                        NodeWorkPtr &work);
+NodeWorkPtr make_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context);
+
+CUresult make_host_work(const CUDA_HOST_NODE_PARAMS *params, NodeWorkPtr &work);
+NodeWorkPtr make_empty_work();
+
+// The work of a node that records an event, or waits for one.
+CUresult make_record_work(CUevent event, NodeWorkPtr &work);
+CUresult make_wait_work(CUevent event, NodeWorkPtr &work);
+
+// The graph must be a copy, which belongs to the node from now on.
+NodeWorkPtr make_child_work(GraphPtr graph);
+
+CUresult make_alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work);
+NodeWorkPtr make_alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS &params, GraphMemoryPtr memory,
+                            const ContextPtr &context);
+// Returns an error if a node of the graph already frees the memory.
+CUresult make_free_work(const Graph &graph, CUdeviceptr address, NodeWorkPtr &work);
+NodeWorkPtr make_free_work(CUdeviceptr address, const ContextPtr &context);
+// Returns true if a node of the graph allocates or frees memory.
+bool allocates(const Graph &graph);
+
+CUresult make_value_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, NodeWorkPtr &work);
+NodeWorkPtr make_value_work(std::vector<CUstreamBatchMemOpParams> items, const ContextPtr &context);
+
+// An operation that loses the device, because a node uses memory that is not there.
+OperationPtr failing_operation(CUresult status);
+
+} // namespace soft

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace soft {
+
+struct Allocation;
+
+// Memory that a node of a graph allocates. The address belongs to the graph, and to its executable
+// graphs. In between launches the memory may be allocated, because the graph does not free it; it
+// is then an allocation like others, and the program can free it.
+struct GraphMemory {
+    uintptr_t address = 0;
+    uint64_t allocation = 0; // the id of the allocation
+    bool there = false;      // it is allocated
+
+    ~GraphMemory();
+};
+
+using GraphMemoryPtr = std::shared_ptr<GraphMemory>;
+
+// Makes an allocation the memory of a node, which has not been launched.
+GraphMemoryPtr give_to_graph(Allocation &allocation);
+// Returns the allocation of the memory, or null if it was freed with its context.
+Allocation *find_allocation(const GraphMemory &memory);
+// The memory is allocated, or freed, from the view of the program.
+void set_there(Allocation &allocation, bool there);
+
+} // namespace soft
