@@ -346,11 +346,15 @@ cdef class Capture(Capturing):
             self.slots[stream] = slot
         stream.capture = <void *>self
         stream.exposed |= IN_CAPTURE
+        if self.listed is None:
+            self.listed = self.called()
+        stream.context.captures.append(self.listed)
         return 0
 
     cdef int remove(self, Stream stream) except -1:
         stream.exposed &= ~IN_CAPTURE
         stream.capture = NULL
+        stream.context.captures.remove(self.listed)
         return 0
 
     cdef Stream unjoined(self):

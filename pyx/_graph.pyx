@@ -13,7 +13,7 @@ from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver
 from cudadrv._device cimport Context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphDestroy,
-    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
+    cuGraphExecDestroy, cuGraphInstantiate, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_REACH, OWN_SHARED, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access,
@@ -267,7 +267,7 @@ cdef class Graph(Receiver):
         with nogil:
             status = enter_context(self.context.raw, &pushed)
             if status == CUDA_SUCCESS:
-                status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
+                status = cuGraphInstantiate(&made.raw, self.raw, 0)
                 leave_context(pushed)
             self.context.check(status)
         made.operation = graph_launch(self.label, self.uses)
