@@ -2,22 +2,25 @@
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver
+from cudadrv._capture cimport Capture, Holdings, Receiver
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph, CUgraphExec
 from cudadrv._engine cimport own_access, own_event
 from cudadrv._names cimport Parts
 
 
-cdef class Uses(Parts):
-    cdef Holdings holdings
+cdef class NodeNames(Parts):
+    cdef list accesses          # (memory, start, stop, mode, operation, site) of each node
+    cdef str graph              # the graph's name in messages
+
+
+cdef class Uses:
+    cdef NodeNames names
     cdef tuple nodes            # the GraphNodes, in the order of their capture
     cdef own_access *accesses   # what the whole graph uses: ranges that do not overlap
     cdef uint32_t count
-    cdef list policies          # for each access: the buffers whose policy it has
-    cdef str graph              # the graph's name in messages
+    cdef list regions           # for each access: the buffers of the nodes that lie in it
 
-    cdef GraphNode _node_at(self, size_t memory, uint64_t start, uint64_t stop, int mode)
     cdef str target_at(self, uint32_t index)
     cdef tuple targets(self)
 
@@ -42,6 +45,7 @@ cdef class ExecutableGraph:
     cdef str label
     cdef Context context
     cdef Uses uses
+    cdef Holdings holdings
     cdef CUgraphExec raw        # NULL once closed
     cdef own_access *accesses   # a copy of those of `uses`, which launches change
     cdef own_event last         # its last launch; launches hold its issue lock

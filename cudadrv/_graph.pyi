@@ -6,6 +6,9 @@ from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 
 @final
+class NodeNames: ...
+
+@final
 class Uses: ...
 
 @final

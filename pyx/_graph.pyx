@@ -21,7 +21,7 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._names cimport (
-    Parts, checked_name, give_back_name, graph_launch, graph_name, name_graph,
+    Parts, checked_name, give_back_name, graph_launch, graph_name, name_graph, operation_name,
 )
 from cudadrv._operation cimport Operation, issue_after, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
@@ -39,30 +39,47 @@ bind_driver(&cudadrv_table)
 # ---- what a graph uses ----
 
 @cython.final
+cdef class NodeNames(Parts):
+    """The names of a graph's nodes, by the memory that they use.
+
+    It outlives the graph until its launches are known to be complete, and keeps no memory alive.
+    """
+
+    cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode):
+        cdef str name = _name_at(self, memory, start, stop, mode)
+        return None if name is None else f"{name} in {self.graph}"
+
+
+cdef str _name_at(NodeNames names, size_t memory, uint64_t start, uint64_t stop, int mode):
+    """Return the name of the first node that uses some of these bytes in the mode, or in any mode.
+
+    Returns None if there is none.
+    """
+    other = None
+    for used, first, last, its_mode, operation, site in names.accesses:
+        if used == memory and first < stop and start < last:
+            if its_mode == mode:
+                return f"{operation_name(operation)} at {place(site)}"
+            other = other or (operation, site)
+    return None if other is None else f"{operation_name(other[0])} at {place(other[1])}"
+
+
+@cython.final
 @cython.no_gc_clear
-cdef class Uses(Parts):
+cdef class Uses:
     """What the launches of a graph use. A graph shares it with its executables."""
 
     def __dealloc__(self):
         free(self.accesses)
 
-    cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode):
-        cdef GraphNode node = self._node_at(memory, start, stop, mode)
-        return None if node is None else f"{node.called()} in {self.graph}"
-
     cdef str target_at(self, uint32_t index):
         """Return the name of an access in messages: a buffer, and a node that uses it."""
         cdef own_access *access = &self.accesses[index]
-        cdef GraphNode node = self._node_at(
-            <size_t>access.memory, access.start, access.stop, access.mode)
-        cdef Region region
-        if node is None:
-            return f"memory of {self.graph}"
-        for region in node.reads + node.writes:
-            if region.memory is not None and region.memory.state is access.memory \
-                    and region.start < access.stop and access.start < region.start + region.nbytes:
-                return f"{region.describe()} in {node.called()}"
-        return f"memory of {node.called()}"
+        cdef str name = _name_at(
+            self.names, <size_t>access.memory, access.start, access.stop, access.mode)
+        for region in self.regions[index]:
+            return f"{(<Region>region).describe()} in {name}"
+        return f"memory in {name}"
 
     cdef tuple targets(self):
         cdef uint32_t i
@@ -70,20 +87,6 @@ cdef class Uses(Parts):
         for i in range(self.count):
             found.append(self.target_at(i))
         return tuple(found)
-
-    cdef GraphNode _node_at(self, size_t memory, uint64_t start, uint64_t stop, int mode):
-        """Return the first node that uses some of these bytes in a mode, or in any mode."""
-        cdef GraphNode node
-        cdef GraphNode other = None
-        cdef uint32_t i
-        for node in self.nodes:
-            for i in range(node.count):
-                if <size_t>node.accesses[i].memory == memory and node.accesses[i].start < stop \
-                        and start < node.accesses[i].stop:
-                    if node.accesses[i].mode == mode:
-                        return node
-                    other = node if other is None else other
-        return other
 
 
 cdef Uses _uses_of(Capture capture):
@@ -93,8 +96,7 @@ cdef Uses _uses_of(Capture capture):
     cdef own_access *each
     cdef size_t total = 0
     uses.nodes = tuple(capture.nodes)
-    uses.holdings = capture.holdings
-    uses.graph = capture.graph
+    uses.names = _names_of(capture)
     for node in uses.nodes:
         total += node.count
     each = <own_access *>malloc((total + 1) * sizeof(own_access))
@@ -110,8 +112,22 @@ cdef Uses _uses_of(Capture capture):
             raise MemoryError()
     finally:
         free(each)
-    uses.policies = _regions_of(uses)
+    uses.regions = _regions_of(uses)
     return uses
+
+
+cdef NodeNames _names_of(Capture capture):
+    cdef NodeNames names = NodeNames.__new__(NodeNames)
+    cdef GraphNode node
+    cdef own_access *access
+    cdef uint32_t i
+    names.graph, names.accesses = capture.graph, []
+    for node in capture.nodes:
+        for i in range(node.count):
+            access = &node.accesses[i]
+            names.accesses.append((<size_t>access.memory, access.start, access.stop, access.mode,
+                                   node.operation, node.site_number))
+    return names
 
 
 cdef list _regions_of(Uses uses):
@@ -258,7 +274,8 @@ cdef class Graph(Receiver):
         if self.raw is NULL:
             raise CaptureError(f"{self.label} is not captured: with graph.capture(stream): ...")
         self.context.usable()
-        made.label, made.context, made.uses = self.label, self.context, self.uses
+        made.label, made.context = self.label, self.context
+        made.uses, made.holdings = self.uses, self.holdings
         made.accesses = <own_access *>malloc((self.uses.count + 1) * sizeof(own_access))
         if made.accesses is NULL:
             raise MemoryError()
@@ -270,7 +287,7 @@ cdef class Graph(Receiver):
                 status = cuGraphInstantiate(&made.raw, self.raw, 0)
                 leave_context(pushed)
             self.context.check(status)
-        made.operation = graph_launch(self.label, self.uses)
+        made.operation = graph_launch(self.label, self.uses.names)
         return made
 
     def close(self):
@@ -502,7 +519,7 @@ cdef class ExecutableGraph:
             raise CaptureError(f"another thread is launching {self.label}")
         _destroy_executable(self)
         _last_launches.append((self.operation, self.last.snapshot.slot, self.last.snapshot.seq))
-        self.uses = None
+        self.uses = self.holdings = None
 
     def __enter__(self):
         """``with step:`` closes it at the end of the block."""
@@ -540,7 +557,7 @@ cdef Room _with_policies(Uses uses):
     memcpy(accesses, uses.accesses, uses.count * sizeof(own_access))
     for i in range(uses.count):
         policy = -1
-        for region in uses.policies[i]:
+        for region in uses.regions[i]:
             policy = _stricter(
                 policy, policy_in_force(region.policy, region.memory.context.policy))
         accesses[i].policy = OWN_STRICT if policy < 0 else policy

@@ -38,7 +38,8 @@ cdef uint16_t launch_of(str kernel):
 
 
 cdef bint is_launch(uint16_t operation):
-    return operation == LAUNCH or (<str>NAMES[operation]).startswith("launch of ")
+    return operation == LAUNCH \
+        or operation not in GRAPHS and (<str>NAMES[operation]).startswith("launch of ")
 
 
 cdef uint16_t custom_operation(str name):
