@@ -22,10 +22,10 @@ from cudadrv._driver cimport (
 from cudadrv._device cimport enter_context, leave_context, report_in
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_USES,
-    engine, own_access, own_begin, own_clock, own_domain_open, own_engine_end, own_engine_prepare, own_hold,
-    own_hold_close, own_hold_open, own_is_joined, own_lock_both, own_memory, own_memory_clear,
-    own_memory_prepare, own_mutex, own_mutex_give, own_mutex_take, own_request, own_settle,
-    own_snapshot, own_snapshot_copy, own_snapshot_drop, own_snapshot_take, own_stream,
+    engine, own_access, own_begin, own_clock, own_domain_open, own_engine_end, own_engine_prepare,
+    own_hold, own_hold_close, own_hold_open, own_is_joined, own_lock_both, own_memory,
+    own_memory_clear, own_memory_prepare, own_mutex, own_mutex_give, own_mutex_take, own_request,
+    own_settle, own_snapshot, own_snapshot_copy, own_snapshot_drop, own_snapshot_take, own_stream,
     own_stream_open, own_undo, own_unlock_both, own_wait,
 )
 from cudadrv._event cimport Captured, Event, new_event
@@ -238,7 +238,8 @@ cdef class Capture(Capturing):
 
     def __dealloc__(self):
         cdef CUgraph raw = NULL
-        if self.entered and not self.ended:  # abandoned, as by a signal before the block's first line
+        # It may be abandoned, as by a signal before the block's first line.
+        if self.entered and not self.ended:
             try:
                 self.end(&raw)
                 self.receiver.give_up()
@@ -514,7 +515,8 @@ cdef class Capture(Capturing):
                 f"{stream.called()} is a part of {(<Capturing>stream.capture).called()}, and cannot"
                 f" join {self.called()}")
         if stream.order.order == OWN_LEGACY:
-            raise CaptureError("the legacy default stream cannot join a capture; use another stream")
+            raise CaptureError(
+                "the legacy default stream cannot join a capture; use another stream")
         if joins:
             self.add(stream)
         with nogil:

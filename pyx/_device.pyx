@@ -387,8 +387,8 @@ cdef class Context:
 
         Afterwards, all work that was queued on its streams before this call counts as complete, so
         the host may use the memory that the work used. Signals such as Ctrl-C interrupt the wait
-        for work of cudadrv's streams. Raises ContextLostError if the context was lost, and CaptureError
-        during a capture of one of its streams.
+        for work of cudadrv's streams. Raises ContextLostError if the context was lost, and
+        CaptureError during a capture of one of its streams.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot

@@ -383,7 +383,7 @@ cdef class Event:
         return 0
 
     cdef int refuse_now(self, str what) except -1:
-        """Raise for an event that stands for no real work. A stream may wait for one of a capture."""
+        """Raise for an event that stands for no work. A stream may wait for one of a capture."""
         if self.in_capture:
             if what is BY_STREAM:
                 return 0

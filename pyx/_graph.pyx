@@ -5,19 +5,18 @@ launch is one operation. Its accesses are the union, by range, of those of the g
 """
 
 cimport cython
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver
-from cudadrv._device cimport Context, enter_context, leave_context, report_in
+from cudadrv._device cimport enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphDestroy,
     cuGraphExecDestroy, cuGraphInstantiate, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_REACH, OWN_SHARED, OWN_STRICT, OWN_WAIT, OWN_WRITE, engine, own_access,
-    own_join_accesses, own_known, own_mutex_give, own_mutex_take, own_snapshot_drop,
+    OWN_STRICT, OWN_WAIT, engine, own_access, own_join_accesses, own_known, own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._names cimport (

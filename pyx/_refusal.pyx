@@ -109,8 +109,9 @@ cdef int _refuse_held(own_conflict *conflict, str wanted) except -1:
         f"{wanted}:\n"
         f"  {graph_name(conflict.number)} uses it, in"
         f" {operation_name(conflict.epoch.operation)} at {place(conflict.site)}.\n"
-        "  Close the graph and what was instantiated from it first: graph.close(), step.close().\n"
-        "  Or drop the last reference instead: its memory then lives as long as the graph.")
+        "  Close the graph and what was instantiated from it first: graph.close(), step.close()."
+        + ("\n  Or drop the last reference instead: its memory then lives as long as the graph."
+           if wanted.startswith("cannot close ") else ""))
 
 
 cdef int refuse_host(

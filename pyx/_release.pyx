@@ -25,8 +25,8 @@ from cudadrv._driver cimport (
     this_thread,
 )
 from cudadrv._engine cimport (
-    OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory,
-    own_conflict, own_held, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot, own_snapshot_drop,
+    OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_conflict,
+    own_held, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot, own_snapshot_drop,
     own_snapshot_take, own_stream_known, own_unfinished,
 )
 from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream

@@ -28,8 +28,8 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport (
-    BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event, query_stream,
-    refuse_to_wait_longer,
+    BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event,
+    query_stream, refuse_to_wait_longer,
 )
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live

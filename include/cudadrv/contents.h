@@ -111,8 +111,8 @@ static inline const own_discard *own_find_discard_(const own_memory *memory, uin
 }
 
 /* Checks what does not depend on the work in flight: whether the memory is closed, the bytes are
- * discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK. `stream` is
- * NULL for the host. */
+ * discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK. `stream`
+ * is NULL for the host. */
 static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
                                                        const own_stream *stream,
                                                        const own_access *access,

@@ -45,7 +45,7 @@ def test_a_launch_borrows_what_its_nodes_use(world, step):
     assert "it is being read by copy_from_async at" in text
     assert "in graph 'step' on Stream" in text
     assert "launched at" in text
-    with pytest.raises(cu.BufferBorrowedError, match="written by copy_from_async at .*'step'"):
+    with pytest.raises(cu.BufferBorrowedError, match=r"written by copy_from_async at .*'step'"):
         world.result.to_numpy()
     with pytest.raises(cu.BufferBorrowedError):
         world.out[3:4].fill_async(1, world.side)
@@ -136,7 +136,7 @@ def test_tokens_of_launches(world, step):
 
 def test_host_views_and_closed_buffers(world, step):
     view = memoryview(world.result)
-    with pytest.raises(cu.BufferExportedError, match="'result'.* in copy_from_async at"):
+    with pytest.raises(cu.BufferExportedError, match=r"'result'.* in copy_from_async at"):
         step.launch(world.main)
     view.release()
     step.launch(world.main).wait()
@@ -182,9 +182,7 @@ def test_a_kernel(world, module):
     with graph.capture(world.main):
         world.work.copy_from_async(world.frames, world.main)
         world.out.fill_async(1, world.main)
-        module["saxpy"].launch(
-            1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main
-        )
+        module["saxpy"].launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
         world.result.copy_from_async(world.out, world.main)
     step = graph.instantiate()
     for _ in range(3):
