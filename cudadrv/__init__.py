@@ -22,6 +22,7 @@ from cudadrv._errors import (
     BufferBorrowedError,
     BufferClosedError,
     BufferExportedError,
+    CaptureError,
     ContentsDiscardedError,
     ContextLostError,
     CudaError,
@@ -47,8 +48,10 @@ from cudadrv._token import Token
 
 if TYPE_CHECKING:
     from cudadrv._arguments import Access, read, shared, write
+    from cudadrv._capture import GraphNode
     from cudadrv._driver_pool import DriverPool
     from cudadrv._exchange import from_cuda_array, from_dlpack
+    from cudadrv._graph import ExecutableGraph, Graph
     from cudadrv._group import StreamGroup
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
@@ -70,9 +73,12 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "DriverPool": "_driver_pool",
         "DriverPoolStats": "_records",
         "empty": "_kinds",
+        "ExecutableGraph": "_graph",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",
         "from_dlpack": "_exchange",
+        "Graph": "_graph",
+        "GraphNode": "_capture",
         "In": "_offload",
         "InOut": "_offload",
         "Kernel": "_kernel",
@@ -128,6 +134,7 @@ __all__ = [
     "BufferClosedError",
     "BufferExportedError",
     "CUresult",
+    "CaptureError",
     "ContentsDiscardedError",
     "Context",
     "ContextLostError",
@@ -144,7 +151,10 @@ __all__ = [
     "DriverPoolStats",
     "Event",
     "EventNotRecordedError",
+    "ExecutableGraph",
     "ForkedError",
+    "Graph",
+    "GraphNode",
     "HostBuffer",
     "In",
     "InOut",

@@ -50,6 +50,12 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct CUmod_st:
         pass
     ctypedef CUmod_st *CUmodule
+    ctypedef struct CUgraph_st:
+        pass
+    ctypedef CUgraph_st *CUgraph
+    ctypedef struct CUgraphExec_st:
+        pass
+    ctypedef CUgraphExec_st *CUgraphExec
     ctypedef struct CUfunc_st:
         pass
     ctypedef CUfunc_st *CUfunction
@@ -153,6 +159,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUmemLocation location
         CUmemAccess_flags flags
     ctypedef enum CUstreamCaptureStatus:
+        CU_STREAM_CAPTURE_STATUS_ACTIVE
         CU_STREAM_CAPTURE_STATUS_NONE
     ctypedef enum CUstreamCaptureMode:
         CU_STREAM_CAPTURE_MODE_RELAXED
@@ -356,6 +363,16 @@ cdef extern from "cudadrv/driver.h" nogil:
         unsigned int shared_bytes, CUstream stream, void **parameters, void **extra)
     CUresult cuLaunchKernelEx "cudadrv_cuLaunchKernelEx"(
         const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
+
+    # graphs
+    CUresult cuStreamBeginCapture "cudadrv_cuStreamBeginCapture"(
+        CUstream stream, CUstreamCaptureMode mode)
+    CUresult cuStreamEndCapture "cudadrv_cuStreamEndCapture"(CUstream stream, CUgraph *graph)
+    CUresult cuGraphDestroy "cudadrv_cuGraphDestroy"(CUgraph graph)
+    CUresult cuGraphInstantiate "cudadrv_cuGraphInstantiate"(
+        CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+    CUresult cuGraphLaunch "cudadrv_cuGraphLaunch"(CUgraphExec executable, CUstream stream)
+    CUresult cuGraphExecDestroy "cudadrv_cuGraphExecDestroy"(CUgraphExec executable)
 
 
 cdef void bind_driver(cudadrv_driver **table) noexcept

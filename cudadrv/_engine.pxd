@@ -47,6 +47,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_NO_MEMORY
         OWN_DISCARDED
         OWN_ATTACHED
+        OWN_HELD
         OWN_HAS_DISCARDS
         OWN_IS_ATTACHED
 
@@ -122,6 +123,16 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t kind
         uint8_t loan
         uint8_t excluded
+        const own_memory *memory
+        uint64_t first "from"
+        uint64_t upto
+    ctypedef struct own_hold:
+        own_memory *memory
+        uint64_t start
+        uint64_t stop
+        uint64_t graph
+        uint32_t site
+        uint16_t operation
     ctypedef struct own_request:
         own_stream *stream
         own_access *accesses
@@ -149,6 +160,17 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t domains
         uint32_t streams
         uint32_t views
+
+    bint own_hold_open(own_engine *engine, own_hold *hold)
+    void own_hold_close(own_engine *engine, own_hold *hold)
+    void own_memory_end(own_memory *memory)
+    bint own_held(
+        own_engine *engine, const own_memory *memory, uint64_t start, uint64_t stop,
+        own_conflict *conflict)
+    void own_engine_end(own_engine *engine, own_domain *domain)
+    bint own_is_joined(own_engine *engine, const own_stream *stream, const own_stream *other)
+    bint own_join_accesses(
+        const own_access *accesses, uint32_t count, own_access *result, uint32_t *found)
 
     ctypedef struct own_turn:
         uint64_t start
@@ -201,6 +223,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_engine *engine, const own_domain *domain, const own_memory *memory, uint64_t start,
         uint64_t stop, own_conflict *conflict)
     int own_begin(own_engine *engine, own_request *request)
+    int own_begin_after(
+        own_engine *engine, own_request *request, const own_snapshot *before)
     int own_ask(own_engine *engine, own_request *request, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
     bint own_begin_alone(own_engine *engine, own_request *request)

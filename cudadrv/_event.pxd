@@ -32,6 +32,15 @@ cdef enum:
     RECORDED_ELSEWHERE  # recorded on another stream meanwhile, so the earlier record is not known
 
 
+cdef str BY_STREAM      # what a stream does with an event, for `refuse_unrecorded`
+
+
+# What an event stands for that was recorded in a capture. The base class of `Point`, which is in
+# _capture.
+cdef class Captured:
+    cdef str where(self)    # "in the capture of graph 'step', begun at step.py:7,"
+
+
 cdef class Event:
     cdef Context context   # kept alive: the driver destroys events with their context
     cdef str name          # the name in messages, or None
@@ -40,7 +49,10 @@ cdef class Event:
     cdef own_event state            # the engine's record of the event
     cdef bint closing               # close() was called; the last of `waiters` destroys the handle
     cdef bint exposed               # other libraries may have the handle, and capture with it
-    cdef bint unusual               # closing or exposed, and so excluded from the fast path
+    cdef Captured captured          # not None: it was recorded last in a capture of cudadrv
+    cdef bint in_capture            # the same, for code without the GIL
+    # closing, exposed or in_capture, and so excluded from the fast path
+    cdef bint unusual
     cdef int waiters                # threads that are querying the handle
     cdef bint lent                  # the handle belongs to `lender`
     cdef Event lender               # kept alive as long as this event uses its handle
@@ -50,6 +62,9 @@ cdef class Event:
 
     cdef str called(self)
     cdef int refuse_unrecorded(self, str what) except -1
+    cdef int refuse_now(self, str what) except -1
+    cdef int enter_capture(self, Captured point) except -1
+    cdef void leave_capture(self) noexcept nogil
     cdef bint wait_until(self, int64_t deadline) except -1
     cdef bint observe(self, own_snapshot *snapshot, int64_t deadline=*) except -1
     cdef int complete(self, own_snapshot *snapshot, int64_t deadline) except -1

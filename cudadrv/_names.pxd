@@ -26,6 +26,16 @@ cdef enum Operation:
     LAUNCH
     CUSTOM
 
+cdef class Parts:
+    cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode)
+
+
+cdef uint64_t name_graph(str name) except 0
+cdef str graph_name(uint64_t number)
+cdef void forget_graph(uint64_t number) noexcept
+cdef uint16_t graph_launch(str graph, Parts parts)
+cdef int give_back_name(uint16_t number) except -1
+cdef Parts parts_of(uint16_t operation)
 cdef str operation_name(uint16_t operation)
 cdef uint16_t launch_of(str kernel)
 cdef bint is_launch(uint16_t operation)

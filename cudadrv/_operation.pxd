@@ -4,19 +4,14 @@ from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_STAYS, engine, own_access, own_begin_alone, own_clock, own_conflict, own_memory,
+    OWN_STAYS, engine, own_access, own_begin_alone, own_clock, own_conflict, own_event, own_memory,
     own_mutex_give, own_request, own_settle, own_settle_alone,
 )
 from cudadrv._site cimport site_of
 from cudadrv._stream cimport (
-    PyEval_RestoreThread, PyEval_SaveThread, Stream, check_stream, is_only_thread, names_context,
+    REFUSED, PyEval_RestoreThread, PyEval_SaveThread, Stream, check_stream, driver_call,
+    is_only_thread, names_context,
 )
-
-
-# The type of functions that make the driver calls of one operation. Such a function sets *queued
-# once the driver has accepted one of the calls.
-ctypedef CUresult (*driver_call)(
-    void *arguments, CUstream stream, bint *queued) noexcept nogil
 
 
 cdef struct Operation:
@@ -26,16 +21,12 @@ cdef struct Operation:
     PyThreadState *thread   # the state of the calling thread
 
 
-# `issue` returns REFUSED minus the engine's answer if the engine refuses an operation.
-cdef enum:
-    REFUSED = -100  # less than all statuses of the driver and all reasons of enter_stream
-
-
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1
 cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued) except? -1
 cdef int note(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
+cdef int issue_after(Operation *operation, Stream stream, own_event *last) except? -1
 cdef int ask(Operation *operation, Stream stream) except? -1
 
 

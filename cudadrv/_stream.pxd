@@ -1,7 +1,7 @@
 """Stream: a queue of work of one context."""
 
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from cudadrv._device cimport Context, enter_context, is_usable
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
@@ -15,6 +15,16 @@ cdef extern from "cudadrv/only_thread.h":
     void PyEval_RestoreThread(PyThreadState *own) nogil
 
 
+# A capture of streams into a graph. The base class of `Capture`, which is in _capture.
+cdef class Capturing:
+    cdef str graph          # the graph's name in messages, such as "graph 'step'"
+    cdef uint32_t site      # the line that began the capture
+
+    cdef str called(self)
+    cdef int record(self, Stream stream, Event event) except -1
+    cdef int wait(self, Stream stream, Event event) except -1
+
+
 cdef class Stream:
     cdef Context context   # kept alive: the driver destroys streams with their context
     cdef str name          # the name in messages, or None
@@ -22,7 +32,8 @@ cdef class Stream:
     cdef own_stream *order          # the engine's record of the stream; NULL before `__init__`
     cdef CUstream raw
     cdef bint ours                  # closing destroys the handle
-    cdef bint exposed               # other libraries may have the handle, and may capture with it
+    cdef int exposed                # bits of `Exposed`: why the stream may be capturing
+    cdef void *capture              # the Capturing that the stream is a part of, or NULL
     cdef unsigned long thread       # the only thread that may use the stream, or 0 for any
     cdef unsigned long long identity    # cuStreamGetId of a foreign stream, else 0
     cdef object owner               # keeps a foreign stream alive
@@ -35,8 +46,15 @@ cdef class Stream:
     cdef int probe(self) noexcept nogil
     cdef bint finish(self, bint wait, int64_t deadline) except -1
     cdef int refuse(self, int reason) except -1
+    cdef int refuse_captured(self) except -1
+    cdef int refuse_outside(self, str work) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)
     cdef int wait_for(self, Event event) except -1
+
+
+cdef enum Exposed:
+    HANDED_OUT = 1      # other libraries may have the handle, and may capture with it
+    IN_CAPTURE = 2      # cudadrv captures the stream: see `capture`
 
 
 cdef inline int check_stream(Stream stream) except -1:
@@ -98,6 +116,19 @@ cdef enum:
     STREAM_IS_CAPTURING = -3
     EVENT_IS_CLOSED = -4
     EVENT_IS_CAPTURED = -5
+    CAPTURE_HAS_ENDED = -6
+
+
+# A call returns REFUSED minus the engine's answer if the engine refuses it. This is less than all
+# statuses of the driver and all reasons above.
+cdef enum:
+    REFUSED = -100
+
+
+# The type of functions that make the driver calls of one operation. Such a function sets *queued
+# once the driver has accepted one of the calls.
+ctypedef CUresult (*driver_call)(
+    void *arguments, CUstream stream, bint *queued) noexcept nogil
 
 
 cdef Stream stream_for(object stream, Context context)
@@ -119,6 +150,8 @@ cdef inline object known_stream(object stream):
     return stream_from_object(stream, "stream")
 
 
+ctypedef int (*wait_function)(Stream stream, Event event) except -1
+cdef void wait_in_captures_with(wait_function function) noexcept
 cdef object user_of(unsigned int slot, uint64_t seq)
 cdef object find_user(unsigned int slot, uint64_t seq)
 cdef bint may_synchronize(Context context) except -1

@@ -17,9 +17,9 @@ from cudadrv._copy cimport (
 from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
 from cudadrv._engine cimport (
-    OWN_BORROWED, OWN_HAS_DISCARDS, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT, OWN_WRITE,
-    engine, own_borrow, own_borrows, own_conflict, own_current, own_discard, own_discarded,
-    own_obstacle, own_suspect,
+    OWN_BORROWED, OWN_HAS_DISCARDS, OWN_HELD, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT,
+    OWN_WRITE, engine, own_borrow, own_borrows, own_conflict, own_current, own_discard,
+    own_discarded, own_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
@@ -34,7 +34,7 @@ from cudadrv._names cimport (
 )
 from cudadrv._ordering cimport policy_in_force
 from cudadrv._pool cimport trim_caches
-from cudadrv._refusal cimport excluding_work, view_end, view_line
+from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
 from cudadrv._release cimport STREAM_ORDERED, drain
 from cudadrv._site cimport here, place as line_at
@@ -673,12 +673,15 @@ cdef class Buffer(Region):
         closed or was moved before.
         """
         cdef Region moved
+        cdef own_conflict conflict
         self.usable()
         moved = self.share(self.start, self.count, self.dtype)
         moved.part = self.part
         moved.sizes = self.sizes
         site = here()
         self.usable()  # another thread may have moved the buffer; from here on no other thread runs
+        if own_held(engine, self.memory.state, self.start, self.start + self.nbytes, &conflict):
+            refuse_close(OWN_HELD, &conflict, "move", self.describe())
         self.move_out(site)
         return moved
 

@@ -10,6 +10,7 @@ from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
+from cudadrv._capture cimport Capture
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync, cuMemcpyDtoDAsync,
@@ -118,6 +119,8 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
     operation.request.issued.slot = stream.order.slot
     operation.request.issued.seq = 0
     stand_for(token, &operation)
+    if stream.capture is not NULL:
+        token.asked = (<Capture>stream.capture).nothing(stream)
     return token
 
 

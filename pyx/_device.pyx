@@ -33,7 +33,7 @@ from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
 from cudadrv._ordering cimport policy_name
 from cudadrv._site cimport place
 
-from cudadrv._errors import ContextLostError, EventNotRecordedError, integer
+from cudadrv._errors import CaptureError, ContextLostError, EventNotRecordedError, integer
 
 bind_driver(&cudadrv_table)
 
@@ -302,6 +302,7 @@ cdef class Context:
         self.lost = 0
         self.streams = Alive()
         self.ghosts = []
+        self.captures = []
         self.stages = []
         self.defaults = {}
 
@@ -394,13 +395,17 @@ cdef class Context:
 
         Afterwards, all work that was queued on its streams before this call counts as complete, so
         the host may use the memory that the work used. Signals such as Ctrl-C interrupt the wait
-        for work of cudadrv's streams. Raises ContextLostError if the context was lost.
+        for work of cudadrv's streams. Raises ContextLostError if the context was lost, and
+        CaptureError during a capture of one of its streams.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot
         cdef bint pushed = False
         cdef CUresult status
         self.usable()
+        if self.captures:
+            raise CaptureError(f"{self!r} cannot be synchronized during {self.captures[0]}:"
+                               " the call would end the capture")
         if not own_domain_snapshot(engine, self.domain, &snapshot):
             raise MemoryError()
         try:

@@ -50,6 +50,10 @@ class EventNotRecordedError(OwnershipError):
     """The event was never recorded, so there is nothing to wait for."""
 
 
+class CaptureError(OwnershipError):
+    """The call cannot be a part of the capture of a graph, or the graph cannot be captured."""
+
+
 class ForkedError(OwnershipError):
     """This process is a fork of the one that used the driver, and CUDA does not survive a fork."""
 

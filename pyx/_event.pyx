@@ -18,7 +18,7 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._names cimport checked_name
 
-from cudadrv._errors import CudaError, EventNotRecordedError, OwnershipError
+from cudadrv._errors import CaptureError, CudaError, EventNotRecordedError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -157,6 +157,16 @@ cdef CUresult _ask(
 
 
 # ---- events ----
+
+BY_STREAM = "waited for by a stream"
+
+
+cdef class Captured:
+    """What an event stands for that was recorded in a capture."""
+
+    cdef str where(self):
+        raise NotImplementedError
+
 
 @cython.final
 @cython.no_gc_clear
@@ -366,12 +376,40 @@ cdef class Event:
         if self.context is not None and not is_usable(self.context):
             self.context.usable()
         if self.raw is NULL or self.closing:
+            what = "waited for" if what is BY_STREAM else what
             raise ValueError(f"{self.called()} that is to be {what} is closed")
         if not self.state.recorded:
-            raise EventNotRecordedError(
-                f"{self.called()} that is to be {what} was never recorded, and the driver would"
-                " count it as complete. Record it first: stream.record(event)")
+            self.refuse_now(what)
         return 0
+
+    cdef int refuse_now(self, str what) except -1:
+        """Raise for an event that stands for no work. A stream may wait for one of a capture."""
+        if self.in_capture:
+            if what is BY_STREAM:
+                return 0
+            raise CaptureError(
+                f"{self.called()} that is to be {what} was recorded {self.captured.where()} and"
+                " stands for nothing outside: that work runs in launches of the graph. Wait for the"
+                " token of a launch, or record the event again")
+        if what is BY_STREAM:
+            what = "waited for"
+        raise EventNotRecordedError(
+            f"{self.called()} that is to be {what} was never recorded, and the driver would"
+            " count it as complete. Record it first: stream.record(event)")
+
+    cdef int enter_capture(self, Captured point) except -1:
+        """Stand for work of a capture, from now until the event is recorded outside."""
+        own_snapshot_drop(engine, &self.state.snapshot)
+        self.state.snapshot.seq = 0
+        self.state.recorded = 0
+        self.in_capture = self.unusual = True
+        self.captured = point
+        return 0
+
+    cdef void leave_capture(self) noexcept nogil:
+        """Stand for real work again: the event was recorded outside captures."""
+        self.in_capture = False
+        self.unusual = self.closing or self.exposed
 
     cdef bint wait_until(self, int64_t deadline) except -1:
         """Wait for the work before the event, as recorded now.

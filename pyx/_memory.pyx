@@ -26,7 +26,7 @@ from cudadrv._operation cimport (
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
     OWN_CLOSES, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT, OWN_WAIT,
-    OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_clear,
+    OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_end,
     own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_reusable, own_snapshot_drop,
 )
@@ -501,6 +501,10 @@ cdef Memory allocate_memory(
     """Make the Memory of a buffer: from a cache, else from the driver, or empty for 0 bytes."""
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
+    if stream is not None and stream.capture is not NULL:
+        # Memory of a capture is there before the graph is launched, and nothing else uses it.
+        stream = None
+        kind = DEVICE if kind == STREAM_ORDERED else kind
     memory.context = context
     memory.kind = kind
     memory.nbytes = nbytes
@@ -706,8 +710,7 @@ cdef size_t _allocate(Memory memory, size_t size) except? 0:
 
 
 cdef void _drop_state(own_memory *state) noexcept:
-    own_memory_clear(state)
-    free(state)
+    own_memory_end(state)
 
 
 cdef CUresult _call(Memory memory, size_t size) except *:

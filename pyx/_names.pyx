@@ -42,7 +42,8 @@ cdef uint16_t launch_of(str kernel):
 
 
 cdef bint is_launch(uint16_t operation):
-    return operation == LAUNCH or (<str>NAMES[operation]).startswith("launch of ")
+    return operation == LAUNCH \
+        or operation not in GRAPHS and (<str>NAMES[operation]).startswith("launch of ")
 
 
 cdef uint16_t custom_operation(str name):
@@ -62,6 +63,68 @@ cdef uint16_t _number_of(str name, uint16_t otherwise):
         NAMES.append(name)
         ADDED[name] = number
     return number
+
+
+# The parts of graphs whose launches may be unfinished, by the number of the launches' name.
+cdef dict GRAPHS = {}
+cdef list FREE = []         # numbers of such names that can be used again
+
+
+cdef dict GRAPH_NAMES = {}  # the names in messages of graphs that hold memory, by number
+cdef uint64_t graph_count = 0
+
+
+cdef uint64_t name_graph(str name) except 0:
+    """Return a number for a new graph. Without a name, the number is its name."""
+    global graph_count
+    graph_count += 1
+    GRAPH_NAMES[graph_count] = f"graph {name!r}" if name is not None else f"graph {graph_count}"
+    return graph_count
+
+
+cdef str graph_name(uint64_t number):
+    """Return the name of a graph in messages."""
+    return GRAPH_NAMES.get(number, "a graph")
+
+
+cdef void forget_graph(uint64_t number) noexcept:
+    """Drop the name of a graph that holds no memory any more."""
+    GRAPH_NAMES.pop(number, None)
+
+
+cdef class Parts:
+    """The operations of a graph, which messages about its launches name."""
+
+    cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode):
+        """Return the name of an operation that uses the bytes in the mode, or None."""
+        raise NotImplementedError
+
+
+cdef uint16_t graph_launch(str graph, Parts parts):
+    """Return a number for the launches of one executable graph, to be given back."""
+    name = f"launch of {graph}"
+    if FREE:
+        number = FREE.pop()
+        NAMES[number] = name
+    elif len(NAMES) == MOST_NAMES:
+        return LAUNCH
+    else:
+        number = len(NAMES)
+        NAMES.append(name)
+    GRAPHS[number] = parts
+    return number
+
+
+cdef int give_back_name(uint16_t number) except -1:
+    """Take back a number of `graph_launch`. No borrow refers to it any more."""
+    if GRAPHS.pop(number, None) is not None:
+        FREE.append(number)
+    return 0
+
+
+cdef Parts parts_of(uint16_t operation):
+    """Return the parts of the graph that an operation launches, or None."""
+    return GRAPHS.get(operation)
 
 
 cdef str checked_name(object name):

@@ -9,17 +9,20 @@ make no driver call. It keeps the GIL, unless it has to wait for a lock or to lo
 
 import atexit
 
+from cudadrv._capture cimport Capture
 from cudadrv._device cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
-    own_clock, own_clock_drop, own_conflict, own_foresee, own_known, own_mutex_give,
-    own_mutex_take, own_mutex_try, own_request, own_settle, own_settle_alone, own_snapshot_drop,
-    own_undo,
+    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_after,
+    own_begin_alone, own_clock, own_clock_drop, own_conflict, own_event, own_foresee, own_known,
+    own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_record_as, own_request,
+    own_settle, own_settle_alone, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport Event
-from cudadrv._stream cimport Stream, check_stream, enter_stream, names_context, user_of
+from cudadrv._stream cimport (
+    REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream, names_context, user_of,
+)
 
 bind_driver(&cudadrv_table)
 
@@ -36,11 +39,15 @@ atexit.register(_note_the_end)
 
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
     """The slow path of `issue`, for every operation. The caller has set `request.stream`."""
+    cdef Capture capture
     cdef int reason
     works = None
     while True:
         with nogil:
             reason = attempt(operation, stream)
+        if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL:
+            capture = <Capture>stream.capture
+            return capture.issue(stream, &operation.request, operation.call, operation.arguments)
         if likely(reason != REFUSED - OWN_MUST_WAIT):
             # After a sticky error, destroying the events in `works` fails, too. The exception is
             # made while they are alive, because later it would name cuEventDestroy as the failed
@@ -95,6 +102,8 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
     Called before costly preparations. Returns 0 also for conflicts that the policy "wait" resolves.
     """
     stream.usable()
+    if stream.capture is not NULL:
+        stream.refuse_captured()
     operation.request.stream = stream.order
     answer = own_ask(engine, &operation.request, NULL)
     return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
@@ -110,17 +119,46 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     Returns what `issue` returns. The caller has set `request.stream`, and checked that the stream
     is usable.
     """
+    return _attempt(operation, stream, NULL)
+
+
+cdef int issue_after(Operation *operation, Stream stream, own_event *last) except? -1:
+    """As `issue`, for an operation that the driver runs after its own last run, on any stream.
+
+    `last` is that run. The operation is refused on a stream that is captured.
+    """
+    cdef int reason
+    check_stream(stream)
+    operation.request.stream = stream.order
+    while True:
+        with nogil:
+            reason = _attempt(operation, stream, last)
+        if likely(reason != REFUSED - OWN_MUST_WAIT):
+            return reason
+        works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
+        if works is None:
+            return reason
+        for work in works:
+            stream.wait(work)
+
+
+cdef inline int _attempt(Operation *operation, Stream stream, own_event *last) except? -1 nogil:
+    """As `attempt`. If `last` is not NULL, as `issue_after`."""
     cdef bint pushed = False
     cdef bint queued = False
     cdef bint direct
     cdef int reason = 0
     cdef int answer
-    own_mutex_take(stream.order.issue)
+    if last is NULL:
+        own_mutex_take(stream.order.issue)
+    else:
+        own_lock_both(stream.order.issue, &last.issue)
     direct = names_context(stream)
     if unlikely(not direct):
         reason = enter_stream(stream, &pushed)
     if likely(reason == 0):
-        answer = own_begin(engine, &operation.request)
+        answer = own_begin(engine, &operation.request) if last is NULL \
+            else own_begin_after(engine, &operation.request, &last.snapshot)
         if likely(answer == OWN_OK):
             reason = operation.call(operation.arguments, stream.raw, &queued)
             if likely(reason == CUDA_SUCCESS):
@@ -128,9 +166,13 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
             else:
                 reason = _after_failure(
                     operation, stream, <CUresult>reason, direct and not queued, queued, &pushed)
+            if last is not NULL and reason == CUDA_SUCCESS:
+                own_record_as(engine, &operation.request.issued, last)
         else:
             reason = REFUSED - answer
         leave_context(pushed)
+    if last is not NULL:
+        own_mutex_give(&last.issue)
     own_mutex_give(stream.order.issue)
     return reason
 

@@ -13,7 +13,7 @@ from cudadrv._driver cimport (
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver,
     cudadrv_table, this_thread,
 )
-from cudadrv._engine cimport engine, own_memory_clear, own_memory_reusable, own_stream
+from cudadrv._engine cimport engine, own_memory_end, own_memory_reusable, own_stream
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
@@ -282,8 +282,7 @@ cdef void _let_go(Block *block, Context context) noexcept:
 
 
 cdef void _drop(Block *block) noexcept:
-    own_memory_clear(block.state)
-    free(block.state)
+    own_memory_end(block.state)
     free(block)
 
 

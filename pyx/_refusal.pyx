@@ -7,17 +7,20 @@ line that queued that work; that nothing orders the two; and the calls that reso
 from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
-    OWN_ATTACHED, OWN_DISCARDED, OWN_ENDED, OWN_EXPORTED, OWN_INTERNAL, OWN_LEGACY,
+    OWN_ATTACHED, OWN_DISCARDED, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL, OWN_LEGACY,
     OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH,
     OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
 )
-from cudadrv._names cimport RELEASE, host_wait, operation_name, stream_name
+from cudadrv._names cimport (
+    RELEASE, graph_name, host_wait, operation_name, parts_of, stream_name,
+)
 from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._site cimport place
-from cudadrv._stream cimport STREAM_IS_CLOSED, Stream
+from cudadrv._stream cimport CAPTURE_HAS_ENDED, STREAM_IS_CLOSED, Capturing, Stream
 
 from cudadrv._errors import (
-    BufferBorrowedError, BufferClosedError, BufferExportedError, ContentsDiscardedError,
+    BufferBorrowedError, BufferClosedError, BufferExportedError, CaptureError,
+    ContentsDiscardedError,
     OwnershipError,
 )
 
@@ -47,6 +50,9 @@ cdef int refuse_operation(
     the reason is a conflict with other work.
     """
     cdef own_conflict *conflict = &operation.request.conflict
+    if reason == CAPTURE_HAS_ENDED:
+        raise CaptureError(f"another thread has ended the capture of {stream.called()} during this"
+                           " call")
     if reason > REFUSED:
         return stream.refuse(reason)
     answer = REFUSED - reason
@@ -62,6 +68,10 @@ cdef int refuse_operation(
             conflict, f"cannot read {target} by {operation_name(operation.request.operation)} on"
                       f" {stream.called()}")
     ours = stream.order.kind == OWN_INTERNAL
+    if answer == OWN_HELD:
+        return _refuse_held(conflict, f"cannot close {target}")
+    if stream.capture is not NULL:
+        return _refuse_in_capture(operation, conflict, stream, target, advice)
     wanted = f"cannot {_request(operation, conflict, target)} on" \
              f" {'a stream of its own' if ours else stream.called()}"
     if answer == OWN_EXPORTED:
@@ -76,6 +86,32 @@ cdef int refuse_operation(
         f"  {host_wait(conflict.kind)}."
         + ("\n  Or free it behind that work: buffer.close(stream)."
            if operation.request.operation == RELEASE else advice))
+
+
+cdef int _refuse_in_capture(
+    Operation *operation, own_conflict *conflict, Stream stream, str target, str advice
+) except -1:
+    """Raise the exception for an operation that conflicts with another one of its capture."""
+    raise BufferBorrowedError(
+        f"cannot {_request(operation, conflict, target)} on {stream.called()}"
+        f" in {(<Capturing>stream.capture).called()}:\n"
+        f"  it {_doing(conflict)} by {operation_name(conflict.epoch.operation)} on"
+        f" {stream_name(conflict.number, conflict.kind)}, captured at"
+        f" {place(conflict.epoch.site)},\n"
+        "  and nothing in the graph orders this operation after it.\n"
+        "  Order it with: stream.wait(token), stream.wait(other_stream) or stream.wait(event)"
+        f" before it.{advice}")
+
+
+cdef int _refuse_held(own_conflict *conflict, str wanted) except -1:
+    """Raise the exception for memory that a graph uses."""
+    raise BufferBorrowedError(
+        f"{wanted}:\n"
+        f"  {graph_name(conflict.number)} uses it, in"
+        f" {operation_name(conflict.epoch.operation)} at {place(conflict.site)}.\n"
+        "  Close the graph and what was instantiated from it first: graph.close(), step.close()."
+        + ("\n  Or drop the last reference instead: its memory then lives as long as the graph."
+           if wanted.startswith("cannot close ") else ""))
 
 
 cdef int refuse_host(
@@ -139,6 +175,8 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
     """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    if answer == OWN_HELD:
+        return _refuse_held(conflict, f"cannot {verb} {target}")
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"cannot {verb} {target}:\n{_view(conflict)}")
     raise BufferBorrowedError(
@@ -190,13 +228,22 @@ cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):
 
 cdef str _user(own_conflict *conflict):
     """Return the line of a message that says which operation uses the memory, and how."""
+    return f"  it {_doing(conflict)} by {_work(conflict)},"
+
+
+cdef str _doing(own_conflict *conflict):
     mode = conflict.epoch.mode
-    doing = "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
+    return "is being read" if mode == OWN_READ else "is being written" if mode == OWN_WRITE \
         else "may be in use" if mode == OWN_REACH else "is being used"
-    return f"  it {doing} by {_work(conflict)},"
 
 
 cdef str _work(own_conflict *conflict):
+    parts = parts_of(conflict.epoch.operation)
+    part = None if parts is None or conflict.excluded else parts.part_at(
+        <size_t>conflict.memory, conflict.first, conflict.upto, conflict.epoch.mode)
+    if part is not None:
+        return f"{part} on {stream_name(conflict.number, conflict.kind)}," \
+               f" launched at {place(conflict.epoch.site)}"
     return f"{operation_name(conflict.epoch.operation)} on" \
            f" {stream_name(conflict.number, conflict.kind)}," \
            f" queued at {place(conflict.epoch.site)}"

@@ -28,8 +28,8 @@ from cudadrv._driver cimport (
     this_thread,
 )
 from cudadrv._engine cimport (
-    OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory,
-    own_memory_clear, own_mutex_give, own_mutex_try, own_snapshot, own_snapshot_drop,
+    OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_conflict,
+    own_held, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot, own_snapshot_drop,
     own_snapshot_take, own_stream_known, own_unfinished,
 )
 from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
@@ -53,6 +53,12 @@ cdef int ANY = -1               # the name of every operation
 cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept:
     """Whether the host knows that no work uses the memory, or the bytes of it."""
     return state is NULL or own_borrows(engine, state, start, min(stop, state.nbytes), NULL, 0) == 0
+
+
+cdef bint _is_held(own_memory *state, size_t start, size_t stop) noexcept:
+    """Whether a graph uses the memory, or the bytes of it."""
+    cdef own_conflict conflict
+    return state is not NULL and own_held(engine, state, start, stop, &conflict)
 
 
 cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=ANY):
@@ -230,7 +236,8 @@ cdef void release_later(
     cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
     if context.lost or cudadrv_table.forked or address == 0 \
-            or (kind == FOREIGN and (owner is None or is_unused(state))):
+            or (kind == FOREIGN and (owner is None or is_unused(state))
+                and not _is_held(state, 0, ALL)):
         _forget(state)
         return
     Py_INCREF(owner)
@@ -253,7 +260,8 @@ cdef void release_part(
     """
     cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
-    if context.lost or cudadrv_table.forked or is_unused(state, start, stop):
+    if context.lost or cudadrv_table.forked \
+            or is_unused(state, start, stop) and not _is_held(state, start, stop):
         return
     Py_INCREF(owner)
     Py_INCREF(home)
@@ -429,6 +437,8 @@ cdef bint _release(
     """Free one piece of memory if that is possible now."""
     if context.lost or cudadrv_table.forked:
         return True
+    if _is_held(node.state, node.start, node.stop):
+        return False
     if node.kind == STREAM_ORDERED:
         return _free_behind(node, context, [] if finished else users_of(node.state))
     if may_block:
@@ -514,8 +524,7 @@ cdef Stream _nameless_stream(Context context):
 
 cdef void _forget(own_memory *state) noexcept:
     if state is not NULL:
-        own_memory_clear(state)
-        free(state)
+        own_memory_end(state)
 
 
 cdef CUresult free_unnoticed(

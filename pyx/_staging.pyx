@@ -35,8 +35,10 @@ from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array, pointer_of
 from cudadrv._release cimport LOCKED, drain, is_complete, release_later
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Capturing, Stream
 from cudadrv._token cimport Token, new_token, stand_for
+
+from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
 
@@ -325,6 +327,11 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
     cdef Operation operation
     cdef StagedCopy copy
     refuse_other_device(region, stream)
+    if stream.capture is not NULL:
+        raise CaptureError(
+            f"an ordinary array cannot be copied in {(<Capturing>stream.capture).called()}: its"
+            " items would be read once, by the capture, and never by a launch. Copy from or to a"
+            " LockedBuffer, which each launch reads or writes anew")
     prepare_staged(&operation, &copy, name, region)
     reason = ask(&operation, stream)
     if reason:

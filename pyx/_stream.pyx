@@ -16,7 +16,8 @@ from cudadrv._device cimport (
     is_current, is_primary_active, leave_context,
 )
 from cudadrv._driver cimport (
-    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE,
+    CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
+    CU_STREAM_CAPTURE_STATUS_NONE,
     CU_STREAM_DEFAULT, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUcontext,
     CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord,
     cuStreamCreateWithPriority, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
@@ -31,13 +32,14 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport check, refuse_capture
 from cudadrv._event cimport (
-    FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event, query_stream,
-    refuse_to_wait_longer,
+    BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event,
+    query_stream, refuse_to_wait_longer,
 )
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
+from cudadrv._site cimport place
 
-from cudadrv._errors import OwnershipError
+from cudadrv._errors import CaptureError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -57,6 +59,22 @@ cdef object MOST_HANDLE = 2 ** 64 - 1
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
 _event_of_token = None  # the hook that returns the Event of a Token, or None if it is complete
+
+
+cdef class Capturing:
+    """A capture of streams into a graph."""
+
+    cdef str called(self):
+        """Return its name in messages."""
+        return f"the capture of {self.graph}, begun at {place(self.site)}"
+
+    cdef int record(self, Stream stream, Event event) except -1:
+        """Record an event on a stream of the capture, after what was captured so far."""
+        raise NotImplementedError
+
+    cdef int wait(self, Stream stream, Event event) except -1:
+        """Let a stream wait for an event of the capture. The stream joins the capture."""
+        raise NotImplementedError
 
 
 @cython.final
@@ -247,7 +265,7 @@ cdef class Stream:
     def handle(self):
         """The CUstream as an int, for other libraries. cudadrv does not see what they queue."""
         self.usable()
-        self.exposed = True
+        self.exposed |= HANDED_OUT
         return <size_t>self.raw
 
     def __int__(self):
@@ -364,8 +382,10 @@ cdef class Stream:
             # The wait is queued even if the host knows that cudadrv's work before the event is
             # complete. Other libraries may have queued work before the event, too.
             event = work
-            event.refuse_unrecorded("waited for")
+            event.refuse_unrecorded(BY_STREAM)
         elif isinstance(work, Stream):
+            if unlikely(self.capture is not NULL) and (<Stream>work).capture is NULL:
+                self.refuse_outside((<Stream>work).called())
             event = (<Stream>work).waitable()
         else:
             found = _event_of_token(work)
@@ -472,7 +492,11 @@ cdef class Stream:
         reason to refuse the call.
         """
         cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-        cdef CUresult status = cuStreamIsCapturing(self.raw, &capture)
+        cdef CUresult status = CUDA_SUCCESS
+        if self.exposed & IN_CAPTURE:
+            capture = CU_STREAM_CAPTURE_STATUS_ACTIVE
+        else:
+            status = cuStreamIsCapturing(self.raw, &capture)
         if status == CUDA_SUCCESS and capture == CU_STREAM_CAPTURE_STATUS_NONE:
             return 0
         leave_context(pushed)
@@ -504,8 +528,25 @@ cdef class Stream:
                 "another library that has the event's handle recorded it last in a capture, and"
                 f" waiting for it would make {self!r} a part of that; use an event of your own")
         if reason == STREAM_IS_CAPTURING:
+            if self.capture is not NULL:
+                self.refuse_captured()
             refuse_capture(repr(self))
         return self.context.raise_failure(<CUresult>reason)
+
+    cdef int refuse_captured(self) except -1:
+        """Raise for a call that cannot be a part of the capture of the stream."""
+        raise CaptureError(
+            f"{self.called()} is a part of {(<Capturing>self.capture).called()}, and this call"
+            " cannot be captured: the block runs nothing, so there is nothing to wait for, and"
+            " only copies and fills that do not block, launches, records and waits become a part"
+            " of the graph. Call it before the block, or after it")
+
+    cdef int refuse_outside(self, str work) except -1:
+        """Raise for a wait of a captured stream for work that is not a part of the capture."""
+        raise CaptureError(
+            f"{self.called()} is a part of {(<Capturing>self.capture).called()}, and cannot wait"
+            f" for {work}, which is not. Order the launch after that work instead:"
+            " stream.wait(work), then step.launch(stream)")
 
     cdef bint finish(self, bint wait, int64_t deadline) except -1:
         """Return whether the work up to this call is complete. If so, update the host's clock.
@@ -536,6 +577,9 @@ cdef class Stream:
             with nogil:
                 reason = _record(self, event, as_of, &noted)
         if reason:
+            if reason == STREAM_IS_CAPTURING and self.capture is not NULL and as_of is NULL:
+                (<Capturing>self.capture).record(self, event)
+                return event
             self.refuse(reason)
         if not noted:
             raise MemoryError()
@@ -551,6 +595,10 @@ cdef class Stream:
             with nogil:
                 reason = _wait(self, event, &noted)
         if reason:
+            if event.in_capture:
+                return _wait_in_capture(self, event)
+            if reason == STREAM_IS_CAPTURING and self.capture is not NULL:
+                self.refuse_outside(event.called())
             self.refuse(reason)
         if not noted:  # the driver has queued the wait, but the engine had no memory to record it
             raise MemoryError()
@@ -742,9 +790,7 @@ cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcep
     cdef bint pushed = False
     cdef int reason
     if unlikely(event.raw is NULL or event.unusual):
-        reason = _look_at(event, record)
-        if reason:
-            return reason
+        return _record_or_wait_unusual(stream, event, record)
     if likely(names_context(stream) and stream.order.state == OWN_OPEN):
         reason = _call_driver(stream, event, record)
         if likely(reason == CUDA_SUCCESS) or is_current(stream.context.raw):
@@ -756,6 +802,19 @@ cdef inline int _record_or_wait(Stream stream, Event event, bint record) noexcep
     return reason
 
 
+cdef int _record_or_wait_unusual(Stream stream, Event event, bint record) noexcept nogil:
+    cdef bint pushed = False
+    cdef int reason = _look_at(event, record)
+    if reason == 0:
+        reason = enter_stream(stream, &pushed)
+    if reason == 0:
+        reason = _call_driver(stream, event, record)
+        leave_context(pushed)
+    if reason == 0 and event.in_capture:
+        event.leave_capture()
+    return reason
+
+
 cdef int _look_at(Event event, bint record) noexcept nogil:
     """Return the reason why an event cannot be recorded or waited for; 0 if it can.
 
@@ -764,6 +823,8 @@ cdef int _look_at(Event event, bint record) noexcept nogil:
     """
     if event.raw is NULL or event.closing:
         return EVENT_IS_CLOSED
+    if not record and event.in_capture:
+        return EVENT_IS_CAPTURED
     if not record and event.exposed \
             and query_event(event.context.raw, event.raw) == CUDA_ERROR_CAPTURED_EVENT:
         return EVENT_IS_CAPTURED
@@ -774,6 +835,15 @@ cdef inline CUresult _call_driver(Stream stream, Event event, bint record) noexc
     if record:
         return cuEventRecord(event.raw, stream.raw)
     return cuStreamWaitEvent(stream.raw, event.raw, 0)
+
+
+cdef wait_function _wait_in_capture = NULL  # set by _capture
+
+
+cdef void wait_in_captures_with(wait_function function) noexcept:
+    """Register the function by which `Stream.wait` waits for an event of a capture."""
+    global _wait_in_capture
+    _wait_in_capture = function
 
 
 # ---- default streams, and streams of other libraries ----
@@ -859,7 +929,7 @@ cdef Stream _unopened(Context context, CUstream handle):
     context.usable()
     stream.context = context
     stream.raw = handle
-    stream.exposed = True
+    stream.exposed = HANDED_OUT
     return stream
 
 

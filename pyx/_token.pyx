@@ -7,6 +7,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from cudadrv._capture cimport GraphNode, newest_node
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
 )
@@ -17,7 +18,7 @@ from cudadrv._event cimport FOREVER, Event, deadline_of, new_event, refuse_to_wa
 from cudadrv._names cimport operation_name
 from cudadrv._site cimport place
 
-from cudadrv._errors import OwnershipError
+from cudadrv._errors import CaptureError, OwnershipError
 from cudadrv._stream import find_events_of_tokens_with
 
 bind_driver(&cudadrv_table)
@@ -137,6 +138,8 @@ cdef class Token:
     def __repr__(self):
         if self.stream is None:
             return "<Token, never initialized>"
+        if isinstance(self.asked, GraphNode):
+            return f"<Token {_called(self)}, captured at {self.site}>"
         known = _is_known(self) and not self.stream.context.lost
         return f"<Token {_called(self)}, queued at {self.site}{', complete' if known else ''}>"
 
@@ -155,7 +158,7 @@ cdef Event event_of(Token token):
         raise TypeError("this Token was never initialized")
     token.stream.context.usable()
     if _is_known(token):
-        return None
+        return None if token.asked is None else _refuse_captured(token)
     if not isinstance(token.asked, Event):
         try:
             token.asked = _new_event_of(token)
@@ -187,10 +190,32 @@ cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
 def _event_of_work(work):
     if not isinstance(work, Token):
         work = getattr(work, "token", None)  # a ResultToken has the token of its launch
-    return event_of(<Token>work) if isinstance(work, Token) else NotImplemented
+    if not isinstance(work, Token):
+        return NotImplemented
+    if isinstance((<Token>work).asked, GraphNode):
+        return _event_in_capture(work)
+    return event_of(<Token>work)
 
 
 find_events_of_tokens_with(_event_of_work)
+
+
+cdef Event _event_in_capture(Token token):
+    """Return an event for a stream that waits for a captured operation."""
+    cdef GraphNode node = token.asked
+    if node.capture is None:
+        _refuse_captured(token)
+    return node.capture.event_after(node)
+
+
+cdef Event _refuse_captured(Token token):
+    """Raise if the token is of a captured operation; else return None."""
+    if isinstance(token.asked, GraphNode):
+        raise CaptureError(
+            f"the token of {operation_name(token.operation)} at {token.site} is of an operation of"
+            f" {(<GraphNode>token.asked).graph}, which ran nothing when it was captured. Wait for"
+            " the token of a launch: graph.instantiate().launch(stream)")
+    return None
 
 
 cdef tuple _buffers_of(Token token, bint written):
@@ -247,6 +272,10 @@ cdef void keep_knowledge(Token token, own_snapshot *issued) noexcept:
     token's own stream only, and not about the streams that this stream had waited for.
     """
     cdef Knowledge knowledge
+    if issued.seq == 0:  # the operation was captured
+        own_snapshot_drop(engine, issued)
+        token.asked = newest_node(token.source, token.target)
+        return
     try:
         knowledge = Knowledge.__new__(Knowledge)
     except MemoryError:

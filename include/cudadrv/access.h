@@ -18,7 +18,8 @@ enum own_answer {
     OWN_STREAM_CLOSED,
     OWN_NO_MEMORY,
     OWN_DISCARDED, /* the contents of the bytes were discarded, and the request may read them */
-    OWN_ATTACHED   /* the memory is attached to another stream, or to the host */
+    OWN_ATTACHED,  /* the memory is attached to another stream, or to the host */
+    OWN_HELD       /* a graph uses the memory, so it cannot be closed */
 };
 
 /* What an access does besides reading or writing its bytes. OWN_CLOSES and OWN_LEAVES also conflict
@@ -47,6 +48,17 @@ typedef struct own_export {
     uint8_t keeps; /* the bytes can be used, but the memory cannot be closed: see own_keep_open */
 } own_export;
 
+/* Bytes that a graph uses. They can be used, but not closed. The caller owns this struct; the
+ * engine links it into the list of the memory. */
+typedef struct own_hold {
+    own_memory *memory;
+    struct own_hold *next, *previous;
+    uint64_t start, stop;
+    uint64_t graph;     /* number of the graph */
+    uint32_t site;      /* call site of the first operation of the graph that uses the bytes */
+    uint16_t operation; /* name of that operation */
+} own_hold;
+
 /* The bytes that one operation uses, and what own_undo needs to revert own_begin. */
 typedef struct own_access {
     own_memory *memory;
@@ -68,11 +80,15 @@ typedef struct own_conflict {
             uint64_t start, stop; /* OWN_DISCARDED: bytes, counted from the start of the access */
         };
     };
-    uint32_t site;   /* call site of the conflicting view, loan, discard or attachment */
-    uint64_t number; /* number of the stream of the operation, loan or attachment, if any */
-    uint8_t order;   /* own_order of the stream that has this number */
-    uint8_t kind;    /* own_kind of the stream that has this number */
-    uint8_t loan;    /* the conflict is with a loan */
+    uint32_t site; /* call site of the conflicting view, loan, discard or attachment */
+    /* Number of the stream that has the operation, loan or attachment. OWN_HELD: of the graph. */
+    uint64_t number;
+    /* The bytes that the conflicting operation uses. */
+    const own_memory *memory;
+    uint64_t from, upto;
+    uint8_t order; /* own_order of the stream that has this number */
+    uint8_t kind;  /* own_kind of the stream that has this number */
+    uint8_t loan;  /* the conflict is with a loan */
     /* The other user may use different memory: without concurrent managed access, work on the
      * device and host views of managed memory exclude each other. */
     uint8_t excluded;
@@ -133,9 +149,24 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
     conflict->kind = borrower ? own_kind_of_(borrower) : OWN_ENDED;
 }
 
-/* Returns OWN_EXPORTED if a view or a loan conflicts with the access, else OWN_OK. `stream` is
- * NULL for the host. The host is one user: its own views never block it, and a stream's loans
- * never block that stream, except when it closes, discards or attaches. */
+/* Returns OWN_HELD and sets `conflict` if a graph uses some of these bytes, else OWN_OK. */
+static inline int own_check_holds_(const own_memory *memory, uint64_t start, uint64_t stop,
+                                   own_conflict *conflict) {
+    for (const own_hold *hold = memory->holds; hold; hold = hold->next) {
+        if (hold->start < stop && start < hold->stop) {
+            conflict->site = hold->site;
+            conflict->number = hold->graph;
+            conflict->epoch.operation = hold->operation;
+            return OWN_HELD;
+        }
+    }
+    return OWN_OK;
+}
+
+/* Returns OWN_EXPORTED if a view or a loan conflicts with the access, OWN_HELD if the access closes
+ * bytes that a graph uses, else OWN_OK. `stream` is NULL for the host. The host is one user: its
+ * own views never block it, and a stream's loans never block that stream, except when it closes,
+ * discards or attaches. */
 static inline int own_check_exports_(const own_stream *stream, const own_access *access,
                                      own_conflict *conflict) {
     if (!stream && !access->effect && !access->memory->loans) {
@@ -150,7 +181,9 @@ static inline int own_check_exports_(const own_stream *stream, const own_access 
             return OWN_EXPORTED;
         }
     }
-    return OWN_OK;
+    return access->effect < OWN_CLOSES
+               ? OWN_OK
+               : own_check_holds_(access->memory, access->start, access->stop, conflict);
 }
 
 #endif

@@ -49,6 +49,9 @@ static inline int own_check_epochs_(const own_engine *engine, const own_stream *
                      : own_excludes_read_(access->mode, epoch->mode)) &&
                 !own_in_view_(engine, stream, view, epoch)) {
                 own_blame_(engine, conflict, epoch);
+                conflict->memory = memory;
+                conflict->from = range->start;
+                conflict->upto = own_range_stop(memory, (uint32_t)(range - memory->ranges));
                 return access->policy == OWN_WAIT ? OWN_MUST_WAIT : OWN_BORROWED;
             }
         }
@@ -262,10 +265,21 @@ static inline int own_begin_usual_(own_engine *engine, own_request *request) {
     return 1;
 }
 
-static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_request *request) {
+/* Does own_begin, as if the stream had waited for `before`, which may be NULL. */
+static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_request *request,
+                                                        const own_snapshot *before) {
     own_clock *view;
     if (!own_view_of_(request, &view)) {
         return OWN_NO_MEMORY;
+    }
+    if (before) {
+        own_clock *joined;
+        int ok = own_clock_join(view, before, &joined);
+        own_clock_drop(view);
+        if (!ok) {
+            return OWN_NO_MEMORY;
+        }
+        view = joined;
     }
     int answer = own_prepare_(engine, request, view);
     if (answer == OWN_OK) {
@@ -283,8 +297,22 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     int answer = OWN_OK;
     own_lock(engine);
     if (!own_begin_usual_(engine, request)) {
-        answer = own_begin_unusual_(engine, request);
+        answer = own_begin_unusual_(engine, request, NULL);
     }
+    own_unlock(engine);
+    return answer;
+}
+
+/* Like own_begin, for an operation that the driver runs after everything in `before`, although the
+ * stream does not wait for it. own_settle then orders the stream's later work after it, too. */
+static inline int own_begin_after(own_engine *engine, own_request *request,
+                                  const own_snapshot *before) {
+    const own_stream *stream = request->stream;
+    if (before->slot == stream->slot && before->seq <= stream->seq) {
+        return own_begin(engine, request);
+    }
+    own_lock(engine);
+    int answer = own_begin_unusual_(engine, request, before);
     own_unlock(engine);
     return answer;
 }

@@ -124,4 +124,12 @@ CUDADRV_FUNCTION(cuOccupancyMaxPotentialBlockSize, 6050, (int *grid, int *block,
 CUDADRV_FUNCTION(cuLaunchKernel, 4000, (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra))
 CUDADRV_FUNCTION(cuLaunchKernelEx, 11060, (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra), (config, function, parameters, extra))
 
+/* graphs */
+CUDADRV_FUNCTION(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+CUDADRV_FUNCTION(cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), (stream, graph))
+CUDADRV_FUNCTION(cuGraphDestroy, 10000, (CUgraph graph), (graph))
+CUDADRV_FUNCTION(cuGraphInstantiate, 12000, (CUgraphExec *executable, CUgraph graph, unsigned long long flags), (executable, graph, flags))
+CUDADRV_FUNCTION(cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream), (executable, stream))
+CUDADRV_FUNCTION(cuGraphExecDestroy, 10000, (CUgraphExec executable), (executable))
+
 /* clang-format on */

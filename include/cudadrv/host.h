@@ -206,6 +206,9 @@ static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_
             answer = OWN_EXPORTED;
         }
     }
+    if (answer == OWN_OK) {
+        answer = own_check_holds_(memory, start, stop, conflict);
+    }
     if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {
         answer = OWN_BORROWED;
     }
@@ -213,7 +216,8 @@ static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_
     return answer;
 }
 
-/* Returns OWN_OK if no view is alive and no operation that uses the memory may be unfinished. With
+/* Returns OWN_OK if no view is alive, no graph uses the memory, and no operation that does may be
+ * unfinished. With
  * `close`, this also closes the memory, so that every later request is refused. */
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,
                                   own_conflict *conflict) {
@@ -225,6 +229,8 @@ static inline int own_memory_free(own_engine *engine, own_memory *memory, int cl
     } else if (memory->exports) {
         own_blame_export_(conflict, memory->exports);
         answer = OWN_EXPORTED;
+    } else if (memory->holds) {
+        answer = own_check_holds_(memory, 0, memory->nbytes, conflict);
     } else if (!own_memory_known_(engine, memory, conflict)) {
         answer = OWN_BORROWED;
     } else if (close) {

@@ -14,12 +14,14 @@
  *   host.h      checks of host access
  *   turns.h     whether operations have used bytes since the host did
  *   reuse.h     whether memory can be given to a new owner
+ *   graph.h     what a graph uses, and memory that it holds
  *
  * Functions whose names end in _ expect the caller to hold the engine's lock. */
 
 #ifndef CUDADRV_OWNERSHIP_H
 #define CUDADRV_OWNERSHIP_H
 
+#include "graph.h"
 #include "host.h"
 #include "reuse.h"
 #include "turns.h"

@@ -73,6 +73,7 @@ typedef struct own_limits {
 } own_limits;
 
 struct own_export;
+struct own_hold;
 
 /* The state of one allocation. It must not be moved, because `ranges` may point into it. The
  * fast path uses only its first 64 bytes, so that it touches few cache lines. */
@@ -88,13 +89,15 @@ typedef struct own_memory {
         };
         uint16_t unusual; /* `closed` and `limited`: the fast path tests both at once */
     };
-    uint8_t managed; /* the rules for managed memory apply */
-    own_range one;   /* the only range, if the memory has no cuts */
+    uint8_t managed;  /* the rules for managed memory apply */
+    uint8_t orphaned; /* it is freed with the last of its holds */
+    own_range one;    /* the only range, if the memory has no cuts */
     uint32_t capacity;
     uint32_t crowded;   /* number of ranges at which own_sweep_ runs */
     uint32_t loans;     /* how many of the exports are loans */
     uint32_t asked;     /* number of the request in which own_some_twice_ last met this memory */
     own_limits *limits; /* NULL until the memory is first discarded or attached */
+    struct own_hold *holds; /* of the graphs that use the memory */
 } own_memory;
 
 static inline own_epoch *own_epochs(own_range *range) {

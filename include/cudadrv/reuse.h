@@ -12,7 +12,7 @@
 static inline int own_memory_reusable(own_engine *engine, const own_stream *stream,
                                       own_memory *memory) {
     own_clock *view = NULL;
-    if (memory->exports) {
+    if (memory->exports || memory->holds) {
         return 0;
     }
     if (memory->count == 1 && memory->ranges[0].count == 0) {

@@ -20,7 +20,7 @@ PROGRAMS = {}
 # Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
 # a Cython module raises ImportError then.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
-IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit
+IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
 
 
 def program(function):
@@ -605,3 +605,38 @@ def arrays_of_a_launch():
         token.wait()
         assert y.tolist() == [2 * i + 1 for i in range(64)]
         assert y.flags.writeable
+
+
+@program
+def graphs():
+    main, side = cu.Stream(), cu.Stream()
+    frames, result = cu.LockedBuffer.zeros(16, "u4"), cu.LockedBuffer.zeros(16, "u4")
+    work = cu.DeviceBuffer(16, "u4")
+    with cu.Module.from_file(PTX) as module, cu.Graph(name="step") as graph:
+        with graph.capture(main):
+            work.copy_from_async(frames, main)
+            event = main.record()
+            side.wait(event)
+            work[:8].fill_async(7, side)
+            token = result[8:].copy_from_async(work[8:], main)
+            side.wait(token)
+            with suppress(cu.BufferBorrowedError):
+                result[:8].copy_from_async(work[:8], main)
+            main.wait(side)
+            module["count"].launch(1, 1, 1, stream=main)
+            result[:8].copy_from_async(work[:8], main)
+        assert len(graph.nodes) == 5
+        with suppress(cu.BufferBorrowedError):
+            work.close()
+        with graph.instantiate() as step:
+            for number in range(2):
+                frames[:] = number
+                step.launch(main)
+                step.launch(side).wait()
+                assert list(result) == [7] * 8 + [number] * 8
+    with suppress(cu.CaptureError), cu.Graph().capture(main):
+        side.wait(main)
+        work.fill_async(1, side)
+    work.fill_async(1, main)
+    main.synchronize()
+    assert set(items_of(work)) == {1}

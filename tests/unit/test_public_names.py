@@ -25,6 +25,13 @@ def launched():
     return token
 
 
+def captured():
+    graph, stream = cu.Graph(), cu.Stream()
+    with graph.capture(stream):
+        cu.DeviceBuffer(4).fill_async(1, stream)
+    return graph
+
+
 OBJECTS = {
     "Device": lambda: cu.Device(0),
     "Context": lambda: cu.Device(0).context,
@@ -47,6 +54,9 @@ OBJECTS = {
     "DriverPool": lambda: cu.DriverPool(),
     "StreamGroup": lambda: cu.StreamGroup(2),
     "Pipeline": lambda: cu.Pipeline(4),
+    "Graph": lambda: cu.Graph(),
+    "GraphNode": lambda: captured().nodes[0],
+    "ExecutableGraph": lambda: captured().instantiate(),
     "MemoryPools": lambda: cu.Device(0).context.pools,
     "MemoryPool": lambda: cu.Device(0).context.pools.device,
 }

@@ -1,0 +1,317 @@
+"""Launches of graphs: what they compute, what they borrow, and what they are ordered after."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+
+def captured(world, name="step"):
+    """Two branches: result = frames, by way of two halves."""
+    graph = cu.Graph(name=name)
+    with graph.capture(world.main):
+        world.work.copy_from_async(world.frames, world.main)
+        world.side.wait(world.main)
+        world.out[:8].copy_from_async(world.work[:8], world.side)
+        world.out[8:].copy_from_async(world.work[8:], world.main)
+        world.main.wait(world.side)
+        world.result.copy_from_async(world.out, world.main)
+    return graph
+
+
+@pytest.fixture
+def step(world):
+    return captured(world).instantiate()
+
+
+def test_each_launch_reads_the_memory_anew(world, step):
+    for number in range(5):
+        world.frames[:] = number
+        token = step.launch(world.main)
+        token.wait()
+        assert list(world.result) == [number] * 16
+
+
+def test_a_launch_borrows_what_its_nodes_use(world, step):
+    token = step.launch(world.main)
+    for name in ("frames", "work", "out", "result"):
+        assert getattr(world, name).borrowed
+    assert world.frames[:4].to_numpy()[0] == 0  # it is only read
+    with pytest.raises(cu.BufferBorrowedError) as caught:
+        world.frames[0] = 1
+    text = str(caught.value)
+    assert "it is being read by copy_from_async at" in text
+    assert "in graph 'step' on Stream" in text
+    assert "launched at" in text
+    with pytest.raises(cu.BufferBorrowedError, match=r"written by copy_from_async at .*'step'"):
+        world.result.to_numpy()
+    with pytest.raises(cu.BufferBorrowedError):
+        world.out[3:4].fill_async(1, world.side)
+    token.wait()
+    assert not world.out.borrowed
+    world.out[3:4].fill_async(1, world.side)
+
+
+def test_bytes_that_no_node_uses_are_free(world):
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        world.out[4:8].fill_async(1, world.main)
+        world.out[12:].fill_async(2, world.main)
+    step = graph.instantiate()
+    step.launch(world.main)
+    world.out[:4].fill_async(3, world.side)
+    world.out[8:12].fill_async(4, world.side)
+    with pytest.raises(cu.BufferBorrowedError):
+        world.out[7:9].fill_async(5, world.side)
+    world.main.wait(world.side)
+    world.result.copy_from_async(world.out, world.main).wait()
+    assert list(world.result) == [3] * 4 + [1] * 4 + [4] * 4 + [2] * 4
+
+
+def test_a_launch_that_is_not_ordered_is_refused(world, step):
+    world.out.fill_async(1, world.side)
+    with pytest.raises(cu.BufferBorrowedError) as caught:
+        step.launch(world.main)
+    text = str(caught.value)
+    assert "cannot write DeviceBuffer 'out'[0:8] (float32) in copy_from_async at" in text
+    assert "by launch of graph 'step' on Stream" in text
+    assert "it is being written by fill_async" in text
+    assert not world.work.borrowed
+    world.main.wait(world.side)
+    step.launch(world.main).wait()
+
+
+def test_readers_share(world, step):
+    world.side.wait(world.main)
+    other = cu.DeviceBuffer(16, "f4")
+    other.copy_from_async(world.frames, world.side)
+    step.launch(world.main)
+    other.copy_from_async(world.frames, world.side)
+
+
+def test_a_launch_is_ordered_after_the_last_one_on_any_stream(world, step):
+    world.frames[:] = 1
+    step.launch(world.main)
+    token = step.launch(world.side)
+    world.out.fill_async(2, world.side)
+    world.side.synchronize()  # includes the launch on the other stream
+    assert list(world.result) == [1] * 16
+    assert not world.frames.borrowed
+    assert token.done
+
+
+def test_a_refused_launch_orders_nothing(world, step):
+    step.launch(world.main)
+    world.out.fill_async(1, world.main)
+    third = cu.Stream()
+    with pytest.raises(cu.BufferBorrowedError):
+        step.launch(third)
+    with pytest.raises(cu.BufferBorrowedError):
+        world.result.fill_async(1, third)
+    third.wait(world.main)
+    step.launch(third)
+
+
+def test_two_executables_of_a_graph_are_ordered_like_other_work(world):
+    graph = captured(world)
+    first, second = graph.instantiate(), graph.instantiate()
+    first.launch(world.main)
+    with pytest.raises(cu.BufferBorrowedError):
+        second.launch(world.side)
+    second.launch(world.main)
+
+
+def test_tokens_of_launches(world, step):
+    token = step.launch(world.main)
+    assert set(token.writes) >= {world.work, world.result}
+    assert set(token.reads) >= {world.frames, world.out}
+    assert token.site.split(":")[0].endswith("test_launch.py")
+    assert "launch of graph 'step'" in repr(token)
+    world.side.wait(token)
+    world.out.fill_async(1, world.side).wait()
+    assert token.done
+
+
+def test_host_views_and_closed_buffers(world, step):
+    view = memoryview(world.result)
+    with pytest.raises(cu.BufferExportedError, match=r"'result'.* in copy_from_async at"):
+        step.launch(world.main)
+    view.release()
+    step.launch(world.main).wait()
+
+
+def test_loans(world, step):
+    with world.out.lend(world.side):
+        with pytest.raises(cu.BufferExportedError, match="lent"):
+            step.launch(world.main)
+    world.main.wait(world.side)
+    step.launch(world.main)
+
+
+def test_policies(world, step):
+    world.out.fill_async(1, world.side)
+    with cu.ordering("wait"):
+        step.launch(world.main)
+    world.main.synchronize()
+    world.out.fill_async(1, world.side)
+    world.out.ordering = "wait"
+    with pytest.raises(cu.BufferBorrowedError):  # the halves have their own policy
+        step.launch(world.main)
+
+
+def test_policy_of_a_buffer(world):
+    world.out.ordering = "wait"
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        world.out.fill_async(1, world.main)
+        world.work.fill_async(1, world.main)
+    step = graph.instantiate()
+    world.out.fill_async(2, world.side)
+    step.launch(world.main)
+    world.side.wait(world.main)
+    world.work.fill_async(2, world.side)
+    with pytest.raises(cu.BufferBorrowedError, match="'work'"):
+        step.launch(world.main)
+
+
+def test_a_kernel(world, module):
+    graph = cu.Graph()
+    world.frames[:] = np.arange(16)
+    with graph.capture(world.main):
+        world.work.copy_from_async(world.frames, world.main)
+        world.out.fill_async(1, world.main)
+        module["saxpy"].launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
+        world.result.copy_from_async(world.out, world.main)
+    step = graph.instantiate()
+    for _ in range(3):
+        step.launch(world.main)
+    world.main.synchronize()
+    assert list(world.result) == [2 * i + 1 for i in range(16)]
+
+
+def test_dropped_names_live_as_long_as_the_executable(world, module):
+    buffer = cu.DeviceBuffer(16, "f4", name="scratch")
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        buffer.copy_from_async(world.frames, world.main)
+        module["saxpy"].launch(1, 16, 2.0, cu.read(buffer), world.out, 16, stream=world.main)
+        world.result.copy_from_async(buffer, world.main)
+    step = graph.instantiate()
+    del buffer, module, graph
+    gc.collect()
+    cu.reap()
+    world.frames[:] = 3
+    step.launch(world.main).wait()
+    assert list(world.result) == [3] * 16
+    assert "DeviceBuffer 'scratch'" in {each.label for each in cu.live_buffers()}
+    del step
+    gc.collect()
+    assert "DeviceBuffer 'scratch'" not in {each.label for each in cu.live_buffers()}
+
+
+def test_a_graph_and_its_executables_hold_together(world):
+    graph = captured(world)
+    step = graph.instantiate()
+    token = step.launch(world.main)
+    token.wait()
+    graph.close()
+    with pytest.raises(cu.BufferBorrowedError, match="graph 'step' uses it"):
+        world.result.close()
+    step.launch(world.main).wait()
+    step.close()
+    step.close()
+    assert step.closed
+    world.result.close()
+    with pytest.raises(ValueError, match="graph 'step' is closed"):
+        step.launch(world.main)
+
+
+def test_closed_while_it_runs(world):
+    """Neither call waits; the borrows stay."""
+    world.frames[:] = 9
+    with captured(world) as graph, graph.instantiate() as step:
+        step.launch(world.main)
+    assert world.result.borrowed
+    with pytest.raises(cu.BufferBorrowedError, match="graph 'step' on Stream"):
+        world.result[0] = 1
+    with pytest.raises(cu.BufferBorrowedError, match="graph 'step' on Stream"):
+        world.result.close()
+    world.main.synchronize()
+    assert world.result[0] == 9
+    world.result.close()
+
+
+def test_messages_name_the_right_graph(world):
+    """The engine has 16 bits for a name, so names of executables that are gone are used again."""
+    held = captured(world, "held").instantiate()
+    for number in range(300):
+        name = f"graph {number}"
+        step = captured(world, name).instantiate()
+        step.launch(world.main)
+        with pytest.raises(cu.BufferBorrowedError, match=f"in graph '{name}' on Stream"):
+            world.result[0] = 1
+        world.main.synchronize()
+    held.launch(world.main)
+    del step
+    gc.collect()
+    captured(world).instantiate()
+    with pytest.raises(cu.BufferBorrowedError, match="in graph 'held' on Stream"):
+        world.result[0] = 1
+
+
+def test_a_launch_needs_a_stream_of_the_context(world, step):
+    with pytest.raises(TypeError, match="launch of a graph needs a stream"):
+        step.launch()
+    with world.main:
+        step.launch().wait()
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        stranger = cu.Stream()
+    with pytest.raises(ValueError, match="belongs to"):
+        step.launch(stranger)
+
+
+def test_a_launch_is_no_node(world, step):
+    with cu.Graph().capture(world.main):
+        with pytest.raises(cu.CaptureError):
+            step.launch(world.main)
+
+
+def test_a_graph_without_a_capture(world):
+    with pytest.raises(cu.CaptureError, match="graph 'step' is not captured"):
+        world.graph.instantiate()
+
+
+def test_an_empty_graph(world):
+    with world.graph.capture(world.main):
+        pass
+    world.graph.instantiate().launch(world.main).wait()
+
+
+def test_default_streams(world, step):
+    legacy, blocking = cu.Stream.legacy(), cu.Stream(blocking=True)
+    step.launch(blocking)
+    world.out.fill_async(1, legacy)
+    step.launch(blocking)
+    step.launch(legacy)
+    blocking.synchronize()
+    legacy.synchronize()
+
+
+def test_memory_that_is_written_before_it_is_read(world):
+    """What a graph reads before it writes it needs contents; what it writes first does not."""
+    unified = cu.UnifiedBuffer(16, "f4")
+    first, second = cu.Graph(), cu.Graph()
+    with first.capture(world.main):
+        unified.fill_async(1, world.main)
+        world.result.copy_from_async(unified, world.main)
+    with second.capture(world.main):
+        world.result.copy_from_async(unified, world.main)
+        unified.fill_async(1, world.main)
+    unified.discard(world.main)
+    with pytest.raises(cu.ContentsDiscardedError, match="were discarded at"):
+        second.instantiate().launch(world.main)
+    first.instantiate().launch(world.main).wait()
+    assert list(world.result) == [1] * 16
