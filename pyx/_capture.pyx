@@ -7,6 +7,8 @@ The process's engine learns nothing of the capture, except that the memory must 
 
 The driver gets the operation as always. It captures in the relaxed mode, so that calls of other
 threads and of destructors do not end the capture.
+
+Outlives a call: the newest node, for its token (the GIL guards it).
 """
 
 cimport cython

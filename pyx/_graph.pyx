@@ -2,6 +2,8 @@
 
 A captured graph is a template: it runs nothing and borrows nothing, but its memory stays open. A
 launch is one operation. Its accesses are the union, by range, of those of the graph's nodes.
+
+Outlives a call: names of launches that may be unfinished (the GIL guards them).
 """
 
 cimport cython
