@@ -1,5 +1,6 @@
 """Launches of graphs: what they compute, in which order, and what lives how long."""
 
+import contextlib
 import ctypes
 import itertools
 import random
@@ -293,6 +294,7 @@ def conditional(client, graph, kind, count, value, after=()):
     return node.value, [params.graphs[i] for i in range(count)], handle.value
 
 
+@contextlib.contextmanager
 def inside(client, body, stream):
     """Captures into the graph inside a conditional node."""
     client.ok("cuStreamBeginCaptureToGraph", stream, body, None, None, 0, 2)
@@ -309,7 +311,7 @@ def test_while_node_runs_its_body_until_a_kernel_says_no(client):
         client.ok("cuMemsetD32Async", left, 5, 1, stream)
         client.ok("cuMemsetD32Async", total, 0, 1, stream)
     _, (body,), handle = conditional(client, graph.handle, WHILE, 1, 1, graph.nodes()[1:])
-    for _ in inside(client, body, stream):
+    with inside(client, body, stream):
         assert client.launch(append, stream, total, ctypes.c_uint32(9)) == SUCCESS
         assert client.launch(count_down, stream, left, handle) == SUCCESS
     step = graph.exec()
@@ -330,7 +332,7 @@ def test_conditional_nodes_run_what_the_value_chooses(client, kind, count, value
         client.ok("cuMemsetD8Async", target, 0, SIZE, stream)
     _, bodies, _ = conditional(client, graph.handle, kind, count, value, graph.nodes())
     for i, body in enumerate(bodies):
-        for _ in inside(client, body, stream):
+        with inside(client, body, stream):
             client.ok("cuMemsetD8Async", target + i, 1, 1, stream)
     client.ok("cuGraphLaunch", graph.exec(), stream)
     assert client.read(target, 4) == bytes(i in runs for i in range(4))

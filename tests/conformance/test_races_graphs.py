@@ -93,7 +93,7 @@ def body_and_another_stream(p):
     with captured(p, a) as graph:
         pass
     _, (body,), _ = conditional(p, graph.handle, IF, 1, 1)
-    for _ in inside(p, body, a):
+    with inside(p, body, a):
         p.fill(x, a)
     p.ok(LAUNCH, graph.exec(), a)
     p.fill(x, b)
