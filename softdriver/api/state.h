@@ -41,6 +41,7 @@ struct State {
     HandleTable<GraphNode> nodes{0x5ca000001000};
     HandleTable<GraphExec> execs{0x5cb000001000};
     HandleTable<OwnedObject> user_objects{0x5cc000001000};
+    std::map<uint64_t, std::weak_ptr<Condition>> conditions; // of conditional nodes, by handle
     HandleTable<Pool> pools{0x5c4000001000};
     HandleTable<Module> modules{0x5c5000001000};
     HandleTable<KernelFunction> functions{0x5c6000001000};

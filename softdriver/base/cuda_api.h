@@ -10,6 +10,7 @@
 // structs and enumerations have no members here.
 #if CUDA_VERSION < 12030
 struct CUgraphEdgeData;
+typedef cuuint64_t CUgraphConditionalHandle;
 #endif
 #if CUDA_VERSION < 12020
 struct CUgraphNodeParams;
@@ -44,6 +45,8 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode *, CUgraph, const CUgraphNode *, siz
                                 CUgraphNodeParams *);
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *,
                                    const CUgraphEdgeData *, size_t, CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *, CUgraph, CUcontext,
+                                                unsigned int, unsigned int);
 CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec, CUgraphNode, CUgraphNodeParams *);
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *,
                                     size_t *);

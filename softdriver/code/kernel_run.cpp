@@ -1,6 +1,7 @@
 #include "code/kernel_run.h"
 
 #include "api/state.h"
+#include "graph/conditional_node.h"
 
 #include <cstdio>
 
@@ -16,6 +17,7 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
     launch_.find = [this](uintptr_t address, ptx::Segment &segment) {
         return find(address, segment);
     };
+    launch_.set_condition = set_condition;
     launch_.print = [](const std::string &text) {
         std::fwrite(text.data(), 1, text.size(), stdout);
         std::fflush(stdout);

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/conditional_node.h"
 #include "graph/node_api.h"
 #include "graph/node_params.h"
 #include "graph/works.h"
@@ -8,8 +9,6 @@
 
 namespace soft {
 namespace {
-
-constexpr int conditional_type = 13; // CU_GRAPH_NODE_TYPE_CONDITIONAL
 
 bool valid(const NodeParams *params) {
     return params && !params->reserved[0] && !params->reserved[1] && !params->reserved[2] &&
@@ -44,9 +43,10 @@ CUresult make_work(Call &call, NodeParams &params, Graph &graph, NodeWorkPtr &wo
         return make_free_work(graph, params.free, work);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return make_value_work(&params.values, work);
+    case conditional_type:
+        return make_conditional_work(graph, params.conditional, work);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case conditional_type:
         return CUDA_ERROR_NOT_SUPPORTED;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -68,7 +68,7 @@ CUresult add_any(Call &call, CUgraphNode *result, CUgraph graph, const CUgraphNo
 CUresult make_other_work(Call &call, const GraphNode &node, void *structure, NodeWorkPtr &work) {
     auto *params = static_cast<NodeParams *>(structure);
     bool same = valid(params) && params->type == node.work->type();
-    if (!same || params->type == CU_GRAPH_NODE_TYPE_GRAPH ||
+    if (!same || params->type == CU_GRAPH_NODE_TYPE_GRAPH || params->type == conditional_type ||
         params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
         return CUDA_ERROR_INVALID_VALUE;
     return make_work(call, *params, *node.graph, work);

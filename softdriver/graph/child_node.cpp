@@ -37,7 +37,7 @@ CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPt
     GraphPtr graph = find_graph(child);
     if (!graph || ownership < 0 || ownership > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!ownership && allocates(*graph))
+    if (!ownership && is_unique(*graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (ownership && (graph->inside || graph->capture || is_within(parent, *graph)))
         return CUDA_ERROR_INVALID_VALUE;

@@ -2,6 +2,7 @@
 
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/conditional_node.h"
 #include "graph/node_api.h"
 #include "graph/works.h"
 
@@ -34,6 +35,13 @@ GraphNodePtr node_in_circle(const Graph &graph) {
     return nullptr;
 }
 
+// A flag of this file: the graph is a body of a conditional node, which can have only work of the
+// device, as graphs that kernels launch.
+constexpr uint64_t in_body = uint64_t(1) << 63;
+constexpr int handle_unused = 5; // CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
+
+uint64_t body_flag(CUgraphNodeType type) { return type == conditional_type ? in_body : 0; }
+
 // Returns an error if the graph, or a graph inside, cannot be launched as the flags demand. Sets
 // `reason` and `culprit` to why.
 CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateResult &reason,
@@ -45,25 +53,29 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
     }
     for (const auto &entry : graph.nodes) {
         CUgraphNodeType type = entry.second->work->type();
-        bool on_device = type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
-                         type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_EMPTY ||
-                         type == CU_GRAPH_NODE_TYPE_GRAPH;
-        if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && !on_device) {
+        bool on_device = type == CU_GRAPH_NODE_TYPE_KERNEL || type == conditional_type ||
+                         type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+                         type == CU_GRAPH_NODE_TYPE_EMPTY || type == CU_GRAPH_NODE_TYPE_GRAPH;
+        if ((flags & (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | in_body)) && !on_device) {
             reason = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
             culprit = entry.second;
             return CUDA_ERROR_NOT_SUPPORTED;
         }
         for (const GraphPtr &inner : entry.second->work->inner())
-            if (CUresult status = check_structure(*inner, flags, reason, culprit))
+            if (CUresult status = check_structure(*inner, flags | body_flag(type), reason, culprit))
                 return status;
     }
-    return CUDA_SUCCESS;
+    bool unused = std::any_of(graph.conditions.begin(), graph.conditions.end(),
+                              [](const ConditionPtr &condition) { return !condition->used; });
+    if (unused)
+        reason = static_cast<CUgraphInstantiateResult>(handle_unused);
+    return unused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// A graph that allocates memory can have only one executable graph at a time.
+// Some graphs can have only one executable graph at a time.
 bool is_taken(const Graph &graph) {
     auto of_this = [&](const auto &entry) { return entry.second->image->origin == graph.id; };
-    return allocates(graph) && std::any_of(state().execs.begin(), state().execs.end(), of_this);
+    return is_unique(graph) && std::any_of(state().execs.begin(), state().execs.end(), of_this);
 }
 
 CUresult instantiate(CUgraphExec *result, CUgraph handle, uint64_t flags,

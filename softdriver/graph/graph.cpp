@@ -1,6 +1,7 @@
 #include "graph/graph.h"
 
 #include "api/state.h"
+#include "graph/conditional_node.h"
 
 #include <algorithm>
 

@@ -12,6 +12,7 @@
 namespace soft {
 
 struct Capture;
+struct Condition;
 struct Graph;
 struct GraphNode;
 struct UserObject;
@@ -86,6 +87,7 @@ struct Graph : std::enable_shared_from_this<Graph> {
     // The graph is inside a node, and lives as long as this node.
     bool inside = false;
     UserObjects objects;
+    std::vector<std::shared_ptr<Condition>> conditions; // that were made for the graph
 
     ~Graph();
     GraphNodePtr find(uint64_t id) const;

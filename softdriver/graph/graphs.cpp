@@ -234,7 +234,7 @@ SOFT_API(cuGraphClone, (CUgraph * result, CUgraph handle), (result, handle)) {
     GraphPtr graph = find_graph(handle);
     if (!result || !graph)
         return CUDA_ERROR_INVALID_VALUE;
-    if (allocates(*graph))
+    if (is_unique(*graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     *result = handle_of(*copy_graph(*graph));
     return CUDA_SUCCESS;

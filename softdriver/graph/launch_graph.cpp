@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/conditional_node.h"
 #include "graph/exec.h"
 #include "stream/capture.h"
 
@@ -25,6 +26,13 @@ CUresult check_nodes(const Graph &graph, uint64_t flags) {
     return CUDA_SUCCESS;
 }
 
+void assign_defaults(const std::vector<ConditionPtr> &conditions) {
+    Lock lock(state().mutex);
+    for (const ConditionPtr &condition : conditions)
+        if (condition->assigns)
+            condition->value = condition->initial;
+}
+
 // The submission of one launch.
 class Launching {
   public:
@@ -34,6 +42,10 @@ class Launching {
         auto begin = std::make_shared<Operation>();
         if (exec_.last)
             begin->waits.push_back(exec_.last);
+        std::vector<ConditionPtr> conditions;
+        find_conditions(*exec_.image, conditions);
+        if (!conditions.empty())
+            begin->action = [conditions] { assign_defaults(conditions); };
         OperationPtr begun;
         if (CUresult status = submit(stream_, std::move(begin), &begun))
             return status;
@@ -79,7 +91,8 @@ class Launching {
     CUresult submit_node(const GraphNode &node, std::vector<OperationPtr> waits,
                          OperationPtr &end) {
         Stream &branch = branch_after(waits, *node.work);
-        std::vector<GraphPtr> inner = node.work->inner();
+        bool child = node.work->type() == CU_GRAPH_NODE_TYPE_GRAPH;
+        std::vector<GraphPtr> inner = child ? node.work->inner() : std::vector<GraphPtr>();
         std::vector<OperationPtr> operations;
         if (node.enabled && inner.empty())
             operations = node.work->prepare(branch);

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/conditional_node.h"
 #include "graph/node_api.h"
 #include "graph/works.h"
 
@@ -101,6 +102,12 @@ bool allocates(const Graph &graph) {
                 return true;
     }
     return false;
+}
+
+bool is_unique(const Graph &graph) {
+    std::vector<ConditionPtr> conditions;
+    find_conditions(graph, conditions);
+    return allocates(graph) || !conditions.empty();
 }
 
 CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work) {

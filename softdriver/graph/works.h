@@ -44,6 +44,9 @@ CUresult make_free_work(const Graph &graph, CUdeviceptr address, NodeWorkPtr &wo
 NodeWorkPtr make_free_work(CUdeviceptr address, const ContextPtr &context);
 // Returns true if a node of the graph allocates or frees memory.
 bool allocates(const Graph &graph);
+// Returns true for graphs that allocate memory or have conditional nodes. They cannot be cloned, be
+// child graphs of which the node has a copy, or have two executable graphs at a time.
+bool is_unique(const Graph &graph);
 
 CUresult make_value_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, NodeWorkPtr &work);
 NodeWorkPtr make_value_work(std::vector<CUstreamBatchMemOpParams> items, const ContextPtr &context);

@@ -8,7 +8,7 @@ namespace soft::ptx {
 
 using Opcodes = std::unordered_map<std::string_view, Decode>;
 
-// Decodes a call of vprintf or __assertfail, which the driver provides.
+// Decodes a call of a function that the driver provides, such as vprintf.
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments);
 

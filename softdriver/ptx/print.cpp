@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
-// This file implements vprintf and __assertfail, which the driver provides to kernels. Their
-// arguments are in the caller's local memory.
+// This file implements the functions that the driver provides to kernels: vprintf, __assertfail and
+// cudaGraphSetConditional. Their arguments are in the caller's local memory.
 
 namespace soft::ptx {
 
@@ -206,6 +206,16 @@ void assertion(Warp &warp, const Step &step) {
                       "assertion `" + texts[0] + "` failed (" + texts[1] + ":" + line + ")");
 }
 
+// The handler of cudaGraphSetConditional. Its rows are the offsets of the handle and of the value.
+void set_condition(Warp &warp, const Step &step) {
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (warp.machine.launch.set_condition)
+            warp.machine.launch.set_condition(argument<uint64_t>(warp, lane, step.rows[0]),
+                                              argument<uint32_t>(warp, lane, step.rows[1]));
+    }
+}
+
 uint32_t place_of(Decoder &decoder, const Operand &argument, size_t bytes) {
     const Variable *variable = decoder.named(argument);
     if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
@@ -228,6 +238,9 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
     } else if (function.name == "__assertfail" && count == 5) {
         for (size_t i = 0; i < 4; i++)
             decoder.step.rows[i + 1] = place(i, i == 2 ? 4 : 8);
+    } else if (function.name == "cudaGraphSetConditional" && count == 2) {
+        decoder.step.rows[0] = place(0, 8);
+        decoder.step.rows[1] = place(1, 4);
     } else if (function.name == "malloc" || function.name == "free")
         decoder.refuse("allocating memory in kernels is not supported by the software driver");
     else if (decoder.decoding().is_part)
@@ -235,7 +248,9 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
     else
         decoder.refuse("function '" + function.name + "' is not defined");
     decoder.step.site = decoder.decoding().library.sites++;
-    decoder.emit(function.name == "vprintf" ? print : assertion);
+    decoder.emit(function.name == "vprintf"        ? print
+                 : function.name == "__assertfail" ? assertion
+                                                   : set_condition);
 }
 
 } // namespace soft::ptx

@@ -40,6 +40,9 @@ struct Launch {
     // runs the kernel calls this without holding a lock.
     std::function<bool(uintptr_t, Segment &)> find;
     std::function<void(const std::string &)> print; // prints the output of vprintf
+    // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
+    // without holding a lock.
+    std::function<void(uint64_t, uint32_t)> set_condition;
 };
 
 // The error that ended a kernel.

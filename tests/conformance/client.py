@@ -102,7 +102,8 @@ cuGraphCreate pu|cuGraphInstantiateWithFlags ppq|cuGraphExecDestroy p|cuGraphLau
 cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
 cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
 cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
-cuGraphRetainUserObject ppuu
+cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
+cuStreamBeginCaptureToGraph ppppzi
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 

@@ -1,5 +1,6 @@
 """Launches of graphs: what they compute, in which order, and what lives how long."""
 
+import contextlib
 import ctypes
 import itertools
 import random
@@ -234,6 +235,107 @@ def test_disabled_node_does_nothing(client):
     client.ok("cuGraphNodeSetEnabled", step, graph.nodes()[0], 0)
     client.ok("cuGraphLaunch", step, stream)
     assert client.read(target, SIZE) == bytes(SIZE // 2) + b"\1" * (SIZE // 2)
+
+
+# Counts a number down, and sets a condition to what is left.
+COUNT_DOWN = b"""
+.version 7.5
+.target sm_75
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+.visible .entry count_down(.param .u64 at, .param .u64 handle)
+{
+    .reg .b64 %rd<3>;
+    .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [at];
+    ld.param.u64 %rd2, [handle];
+    ld.global.u32 %r1, [%rd1];
+    sub.u32 %r2, %r1, 1;
+    st.global.u32 [%rd1], %r2;
+    {
+        .param .b64 one;
+        .param .b32 two;
+        st.param.b64 [one], %rd2;
+        st.param.b32 [two], %r2;
+        call.uni cudaGraphSetConditional, (one, two);
+    }
+    ret;
+}
+"""
+IF, WHILE, SWITCH = 0, 1, 2
+
+
+class Conditional(ctypes.Structure):
+    """A CUgraphNodeParams of a conditional node."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+        ("handle", ctypes.c_uint64),
+        ("kind", ctypes.c_int),
+        ("count", ctypes.c_uint),
+        ("graphs", ctypes.POINTER(ctypes.c_void_p)),
+        ("context", ctypes.c_void_p),
+        ("rest", ctypes.c_uint64 * 26),
+    ]
+
+
+def conditional(client, graph, kind, count, value, after=()):
+    """A node, the graphs inside it, and the handle of its condition."""
+    handle, node = ctypes.c_uint64(), ctypes.c_void_p()
+    found = ctypes.byref(handle)
+    client.ok("cuGraphConditionalHandleCreate", found, graph, client.lib.primary, value, 1)
+    params = Conditional(13, (0, 0, 0), handle.value, kind, count, None, client.lib.primary)
+    before = (ctypes.c_void_p * max(1, len(after)))(*after)
+    client.ok(
+        "cuGraphAddNode_v2", ctypes.byref(node), graph, before, None, len(after),
+        ctypes.byref(params),
+    )  # fmt: skip
+    return node.value, [params.graphs[i] for i in range(count)], handle.value
+
+
+@contextlib.contextmanager
+def inside(client, body, stream):
+    """Captures into the graph inside a conditional node."""
+    client.ok("cuStreamBeginCaptureToGraph", stream, body, None, None, 0, 2)
+    yield
+    client.ok("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
+
+
+@pytest.mark.cuda_software
+def test_while_node_runs_its_body_until_a_kernel_says_no(client):
+    stream, left, total = client.stream(), client.device(4), client.device(SIZE)
+    count_down = client.function(client.module(COUNT_DOWN), "count_down")
+    append = client.function(client.module(APPEND), "append")
+    with captured(client, stream) as graph:
+        client.ok("cuMemsetD32Async", left, 5, 1, stream)
+        client.ok("cuMemsetD32Async", total, 0, 1, stream)
+    _, (body,), handle = conditional(client, graph.handle, WHILE, 1, 1, graph.nodes()[1:])
+    with inside(client, body, stream):
+        assert client.launch(append, stream, total, ctypes.c_uint32(9)) == SUCCESS
+        assert client.launch(count_down, stream, left, handle) == SUCCESS
+    step = graph.exec()
+    for _ in range(2):
+        client.ok("cuGraphLaunch", step, stream)
+        assert client.read(left, 4) == bytes(4)
+        assert client.read(total, 4) == b"\5\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "value", "runs"),
+    [(IF, 1, 1, [0]), (IF, 1, 0, []), (IF, 2, 0, [1]), (IF, 2, 7, [0]), (SWITCH, 3, 2, [2]),
+     (SWITCH, 3, 3, []), (WHILE, 1, 0, [])],
+)  # fmt: skip
+def test_conditional_nodes_run_what_the_value_chooses(client, kind, count, value, runs):
+    stream, target = client.stream(), client.device(SIZE)
+    with captured(client, stream) as graph:
+        client.ok("cuMemsetD8Async", target, 0, SIZE, stream)
+    _, bodies, _ = conditional(client, graph.handle, kind, count, value, graph.nodes())
+    for i, body in enumerate(bodies):
+        with inside(client, body, stream):
+            client.ok("cuMemsetD8Async", target + i, 1, 1, stream)
+    client.ok("cuGraphLaunch", graph.exec(), stream)
+    assert client.read(target, 4) == bytes(i in runs for i in range(4))
 
 
 @pytest.mark.cuda_software

@@ -6,6 +6,7 @@ import pytest
 
 from .graphs import RandomWork, captured, forked, joined
 from .race_program import FILL, SIZE, check_report, check_silence, store
+from .test_graphs import IF, conditional, inside
 
 pytestmark = pytest.mark.cuda_software
 LAUNCH = "cuGraphLaunch"
@@ -86,7 +87,21 @@ def graph_memory_is_used_after_its_free(p):
     return LAUNCH, LAUNCH
 
 
+def body_and_another_stream(p):
+    a, b = p.streams()
+    x = p.device(SIZE)
+    with captured(p, a) as graph:
+        pass
+    _, (body,), _ = conditional(p, graph.handle, IF, 1, 1)
+    with inside(p, body, a):
+        p.fill(x, a)
+    p.ok(LAUNCH, graph.exec(), a)
+    p.fill(x, b)
+    return FILL, LAUNCH
+
+
 RACY = [
+    body_and_another_stream,
     two_branches_write,
     launch_and_another_stream,
     launches_of_two_executables,

@@ -250,6 +250,11 @@ inline void fill(CUgraphNodeParams &params) {
         params.free.dptr = looked_up_address();
     else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
         fill(reinterpret_cast<CUDA_BATCH_MEM_OP_NODE_PARAMS &>(params.memOp));
+    else if (type == 13) { // a conditional node, of one of the first graphs
+        params.conditional.handle = 16 + player->random.below(300);
+        params.conditional.size = static_cast<unsigned>(player->random.below(4));
+        params.conditional.ctx = any_handle<CUcontext>();
+    }
     if (type == CU_GRAPH_NODE_TYPE_GRAPH && player->chance(30))
         params.reserved1[1] = 1; // the graph itself belongs to the node
 }

@@ -384,7 +384,10 @@ def _(p):
     g, at = graph(p), p.device()
     a = store(p, g, at, 1)
     found = []
-    for number, *values in ((8, -2), (8, 9), (2, 1), (4, 1, 1, 1), (4, 2, 1, 1), (5, 9), (10, 1), (14, 50), (14, 500), (3, 1)):  # fmt: skip
+    for number, *values in (
+        (8, -2), (8, 9), (2, 1), (4, 1, 1, 1), (4, 2, 1, 1), (5, 9), (10, 1), (14, 50), (14, 500),
+        (3, 1),
+    ):  # fmt: skip
         cell = p.keep((ctypes.c_int * 16)(*values))
         back = p.keep((ctypes.c_int * 16)())
         status = p("cuGraphKernelNodeSetAttribute", a, number, cell)

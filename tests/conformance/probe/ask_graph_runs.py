@@ -578,8 +578,8 @@ def _(p):
     n = memset(p, g, at, value=1)
     e = exec_of(p, g)
     params = Params(2)
-    for name, value in {"dst": at, "value": 4, "element": 1, "width": 16, "height": 1, "ctx": p.primary}.items():  # fmt: skip
-        setattr(params.of.memset, name, value)
+    params.of.memset = memset_params(p, at, value=4)._obj
+    params.of.memset.ctx = p.primary
     other = ref(p, Params(5))
     return (
         p("cuGraphExecNodeSetParams", e, n, ctypes.byref(params)),
@@ -667,6 +667,11 @@ def _updating(p, before, after):
     return *update(p, e, h, names), launched(p, e)
 
 
+def _stores(p, at):
+    func = function(p, "store")
+    return lambda g: [store(p, g, at, 1, func=func)], lambda g: [store(p, g, at, 2, func=func)]
+
+
 UPDATES = {
     "the same": lambda p, at: (lambda g: [memset(p, g, at)], lambda g: [memset(p, g, at)]),
     "another value": lambda p, at: (
@@ -729,10 +734,7 @@ UPDATES = {
         lambda g: [store(p, g, at, 1)],
         lambda g: [store(p, g, at, 1, func=function(p, "divide"))],
     ),
-    "another number for a kernel": lambda p, at: (
-        lambda g, f=function(p, "store"): [store(p, g, at, 1, func=f)],
-        lambda g, f=function(p, "store"): [store(p, g, at, 2, func=f)],
-    ),
+    "another number for a kernel": lambda p, at: _stores(p, at),
     "another event": lambda p, at: (
         lambda g: [node(p, "cuGraphAddEventRecordNode", g, (), p.event())],
         lambda g: [node(p, "cuGraphAddEventRecordNode", g, (), p.event())],

@@ -473,11 +473,13 @@ def _names(p, s):
 CAPTURED = """
     nothing
     a kernel | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0
-    two kernels | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0 | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0
+    two kernels | cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0 |
+        cuLaunchKernel store, 1, 1, 1, 1, 1, 1, 0, s, values, 0
     a cooperative kernel | cuLaunchCooperativeKernel empty, 1, 1, 1, 1, 1, 1, 0, s, 0
     a bad kernel launch | cuLaunchKernel store, 0, 1, 1, 1, 1, 1, 0, s, values, 0
     a kernel by configuration | cuLaunchKernelEx plain, empty, 0, 0
-    two kernels with programmatic serialization | cuLaunchKernelEx plain, empty, 0, 0 | cuLaunchKernelEx serial, empty, 0, 0
+    two kernels with programmatic serialization | cuLaunchKernelEx plain, empty, 0, 0 |
+        cuLaunchKernelEx serial, empty, 0, 0
     a fill | cuMemsetD8Async a, 1, 16, s
     a fill of nothing | cuMemsetD8Async a, 1, 0, s
     a fill of one row | cuMemsetD2D8Async a, 64, 1, 16, 1, s
@@ -516,8 +518,8 @@ def _captured(p, calls):
     return captured(p, *[_step(call, names) for call in calls], stream=stream)
 
 
-for line in filter(None, map(str.strip, CAPTURED.splitlines())):
-    name, *calls = line.split(" | ")
+for line in filter(None, map(str.strip, CAPTURED.replace("|\n", "| ").splitlines())):
+    name, *calls = map(str.strip, line.split(" | "))
     section.ask(f"captured: {name}", lambda p, calls=calls: _captured(p, calls))
 
 
