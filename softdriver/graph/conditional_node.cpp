@@ -149,8 +149,9 @@ class ConditionalRun : public Piecewise {
 
 std::vector<OperationPtr> ConditionalWork::prepare(Stream &stream) const {
     auto operation = std::make_shared<Operation>();
-    auto self = std::static_pointer_cast<const ConditionalWork>(shared_from_this());
-    operation->pieces = std::make_shared<ConditionalRun>(std::move(self), stream);
+    // Changes of the executable graph from now on are for later launches.
+    auto frozen = std::static_pointer_cast<const ConditionalWork>(copy());
+    operation->pieces = std::make_shared<ConditionalRun>(std::move(frozen), stream);
     operation->unforeseen = true;
     return {operation};
 }

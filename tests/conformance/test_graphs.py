@@ -321,6 +321,24 @@ def test_while_node_runs_its_body_until_a_kernel_says_no(client):
         assert client.read(total, 4) == b"\5\0\0\0"
 
 
+@pytest.mark.cuda_software
+def test_changes_in_a_conditional_node_are_for_later_launches(client):
+    stream, target = client.stream(), client.device(SIZE)
+    client.write(target, bytes(SIZE))
+    with captured(client, stream) as graph:
+        pass
+    _, (body,), _ = conditional(client, graph.handle, IF, 1, 1)
+    with inside(client, body, stream):
+        client.ok("cuMemsetD8Async", target, 1, 1, stream)
+    step, node, count = graph.exec(), ctypes.c_void_p(), ctypes.c_size_t(1)
+    client.ok("cuGraphGetNodes", body, ctypes.byref(node), ctypes.byref(count))
+    gate = client.gate().hold(stream)
+    client.ok("cuGraphLaunch", step, stream)
+    client.ok("cuGraphNodeSetEnabled", step, node, 0)
+    gate.open()
+    assert client.read(target, 1) == b"\1"
+
+
 @pytest.mark.parametrize(
     ("kind", "count", "value", "runs"),
     [(IF, 1, 1, [0]), (IF, 1, 0, []), (IF, 2, 0, [1]), (IF, 2, 7, [0]), (SWITCH, 3, 2, [2]),

@@ -10,7 +10,7 @@ SCHEDULES = ("eager", "lazy", "random")
 # Without libraries, which cuda.core never unloads.
 KINDS = (
     *("device", "async", "host", "managed", "registered"),
-    *("streams", "events", "graphs", "modules", "links"),
+    *("streams", "events", "graphs", "execs", "objects", "modules", "links"),
 )
 
 

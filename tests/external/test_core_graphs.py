@@ -4,7 +4,15 @@ import ctypes
 
 import numpy as np
 import pytest
-from cuda.core import Device, LaunchConfig, LegacyPinnedMemoryResource, ObjectCode, launch
+from cuda.core import (
+    Device,
+    LaunchConfig,
+    LegacyPinnedMemoryResource,
+    ObjectCode,
+    Program,
+    ProgramOptions,
+    launch,
+)
 from cuda.core.graph import GraphDefinition
 
 N = 64  # numbers
@@ -163,3 +171,42 @@ def test_picture(tmp_path, device, kernel, numbers):
     text = (tmp_path / "graph.dot").read_text()
     assert text.startswith("digraph")
     assert "scale" in text
+
+
+COUNT_DOWN = """
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long, unsigned);
+extern "C" __global__ void count_down(unsigned *at, unsigned long long handle)
+{
+    unsigned left = --*at;
+    cudaGraphSetConditional(handle, left);
+}
+"""
+
+
+def test_while_loop(device, stream, numbers):
+    program = Program(COUNT_DOWN, "c++", ProgramOptions(arch="sm_90"))
+    kernel = program.compile("ptx").get_kernel("count_down")
+    builder = device.create_graph_builder().begin_building()
+    condition = builder.create_condition(default_value=1)
+    body = builder.while_loop(condition).begin_building()
+    launch(body, LaunchConfig(grid=1, block=1), kernel, int(numbers.handle) + 20, condition)
+    body.end_building()
+    graph = builder.end_building().complete()
+    graph.launch(stream)
+    stream.sync()
+    assert array(numbers)[5] == 0
+    graph.close()
+    builder.close()
+
+
+@pytest.mark.parametrize("value", [0, 1, 2])
+def test_switch(stream, numbers, kernel, value):
+    definition = GraphDefinition()
+    node = definition.switch(definition.create_condition(default_value=value), 2)
+    for by, branch in zip((3, 5), node.branches, strict=True):
+        branch.launch(CONFIG, kernel, numbers, np.uint32(N), np.uint32(by))
+    graph = definition.instantiate()
+    graph.launch(stream)
+    stream.sync()
+    assert (array(numbers) == np.arange(N) * (3, 5, 1)[value]).all()
+    graph.close()
