@@ -46,7 +46,7 @@ cdef class Context:
     cdef bint replaced          # whether the context is lost because the device was reset
     cdef Alive streams          # the live Streams of the context
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
-    cdef list captures          # what messages call the captures of its streams, one for each stream
+    cdef list captures          # what messages call the captures of its streams; one for each
     cdef list stages            # the Stages that no call uses at the moment: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`
     cdef size_t stage_bytes     # bytes of all Stages of the context
