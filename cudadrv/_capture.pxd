@@ -59,7 +59,7 @@ cdef class Receiver:
 cdef class Capture(Capturing):
     cdef Receiver receiver
     cdef Stream origin
-    cdef str listed             # what `Context.captures` has for each of its streams
+    cdef str listed             # what `Context.captured_by` says of it
     cdef own_engine engine      # its streams and memory have no work outside the capture
     cdef own_domain domain
     cdef list streams           # the streams of the capture, by their slots in its engine

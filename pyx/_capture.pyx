@@ -330,7 +330,8 @@ cdef class Capture(Capturing):
             self.listed = self.called()
         if stream not in self.slots:
             self.open(stream)
-        stream.context.captures.append(self.listed)
+        stream.context.captures += 1
+        stream.context.captured_by = self.listed
         stream.capture = <void *>self
         stream.exposed |= IN_CAPTURE
         return 0
@@ -383,7 +384,7 @@ cdef class Capture(Capturing):
     cdef int remove(self, Stream stream) except -1:
         stream.exposed &= ~IN_CAPTURE
         stream.capture = NULL
-        stream.context.captures.remove(self.listed)
+        stream.context.captures -= 1
         return 0
 
     cdef Stream unjoined(self):
@@ -705,8 +706,10 @@ cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
     cdef int reason = CUDA_SUCCESS
     capture.ended = True
     if not origin.context.lost and not cudadrv_table.forked:
-        reason = enter_context(origin.context.raw, &pushed)
-        if reason == CUDA_SUCCESS:
-            reason = cuStreamEndCapture(origin.raw, raw)
-            leave_context(pushed)
+        # The stream would go on capturing for ever. The driver finds the context by the handle.
+        enter_context(origin.context.raw, &pushed)
+        reason = cuStreamEndCapture(origin.raw, raw)
+        if reason != CUDA_SUCCESS:  # usually that has ended the capture, too
+            cuStreamEndCapture(origin.raw, raw)
+        leave_context(pushed)
     return reason
