@@ -4,7 +4,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from cudadrv._driver cimport CUgraph
 from cudadrv._engine cimport (
-    own_access, own_domain, own_engine, own_hold, own_memory, own_request, own_snapshot, own_stream,
+    own_access, own_domain, own_engine, own_hold, own_memory, own_mutex, own_request, own_snapshot, own_stream,
 )
 from cudadrv._event cimport Captured, Event
 from cudadrv._stream cimport Capturing, Stream, driver_call
@@ -49,20 +49,24 @@ cdef class Point(Captured):
 
 # What gets the graph at the end of a capture: the base class of `Graph`, which is in _graph.
 cdef class Receiver:
+    cdef Holdings holdings      # None unless it is captured, or being captured
+
     cdef int begin(self) except -1
     cdef int receive(self, Capture capture, CUgraph raw) except -1
-    cdef int give_up(self) except -1
+    cdef void give_up(self) noexcept
 
 
 cdef class Capture(Capturing):
     cdef Receiver receiver
     cdef Stream origin
-    cdef str listed             # what `Context.captures` has for each of its streams
+    cdef str listed             # what `Context.captured_by` says of it
     cdef own_engine engine      # its streams and memory have no work outside the capture
     cdef own_domain domain
     cdef list streams           # the streams of the capture, by their slots in its engine
     cdef dict slots             # their slots, by the stream
     cdef own_stream **orders    # what its engine knows of each stream
+    cdef own_mutex **locks      # their issue locks, in the order of their addresses
+    cdef size_t lock_count
     cdef dict memories          # the address of its record of memory, by that of the memory's state
     cdef list tails             # for each stream: indices of the nodes that its next one depends on
     cdef list nodes
@@ -83,7 +87,10 @@ cdef class Capture(Capturing):
     cdef Stream unjoined(self)
     cdef int refuse_others(self, Stream stream, own_request *request) except -1
     cdef int refuse(self, Stream stream, int reason) except -1
-    cdef int end(self, CUgraph *raw) except? -1
+    cdef int end(self, CUgraph *raw) noexcept
+    cdef int open(self, Stream stream) except -1
+    cdef void add_lock(self, own_mutex *lock) noexcept
+    cdef int forget(self, GraphNode node, size_t held) except -1
 
 
 cdef GraphNode newest_node(object source, object target)

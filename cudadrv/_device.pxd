@@ -46,7 +46,8 @@ cdef class Context:
     cdef bint replaced          # whether the context is lost because the device was reset
     cdef Alive streams          # the live Streams of the context
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
-    cdef list captures          # what messages call the captures of its streams, one for each stream
+    cdef int captures           # how many of its streams cudadrv is capturing
+    cdef str captured_by        # what messages call the capture that the last of them joined
     cdef list stages            # the Stages that no call uses at the moment: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`
     cdef size_t stage_bytes     # bytes of all Stages of the context

@@ -32,7 +32,6 @@ cdef class Graph(Receiver):
     cdef CUgraph raw            # NULL before the capture, and once closed
     cdef Context context        # of the captured stream
     cdef Uses uses
-    cdef Holdings holdings
     cdef bint capturing
     cdef bint closed
     cdef uint32_t site          # the line that began the capture

@@ -30,7 +30,8 @@ cdef class Parts:
     cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode)
 
 
-cdef uint64_t name_graph(str name) except 0
+cdef uint64_t number_of_graph() noexcept
+cdef int name_graph(uint64_t number, str name) except -1
 cdef str graph_name(uint64_t number)
 cdef void forget_graph(uint64_t number) noexcept
 cdef uint16_t graph_launch(str graph, Parts parts)

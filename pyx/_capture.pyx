@@ -28,7 +28,7 @@ from cudadrv._engine cimport (
     own_hold, own_hold_close, own_hold_open, own_is_joined, own_lock_both, own_memory,
     own_memory_clear, own_memory_prepare, own_mutex, own_mutex_give, own_mutex_take, own_request,
     own_settle, own_snapshot, own_snapshot_copy, own_snapshot_drop, own_snapshot_take, own_stream,
-    own_stream_open, own_undo, own_unlock_both, own_wait,
+    own_stream_close, own_stream_open, own_stream_release, own_undo, own_unlock_both, own_wait,
 )
 from cudadrv._event cimport Captured, Event, new_event
 from cudadrv._names cimport (
@@ -218,9 +218,8 @@ cdef class Receiver:
         """Take over the driver's graph."""
         raise NotImplementedError
 
-    cdef int give_up(self) except -1:
+    cdef void give_up(self) noexcept:
         """The capture has ended without a graph."""
-        raise NotImplementedError
 
 
 @cython.final
@@ -242,17 +241,15 @@ cdef class Capture(Capturing):
         cdef CUgraph raw = NULL
         # It may be abandoned, as by a signal before the block's first line.
         if self.entered and not self.ended:
-            try:
-                self.end(&raw)
-                self.receiver.give_up()
-            except Exception:
-                pass
+            self.end(&raw)
+            self.receiver.give_up()
             _destroy(self, raw)
         for address in self.memories.values():
             own_memory_clear(<own_memory *><size_t>address)
             free(<void *><size_t>address)
         own_engine_end(&self.engine, &self.domain)
         free(self.orders)
+        free(self.locks)
 
     def __enter__(self):
         """Begin the capture."""
@@ -269,6 +266,7 @@ cdef class Capture(Capturing):
                                f" {(<Capturing>self.origin.capture).called()} already")
         self.site = here()
         self.receiver.begin()
+        self.holdings = self.receiver.holdings
         try:
             self.add(self.origin)
             with nogil:
@@ -286,27 +284,26 @@ cdef class Capture(Capturing):
         """End the capture. All streams of the capture can then be used as before it."""
         cdef CUgraph raw = NULL
         cdef Stream unjoined = None
+        cdef bint received = False
         cdef int reason
         if not self.entered or self.ended:
             raise RuntimeError("this block is not entered, or has ended already")
+        if exception is None:
+            unjoined = self.unjoined()
+        reason = self.end(&raw)
         try:
-            if exception is None:
-                unjoined = self.unjoined()
-            reason = self.end(&raw)
             if exception is None and reason == CUDA_SUCCESS and unjoined is None:
                 self.receiver.receive(self, raw)
-                self.holdings, self.nodes = None, []
-                return
-        except BaseException:
-            self.receiver.give_up()
-            _destroy(self, raw)
-            raise
-        self.receiver.give_up()
-        _destroy(self, raw)
-        if exception is None:
-            if unjoined is not None:
+                received = True
+            elif exception is None and unjoined is not None:
                 self.refuse_unjoined(unjoined)
-            self.origin.refuse(reason)
+            elif exception is None:
+                self.origin.refuse(reason)
+        finally:
+            if not received:
+                self.receiver.give_up()
+                _destroy(self, raw)
+            self.holdings, self.nodes = None, None
 
     def __repr__(self):
         if self.receiver is None:
@@ -319,7 +316,7 @@ cdef class Capture(Capturing):
         cdef GraphNode node
         last = ""
         for node in self.nodes:
-            if node.stream is stream:
+            if node is not None and node.stream is stream:
                 last = f", the last of it by {node.called()},"
         raise CaptureError(
             f"{self.graph} was not captured: {stream.called()} joined the capture that began at"
@@ -331,33 +328,65 @@ cdef class Capture(Capturing):
 
     cdef int add(self, Stream stream) except -1:
         """Let a stream be a part of the capture. The driver learns of it later."""
-        cdef size_t slot = len(self.streams)
-        cdef own_stream **orders
-        if stream in self.slots:  # it was removed
-            slot = self.slots[stream]
-        else:
-            orders = <own_stream **>realloc(self.orders, (slot + 1) * sizeof(own_stream *))
-            if orders is NULL:
-                raise MemoryError()
-            self.orders = orders
-            orders[slot] = own_stream_open(&self.engine, &self.domain, OWN_NON_BLOCKING)
-            if orders[slot] is NULL:
-                raise MemoryError()
-            orders[slot].number, orders[slot].kind = stream.order.number, stream.order.kind
-            self.streams.append(stream)
-            self.tails.append(())
-            self.slots[stream] = slot
-        stream.capture = <void *>self
-        stream.exposed |= IN_CAPTURE
         if self.listed is None:
             self.listed = self.called()
-        stream.context.captures.append(self.listed)
+        if stream not in self.slots:
+            self.open(stream)
+        stream.context.captures += 1
+        stream.context.captured_by = self.listed
+        stream.capture = <void *>self
+        stream.exposed |= IN_CAPTURE
         return 0
+
+    cdef int open(self, Stream stream) except -1:
+        """Open the stream in the engine of the capture. Its slot there is its index."""
+        cdef size_t slot = len(self.streams)
+        cdef own_stream **orders
+        cdef own_mutex **locks
+        cdef own_stream *order
+        orders = <own_stream **>realloc(self.orders, (slot + 1) * sizeof(own_stream *))
+        if orders is NULL:
+            raise MemoryError()
+        self.orders = orders
+        locks = <own_mutex **>realloc(self.locks, (slot + 1) * sizeof(own_mutex *))
+        if locks is NULL:
+            raise MemoryError()
+        self.locks = locks
+        order = own_stream_open(&self.engine, &self.domain, OWN_NON_BLOCKING)
+        if order is NULL:
+            raise MemoryError()
+        order.number, order.kind = stream.order.number, stream.order.kind
+        orders[slot] = order
+        try:
+            self.tails.append(())
+            self.streams.append(stream)
+            self.slots[stream] = slot
+        except BaseException:
+            del self.tails[slot:], self.streams[slot:]
+            own_stream_close(&self.engine, order)
+            own_stream_release(&self.engine, order)
+            raise
+        self.add_lock(stream.order.issue)
+        return 0
+
+    cdef void add_lock(self, own_mutex *lock) noexcept:
+        """Add an issue lock to those of the capture, which are in the order of their addresses."""
+        cdef size_t i = 0
+        cdef size_t k = self.lock_count
+        while i < k and self.locks[i] < lock:
+            i += 1
+        if i < k and self.locks[i] == lock:  # all blocking streams of a context share one
+            return
+        while k > i:
+            self.locks[k] = self.locks[k - 1]
+            k -= 1
+        self.locks[i] = lock
+        self.lock_count += 1
 
     cdef int remove(self, Stream stream) except -1:
         stream.exposed &= ~IN_CAPTURE
         stream.capture = NULL
-        stream.context.captures.remove(self.listed)
+        stream.context.captures -= 1
         return 0
 
     cdef Stream unjoined(self):
@@ -403,6 +432,8 @@ cdef class Capture(Capturing):
         slot = self.slots[stream]
         held = self.holdings.count
         reason = REFUSED
+        node.index = len(self.nodes)
+        tail = (node.index,)
         captured = request[0]
         captured.stream = self.orders[slot]
         captured.accesses = <own_access *>malloc((request.count + 1) * sizeof(own_access))
@@ -415,6 +446,7 @@ cdef class Capture(Capturing):
                     request.conflict.access = i
                     return REFUSED - OWN_MEMORY_CLOSED
                 captured.accesses[i].memory = self.memory_of(request.accesses[i].memory)
+            self.nodes.append(node)     # first, because nothing may fail once the driver has it
             while True:
                 with nogil:
                     reason = _issue(self, stream, &captured, call, arguments)
@@ -424,16 +456,23 @@ cdef class Capture(Capturing):
         finally:
             free(captured.accesses)
             if reason:
-                self.holdings.let_go(held)
+                self.forget(node, held)
         request.conflict = captured.conflict
         if reason:
             return reason
         node.capture, node.snapshot = self, captured.issued
-        node.index, node.after = len(self.nodes), self.tails[slot]
-        self.nodes.append(node)
-        self.tails[slot] = (node.index,)
+        node.after, self.tails[slot] = self.tails[slot], tail
         _newest = node
         mark_captured(&request.issued)
+        return 0
+
+    cdef int forget(self, GraphNode node, size_t held) except -1:
+        """Undo what `issue` did for a node that was not captured."""
+        self.holdings.let_go(held)
+        if self.nodes and self.nodes[-1] is node:
+            self.nodes.pop()
+        elif node.index < len(self.nodes) and self.nodes[node.index] is node:
+            self.nodes[node.index] = None   # another thread has captured something meanwhile
         return 0
 
     cdef GraphNode new_node(self, Stream stream, own_request *request):
@@ -540,38 +579,31 @@ cdef class Capture(Capturing):
 
     # ---- the end ----
 
-    cdef int end(self, CUgraph *raw) except? -1:
+    cdef int end(self, CUgraph *raw) noexcept:
         """End the capture, and let its streams go. Returns the driver's status.
 
         No other thread can be about to capture something: the issue locks of all streams are taken.
         """
-        cdef own_mutex **locks
         cdef Stream stream
         cdef GraphNode node
         cdef size_t i
-        cdef size_t count = 0
+        cdef size_t streams = len(self.streams)
+        cdef size_t nodes = len(self.nodes)
         cdef int reason
-        cdef set issues = set()
-        for stream in self.streams:
-            issues.add(<size_t>stream.order.issue)
-        locks = <own_mutex **>malloc((len(issues) + 1) * sizeof(own_mutex *))
-        if locks is NULL:
-            raise MemoryError()
-        for address in sorted(issues):
-            locks[count] = <own_mutex *><size_t>address
-            count += 1
         with nogil:
-            for i in range(count):
-                own_mutex_take(locks[i])
+            for i in range(self.lock_count):
+                own_mutex_take(self.locks[i])
             reason = _end(self, self.origin, raw)
-            for i in range(count):
-                own_mutex_give(locks[i])
-        free(locks)
-        for stream in self.streams:
+            for i in range(self.lock_count):
+                own_mutex_give(self.locks[i])
+        for i in range(streams):
+            stream = self.streams[i]
             if stream.capture is <void *>self:
                 self.remove(stream)
-        for node in self.nodes:
-            node.finish()
+        for i in range(nodes):
+            node = self.nodes[i]
+            if node is not None:
+                node.finish()
         return reason
 
 
@@ -676,8 +708,10 @@ cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
     cdef int reason = CUDA_SUCCESS
     capture.ended = True
     if not origin.context.lost and not cudadrv_table.forked:
-        reason = enter_context(origin.context.raw, &pushed)
-        if reason == CUDA_SUCCESS:
-            reason = cuStreamEndCapture(origin.raw, raw)
-            leave_context(pushed)
+        # The stream would go on capturing for ever. The driver finds the context by the handle.
+        enter_context(origin.context.raw, &pushed)
+        reason = cuStreamEndCapture(origin.raw, raw)
+        if reason != CUDA_SUCCESS:  # usually that has ended the capture, too
+            cuStreamEndCapture(origin.raw, raw)
+        leave_context(pushed)
     return reason

@@ -302,7 +302,6 @@ cdef class Context:
         self.lost = 0
         self.streams = Alive()
         self.ghosts = []
-        self.captures = []
         self.stages = []
         self.defaults = {}
 
@@ -404,7 +403,7 @@ cdef class Context:
         cdef CUresult status
         self.usable()
         if self.captures:
-            raise CaptureError(f"{self!r} cannot be synchronized during {self.captures[0]}:"
+            raise CaptureError(f"{self!r} cannot be synchronized during {self.captured_by}:"
                                " the call would end the capture")
         if not own_domain_snapshot(engine, self.domain, &snapshot):
             raise MemoryError()

@@ -22,7 +22,7 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._names cimport (
-    Parts, checked_name, give_back_name, graph_launch, graph_name, name_graph, operation_name,
+    Parts, checked_name, give_back_name, graph_launch, name_graph, number_of_graph, operation_name,
 )
 from cudadrv._operation cimport Operation, issue_after, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
@@ -96,8 +96,8 @@ cdef Uses _uses_of(Capture capture):
     cdef GraphNode node
     cdef own_access *each
     cdef size_t total = 0
-    uses.nodes = tuple(capture.nodes)
-    uses.names = _names_of(capture)
+    uses.nodes = _captured(capture)
+    uses.names = _names_of(uses, capture)
     for node in uses.nodes:
         total += node.count
     each = <own_access *>malloc((total + 1) * sizeof(own_access))
@@ -117,13 +117,30 @@ cdef Uses _uses_of(Capture capture):
     return uses
 
 
-cdef NodeNames _names_of(Capture capture):
+cdef tuple _captured(Capture capture):
+    """Return the nodes of a capture, without gaps."""
+    cdef GraphNode node
+    if None not in capture.nodes:
+        return tuple(capture.nodes)
+    number = {}
+    found = []
+    for node in capture.nodes:
+        if node is not None:
+            number[node.index] = len(found)
+            found.append(node)
+    for node in found:
+        node.index = number[node.index]
+        node.after = tuple([number[index] for index in node.after])
+    return tuple(found)
+
+
+cdef NodeNames _names_of(Uses uses, Capture capture):
     cdef NodeNames names = NodeNames.__new__(NodeNames)
     cdef GraphNode node
     cdef own_access *access
     cdef uint32_t i
     names.graph, names.accesses = capture.graph, []
-    for node in capture.nodes:
+    for node in uses.nodes:
         for i in range(node.count):
             access = &node.accesses[i]
             names.accesses.append((<size_t>access.memory, access.start, access.stop, access.mode,
@@ -179,10 +196,8 @@ cdef class Graph(Receiver):
         if self.label is not None:
             raise TypeError("this Graph exists already")
         self.name = checked_name(name)
-        self.holdings = Holdings.__new__(Holdings)
-        self.holdings.known = {}
-        self.number = self.holdings.number = name_graph(self.name)
-        self.label = graph_name(self.number)
+        self.number = number_of_graph()
+        self.label = f"graph {self.number}" if self.name is None else f"graph {self.name!r}"
 
     def __dealloc__(self):
         _destroy_graph(self)
@@ -258,7 +273,7 @@ cdef class Graph(Receiver):
         found.usable()
         capture = Capture.__new__(Capture)
         capture.receiver, capture.origin = self, found
-        capture.graph, capture.holdings = self.label, self.holdings
+        capture.graph = self.label
         return capture
 
     def instantiate(self):
@@ -344,6 +359,9 @@ cdef class Graph(Receiver):
         if self.uses is not None:
             raise CaptureError(f"{self.label} was captured at {place(self.site)}; make another"
                                " Graph for another capture")
+        self.holdings = Holdings.__new__(Holdings)
+        self.holdings.known, self.holdings.number = {}, self.number
+        name_graph(self.number, self.label)
         self.capturing = True
         return 0
 
@@ -354,14 +372,10 @@ cdef class Graph(Receiver):
         self.raw, self.uses = raw, uses
         return 0
 
-    cdef int give_up(self) except -1:
+    cdef void give_up(self) noexcept:
         """Let go what the capture held."""
-        cdef Holdings fresh = Holdings.__new__(Holdings)
-        fresh.known, fresh.number = {}, self.number
-        self.holdings.number = 0    # the graph keeps its name
-        self.holdings = fresh
+        self.holdings = None
         self.capturing = False
-        return 0
 
 
 cdef void _destroy_graph(Graph graph) noexcept:

@@ -25,7 +25,7 @@ from cudadrv._operation cimport (
 )
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
-    OWN_CLOSES, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT, OWN_WAIT,
+    OWN_CLOSES, OWN_HELD, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT, OWN_WAIT,
     OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_end,
     own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_reusable, own_snapshot_drop,
@@ -195,7 +195,9 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
     """Raise if the memory is in use; otherwise mark it as closed if `close` is true."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
-    if answer != OWN_OK:
+    if answer == OWN_HELD and memory.context.lost:  # nothing can be launched there
+        memory.state.closed = memory.state.closed or close
+    elif answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
     return 0
 
@@ -205,7 +207,7 @@ cdef int _leave_home(Memory memory) except -1:
     cdef own_conflict conflict
     cdef uint64_t stop = memory.start + memory.nbytes
     answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
-    if answer != OWN_OK:
+    if answer != OWN_OK and not (answer == OWN_HELD and memory.context.lost):
         refuse_close(answer, &conflict, "close", memory.label)
     return leave_home(memory)
 

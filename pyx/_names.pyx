@@ -74,16 +74,20 @@ cdef dict GRAPH_NAMES = {}  # the names in messages of graphs that hold memory, 
 cdef uint64_t graph_count = 0
 
 
-cdef uint64_t name_graph(str name) except 0:
-    """Return a number for a new graph. Without a name, the number is its name."""
+cdef uint64_t number_of_graph() noexcept:
+    """Return a number for a new graph."""
     global graph_count
     graph_count += 1
-    GRAPH_NAMES[graph_count] = f"graph {name!r}" if name is not None else f"graph {graph_count}"
     return graph_count
 
 
+cdef int name_graph(uint64_t number, str name) except -1:
+    """Record the name that messages show for a graph that holds memory."""
+    GRAPH_NAMES[number] = name
+    return 0
+
+
 cdef str graph_name(uint64_t number):
-    """Return the name of a graph in messages."""
     return GRAPH_NAMES.get(number, "a graph")
 
 

@@ -612,7 +612,7 @@ def graphs():
     main, side = cu.Stream(), cu.Stream()
     frames, result = cu.LockedBuffer.zeros(16, "u4"), cu.LockedBuffer.zeros(16, "u4")
     work = cu.DeviceBuffer(16, "u4")
-    with cu.Module.from_file(PTX) as module, cu.Graph(name="step") as graph:
+    with cu.Module.from_file(str(PTX)) as module, cu.Graph(name="step") as graph:
         with graph.capture(main):
             work.copy_from_async(frames, main)
             event = main.record()
