@@ -4,7 +4,8 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from cudadrv._driver cimport CUgraph
 from cudadrv._engine cimport (
-    own_access, own_domain, own_engine, own_hold, own_memory, own_mutex, own_request, own_snapshot, own_stream,
+    own_access, own_domain, own_engine, own_hold, own_memory, own_mutex, own_request, own_snapshot,
+    own_stream,
 )
 from cudadrv._event cimport Captured, Event
 from cudadrv._stream cimport Capturing, Stream, driver_call
