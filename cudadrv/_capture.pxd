@@ -37,6 +37,7 @@ cdef class GraphNode:
     # Until the capture ends: the capture, and the operation in the capture's engine.
     cdef Capture capture
     cdef own_snapshot snapshot
+    cdef object __weakref__
 
     cdef int finish(self) except -1
     cdef str called(self)
