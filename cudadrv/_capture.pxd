@@ -38,6 +38,7 @@ cdef class GraphNode:
     # Until the capture ends: the capture, and the operation in the capture's engine.
     cdef Capture capture
     cdef own_snapshot snapshot
+    cdef object __weakref__
 
     cdef int finish(self) except -1
     cdef str called(self)
@@ -87,6 +88,7 @@ cdef class Capture(Capturing):
     cdef int record_point(self, Stream stream, Event event, Point point) except -1
     cdef Event event_after(self, GraphNode node)
     cdef Stream unjoined(self)
+    cdef int refuse_unjoined(self, Stream stream) except -1
     cdef int refuse_others(self, Stream stream, own_request *request) except -1
     cdef int refuse(self, Stream stream, int reason) except -1
     cdef int end(self, CUgraph *raw) noexcept

@@ -1,8 +1,11 @@
 from types import TracebackType
 from typing import Never, Self, final
 
+from typing_extensions import disjoint_base
+
 from cudadrv._buffer import Buffer
-from cudadrv._stream import Stream
+from cudadrv._event import Captured
+from cudadrv._stream import Capturing, Stream
 
 @final
 class Holdings: ...
@@ -22,12 +25,13 @@ class GraphNode:
     def writes(self) -> tuple[Buffer, ...]: ...
 
 @final
-class Point: ...
+class Point(Captured): ...
 
+@disjoint_base
 class Receiver: ...
 
 @final
-class Capture:
+class Capture(Capturing):
     def __init__(self, never: Never, /) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

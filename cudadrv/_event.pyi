@@ -1,7 +1,12 @@
 from collections.abc import Generator
 from typing import Any, Never, final
 
+from typing_extensions import disjoint_base
+
 from cudadrv._device import Context, Device
+
+@disjoint_base
+class Captured: ...
 
 @final
 class Event:

@@ -2,11 +2,12 @@ from types import TracebackType
 from typing import Never, Self, final
 
 from cudadrv._capture import Capture, GraphNode, Receiver
+from cudadrv._names import Parts
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 
 @final
-class NodeNames: ...
+class NodeNames(Parts): ...
 
 @final
 class Uses: ...

@@ -1,1 +1,4 @@
-# This module has no names for Python. It is only cimported.
+from typing_extensions import disjoint_base
+
+@disjoint_base
+class Parts: ...

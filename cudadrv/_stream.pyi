@@ -2,10 +2,15 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Never, Protocol, Self, SupportsIndex, TypeAlias, final
 
+from typing_extensions import disjoint_base
+
 from cudadrv._bound import Bound
 from cudadrv._device import Context, Device
 from cudadrv._event import Event
 from cudadrv._token import Token
+
+@disjoint_base
+class Capturing: ...
 
 class _WithProtocol(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...

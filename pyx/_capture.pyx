@@ -44,6 +44,11 @@ from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
 
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+
 
 # ---- what a graph holds ----
 
@@ -300,6 +305,8 @@ cdef class Capture(Capturing):
             elif exception is None:
                 self.origin.refuse(reason)
         finally:
+            if not _has_ended(reason) and (exception is not None or unjoined is not None):
+                report_in(self.origin.context, <CUresult>reason)
             if not received:
                 self.receiver.give_up()
                 _destroy(self, raw)
@@ -311,7 +318,7 @@ cdef class Capture(Capturing):
         state = "ended" if self.ended else "open" if self.entered else "not begun"
         return f"<Capture of {self.graph}, {state}>"
 
-    def refuse_unjoined(self, Stream stream not None):
+    cdef int refuse_unjoined(self, Stream stream) except -1:
         """Raise for a stream whose work the stream of the `with` line does not wait for."""
         cdef GraphNode node
         last = ""
@@ -703,6 +710,12 @@ cdef int _record_or_wait(
     return reason
 
 
+cdef bint _has_ended(int status) noexcept nogil:
+    """Whether a capture is over after cuStreamEndCapture has returned this status."""
+    return status == CUDA_SUCCESS or status == CUDA_ERROR_STREAM_CAPTURE_UNJOINED \
+        or status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+
+
 cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
     cdef bint pushed = False
     cdef int reason = CUDA_SUCCESS
@@ -711,7 +724,7 @@ cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
         # The stream would go on capturing for ever. The driver finds the context by the handle.
         enter_context(origin.context.raw, &pushed)
         reason = cuStreamEndCapture(origin.raw, raw)
-        if reason != CUDA_SUCCESS:  # usually that has ended the capture, too
+        if not _has_ended(reason):
             cuStreamEndCapture(origin.raw, raw)
         leave_context(pushed)
     return reason

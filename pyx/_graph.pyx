@@ -130,7 +130,10 @@ cdef tuple _captured(Capture capture):
             found.append(node)
     for node in found:
         node.index = number[node.index]
-        node.after = tuple([number[index] for index in node.after])
+        after = []
+        for index in node.after:
+            after.append(number[index])
+        node.after = tuple(after)
     return tuple(found)
 
 

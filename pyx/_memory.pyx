@@ -26,8 +26,8 @@ from cudadrv._operation cimport (
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
     OWN_CLOSES, OWN_HELD, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT,
-    OWN_WAIT, OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory, own_memory_end,
-    own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
+    OWN_WAIT, OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory,
+    own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_reusable, own_snapshot_drop,
 )
 from cudadrv._pool cimport (

@@ -220,9 +220,9 @@ MUTATIONS = [
     (
         "memory closes while it is borrowed",
         "_memory.pyx",
-        "close, &conflict)\n    if answer != OWN_OK:\n        refuse_close(",
-        "close, &conflict)\n    if answer == OWN_BORROWED:\n        memory.state.closed = True\n"
-        "    elif answer != OWN_OK:\n        refuse_close(",
+        "close, &conflict)\n    if answer == OWN_HELD and memory.context.lost:",
+        "close, &conflict)\n    if answer != OWN_OK and answer != OWN_HELD:\n"
+        "        memory.state.closed = True\n    elif answer == OWN_HELD and memory.context.lost:",
     ),
     (
         "memory is used again too early",
