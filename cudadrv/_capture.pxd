@@ -30,7 +30,6 @@ cdef class GraphNode:
     cdef Stream stream
     cdef object source          # as in a Token
     cdef object target
-    cdef object __weakref__
     cdef own_access *accesses
     cdef uint32_t count
     cdef Py_ssize_t index       # in `Graph.nodes`
