@@ -8,7 +8,7 @@
 namespace soft {
 namespace {
 
-constexpr unsigned known_flags = 0xffff;
+constexpr unsigned picture_flags = 0xffff;
 constexpr unsigned shows_everything = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE;
 
 std::string identifier(const Graph &graph, size_t node) {
@@ -46,7 +46,7 @@ void draw(const Graph &graph, bool verbose, std::string &text) {
 SOFT_API(cuGraphDebugDotPrint, (CUgraph handle, const char *path, unsigned flags),
          (handle, path, flags)) {
     GraphPtr graph = find_graph(handle);
-    if (!graph || !path || (flags & ~known_flags))
+    if (!graph || !path || (flags & ~picture_flags))
         return CUDA_ERROR_INVALID_VALUE;
     std::string text = "digraph dot {\n";
     draw(*graph, flags & shows_everything, text);
