@@ -369,7 +369,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUstream stream, CUstreamCaptureMode mode)
     CUresult cuStreamEndCapture "cudadrv_cuStreamEndCapture"(CUstream stream, CUgraph *graph)
     CUresult cuGraphDestroy "cudadrv_cuGraphDestroy"(CUgraph graph)
-    CUresult cuGraphInstantiate "cudadrv_cuGraphInstantiate"(
+    CUresult cuGraphInstantiateWithFlags "cudadrv_cuGraphInstantiateWithFlags"(
         CUgraphExec *executable, CUgraph graph, unsigned long long flags)
     CUresult cuGraphLaunch "cudadrv_cuGraphLaunch"(CUgraphExec executable, CUstream stream)
     CUresult cuGraphExecDestroy "cudadrv_cuGraphExecDestroy"(CUgraphExec executable)

@@ -15,7 +15,7 @@ from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver
 from cudadrv._device cimport enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphDestroy,
-    cuGraphExecDestroy, cuGraphInstantiate, cuGraphLaunch, cudadrv_table, unlikely,
+    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_STRICT, OWN_WAIT, engine, own_access, own_join_accesses, own_known, own_snapshot_drop,
@@ -284,7 +284,7 @@ cdef class Graph(Receiver):
 
         Raises CaptureError if the graph is not captured, ValueError if it is closed, and CudaError
         if the driver cannot instantiate it.
-        Driver function: cuGraphInstantiate.
+        Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
         cdef CUresult status
@@ -303,7 +303,7 @@ cdef class Graph(Receiver):
         with nogil:
             status = enter_context(self.context.raw, &pushed)
             if status == CUDA_SUCCESS:
-                status = cuGraphInstantiate(&made.raw, self.raw, 0)
+                status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
                 leave_context(pushed)
             self.context.check(status)
         made.operation = graph_launch(self.label, self.uses.names)

@@ -128,7 +128,7 @@ CUDADRV_FUNCTION(cuLaunchKernelEx, 11060, (const CUlaunchConfig *config, CUfunct
 CUDADRV_FUNCTION(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
 CUDADRV_FUNCTION(cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), (stream, graph))
 CUDADRV_FUNCTION(cuGraphDestroy, 10000, (CUgraph graph), (graph))
-CUDADRV_FUNCTION(cuGraphInstantiate, 12000, (CUgraphExec *executable, CUgraph graph, unsigned long long flags), (executable, graph, flags))
+CUDADRV_FUNCTION(cuGraphInstantiateWithFlags, 11040, (CUgraphExec *executable, CUgraph graph, unsigned long long flags), (executable, graph, flags))
 CUDADRV_FUNCTION(cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream), (executable, stream))
 CUDADRV_FUNCTION(cuGraphExecDestroy, 10000, (CUgraphExec executable), (executable))
 

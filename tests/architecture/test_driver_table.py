@@ -1,4 +1,4 @@
-"""Every module that calls the driver has bound the call table: else its calls do nothing."""
+"""The call table: every module that calls the driver has bound it, and what it is filled with."""
 
 import re
 from pathlib import Path
@@ -40,3 +40,12 @@ def test_table_is_bound(source):
     text = source.read_text(encoding="utf-8")
     if source.stem != "_driver" and CALLS.search(text):
         assert re.search(r"^bind_driver\(&cudadrv_table\)", text, re.MULTILINE)
+
+
+def test_each_function_is_asked_for_by_a_version_that_exists():
+    """For another number the driver gives an older form, which may take other arguments."""
+    row = re.compile(r"^\w+_FUNCTION\((\w+), (\d+),", re.MULTILINE)
+    asked = row.findall((ROOT / "include/cudadrv/driver_functions.h").read_text(encoding="utf-8"))
+    there = row.findall((ROOT / "softdriver/base/functions.def").read_text(encoding="utf-8"))
+    assert len(asked) > 50
+    assert set(asked) <= set(there)
