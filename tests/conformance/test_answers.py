@@ -36,7 +36,9 @@ def _cases():
 
 
 def _settings(schedule, section):
-    return f"schedule={schedule}" + (f",{PEERS}" if section == "peers" else "")
+    # Questions rely on what real drivers do: a free waits for the kernels that use the memory.
+    free = ",free_waits=always" if schedule == "random" else ""
+    return f"schedule={schedule}{free}" + (f",{PEERS}" if section == "peers" else "")
 
 
 @pytest.fixture(scope="session")
