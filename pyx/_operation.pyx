@@ -39,13 +39,31 @@ atexit.register(_note_the_end)
 
 cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
     """The slow path of `issue`, for every operation. The caller has set `request.stream`."""
+    return _issue(operation, stream, NULL)
+
+
+cdef int issue_after(Operation *operation, Stream stream, own_event *last) except? -1:
+    """As `issue`, for an operation that the driver runs after its own last run, on any stream.
+
+    `last` is that run. The operation is refused on a stream that is captured.
+    """
+    check_stream(stream)
+    operation.request.stream = stream.order
+    return _issue(operation, stream, last)
+
+
+cdef int _issue(Operation *operation, Stream stream, own_event *last) except? -1:
+    """Pass an operation to the driver, after the waits that the policy inserts. `last` is NULL, or
+    as for `issue_after`.
+    """
     cdef Capture capture
     cdef int reason
     works = None
     while True:
         with nogil:
-            reason = attempt(operation, stream)
-        if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL:
+            reason = _attempt(operation, stream, last)
+        if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
+                and last is NULL:
             capture = <Capture>stream.capture
             return capture.issue(stream, &operation.request, operation.call, operation.arguments)
         if likely(reason != REFUSED - OWN_MUST_WAIT):
@@ -120,26 +138,6 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     is usable.
     """
     return _attempt(operation, stream, NULL)
-
-
-cdef int issue_after(Operation *operation, Stream stream, own_event *last) except? -1:
-    """As `issue`, for an operation that the driver runs after its own last run, on any stream.
-
-    `last` is that run. The operation is refused on a stream that is captured.
-    """
-    cdef int reason
-    check_stream(stream)
-    operation.request.stream = stream.order
-    while True:
-        with nogil:
-            reason = _attempt(operation, stream, last)
-        if likely(reason != REFUSED - OWN_MUST_WAIT):
-            return reason
-        works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
-        if works is None:
-            return reason
-        for work in works:
-            stream.wait(work)
 
 
 cdef inline int _attempt(Operation *operation, Stream stream, own_event *last) except? -1 nogil:
