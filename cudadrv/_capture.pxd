@@ -2,6 +2,7 @@
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
+from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph
 from cudadrv._engine cimport (
     own_access, own_domain, own_engine, own_hold, own_memory, own_mutex, own_request, own_snapshot,
@@ -97,3 +98,4 @@ cdef class Capture(Capturing):
 
 
 cdef GraphNode newest_node(object source, object target)
+cdef void destroy_graph(Context context, CUgraph raw) noexcept

@@ -248,7 +248,7 @@ cdef class Capture(Capturing):
         if self.entered and not self.ended:
             self.end(&raw)
             self.receiver.give_up()
-            _destroy(self, raw)
+            destroy_graph(self.origin.context, raw)
         for address in self.memories.values():
             own_memory_clear(<own_memory *><size_t>address)
             free(<void *><size_t>address)
@@ -309,7 +309,7 @@ cdef class Capture(Capturing):
                 report_in(self.origin.context, <CUresult>reason)
             if not received:
                 self.receiver.give_up()
-                _destroy(self, raw)
+                destroy_graph(self.origin.context, raw)
             self.holdings, self.nodes = None, None
 
     def __repr__(self):
@@ -625,12 +625,18 @@ cdef void mark_captured(own_snapshot *issued) noexcept:
         issued.clock.references = 1
 
 
-cdef void _destroy(Capture capture, CUgraph raw) noexcept:
+cdef void destroy_graph(Context context, CUgraph raw) noexcept:
+    """Destroy a graph of the driver. NULL is allowed; `context` may then be None."""
     cdef CUresult status
-    if raw is not NULL and not cudadrv_table.forked:
-        with nogil:
+    cdef bint pushed = False
+    if raw is NULL or cudadrv_table.forked or context.lost:
+        return
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
             status = cuGraphDestroy(raw)
-        report_in(capture.origin.context, status)
+            leave_context(pushed)
+    report_in(context, status)
 
 
 # ---- driver calls of captures ----

@@ -11,11 +11,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport Room, new_room
-from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver
+from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver, destroy_graph
 from cudadrv._device cimport enter_context, leave_context, report_in
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphDestroy,
-    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
+    CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphExecDestroy,
+    cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_STRICT, OWN_WAIT, engine, own_access, own_join_accesses, own_known, own_snapshot_drop,
@@ -267,9 +267,10 @@ cdef class Graph(Receiver):
         """
         cdef Capture capture
         cdef Stream found
-        stream = known_stream(stream)
+        found = known_stream(stream)
         self.usable()
-        found = stream_for(stream, None) if stream is not None else Stream.current()
+        if found is None:
+            found = Stream.current()
         if found is None:
             raise TypeError("capture needs a stream: pass one, or call it inside a `with stream:`"
                             " block")
@@ -383,17 +384,8 @@ cdef class Graph(Receiver):
 
 cdef void _destroy_graph(Graph graph) noexcept:
     cdef CUgraph raw = graph.raw
-    cdef CUresult status
-    cdef bint pushed = False
     graph.raw = NULL
-    if raw is NULL or cudadrv_table.forked or graph.context.lost:
-        return
-    with nogil:
-        status = enter_context(graph.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuGraphDestroy(raw)
-            leave_context(pushed)
-    report_in(graph.context, status)
+    destroy_graph(graph.context, raw)
 
 
 # ---- launches ----
@@ -415,7 +407,8 @@ cdef int _forget_names() except -1:
     return 0
 
 
-cdef tuple _buffers_of(Uses uses, bint written):
+def _buffers_in(Uses uses not None, bint written):
+    """Return the buffers of the nodes, for the token of a launch."""
     cdef GraphNode node
     found = []
     for node in uses.nodes:
@@ -423,10 +416,6 @@ cdef tuple _buffers_of(Uses uses, bint written):
             if region not in found:
                 found.append(region)
     return tuple(found)
-
-
-def _buffers_in(Uses uses not None, bint written):
-    return _buffers_of(uses, written)
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
@@ -497,7 +486,6 @@ cdef class ExecutableGraph:
         cdef Token token
         cdef Room room = None
         cdef own_access *accesses = self.accesses
-        stream = known_stream(stream)
         found = stream_for(stream, self.context)
         if found is None:
             raise TypeError("launch of a graph needs a stream: pass one, or call it inside a"
@@ -510,7 +498,7 @@ cdef class ExecutableGraph:
             room = _with_policies(uses)
             accesses = <own_access *>room.start
         token = new_token(found, uses, _buffers_in)
-        _usable(self)
+        _usable(self)  # a finalizer that ran may have closed this
         self.launching += 1
         try:
             prepare(&operation, self.operation, accesses, <int>uses.count, _launch_call, &self.raw)
