@@ -811,7 +811,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
         context.check(status)
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
-    # From here on no other thread runs, so an allocation has one home.
+    # From here on no other thread runs, so none can make a second home for the allocation.
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
         first, size = address, nbytes
     home = _known_home(first, size, address, nbytes)

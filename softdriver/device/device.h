@@ -31,7 +31,7 @@ struct Device {
     Arena arena;
     size_t used = 0;     // bytes of the device's capacity that device memory takes
     size_t resident = 0; // bytes of managed memory that are on the device
-    // High marks of the memory that nodes of graphs allocate.
+    // The most bytes that memory nodes of graphs have used, and have reserved, at a time.
     uint64_t graph_used_high = 0, graph_reserved_high = 0;
     // The sticky error that made the device unusable, or CUDA_SUCCESS. Destroying contexts does not
     // clear it.

@@ -33,7 +33,7 @@ void note_graph_memory(Device &device) {
     device.graph_reserved_high = std::max(device.graph_reserved_high, bytes.reserved);
 }
 
-// Does nothing, because no memory is kept for graphs that have ended.
+// There is nothing to trim: the memory of a graph is freed when the graph ends.
 SOFT_API(cuDeviceGraphMemTrim, (CUdevice number), (number)) {
     return find_device(number) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }

@@ -137,7 +137,7 @@ SOFT_API(cuStreamCreate, (CUstream * handle, unsigned flags), (handle, flags)) {
     return cuStreamCreateWithPriority_body(call, handle, flags, 0);
 }
 
-// In a capture, adds a node that waits for the event each time the graph runs.
+// Adds a node to the capture. In each launch of the graph, the node waits for the event.
 static CUresult wait_external(Stream &stream, CUevent event) {
     NodeWorkPtr work;
     if (!stream.capture)
