@@ -44,3 +44,22 @@ def schedule(request, library):
     before = live()
     yield request.param
     assert live() == before
+
+
+@pytest.fixture
+def device(schedule):
+    """A `Device` of cuda.core, which is current."""
+    from cuda.core import Device
+
+    device = Device(0)
+    device.set_current()
+    return device
+
+
+@pytest.fixture
+def stream(device):
+    """A `Stream` of cuda.core."""
+    stream = device.create_stream()
+    yield stream
+    stream.sync()
+    stream.close()

@@ -22,22 +22,8 @@ from cuda.core import (
 )
 from cuda.core.utils import discard_batch, discard_prefetch_batch, prefetch_batch
 
+pytestmark = pytest.mark.usefixtures("device")
 N = 5000  # bytes
-
-
-@pytest.fixture(autouse=True)
-def device(schedule):
-    device = Device(0)
-    device.set_current()
-    return device
-
-
-@pytest.fixture
-def stream(device):
-    stream = device.create_stream()
-    yield stream
-    stream.sync()
-    stream.close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import ctypes
 import numpy as np
 import pytest
 from cuda.core import (
-    Device,
     LaunchConfig,
     LegacyPinnedMemoryResource,
     ObjectCode,
@@ -15,22 +14,8 @@ from cuda.core import (
 )
 from cuda.core.graph import GraphDefinition
 
+pytestmark = pytest.mark.usefixtures("device")
 N = 64  # numbers
-
-
-@pytest.fixture(autouse=True)
-def device(schedule):
-    device = Device(0)
-    device.set_current()
-    return device
-
-
-@pytest.fixture
-def stream(device):
-    stream = device.create_stream()
-    yield stream
-    stream.sync()
-    stream.close()
 
 
 @pytest.fixture
