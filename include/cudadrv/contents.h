@@ -90,7 +90,7 @@ static inline int own_same_id_(own_id a, own_id b) { return a.seq == b.seq && a.
 
 /* Returns whether an access may read its bytes, and so needs their contents. */
 static inline int own_reads_(const own_access *access) {
-    return access->mode == OWN_READ || access->effect == OWN_USES;
+    return (access->mode == OWN_READ && access->effect != OWN_MOVES) || access->effect == OWN_USES;
 }
 
 /* Returns whether an access may change the contents of its bytes. */

@@ -23,4 +23,6 @@ struct Range {
     bool covers(const Range &other) const;
 };
 
+inline size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
 } // namespace soft

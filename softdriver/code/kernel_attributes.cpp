@@ -10,8 +10,6 @@ namespace {
 
 constexpr int shared_memory_without_asking = 49152;
 
-unsigned product(const unsigned (&numbers)[3]) { return numbers[0] * numbers[1] * numbers[2]; }
-
 } // namespace
 
 size_t static_shared(const ptx::Kernel &kernel) {
@@ -21,8 +19,8 @@ size_t static_shared(const ptx::Kernel &kernel) {
 
 unsigned thread_limit(const ptx::Kernel &kernel) {
     constexpr unsigned device_limit = 1024;
-    unsigned limit = product(kernel.max_threads);
-    return limit ? std::min(limit, device_limit) : device_limit;
+    uint64_t limit = product(kernel.max_threads);
+    return limit ? std::min<uint64_t>(limit, device_limit) : device_limit;
 }
 
 size_t dynamic_shared_limit(const ptx::Kernel &kernel, const KernelSettings &settings) {

@@ -22,10 +22,6 @@ bool within(const unsigned (&numbers)[3], const unsigned (&limits)[3]) {
     return true;
 }
 
-uint64_t product(const unsigned (&numbers)[3]) {
-    return uint64_t(numbers[0]) * numbers[1] * numbers[2];
-}
-
 CUresult check_size(const KernelFunction &function, const LaunchRequest &request) {
     const ptx::Kernel &kernel = *function.kernel;
     if (!within(request.grid, grid_limits) || !valid_block(kernel, request.block))

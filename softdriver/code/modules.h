@@ -10,6 +10,11 @@
 
 namespace soft {
 
+// Returns the product of the numbers, such as the number of threads of a block of this shape.
+inline uint64_t product(const unsigned (&numbers)[3]) {
+    return uint64_t(numbers[0]) * numbers[1] * numbers[2];
+}
+
 using ProgramPtr = std::shared_ptr<const ptx::Program>;
 
 // The attributes that a program has set on a kernel.

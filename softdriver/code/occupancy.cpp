@@ -24,13 +24,9 @@ constexpr size_t shared_bytes = 233472;
 constexpr size_t shared_reserved = 1024; // bytes that the system reserves in each block
 constexpr size_t shared_unit = 128;
 
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
 size_t shared_of(const ptx::Kernel &kernel, size_t dynamic) {
     return round_up(static_shared(kernel) + dynamic + shared_reserved, shared_unit);
 }
-
-unsigned product(const unsigned (&numbers)[3]) { return numbers[0] * numbers[1] * numbers[2]; }
 
 struct Best {
     int threads = 0, blocks = 0;
@@ -161,9 +157,9 @@ SOFT_API(cuOccupancyMaxActiveClusters,
         return status;
     if (CUresult status = read_config(*config, request))
         return status;
-    unsigned cluster = product(request.cluster) ? product(request.cluster) : 1;
+    uint64_t cluster = std::max<uint64_t>(product(request.cluster), 1);
     int blocks = resident_blocks(*function->kernel, product(request.block), request.shared);
-    *count = blocks * multiprocessors(*function->owner) / static_cast<int>(cluster);
+    *count = static_cast<int>(blocks * multiprocessors(*function->owner) / cluster);
     return CUDA_SUCCESS;
 }
 

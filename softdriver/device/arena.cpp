@@ -1,4 +1,5 @@
 #include "device/arena.h"
+#include "base/range.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,8 +17,6 @@ constexpr size_t least_reservation = size_t(4) << 30;
 // with memset.
 constexpr size_t pattern_bytes = size_t(4) << 20;
 constexpr int access = PROT_READ | PROT_WRITE;
-
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 // Returns a file that is filled with `fresh_memory`, or -1 if it cannot be created. A copy-on-write
 // mapping of the file is fresh memory that uses no physical pages until a program writes to it.

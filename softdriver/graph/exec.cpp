@@ -18,6 +18,10 @@ constexpr uint64_t known_flags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
+// Flags that cuGraphExecGetFlags returns.
+constexpr uint64_t lasting_flags =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+
 bool valid_flags(uint64_t flags) {
     constexpr uint64_t contradiction =
         CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
@@ -59,7 +63,11 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
         if ((flags & (CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | in_body)) && !on_device) {
             reason = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
             culprit = entry.second;
-            return CUDA_ERROR_NOT_SUPPORTED;
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (CUresult status = entry.second->work->check_instantiation()) {
+            reason = CUDA_GRAPH_INSTANTIATE_ERROR;
+            return status;
         }
         for (const GraphPtr &inner : entry.second->work->inner())
             if (CUresult status = check_structure(*inner, flags | body_flag(type), reason, culprit))
@@ -78,12 +86,14 @@ bool is_taken(const Graph &graph) {
     return is_unique(graph) && std::any_of(state().execs.begin(), state().execs.end(), of_this);
 }
 
-CUresult instantiate(CUgraphExec *result, CUgraph handle, uint64_t flags,
+CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t flags,
                      CUgraphInstantiateResult &reason, GraphNodePtr &culprit) {
     GraphPtr graph = find_graph(handle);
     reason = CUDA_GRAPH_INSTANTIATE_ERROR;
     if (!result || !graph || !valid_flags(flags))
         return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = context_status(call.context.get()))
+        return status;
     if (graph->inside || is_taken(*graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (CUresult status = check_structure(*graph, flags, reason, culprit))
@@ -91,18 +101,19 @@ CUresult instantiate(CUgraphExec *result, CUgraph handle, uint64_t flags,
     reason = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     auto exec = std::make_shared<GraphExec>();
     exec->id = state().new_id();
-    exec->flags = flags;
+    exec->flags = flags & lasting_flags;
     exec->image = copy_graph(*graph);
     exec->handle = reinterpret_cast<CUgraphExec>(state().execs.insert(exec, state().reuse()));
     *result = exec->handle;
     return CUDA_SUCCESS;
 }
 
-CUresult instantiate(CUgraphExec *result, CUgraph handle, uint64_t flags, GraphNodePtr &culprit) {
+CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t flags,
+                     GraphNodePtr &culprit) {
     CUgraphInstantiateResult reason;
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) // needs a stream
         return CUDA_ERROR_INVALID_VALUE;
-    return instantiate(result, handle, flags, reason, culprit);
+    return instantiate(call, result, handle, flags, reason, culprit);
 }
 
 GraphNodePtr find_copy(const Graph &image, const GraphNode &node) {
@@ -138,7 +149,7 @@ CUresult replace_work(GraphNode &node, NodeWorkPtr work) {
 SOFT_API(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
          (exec, graph, flags)) {
     GraphNodePtr culprit;
-    return instantiate(exec, graph, flags, culprit);
+    return instantiate(call, exec, graph, flags, culprit);
 }
 
 SOFT_STREAM_API(cuGraphInstantiateWithParams,
@@ -151,7 +162,7 @@ SOFT_STREAM_API(cuGraphInstantiateWithParams,
     if (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
         if (CUresult status = resolve_stream(call, params->hUploadStream, stream))
             return status;
-    CUresult status = instantiate(exec, graph, params->flags, params->result_out, culprit);
+    CUresult status = instantiate(call, exec, graph, params->flags, params->result_out, culprit);
     params->hErrNode_out = culprit ? handle_of(*culprit) : nullptr;
     return status;
 }
@@ -160,7 +171,7 @@ SOFT_API(cuGraphInstantiate_v2,
          (CUgraphExec * exec, CUgraph graph, CUgraphNode *node, char *text, size_t bytes),
          (exec, graph, node, text, bytes)) {
     GraphNodePtr culprit;
-    CUresult status = instantiate(exec, graph, 0, culprit);
+    CUresult status = instantiate(call, exec, graph, 0, culprit);
     if (node)
         *node = culprit ? handle_of(*culprit) : nullptr;
     if (text && bytes)

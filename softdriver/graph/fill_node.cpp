@@ -16,6 +16,10 @@ class FillWork : public NodeWork {
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
     ContextPtr context() const override { return context_; }
     bool can_be_disabled() const override { return true; }
+    CUresult check_instantiation() const override {
+        char *address = nullptr;
+        return check_fill(fill, *context_, address);
+    }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         char *address = nullptr;

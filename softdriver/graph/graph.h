@@ -28,6 +28,8 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUgraphNodeType type() const = 0;
     // The context in which the work runs, or null if it can run in any.
     virtual ContextPtr context() const { return nullptr; }
+    // Returns an error if no executable graph can have the work now.
+    virtual CUresult check_instantiation() const { return CUDA_SUCCESS; }
     // Returns an error if the work cannot be launched now. The flags are those of the executable
     // graph.
     virtual CUresult check(uint64_t) const { return CUDA_SUCCESS; }

@@ -22,8 +22,9 @@ bool fail(UpdateResult &result, CUgraphExecUpdateResult reason, const GraphNodeP
 // Checks whether the edges to a node match those to its partner.
 bool edges_match(const Graph &image, const Graph &graph, const GraphNodePtr &old,
                  const GraphNodePtr &node, UpdateResult &result) {
-    if (old->after.size() != node->after.size())
-        return fail(result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, node);
+    bool more = node->after.size() > old->after.size();
+    if (node->after.size() != old->after.size())
+        return fail(result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, more ? nullptr : node);
     auto place = [](const Graph &all, uint64_t id) {
         return std::distance(all.nodes.begin(), all.nodes.find(id));
     };
@@ -77,13 +78,15 @@ SOFT_API(cuGraphExecUpdate_v2,
          (handle, graph_handle, info)) {
     GraphExecPtr exec = find_exec(handle);
     GraphPtr graph = find_graph(graph_handle);
-    if (!exec || !graph || !info)
+    if (!exec || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     UpdateResult result;
     CUresult status = update_graph(*exec->image, *graph, result);
-    info->result = result.result;
-    info->errorNode = result.node ? handle_of(*result.node) : nullptr;
-    info->errorFromNode = result.from ? handle_of(*result.from) : nullptr;
+    if (info) {
+        info->result = result.result;
+        info->errorNode = result.node ? handle_of(*result.node) : nullptr;
+        info->errorFromNode = result.from ? handle_of(*result.from) : nullptr;
+    }
     if (status == CUDA_SUCCESS)
         exec->image->objects = graph->objects;
     return status;

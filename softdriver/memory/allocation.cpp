@@ -14,8 +14,6 @@ namespace {
 
 constexpr uintptr_t lowest_host_address = 65536;
 
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
 Allocation &add(const Context &context, uintptr_t begin, char *host, size_t bytes,
                 MemoryKind kind) {
     State &driver = state();

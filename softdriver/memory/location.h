@@ -31,4 +31,10 @@ inline bool is_host(const CUmemLocation &location) {
     return static_cast<int>(location.type) == location_host || is_node(location);
 }
 
+// Writes the value of an attribute to memory of the program.
+template <class Value> CUresult put(void *data, Value value) {
+    *static_cast<Value *>(data) = value;
+    return CUDA_SUCCESS;
+}
+
 } // namespace soft

@@ -6,11 +6,6 @@
 namespace soft {
 namespace {
 
-template <class Value> CUresult put(void *data, Value value) {
-    *static_cast<Value *>(data) = value;
-    return CUDA_SUCCESS;
-}
-
 // Values of CUpointer_attribute that older headers lack.
 enum { mapping_size = 18, mapping_base = 19, memory_block_id = 20, is_decompress_capable = 21 };
 

@@ -14,8 +14,6 @@ constexpr size_t chunk = size_t(32) << 20;
 constexpr size_t address_space = size_t(1) << 47;
 constexpr int shareable = 1 | 8; // the handle types of Linux: file descriptor and fabric
 
-size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
 // CUmemPoolProps as in the newest toolkit. In older toolkits the last fields are reserved.
 struct Properties {
     int allocation_type;

@@ -6,11 +6,6 @@
 namespace soft {
 namespace {
 
-template <class Value> CUresult put(void *data, Value value) {
-    *static_cast<Value *>(data) = value;
-    return CUDA_SUCCESS;
-}
-
 CUresult set_flag(bool &flag, const void *value) {
     flag = *static_cast<const int *>(value) != 0;
     return CUDA_SUCCESS;

@@ -125,9 +125,10 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed && !ordered)
         return CUDA_ERROR_NOT_SUPPORTED;
-    // While capturing, only memory that was allocated in a capture can be freed; and such memory
-    // only while capturing.
-    if (allocation->captured != bool(stream->capture))
+    // While capturing, only memory of graphs can be freed; and memory that was allocated in a
+    // capture only while capturing.
+    bool of_graph = allocation->captured || !allocation->graph.expired();
+    if (stream->capture ? !of_graph : allocation->captured)
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture) {
         NodeWorkPtr work;

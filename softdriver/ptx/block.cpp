@@ -8,7 +8,7 @@ namespace {
 
 // The number of steps that a warp runs before the next warp runs. A warp that made no progress in
 // its last slice runs fewer steps, because it probably waits for other warps.
-constexpr uint64_t warp_slice = 4096, spinning_slice = 256;
+constexpr uint64_t warp_slice = 4096, spinning_warp_slice = 256;
 
 } // namespace
 
@@ -47,7 +47,7 @@ uint64_t ThreadBlock::run(uint64_t steps) {
     size_t stuck = 0; // number of warps in a row that could not run
     while (left && live && !machine.failed()) {
         if (!slice_left_) {
-            slice_left_ = spins_[turn_] ? spinning_slice : warp_slice;
+            slice_left_ = spins_[turn_] ? spinning_warp_slice : warp_slice;
             progress_before_ = machine.progress;
         }
         uint64_t wanted = std::min(left, slice_left_);

@@ -47,8 +47,6 @@ void trap(Warp &warp, const Step &step) {
                       "the kernel gave up");
 }
 
-void nothing(Warp &, const Step &) {}
-
 void call_function(Warp &warp, const Step &step) {
     const Call &call = warp.frame->code->calls[step.place];
     warp.enter(step, *call.callee, call);

@@ -166,8 +166,6 @@ void decode_isspacep(Decoder &decoder) {
     decoder.emit(lanes<is_in_window>);
 }
 
-void nothing(Warp &, const Step &) {}
-
 // Decodes an instruction that affects only the speed, and so does nothing here.
 void decode_nothing(Decoder &decoder) {
     decoder.take_all({"launch_dependents", "wait", "inc", "dec", "sync", "aligned", "u32", "mask"});

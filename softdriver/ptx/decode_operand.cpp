@@ -1,5 +1,6 @@
 #include "ptx/decoder.h"
 
+#include "base/range.h"
 #include "ptx/memory.h"
 #include "ptx/special.h"
 #include "ptx/warp.h"
@@ -22,10 +23,6 @@ size_t row_width(Type type) {
 
 constexpr size_t most_frame_bytes = 16 << 20;
 
-size_t aligned(size_t offset, size_t alignment) {
-    return (offset + alignment - 1) / alignment * alignment;
-}
-
 void negate_predicate(Warp &warp, const Step &step) {
     warp.set_predicate(step.rows[0], ~warp.predicate(step.rows[1]));
 }
@@ -47,14 +44,14 @@ void Decoder::lay_out_variables() {
         bool local = variable.space == Space::Local ||
                      (variable.space == Space::Param && !(parameter && function_.entry));
         if (local) {
-            end = aligned(end, std::max(variable.alignment, size_t{1}));
+            end = round_up(end, std::max(variable.alignment, size_t{1}));
             local_offsets_.push_back(uint32_t(end));
             end += variable.bytes();
         } else
             local_offsets_.push_back(uint32_t(variable.offset));
         number++;
     }
-    code_.local_bytes = aligned(end, 16);
+    code_.local_bytes = round_up(end, 16);
     if (code_.local_bytes > most_local_bytes)
         refuse("it needs " + std::to_string(end) + " bytes of local memory; a thread has " +
                std::to_string(most_local_bytes));
@@ -63,7 +60,7 @@ void Decoder::lay_out_variables() {
 // Adds a row to the frame. A row of predicates (width 0) is a mask of four bytes. All other rows
 // are aligned to cache lines.
 Row Decoder::temporary(size_t width) {
-    size_t begin = aligned(code_.frame_bytes, width ? 64 : 4);
+    size_t begin = round_up(code_.frame_bytes, width ? 64 : 4);
     code_.frame_bytes = begin + (width ? width * warp_size : 4);
     if (code_.frame_bytes > most_frame_bytes)
         refuse("the function has too many registers");
@@ -74,7 +71,7 @@ void places_of(const Function &function, Places &results, Places &parameters) {
     size_t end = 0;
     for (int i = 0; i < function.results + function.parameters; i++) {
         const Variable &variable = function.variables[size_t(i)];
-        end = aligned(end, std::max(variable.alignment, size_t{1}));
+        end = round_up(end, std::max(variable.alignment, size_t{1}));
         (i < function.results ? results : parameters)
             .push_back({uint32_t(end), uint32_t(variable.bytes())});
         end += variable.bytes();

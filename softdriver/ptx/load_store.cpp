@@ -272,8 +272,6 @@ template <bool is_load> void access_memory(Decoder &decoder) {
     decoder.emit(by_type<is_load>(type, width, address, count));
 }
 
-void nothing(Warp &, const Step &) {}
-
 void prefetch(Decoder &decoder) {
     take_hints(decoder);
     decoder.take_all({"global", "local", "L1", "L2", "tensormap", "param", "const", "generic"});

@@ -8,9 +8,9 @@ namespace {
 
 constexpr size_t shortest_match = 4;
 
-class Block {
+class Compressed {
   public:
-    explicit Block(std::string_view bytes) : bytes_(bytes) {}
+    explicit Compressed(std::string_view bytes) : bytes_(bytes) {}
 
     bool done() const { return position_ == bytes_.size(); }
 
@@ -65,7 +65,7 @@ class Block {
 } // namespace
 
 std::optional<std::string> decompress_lz4(std::string_view bytes, size_t most) {
-    Block block(bytes);
+    Compressed block(bytes);
     std::string out;
     uint8_t token;
     size_t count;

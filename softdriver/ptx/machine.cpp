@@ -9,7 +9,7 @@ namespace {
 
 // The number of steps that a block runs before the next block runs. A block that made no progress
 // in its last slice runs fewer steps, because it probably waits for other blocks.
-constexpr uint64_t block_slice = 1 << 15, spinning_slice = 512;
+constexpr uint64_t block_slice = 1 << 15, spinning_block_slice = 512;
 
 std::string triple(const unsigned index[3]) {
     return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
@@ -53,7 +53,7 @@ Run::State Machine::advance(uint64_t steps) {
         if (!steps)
             return Run::State::More;
         if (!slice_left_) {
-            slice_left_ = resident_[turn_]->spins ? spinning_slice : block_slice;
+            slice_left_ = resident_[turn_]->spins ? spinning_block_slice : block_slice;
             progress_before_ = progress;
         }
         uint64_t done = resident_[turn_]->run(std::min(steps, slice_left_));

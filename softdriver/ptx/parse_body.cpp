@@ -4,7 +4,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest = 64;                         // limit of nested blocks
+constexpr size_t deepest_block = 64;                   // limit of nested blocks
 constexpr uint64_t most_registers = uint64_t{1} << 24; // limit for one declaration, such as %r<100>
 
 void read_registers(Parsing &parsing, Function &function) {
@@ -100,7 +100,7 @@ void read_statement(Parsing &parsing, Function &function) {
 }
 
 void open_block(Parsing &parsing) {
-    if (parsing.names.depth() > deepest)
+    if (parsing.names.depth() > deepest_block)
         parsing.reader.fail("blocks are nested too deeply");
     parsing.names.open();
 }

@@ -6,8 +6,8 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest = 32;              // limit of the number of dimensions
-constexpr size_t largest = size_t{1} << 40; // limit in bytes, if the declaration has no size
+constexpr size_t most_dimensions = 32;         // of a variable
+constexpr size_t most_bytes = size_t{1} << 40; // of a variable that is declared without a size
 
 class Initial {
   public:
@@ -21,7 +21,7 @@ class Initial {
             bytes *= dimensions[i];
         }
         open_ = !dimensions.empty() && !dimensions[0];
-        end_ = open_ ? largest : variable.bytes();
+        end_ = open_ ? most_bytes : variable.bytes();
     }
 
     void read() {
@@ -155,7 +155,7 @@ class Initial {
 } // namespace
 
 void read_initial(Parsing &parsing, Variable &variable, const std::vector<size_t> &dimensions) {
-    if (dimensions.size() > deepest)
+    if (dimensions.size() > most_dimensions)
         parsing.reader.fail("array " + quoted(variable.name) + " has too many dimensions");
     Initial(parsing, variable, dimensions).read();
 }

@@ -11,7 +11,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t longest_text = 4096; // limit of each string that a kernel prints, in bytes
+constexpr size_t longest_string = 4096; // limit of each string that a kernel prints, in bytes
 
 template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
     T value;
@@ -22,7 +22,7 @@ template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
 // Reads a string from device memory. If the memory is not readable, ends the launch and returns
 // false.
 bool read_text(const Access &access, unsigned lane, uint64_t address, std::string &text) {
-    for (; text.size() < longest_text; address++) {
+    for (; text.size() < longest_string; address++) {
         const char *byte = access.reach_or_fail(lane, address, 1);
         if (!byte)
             return false;

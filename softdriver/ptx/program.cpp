@@ -1,5 +1,6 @@
 #include "ptx/program.h"
 
+#include "base/range.h"
 #include "ptx/call_graph.h"
 #include "ptx/decoder.h"
 #include "ptx/families.h"
@@ -26,11 +27,6 @@ namespace {
 // The limit of static shared memory on all devices. A kernel that needs more must use dynamic
 // shared memory.
 constexpr size_t most_static_shared = 48 << 10;
-
-size_t aligned(size_t offset, size_t alignment) {
-    alignment = std::max(alignment, size_t{1});
-    return (offset + alignment - 1) / alignment * alignment;
-}
 
 void number_shared(Decoding &decoding) {
     unsigned next = 0;
@@ -60,14 +56,14 @@ class SharedLayout {
             alignment_ = std::max(alignment_, variable.alignment);
             return;
         }
-        end_ = aligned(end_, variable.alignment);
+        end_ = round_up(end_, std::max(variable.alignment, size_t{1}));
         code_.shared_offsets[number] = end_;
         end_ += variable.bytes();
     }
 
     size_t finish() {
         if (!dynamic_.empty())
-            end_ = aligned(end_, alignment_);
+            end_ = round_up(end_, alignment_);
         for (unsigned number : dynamic_)
             code_.shared_offsets[number] = end_;
         return end_;

@@ -10,7 +10,7 @@ namespace soft::ptx {
 namespace {
 
 // What a barrier does. The value is in Step::detail.
-enum class Kind : uint16_t { Wait, Arrive, Count, And, Or };
+enum class Action : uint16_t { Wait, Arrive, Count, And, Or };
 
 // The handler of `bar` and `barrier`. rows[1] has the barrier's number, rows[2] the number of
 // threads (0 means all), and rows[3] the predicate of bar.red. barrier_result() stores the result
@@ -22,10 +22,10 @@ void barrier(Warp &warp, const Step &step) {
     if (number >= barriers_of_block)
         return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
                                  "barrier number out of range 0 to 15: " + std::to_string(number));
-    Kind kind = Kind(step.detail);
-    uint32_t holds = kind >= Kind::Count ? warp.predicate(step.rows[3]) : 0;
+    Action kind = Action(step.detail);
+    uint32_t holds = kind >= Action::Count ? warp.predicate(step.rows[3]) : 0;
     uint32_t lanes = warp.active;
-    if (kind != Kind::Arrive)
+    if (kind != Action::Arrive)
         warp.wait_barrier(number);
     warp.block.arrive(number, expected, warp, lanes, holds);
 }
@@ -47,14 +47,14 @@ void decode_warp_barrier(Decoder &decoder) {
 
 // Returns the result of bar.red. `count` is the number of lanes with a true predicate, and `all`
 // the number of all lanes that have arrived.
-template <Kind kind, class T> T result_of(uint32_t count, uint32_t all) {
-    return kind == Kind::Count ? T(count) : kind == Kind::And ? T(count == all) : T(count != 0);
+template <Action kind, class T> T result_of(uint32_t count, uint32_t all) {
+    return kind == Action::Count ? T(count) : kind == Action::And ? T(count == all) : T(count != 0);
 }
-template <Kind kind> void barrier_result(Warp &warp, const Step &step) {
+template <Action kind> void barrier_result(Warp &warp, const Step &step) {
     unsigned number = warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()];
     const Barrier &barrier = warp.block.barriers[number % barriers_of_block];
     uint32_t result = result_of<kind, uint32_t>(barrier.last_trues, barrier.last_count);
-    if (kind != Kind::Count)
+    if (kind != Action::Count)
         return warp.set_predicate(step.rows[0], result ? ~uint32_t{0} : 0);
     for (uint32_t left = warp.active; left; left &= left - 1)
         warp.row<uint32_t>(step.rows[0])[__builtin_ctz(left)] = result;
@@ -64,8 +64,8 @@ void decode_reduction(Decoder &decoder) {
     int which = decoder.take_any({"popc", "and", "or"});
     if (which < 0)
         decoder.refuse("the operation is unknown");
-    Kind kind = Kind(int(Kind::Count) + which);
-    if (!decoder.take(kind == Kind::Count ? "u32" : "pred"))
+    Action kind = Action(int(Action::Count) + which);
+    if (!decoder.take(kind == Action::Count ? "u32" : "pred"))
         decoder.refuse_types();
     decoder.expect_operands(3, 4);
     bool counted = decoder.operands() == 4;
@@ -77,9 +77,9 @@ void decode_reduction(Decoder &decoder) {
     decoder.step.detail = uint16_t(kind);
     decoder.emit(barrier);
     decoder.step.rows[0] = result;
-    decoder.emit(kind == Kind::Count ? barrier_result<Kind::Count>
-                 : kind == Kind::And ? barrier_result<Kind::And>
-                                     : barrier_result<Kind::Or>);
+    decoder.emit(kind == Action::Count ? barrier_result<Action::Count>
+                 : kind == Action::And ? barrier_result<Action::And>
+                                       : barrier_result<Action::Or>);
 }
 
 void decode_barrier(Decoder &decoder) {
@@ -97,7 +97,7 @@ void decode_barrier(Decoder &decoder) {
     decoder.step.rows[1] = decoder.source(decoder.operand(0), Type::U32);
     decoder.step.rows[2] = decoder.operands() == 2 ? decoder.source(decoder.operand(1), Type::U32)
                                                    : decoder.constant(4, 0);
-    decoder.step.detail = uint16_t(kind == 1 ? Kind::Arrive : Kind::Wait);
+    decoder.step.detail = uint16_t(kind == 1 ? Action::Arrive : Action::Wait);
     decoder.emit(barrier);
 }
 

@@ -54,7 +54,7 @@ SOFT_STREAM_API(cuStreamBatchMemOp_v2,
         if (CUresult status = check_reach(*stream->owner, *operations[i]))
             return status;
     }
-    if (stream->capture && count)
+    if (stream->capture)
         return capture_node(*stream, make_value_work({items, items + count}, stream->context));
     for (auto &operation : operations)
         if (CUresult status = submit(*stream, std::move(operation)))

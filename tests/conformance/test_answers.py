@@ -16,7 +16,8 @@ SECTIONS = (
     "devices attributes limits device_memory host_memory managed places placed_pools pool_uses "
     "pointers copies2d copies3d fills streams events host_functions capture proc_address "
     "kernel_faults kernels modules jit functions libraries launches kernel_parameters link_logs "
-    "old_launches cooperation graphs graph_nodes"
+    "old_launches cooperation graphs graph_nodes "
+    "graph_runs"
 )  # those that take long first
 # What these ask about, or what they need to ask, can depend on when operations run.
 SCHEDULED = (

@@ -8,11 +8,11 @@ and another process goes on after it.
 import argparse
 import datetime
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import machine
 import runner
 from sections import NAMES
 
@@ -26,17 +26,12 @@ def arguments():
     parser.add_argument("--date", default=datetime.date.today().isoformat())
     parser.add_argument("--patience", type=float, default=0.06, help="seconds: longer is blocking")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one question")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main():
+    warnings.simplefilter("ignore")
     options = arguments()
-    if options.child:
-        return runner.child(options)
-    if options.child is not None:
-        return machine.describe(options.library)
     if not options.output:
         return write(options, sys.stdout)
     with Path(options.output).open("w", encoding="utf-8") as out:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 def describe(library):
-    """Prints ``name: value`` lines; run in a process of its own, because it initialises."""
+    """``name: value`` lines; called in a process of its own, because it initialises."""
     lib = ctypes.CDLL(library)
     number, count, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
     if lib.cuInit(0) == 0 and lib.cuDeviceGetName(name, 256, 0) == 0:
-        print("gpu:", name.value.decode())
+        yield f"gpu: {name.value.decode()}"
     lib.cuDeviceGetCount(ctypes.byref(count))
-    print("devices:", count.value)
-    print("driver:", _driver_version() if not hasattr(lib, "cudadrvSoftVersion") else "software")
+    yield f"devices: {count.value}"
+    software = hasattr(lib, "cudadrvSoftVersion")
+    yield f"driver: {'software' if software else _driver_version()}"
     lib.cuDriverGetVersion(ctypes.byref(number))
-    print("cuda:", f"{number.value // 1000}.{number.value % 1000 // 10}")
-    print("machine:", platform.system(), platform.machine())
-    return 0
+    yield f"cuda: {number.value // 1000}.{number.value % 1000 // 10}"
+    yield f"machine: {platform.system()} {platform.machine()}"
 
 
 def _driver_version():

@@ -3,11 +3,10 @@
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
+import traceback
 
+import machine
 import sections
 from client import Client
 from driver import Library
@@ -17,8 +16,16 @@ MORE = 75  # a child's exit status: it wants a fresh process for the next questi
 
 
 def header(options):
-    found = subprocess.run(_command(options, ""), capture_output=True, text=True)
-    return [*found.stdout.splitlines(), f"date: {options.date}"]
+    child, output = _forked(lambda: _tell_machine(options.library))
+    with os.fdopen(output, encoding="utf-8") as lines:
+        found = lines.read().splitlines()
+    os.waitpid(child, 0)
+    return [*found, f"date: {options.date}"]
+
+
+def _tell_machine(library):
+    os.write(1, "".join(f"{line}\n" for line in machine.describe(library)).encode())
+    _leave(0)
 
 
 def section(options, name):
@@ -36,33 +43,25 @@ def section(options, name):
                     yield f"{name} / {questions[index].name} = {answer}"
 
 
-def _command(options, name, first=0):
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("__main__.py"))]
-    command += ["--library", options.library, "--patience", str(options.patience)]
-    command += ["--child", name, "--first", str(first)]
-    return command + (["--question", options.question] if options.question else [])
-
-
 class _Child:
     """A process that answers questions of a section from the first one given."""
 
     def __init__(self, options, name, first):
-        environment = {**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
         self._asked = first
-        self._process = subprocess.Popen(
-            _command(options, name, first),
-            stdout=subprocess.PIPE,
-            stderr=None if os.environ.get("PROBE_ERRORS") else subprocess.DEVNULL,
-            env=environment,
-        )
+        self._id, self._output = _forked(lambda: _answer(options, name, first))
+        self._status = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
+        if self._status is None:
+            os.kill(self._id, signal.SIGKILL)
+            self._wait()
+        os.close(self._output)
+
+    def _wait(self):
+        self._status = os.waitstatus_to_exitcode(os.waitpid(self._id, 0)[1])
 
     def answers(self, seconds):
         """(index, answer) pairs; the last one may say how the process died."""
@@ -75,13 +74,14 @@ class _Child:
             if answer is not None and kind == "?":
                 yield self._asked, answer
             self._asked, answer = int(index), text if kind == "=" else None
-        status = self._process.wait()
-        died = status not in (0, MORE)
-        yield self._asked, _after(answer, _death(status)) if died or answer is None else answer
+        self._wait()
+        died = self._status not in (0, MORE)
+        death = _death(self._status)
+        yield self._asked, _after(answer, death) if died or answer is None else answer
 
     def _lines(self, seconds):
         """Lines of its output; None when none came for too long."""
-        stream, rest = self._process.stdout.fileno(), b""
+        stream, rest = self._output, b""
         end = time.monotonic() + seconds
         while True:
             ready, _, _ = select.select([stream], [], [], max(0, end - time.monotonic()))
@@ -109,17 +109,41 @@ def _death(status):
     return f"exited with {status}"
 
 
-def child(options):
+def _forked(function):
+    """The id of a process that calls the function, and the file descriptor of its output.
+
+    It begins with all modules imported: a new Python would take longer than most questions. This
+    process never loads the driver, so the child's is as new.
+    """
+    output, its_output = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(its_output)
+        return child, output
+    try:
+        os.close(output)
+        os.dup2(its_output, 1)
+        if not os.environ.get("PROBE_ERRORS"):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
+        function()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _leave(1)
+
+
+def _answer(options, name, first):
     """Answers questions until one wants another process."""
-    questions = sections.load(options.child).questions
+    questions = sections.load(name).questions
     client = Client(Library(options.library), options.patience)
     setup = None
-    for index in range(options.first, len(questions)):
+    for index in range(first, len(questions)):
         question = questions[index]
         if options.question and options.question not in question.name:
             continue
         if setup is not None and (question.alone or question.setup != setup):
-            return _leave(MORE)
+            _leave(MORE)
         if setup is None:
             setup = question.setup
             _tell(index, "?")
@@ -131,8 +155,8 @@ def child(options):
         if status != "SUCCESS":
             _tell(index, "=", f"{answer} (then {status})")
         if question.alone or status != "SUCCESS":
-            return _leave(MORE)
-    return _leave(0)
+            _leave(MORE)
+    _leave(0)
 
 
 def _set_up(client, setup):
