@@ -1,4 +1,7 @@
-"""DriverPool: the driver's own memory pools, as the source of buffers."""
+"""DriverPool: the driver's own memory pools, as the source of buffers.
+
+Outlives a call: closed pools whose memory is not freed yet (the GIL guards them).
+"""
 
 cimport cython
 from libc.stdint cimport uint64_t
@@ -6,7 +9,8 @@ from libc.string cimport memset
 
 from cudadrv._device cimport Device, resets
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_MEM_LOCATION_TYPE_DEVICE,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_MEM_LOCATION_TYPE_DEVICE,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
     CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
@@ -89,9 +93,10 @@ name=None)\n--\n
     name : str, optional
         Shown in messages.
 
-    Making a pool does not block, and allocates nothing. All devices can use the memory of "locked"
-    and "unified" pools. When the last reference to a pool is dropped, it is destroyed as by
-    `close`. Buffers with memory of the pool refer to it.
+    Making a pool allocates nothing, and does not block, unless the driver has no room for another
+    pool while closed pools still have memory: then it waits for the device. All devices can use the
+    memory of "locked" and "unified" pools. When the last reference to a pool is dropped, it is
+    destroyed as by `close`. Buffers with memory of the pool refer to it.
 
     Raises
     ------
@@ -120,8 +125,7 @@ name=None)\n--\n
             if properties.max_bytes == 0 or self.kind == UNIFIED:
                 raise ValueError("max_bytes must be at least 1, and is not for unified memory")
         self.resets = resets
-        with nogil:
-            check(cuMemPoolCreate(&self.raw, <CUmemPoolProps *>&properties))
+        _create(self, <CUmemPoolProps *>&properties)
         try:
             if self.kind == LOCKED:
                 _admit_devices(self)
@@ -333,9 +337,10 @@ name=None)\n--\n
     def close(self):
         """Destroy the pool. May be called twice. Does not block.
 
-        Memory of buffers that are gone is freed after the work that uses it. The driver's default
-        pools are not destroyed. Raises OwnershipError if a buffer with memory of the pool is alive.
-        Driver function: cuMemPoolDestroy.
+        Memory of buffers that are gone is freed after the work that uses it; until then, the
+        driver's pool stays, and a later pool that is made or closed destroys it. The driver's
+        default pools are not destroyed. Raises OwnershipError if a buffer with memory of the pool
+        is alive. Driver functions: cuMemPoolTrimTo, cuMemPoolGetAttribute, cuMemPoolDestroy.
         """
         if self.closed_at:
             return
@@ -392,6 +397,21 @@ cdef CUmemLocation _choose_place(DriverPool pool, str kind, object place) except
     return location
 
 
+cdef int _create(DriverPool pool, const CUmemPoolProps *properties) except -1:
+    """Make the driver's pool. If there are too many, wait until closed ones can be destroyed."""
+    cdef CUresult status
+    report(_destroy_unused())
+    with nogil:
+        status = cuMemPoolCreate(&pool.raw, properties)
+    if status == CUDA_ERROR_OUT_OF_MEMORY and _unused_later:
+        (Device.current() if pool.device is None else pool.device).synchronize()
+        report(_destroy_unused())
+        with nogil:
+            status = cuMemPoolCreate(&pool.raw, properties)
+    check(status)
+    return 0
+
+
 cdef CUmemLocation _visitor(DriverPool pool, object place) except *:
     """Return the location of a device whose access to a pool can be chosen."""
     cdef CUmemLocation location
@@ -417,17 +437,59 @@ cdef int _admit_devices(DriverPool pool) except -1:
     return 0
 
 
-cdef CUresult _destroy(DriverPool pool) noexcept:
-    """Destroy the driver's pool, unless it is a default one.
+# Closed pools whose memory is not freed yet, as pairs: the CUmemoryPool, and `resets` when it was
+# made. A driver may crash if a pool is destroyed earlier (docs/memory-pools.md).
+cdef list _unused_later = []
 
-    The driver keeps memory of the pool until it is freed.
-    """
+
+cdef CUresult _destroy(DriverPool pool) noexcept:
+    """Destroy the driver's pool unless it is a default one, now or when its memory is free."""
     cdef CUmemoryPool raw = pool.raw
-    cdef CUresult status = CUDA_SUCCESS
+    cdef CUresult status, first
     pool.raw = NULL
-    if not pool.shared and pool.resets == resets:
+    if pool.shared or pool.resets != resets:
+        return CUDA_SUCCESS
+    first = _destroy_unused()
+    status = _destroy_or_keep(<size_t>raw, pool.resets)
+    return first if first != CUDA_SUCCESS else status
+
+
+cdef CUresult _destroy_unused() noexcept:
+    """Destroy the closed pools whose memory has been freed. Returns the first error."""
+    cdef CUresult status
+    cdef CUresult first = CUDA_SUCCESS
+    cdef list found
+    global _unused_later
+    if not _unused_later:
+        return first
+    found, _unused_later = _unused_later, []
+    for handle, of in found:
+        status = _destroy_or_keep(handle, of) if of == resets else CUDA_SUCCESS
+        first = status if first == CUDA_SUCCESS else first
+    return first
+
+
+cdef CUresult _destroy_or_keep(size_t handle, size_t of) noexcept:
+    """Destroy a closed pool, or keep it for later. Returns the first error of the driver.
+
+    Freed memory is not counted as used, although its free may not have run. But memory that is
+    allocated, or whose free has not run, stays in the pool when it is trimmed.
+    """
+    cdef CUmemoryPool raw = <CUmemoryPool>handle
+    cdef uint64_t reserved = 0
+    cdef CUresult status, destroyed
+    with nogil:
+        status = cuMemPoolTrimTo(raw, 0)
+        if status == CUDA_SUCCESS:
+            status = cuMemPoolGetAttribute(raw, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved)
+    if reserved == 0:
         with nogil:
-            status = cuMemPoolDestroy(raw)
+            destroyed = cuMemPoolDestroy(raw)
+        return destroyed if status == CUDA_SUCCESS else status
+    try:
+        _unused_later.append((handle, of))
+    except MemoryError:
+        pass    # the driver's pool stays until the process ends
     return status
 
 

@@ -1,6 +1,7 @@
 """The driver's own pools as the source of buffers: allocating, ending, choosing, settings."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -210,15 +211,48 @@ def test_a_pool_with_live_buffers_is_not_closed(pool, make):
 
 
 @software
-def test_a_pool_is_closed_while_its_memory_waits_to_be_freed(pool, make, stream, gate):
-    gate.hold(stream)
+def test_a_pool_is_closed_while_its_memory_waits_to_be_freed(pool, make, stream, other, gate):
     buffer = make(16, stream=stream)
-    buffer.fill_async(1, stream)
+    other.wait(stream)
+    gate.hold(other)
+    buffer.fill_async(1, other)
     del buffer
+    before = cu.testing.calls("cuMemPoolDestroy")
     pool.close()
+    assert pool.closed
+    assert cu.testing.calls("cuMemPoolDestroy") == before  # drivers crash if it is destroyed now
+    cu.DriverPool().close()
+    assert cu.testing.calls("cuMemPoolDestroy") == before + 1
     gate.open()
-    stream.synchronize()
     cu.reap()
+    cu.Device(0).synchronize()
+    cu.DriverPool()
+    assert cu.testing.calls("cuMemPoolDestroy") == before + 3
+
+
+def test_pools_that_are_dropped_before_their_memory(pool, stream, other):
+    for number in range(30):
+        with new_pool(pool.kind):
+            buffer = KINDS[pool.kind](1 << number % 20, stream=stream)
+        other.wait(stream)
+        buffer.fill_async(number, (stream, other)[number % 2])
+        if number % 3:
+            buffer.close((stream, other)[number % 2])
+
+
+@software
+def test_a_driver_without_room_for_a_pool(driver, stream, gate):
+    with cu.DriverPool() as pool:
+        buffer = cu.DeviceBuffer(16, stream=stream)
+    gate.hold(stream)
+    buffer.close()
+    pool.close()
+    before = [cu.testing.calls(name) for name in ("cuMemPoolCreate", "cuMemPoolDestroy")]
+    cu.testing.fail("cuMemPoolCreate", 2)
+    threading.Timer(0.1, gate.open).start()
+    cu.DriverPool()
+    assert cu.testing.calls("cuMemPoolCreate") == before[0] + 2
+    assert cu.testing.calls("cuMemPoolDestroy") == before[1] + 2
 
 
 def test_a_closed_pool_gives_nothing(pool, make):
