@@ -22,7 +22,8 @@ PYTHON = $(firstword $(call usable,python3.13 python3.12 python3.11 python3 pyth
 endif
 
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check
+# With make -j, one pip waits for the other.
+PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 
 .PHONY: build test external referee referee-library demo bench lint docs matrix wheel clean
 .DELETE_ON_ERROR:
@@ -64,8 +65,9 @@ bench: build
 	$(PY) benchmarks/measure.py $(ARGS)
 
 # Always runs setup.py, which knows what a change affects. That is quick if nothing changed.
+# Warnings of Cython are errors here; those who only install the package do not care.
 build: $(VENV)/build.stamp
-	@$(PY) setup.py -q build_ext --inplace
+	@CUDADRV_WARNINGS=error $(PY) setup.py -q build_ext --inplace
 	@test -e $(VENV)/editable.stamp || $(PIP) install -q --no-build-isolation --no-deps -e .
 	@touch $(VENV)/editable.stamp
 
@@ -96,24 +98,19 @@ $(VENV)/docs.stamp: EXTRA = docs
 $(VENV)/build.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp: pyproject.toml $(VENV)/venv.stamp
 	@$(PY) -c "$$REQUIREMENTS" $(EXTRA) > $(VENV)/$(EXTRA)-requirements.txt
 	$(PIP) install -q -r $(VENV)/$(EXTRA)-requirements.txt
-	@rm -f $(VENV)/editable.stamp
+	@test $(EXTRA) != test || rm -f $(VENV)/editable.stamp
 	@touch $@
 
-PYX := $(wildcard pyx/_*.pyx)
 CXX_FILES = $(shell find include softdriver -name '*.h' -o -name '*.cpp')
 
 # cython-lint calls pycodestyle by its name.
-lint: build $(VENV)/lint.stamp $(PYX:pyx/%.pyx=build/lint/%.c)
+lint: build $(VENV)/lint.stamp
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	PATH="$(abspath $(VENV))/bin:$$PATH" cython-lint pyx cudadrv tests
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	$(PY) -m mypy
 	$(PY) -m mypy.stubtest cudadrv --allowlist tools/stubtest_allow.txt
-
-build/lint/%.c: pyx/%.pyx $(wildcard cudadrv/*.pxd) $(VENV)/build.stamp
-	@mkdir -p $(@D)
-	$(VENV)/bin/cython -3 -Wextra -Werror -I . --module-name cudadrv.$* -o $@ $<
 
 # The site: build/docs/html/index.html. A warning, such as a link that leads nowhere, is an error.
 docs: build $(VENV)/docs.stamp

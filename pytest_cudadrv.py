@@ -367,11 +367,11 @@ def _allowed(item: pytest.Item) -> set[str]:
 
 
 def _leaks(item: pytest.Item, watch: Watch) -> list[str]:
-    leaks = watch.leaks()
-    if leaks and isinstance(item, pytest.Function):
+    if not watch.finds_anything():
+        return []
+    if isinstance(item, pytest.Function):
         item.funcargs.clear()  # pytest still keeps the values of fixtures that have ended
-        leaks = watch.leaks()
-    return leaks
+    return watch.leaks()
 
 
 def _races(item: pytest.Item, watch: Watch) -> list[str]:

@@ -108,6 +108,16 @@ def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[
     return found
 
 
+def warnings_of_cython() -> dict[str, bool]:
+    """Directives for all of Cython's warnings, as errors, where CUDADRV_WARNINGS asks for that."""
+    if os.environ.get("CUDADRV_WARNINGS") != "error":
+        return {}
+    from Cython.Compiler import Options
+
+    Options.warning_errors = True
+    return Options.extra_warnings
+
+
 def refuse(why: str) -> NoReturn:
     sys.exit(f"\ncudadrv cannot be built: {why}\n")
 
@@ -198,7 +208,7 @@ class BuildExtensions(build_ext):
             ours,
             build_dir=str(GENERATED),
             include_path=["."],
-            compiler_directives=DIRECTIVES,
+            compiler_directives={**DIRECTIVES, **warnings_of_cython()},
             nthreads=int(self.parallel),
             force=self.force,
             quiet=self.verbose == 0,

@@ -1,17 +1,11 @@
-"""Runs one module of numba-cuda's driver tests and writes what became of each test, as JSON.
-
-    numba_module.py MODULE FILE
-
-FILE gets {test: [outcome, report]}, where outcome is passes, fails or skips.
-"""
+"""Runs one module of numba-cuda's driver tests in this process, which must be a new one."""
 
 import faulthandler
 import io
 import json
-import sys
+import os
 import unittest
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -74,8 +68,16 @@ def link_by_the_driver():
     decorators._have_nvjitlink = lambda: False
 
 
-def main():
-    module, file = sys.argv[1:]
+def run(module, settings, file, printed):
+    """Write {test: [outcome, report]} as JSON, where outcome is passes, fails or skips.
+
+    What else the tests print goes to the file `printed`.
+    """
+    with printed.open("w") as output:
+        for standard in (1, 2):
+            os.dup2(output.fileno(), standard)
+    os.environ["CUDADRV_SOFTWARE"] = settings
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # a test of it skips where it is set
     faulthandler.enable()
     warnings.simplefilter("ignore")
     link_by_the_driver()
@@ -83,8 +85,4 @@ def main():
     # A module that cannot be imported becomes a test that fails.
     tests = unittest.defaultTestLoader.loadTestsFromName(f"{PACKAGE}.{module}")
     unittest.TextTestRunner(stream=io.StringIO(), resultclass=lambda *_, **__: result).run(tests)
-    Path(file).write_text(json.dumps(result.outcomes), encoding="utf-8")
-
-
-if __name__ == "__main__":  # some tests start processes, which import this file again
-    main()
+    file.write_text(json.dumps(result.outcomes), encoding="utf-8")

@@ -8,20 +8,25 @@ its own: what a test that fails leaves behind, an open stream capture say, must 
 import argparse
 import collections
 import json
+import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import files, version
 from pathlib import Path
 
+import numba_module
+
 HERE = Path(__file__).parent
 EXPECTED = HERE / "numba_expected.txt"
 FOLDER = "numba_cuda/numba/cuda/tests/cudadrv"
 SCHEDULES = ("eager", "lazy", "random")
 TIMEOUT = 1800  # seconds for one module; on an idle machine the longest takes 10
+# Each module's process is forked from one that has imported what takes longest, and no driver.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["numba", "pytest", "cuda.core._linker"])
 
 
 def read_expected():
@@ -50,23 +55,19 @@ def modules():
 def run_module(schedule, module):
     """{test: [outcome, report]} of one module. A process that dies is a test that fails."""
     # Two devices, because some tests need a second one.
-    environment = dict(os.environ, CUDADRV_SOFTWARE=f"devices=2,schedule={schedule},seed=3")
-    environment.pop("CUDA_VISIBLE_DEVICES", None)  # a test of it skips where it is set
+    settings = f"devices=2,schedule={schedule},seed=3"
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "outcomes.json"
-        command = [sys.executable, HERE / "numba_module.py", module, file]
-        try:
-            done = subprocess.run(
-                command,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
+        file, printed = Path(folder) / "outcomes.json", Path(folder) / "printed.txt"
+        process = FORKED.Process(target=numba_module.run, args=(module, settings, file, printed))
+        process.start()
+        process.join(TIMEOUT)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
             return {module: ["fails", f"did not end within {TIMEOUT} seconds\n"]}
-        if done.returncode or not file.exists():
-            return {module: ["fails", f"ended with {done.returncode}\n{done.stderr[-4000:]}"]}
+        if process.exitcode or not file.exists():
+            text = printed.read_text(encoding="utf-8", errors="replace")
+            return {module: ["fails", f"ended with {process.exitcode}\n{text[-4000:]}"]}
         return json.loads(file.read_text(encoding="utf-8"))
 
 

@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
-from cudadrv import _attributes, _processors
+from cudadrv import _attributes, _graph_picture, _processors
 
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
+CONDITIONS = (Path(__file__).parents[1] / "graphs" / "conditions.ptx").read_text()
 LARGE = 600_000  # bytes that go through several stages
 PROGRAMS = {}
 # Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
 # a Cython module raises ImportError then.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
+IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture
 
 
 def program(function):
@@ -637,6 +639,126 @@ def graphs():
     with suppress(cu.CaptureError), cu.Graph().capture(main):
         side.wait(main)
         work.fill_async(1, side)
+    work.fill_async(1, main)
+    main.synchronize()
+    assert set(items_of(work)) == {1}
+
+
+@program
+def graph_changes():
+    main = cu.Stream()
+    frames, result = cu.LockedBuffer.zeros(4, "f8"), cu.LockedBuffer.zeros(4, "f8")
+    work, more = cu.DeviceBuffer(4, "f8"), cu.DeviceBuffer(4, "f8")
+    graphs = []
+    with cu.Module.from_file(str(PTX)) as module:
+        for value in (1.5, 2.5):
+            graph = cu.Graph()
+            with graph.capture(main):
+                work.fill_async(value, main)
+                module["count"].launch(1, 1, 1, stream=main)
+                result.copy_from_async(work, main)
+            graphs.append(graph)
+        with graphs[0].instantiate() as step:
+            step.update(graphs[1])
+            step.launch(main).wait()
+            assert list(result) == [2.5] * 4
+            step[0].set(value=3.5, target=more)
+            step[1].set(2, grid=1)
+            step[2].set(source=more, target=frames)
+            step.launch(main)
+            step[2].enabled = False
+            step[0].set(value=4.5)
+            step.launch(main).wait()
+            assert (list(result), list(frames)) == ([2.5] * 4, [3.5] * 4)
+            assert set(items_of(more)) == {4.5}
+        for graph in graphs:
+            graph.close()
+
+
+@program
+def built_graphs():
+    main = cu.Stream()
+    frames, result = cu.LockedBuffer.zeros(8, "u8"), cu.LockedBuffer.zeros(8, "u8")
+    work, left = cu.DeviceBuffer(8, "u8"), cu.DeviceBuffer.zeros(2, "u4")
+    with cu.Module(CONDITIONS) as module, cu.Graph(name="built") as graph:
+        inner = cu.Graph(name="inner")
+        load = inner.add_copy(work, frames)
+        with suppress(cu.BufferBorrowedError):
+            inner.add_fill(work, 1)
+        with cu.ordering("wait"):
+            inner.add_fill(work[:4], (1 << 32) + 2)
+        with inner.capture(main, after=[load]):
+            result[4:].copy_from_async(work[4:], main)
+        again = graph.condition(1)
+        start = graph.add_fill(left, 3)
+        node, body = graph.add_while(again, after=[start])
+        with suppress(cu.BufferBorrowedError):
+            graph.add_fill(left, 1)
+        body.add_launch(module["count_down"], 1, 1, left[:1], again, cooperative=True)
+        _, deeper, other = body.add_if(body.condition(1), bodies=2)
+        with deeper.capture(main):
+            module["add_one"].launch(1, 1, left[1:], stream=main)
+        other.add_fill(left[1:], 0)
+        assert (len(body.nodes), len(deeper.nodes)) == (2, 1)
+        last = graph.add_graph(inner, after=[node])
+        graph.add_copy(result[:4], work[:4], after=[last])
+        inner.close()
+        with suppress(cu.BufferBorrowedError):
+            work.close()
+        with graph.instantiate() as step:
+            frames[:] = range(8)
+            step.launch(main).wait()
+            assert list(result) == [(1 << 32) + 2] * 4 + [4, 5, 6, 7]
+    assert set(items_of(left)) == {0, 6}
+    work.close()
+
+
+@program
+def constants_of_graphs():
+    main = cu.Stream()
+    work = cu.DeviceBuffer(16, "u4")
+    with cu.Graph() as graph:
+        with graph.capture(main):
+            constant = graph.constant(numbers(16))
+            work.copy_from_async(constant, main)
+            work[:4].copy_from_async(graph.constant(numbers(4)), main)
+        with suppress(cu.BufferBorrowedError):
+            constant.close()
+        assert graph.to_svg().count("<rect") == 3
+        assert graph.to_dot().count("->") == 1
+        assert "cannot be closed before" in work.explain()
+        with graph.instantiate() as step:
+            step.launch(main).wait()
+    constant.close()
+    assert items_of(work).tolist() == list(range(16))
+
+
+@program
+def loans_in_captures():
+    main, side = cu.Stream(), cu.Stream(blocking=True)
+    work, result = cu.DeviceBuffer.zeros(16, "u4"), cu.LockedBuffer.zeros(16, "u4")
+    lent = []
+    with cu.Graph() as graph:
+        try:
+            with graph.capture(main):
+                with work.lend(main):
+                    work[:8].fill_async(3, main)
+                    side.wait(main)
+                    with suppress(cu.BufferExportedError):
+                        work.fill_async(1, side)
+                side.wait(main)
+                loan = work.lend(side, readonly=True)
+                lent.append(loan.__dlpack__(stream=side.handle, max_version=(1, 0)))
+                main.wait(side)
+                result.copy_from_async(work, main)
+            assert len(graph.nodes) == 4
+        finally:
+            lent.clear()  # after the capture
+
+        main.wait(side)
+        with graph.instantiate() as step:
+            step.launch(main).wait()
+    assert list(result) == [3] * 8 + [0] * 8
     work.fill_async(1, main)
     main.synchronize()
     assert set(items_of(work)) == {1}

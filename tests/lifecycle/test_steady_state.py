@@ -81,7 +81,10 @@ def test_nothing_is_left(copy, stream, cuda_schedule):
 
     with testing.configured("races=off"):
         many()
-        blocks, memory = sys.getallocatedblocks(), allocated()
-        many()
-        assert sys.getallocatedblocks() - blocks < 100
-        assert allocated() - memory < CALLS
+        grown = []
+        for _ in range(2):  # what earlier tests left may come and go once
+            blocks, memory = sys.getallocatedblocks(), allocated()
+            many()
+            grown.append((sys.getallocatedblocks() - blocks, allocated() - memory))
+        assert min(objects for objects, _ in grown) < 100
+        assert min(nbytes for _, nbytes in grown) < CALLS

@@ -101,6 +101,23 @@ def test_cycle(cuda_checked):
     run(text).assert_outcomes(passed=6)
 
 
+def test_what_fixtures_have_made_is_not_waited_for(run):
+    """Waiting after each test would be most of the time of many projects' tests."""
+    text = """
+@pytest.fixture
+def buffer():
+    return cu.DeviceBuffer(8)
+
+@pytest.fixture
+def patient(monkeypatch):
+    monkeypatch.setattr("cudadrv._watch.time.sleep", lambda seconds: pytest.fail("it waits"))
+
+def test(patient, cuda_checked, buffer):
+    pass
+"""
+    run(text).assert_outcomes(passed=3)
+
+
 def test_a_failed_test_is_not_accused_of_leaks(run):
     text = """
 def test_fails(cuda_checked):
