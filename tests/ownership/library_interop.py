@@ -350,7 +350,7 @@ class InteropChoices(Choices):
             return True
         held += [*self.buffers, *(each for token in self.tokens for each in token.buffers)]
         return any(
-            each.memory is whole.memory and each.real is not whole.real and not each.moved
+            each.memory is whole.memory and not each.is_object(whole.real) and not each.moved
             for each in held
         )
 

@@ -12,7 +12,7 @@ import sys
 from mutations import BUILD, ROOT, build, copy_of, main
 
 NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver"]
-NEEDED += ["tests/consumer.py", "tests/ownership"]
+NEEDED += ["tests/capsules.py", "tests/ownership"]
 OPERATIONS = 100_000
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
 
@@ -303,8 +303,8 @@ MUTATIONS = [
     (
         "an export does not wait",
         "_loan.pyx",
-        "        if waits:\n",
-        "        if False:\n",
+        "        if waits:\n            access.policy = OWN_WAIT\n        if recorded",
+        "        if False:\n            access.policy = OWN_WAIT\n        if recorded",
     ),
     (
         "work on no stream is the host's",
@@ -529,6 +529,126 @@ MUTATIONS = [
         "_module.pyx",
         "close_module(self.code, list(self.variables.values()))",
         "close_module(self.code, [])",
+    ),
+    # ---- captures ----
+    (
+        "waits inside a capture order nothing",
+        "_capture.pyx",
+        "        if not own_wait(&self.plan.engine, self.orders[slot], &point.snapshot):\n",
+        "        if False:\n",
+    ),
+    (
+        "a token of a capture stands for all that its stream has by then",
+        "_capture.pyx",
+        "        own_snapshot_copy(&self.plan.engine, &node.snapshot, &point.snapshot)\n",
+        "        own_snapshot_take(&self.plan.engine, self.orders[<size_t>self.slots[node.stream]],\n"
+        "                          &point.snapshot)\n",
+    ),
+    (
+        "a capture ends although a stream is not joined",
+        "graph.h",
+        "own_clock_at(other->clock, stream->slot) >= stream->seq;",
+        "1;",
+    ),
+    (
+        "what a capture refuses is held",
+        "_capture.pyx",
+        "        self.holdings.let_go(held)\n",
+        "",
+    ),
+    (
+        "what a graph uses can be closed",
+        "access.h",
+        "        if (hold->start < stop && start < hold->stop) {\n",
+        "        if (0) {\n",
+    ),
+    (
+        "empty parts are held",
+        "_capture.pyx",
+        "        if access.start >= access.stop:\n            return not access.memory.closed\n",
+        "",
+    ),
+    (
+        "an event of a capture stands for it for ever",
+        "_stream.pyx",
+        "    if reason == 0 and event.in_capture:\n        event.leave_capture()\n",
+        "",
+    ),
+    (
+        "a captured stream waits for work outside",
+        "_token.pyx",
+        "        if stream.capture is not NULL:\n            stream.refuse_outside(",
+        "        if False:\n            stream.refuse_outside(",
+    ),
+    (
+        "a captured stream of another library is closed",
+        "_stream.pyx",
+        "        if self.capture is not NULL:\n            self.refuse_captured()\n"
+        "        if not bury_stream(",
+        "        if not bury_stream(",
+    ),
+    (
+        "blocking copies are captured",
+        "_capture.pyx",
+        "and request.operation not in (COPY_FROM_ASYNC, COPY_TO_ASYNC, FILL_ASYNC):\n",
+        "and False:\n",
+    ),
+    # ---- launches of graphs ----
+    (
+        "a launch is not ordered after the last one",
+        "_operation.pyx",
+        "            if last is not NULL and reason == CUDA_SUCCESS:\n",
+        "            if False:\n",
+    ),
+    (
+        "a graph writes nothing",
+        "graph.h",
+        "        access->mode = OWN_WRITE;\n",
+        "        access->mode = OWN_READ;\n",
+    ),
+    (
+        "a graph does not use its last bytes",
+        "graph.h",
+        "    for (uint32_t k = 0; k < count; k++) {\n        own_access *last",
+        "    for (uint32_t k = 0; k + 1 < count; k++) {\n        own_access *last",
+    ),
+    (
+        "neighbours that are used alike are joined into the first of them",
+        "graph.h",
+        "            last->stop = access.stop;\n",
+        "            ;\n",
+    ),
+    (
+        "an operation writes before it reads",
+        "_graph.pyx",
+        "        _add_accesses(uses, node, context, in_body, False)\n"
+        "        _add_accesses(uses, node, context, in_body, True)\n",
+        "        _add_accesses(uses, node, context, in_body, True)\n"
+        "        _add_accesses(uses, node, context, in_body, False)\n",
+    ),
+    (
+        "what a graph writes first is needed",
+        "graph.h",
+        "            parts[k].needed |= own_reads_(access) && !parts[k].written;\n",
+        "            parts[k].needed |= own_reads_(access);\n",
+    ),
+    (
+        "executables hold nothing",
+        "_graph.pyx",
+        "        made.uses, made.holdings = uses, self.plan.holdings\n",
+        "        made.uses = uses\n",
+    ),
+    (
+        "launches ignore the policies of buffers",
+        "_graph.pyx",
+        "            None if region is None else region.policy, (",
+        "            None, (",
+    ),
+    (
+        "a launch has the policy of any of its buffers",
+        "graph.h",
+        "            if (policy < 0 || access->policy == policy) {\n",
+        "            if (1) {\n",
     ),
     # ---- threads and signals ----
     (

@@ -8,6 +8,7 @@ import weakref
 from contextlib import contextmanager
 from functools import cache
 
+import library_graphs
 import library_interop
 import library_managed
 from library_choices import (
@@ -20,8 +21,8 @@ from library_choices import (
     SIZES,
     divides,
 )
+from library_graphs import OF_GRAPHS, GraphChoices
 from library_interop import OF_IMPORTS, OF_LOANS
-from library_managed import ManagedChoices
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_buffers import CLASSES, device_side, is_filled
@@ -55,7 +56,7 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(ManagedChoices):
+class Program(GraphChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     def __init__(self, seed, policy="strict", awaits=False):
@@ -80,6 +81,9 @@ class Program(ManagedChoices):
             self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
             self.kinds += ("per_thread",)
         self.interop, self.imports = self.chance(0.4), self.chance(0.3)
+        self.captures = self.chance(0.25)
+        if self.captures:
+            self.interop = self.imports = False
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -115,6 +119,10 @@ class Program(ManagedChoices):
                 weight *= 4
             if step in OF_IMPORTS and not self.imports:
                 weight = 0
+            if step in OF_GRAPHS and not self.captures:
+                weight = 0
+            if step in library_graphs.MORE and self.captures:
+                weight *= 3
             if step == "fail" and not self.session.software:
                 weight = 0
             if step == "await_something" and not awaits:
@@ -232,6 +240,7 @@ class Program(ManagedChoices):
             self.stop(0)
         if self.session.gate:
             self.session.gate.open()
+        self.session.end_captures()
         self.drop_loans()
         self.session.end_work()
         for raw in self.raws:
@@ -239,7 +248,7 @@ class Program(ManagedChoices):
         for view in self.views:
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
-        things += [self.theirs, self.constants]
+        things += [self.theirs, self.constants, self.graphs, self.executables]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -282,10 +291,14 @@ class Program(ManagedChoices):
     def forget_stream(self):
         """Drop the last reference to a stream, whose work goes on."""
         stream = self.pick(self.streams)
-        others = [token for token in self.tokens if token.real.stream is not stream.real]
+        others = [
+            token
+            for token in self.tokens
+            if token.real.stream is not stream.real and stream.model not in token.streams
+        ]
         buffers = [*self.buffers, *(buffer for token in others for buffer in token.buffers)]
         threads = [self.session.main, *(thread for _, thread in self.workers)]
-        used = stream.kind in DEFAULTS or stream.kept
+        used = stream.kind in DEFAULTS or stream.kept or self.is_of_graph(stream)
         used = used or any(stream in thread.currents for thread in threads)
         users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
         users += [b.memory.home for b in buffers if b.memory.home]
@@ -499,7 +512,7 @@ class Program(ManagedChoices):
 
     def forget_parts(self, whole):
         def is_other(buffer):
-            return buffer.memory is whole.memory and buffer.real is not whole.real
+            return buffer.memory is whole.memory and not buffer.is_object(whole.real)
 
         self.note("forget parts of", self.buffers.index(whole), "and their tokens")
         parts = [weakref.ref(buffer.real) for buffer in self.buffers if is_other(buffer)]
@@ -762,6 +775,7 @@ FAILURES = {
     "copy": COPIES,
     "fill": FILLS,
     "launch": ("cuLaunchKernel",),
+    "launch_graph": ("cuGraphLaunch",),
     "prefetch": ("cuMemPrefetchAsync",),
     "discard": ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"),
     "attach": ("cuStreamAttachMemAsync",),
@@ -827,4 +841,5 @@ WEIGHTS = {
     "close_view": 5,
     **library_interop.WEIGHTS,
     **library_managed.WEIGHTS,
+    **library_graphs.WEIGHTS,
 }

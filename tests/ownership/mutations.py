@@ -30,14 +30,14 @@ MUTATIONS = [
     (
         "discarded bytes are read",
         "contents.h",
-        "access->mode == OWN_READ || access->effect == OWN_USES",
+        "(access->mode == OWN_READ && access->effect != OWN_MOVES) || access->effect == OWN_USES",
         "0",
     ),
     (
         "discarded bytes are lent",
         "contents.h",
-        "access->mode == OWN_READ || access->effect == OWN_USES",
-        "access->mode == OWN_READ",
+        "access->effect != OWN_MOVES) || access->effect == OWN_USES",
+        "access->effect != OWN_MOVES)",
     ),
     (
         "a move writes",

@@ -13,6 +13,7 @@ MEMORY_CLOSED, STREAM_CLOSED = "memory_closed", "stream_closed"
 DISCARDED, ATTACHED = "discarded", "attached"
 EVENT_CLOSED, NOT_RECORDED = "event_closed", "not_recorded"
 OTHER_THREAD = "other_thread"
+CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
 # How uses that do more than read or write are ordered. Those of the third kind have every view in
 # their way, even those of their own stream.
@@ -56,6 +57,14 @@ class Stream:
     last_site: int = 0
     open: bool = True
     thread: object = None  # of a thread's default stream: the only thread that can use it
+    capture: object = None  # the capture that it is a part of
+
+    @property
+    def in_capture(self):
+        """Whether a capture keeps it from doing work: its own, or one of a stream like it."""
+        if self.kind != "legacy":
+            return self.capture is not None
+        return any(each.capture and each.kind == "blocking" for each in self.domain.streams)
 
 
 @dataclass(eq=False)
@@ -64,6 +73,7 @@ class Event:
 
     snapshot: Node | None = None
     open: bool = True
+    point: tuple | None = None  # the capture in which it was recorded last, and its node there
 
 
 @dataclass(eq=False)
@@ -106,6 +116,7 @@ class Memory:
     # Who may use it where work excludes the host: None for all, a stream, or HOST for no stream.
     attached: object = None
     attached_at: int = 0
+    holds: list = field(default_factory=list)  # ranges that graphs use
 
 
 def overlap(a, b):
@@ -222,6 +233,8 @@ class Oracle:
         """Whether an event can be waited for."""
         if not event.open:
             return Answer(EVENT_CLOSED)
+        if event.point:
+            return Answer(CAPTURED)
         return YES if event.snapshot else Answer(NOT_RECORDED)
 
     def known(self, node):
@@ -238,7 +251,10 @@ class Oracle:
         """Whether a stream can be waited for: an event can be recorded, or was when it was closed.
 
         The default stream of a thread has none when it ends, and only its thread can record one.
+        In a capture, an event stands for no real work.
         """
+        if stream.in_capture:
+            return False
         return stream.thread is None or (stream.open and stream.thread is self.thread)
 
     # ---- operations ----
@@ -256,6 +272,10 @@ class Oracle:
             self._judge_access(stream, known, *access, one, lends)
             for access, one in zip(accesses, policies, strict=True)
         ]
+        return self._sum(stream, answers)
+
+    def _sum(self, stream, answers):
+        """The answer to work on a stream, from those to its accesses."""
         # What cannot be waited for is refused before anything is waited for.
         for answer in answers:
             if answer.answer not in (OK, MUST_WAIT):
@@ -274,12 +294,15 @@ class Oracle:
         if start == stop:
             return YES
         access = Access(None, start, stop, mode, 0)
-        return (
-            self._judge_attachment(memory, stream, mode)
-            or self._judge_contents(memory, access, lends)
-            or self._judge_views(memory, access, stream)
-            or self._judge_order(known, memory, access, policy)
-        )
+        return next(filter(None, self._reasons(stream, known, memory, access, policy, lends)), YES)
+
+    def _reasons(self, stream, known, memory, access, policy, lends=False):
+        """What each rule says to an access: an answer, or nothing."""
+        yield self._judge_attachment(memory, stream, access.mode)
+        yield self._judge_contents(memory, access, lends)
+        yield self._judge_views(memory, access, stream)
+        yield self._judge_holds(memory, access)
+        yield self._judge_order(known, memory, access, policy)
 
     def may_use(self, memory, stream):
         """Whether an attachment lets a stream use memory where work excludes the host."""
@@ -328,6 +351,16 @@ class Oracle:
         )
         return Answer(EXPORTED, sites) if sites else None
 
+    def is_held(self, memory, start, stop):
+        """Whether a graph uses some of these bytes."""
+        return any(max(hold.start, start) < min(hold.stop, stop) for hold in memory.holds)
+
+    def _judge_holds(self, memory, access):
+        """Refuse to end what a graph uses."""
+        ends = access.mode in ("close", "leave")
+        held = ends and self.is_held(memory, access.start, access.stop)
+        return Answer(HELD) if held else None
+
     def _judge_order(self, known, memory, access, policy):
         if policy == "unchecked":
             return YES
@@ -351,17 +384,18 @@ class Oracle:
             known = past(*self.before(stream, passive))
             other = self._in_the_way(known, accesses, policies_of(policy, accesses))
             if not self.can_be_waited_for(other):
-                return self._back_to(before)
+                return self._back_to(before, other)
             self.order_after(stream, self._work_of(other))
         return answer
 
     def streams(self):
         return [stream for domain in self.domains for stream in domain.streams]
 
-    def _back_to(self, before):
-        """Undo waits, because the request is refused in the end."""
+    def _back_to(self, before, other):
+        """Undo waits, because a stream cannot be waited for, and the request is refused."""
         self.restore(before)
-        return Answer(BORROWED)
+        captured = other.in_capture and other.thread in (None, self.thread)
+        return Answer(CAPTURED if captured else BORROWED)
 
     def order(self):
         """A copy of the order of streams and host, for `restore`. It has no uses of memory."""
@@ -474,7 +508,7 @@ class Oracle:
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:
             other = self._in_the_way_of_host(memory, start, stop, mode)
             if not self.can_be_waited_for(other):
-                return self._back_to(before)
+                return self._back_to(before, other)
             self.synchronize(self._work_of(other))
         return answer
 
@@ -538,6 +572,8 @@ class Oracle:
             return MEMORY_CLOSED
         if memory.views:
             return EXPORTED
+        if self.is_held(memory, 0, memory.nbytes):
+            return HELD
         if self.borrowed_bytes(memory):
             return BORROWED
         memory.closed = True
@@ -564,6 +600,8 @@ class Oracle:
         """The answer to closing one of several buffers over some memory."""
         if any(view.start < stop and start < view.stop for view in memory.views):
             return EXPORTED
+        if self.is_held(memory, start, stop):
+            return HELD
         if any(start <= byte < stop for byte in self.borrowed_bytes(memory)):
             return BORROWED
         return OK

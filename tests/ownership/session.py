@@ -13,19 +13,23 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import oracle as model
 from oracle import (
     BORROWED,
+    CAPTURED,
     DISCARDED,
     EVENT_CLOSED,
     EXPORTED,
+    HELD,
     MEMORY_CLOSED,
     NOT_RECORDED,
     OK,
     OTHER_THREAD,
     STREAM_CLOSED,
 )
+from oracle_graphs import GraphOracle
 from pair import Disagreement
 
 import cudadrv as cu
@@ -40,6 +44,7 @@ NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 NOT_WHOLE = "not_whole"
+GRAPH_CLOSED = "graph_closed"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
@@ -55,6 +60,8 @@ RAISED = {
     NOT_THEIRS: (ValueError, "it is no other library's"),
     USED_PARTS: (ValueError, "cannot be given back: parts of it are alive"),
     PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
+    HELD: (cu.BufferBorrowedError, "graph .* uses it"),
+    CAPTURED: (cu.CaptureError, ""),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),
@@ -63,6 +70,7 @@ RAISED = {
     ENDED: (cu.OwnershipError, "has ended without an event"),
     OTHER_CONTEXT: (ValueError, "another context|no stream reaches both|of the context of"),
     EVENT_CLOSED: (ValueError, "the event "),
+    GRAPH_CLOSED: (ValueError, "^(this executable of )?graph .* is closed"),
     STREAM_CLOSED: (ValueError, " is closed"),
     OVERLAP: (ValueError, "overlap"),
     IS_PART: (ValueError, "only the whole"),
@@ -83,7 +91,7 @@ QUEUEING = (
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
     *("cuMemPrefetchAsync", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync"),
-    *("cuMemDiscardAndPrefetchBatchAsync", "cuStreamAttachMemAsync"),
+    *("cuMemDiscardAndPrefetchBatchAsync", "cuStreamAttachMemAsync", "cuGraphLaunch"),
 )
 WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
 DEFAULTS = ("legacy", "per_thread")
@@ -149,13 +157,15 @@ class Event:
 
 @dataclass(eq=False)
 class Token:
-    """`node` is None where there was nothing to do. It keeps its buffers alive."""
+    """`node` is None where there was nothing to do. It keeps its buffers and streams alive."""
 
     real: cu.Token
     node: model.Node | None
     buffers: list
     stream: model.Stream | None = None
     asked: bool = False  # whether it has an event
+    capture: Any = None  # of a captured operation, whose node is in the order of the capture
+    streams: tuple = ()  # those of a launched graph
 
 
 class Session:
@@ -167,7 +177,7 @@ class Session:
 
     def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
-        self.oracle = model.Oracle()
+        self.oracle = GraphOracle()
         self.places = [self.open_place(each) for each in contexts or [cu.Device(0).context]]
         self.here = self.main = Thread()  # `here` is the thread that makes the next call
         self.oracle.thread = self.here
@@ -217,6 +227,7 @@ class Session:
     def call(self, what, expected, function, *buffers, unchanged=True):
         """Make a call that must have this outcome. If it is refused, nothing must have changed.
 
+        A set is of several reasons for a refusal, any of which may be given.
         `unchanged` is False for a call that does a part of its work even if it raises.
         """
         refused = expected not in (OK, WAITED)
@@ -225,7 +236,7 @@ class Session:
         if self.failing and expected == OK:
             return self.fail(what, function, buffers)
         before = self._state(buffers) if refused else None
-        got, result = OK, None
+        got, result, text = OK, None, ""
         try:
             if self.interrupting and expected == OK:  # the text of a refusal is made by Python
                 result = self.interrupt(function, buffers)
@@ -234,8 +245,11 @@ class Session:
                     self.gate.open()
                 result, self.waited = function(), True
         except (cu.OwnershipError, BufferError, ValueError, TypeError) as error:
-            got = self._named(what, error)
-        self.agree(what, got, expected if refused else OK)
+            got, text = self._named(what, error), f", which says {error}"
+        if isinstance(expected, frozenset) and got in expected:
+            expected = got
+        if got != (expected if refused else OK):
+            self.disagree(f"{what}: the library gives {got!r}, expected {expected!r}{text}")
         if refused and unchanged:
             self.agree(f"what is there after {what}", self._state(buffers), before)
         self.answers[expected] += 1
@@ -362,6 +376,8 @@ class Session:
         answer = DEFAULT_STREAM if stream.kind in DEFAULTS and stream.model.open else OK
         if answer == OK and stream.model.open and self.oracle.lends_to(stream.model):
             answer = LENT
+        if answer == OK and stream.model.capture:
+            answer = CAPTURED
         self.call("stream.close()", answer, stream.real.close)
         if answer == OK:
             self.oracle.close_stream(stream.model)
@@ -384,38 +400,73 @@ class Session:
     def _usable(self, stream):
         return self.oracle.judge_stream(stream.model).answer
 
-    def wait_for_stream(self, stream, other):
+    def _runs(self, stream):
+        """Whether the stream can be used, and does work now."""
         usable = self._usable(stream)
+        return CAPTURED if usable == OK and stream.model.in_capture else usable
+
+    def _judge_wait(self, stream, capture):
+        """Whether a usable stream can wait for work of a capture, or if that is None for others."""
+        mine = stream.model.capture
+        if capture is None:
+            return CAPTURED if stream.model.in_capture else OK
+        refused = capture.ended or mine not in (None, capture) or stream.kind == "legacy"
+        return CAPTURED if refused else OK
+
+    def _wait(self, stream, capture, node):
+        """Order a stream after a node, which is one of a capture if that is not None."""
+        if capture is None:
+            self.oracle.wait(stream.model, node)
+        else:
+            capture.wait_inside(stream.model, node)
+
+    def wait_for_stream(self, stream, other):
+        usable, capture = self._usable(stream), other.model.capture
+        if usable == OK and stream.model.in_capture and not capture:
+            usable = CAPTURED
         if usable == OK:
             usable = self._usable(other)
+        if usable == OK and other.kind == "legacy":
+            usable = self._runs(other)
+        if usable == OK:
+            usable = self._judge_wait(stream, capture)
         given = other.given
         self.call("stream.wait(stream)", usable, lambda: stream.real.wait(given))
         if usable == OK:
-            self.oracle.wait(stream.model, self.oracle.snapshot(other.model, record=True))
+            self._wait(stream, capture, self._snapshot(other))
+
+    def _snapshot(self, stream):
+        """What an event on a stream stands for."""
+        if stream.model.capture:
+            return stream.model.capture.point(stream.model, record=True)
+        return self.oracle.snapshot(stream.model, record=True)
 
     def synchronize_stream(self, stream):
-        usable = self._usable(stream)
+        usable = self._runs(stream)
         self.call("stream.synchronize()", usable, stream.real.synchronize)
         if usable == OK and self.waited:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def ask_stream(self, stream, ask=None):
         ask = ask or (lambda: stream.real.done)
-        if self.call("stream.done", self._usable(stream), ask):
+        if self.call("stream.done", self._runs(stream), ask):
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def try_stream(self, stream):
         self.ask_stream(stream, in_time(stream.real.synchronize))
 
     def await_stream(self, stream, loop):
-        usable = self._usable(stream)
+        usable = self._runs(stream)
         self.call("await stream", usable, self._awaiting(stream.real, loop))
         if usable == OK:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
 
     def synchronize_context(self, place):
-        self.call("context.synchronize()", OK, place.context.synchronize)
-        self.oracle.synchronize_domain(place.domain)
+        captured = any(stream.capture for stream in place.domain.streams)
+        answer = CAPTURED if captured else OK
+        self.call("context.synchronize()", answer, place.context.synchronize)
+        if answer == OK:
+            self.oracle.synchronize_domain(place.domain)
 
     # ---- events ----
 
@@ -430,12 +481,16 @@ class Session:
             usable = OTHER_CONTEXT
         elif usable == OK and event is not None and not event.model.open:
             usable = EVENT_CLOSED
+        elif usable == OK and stream.kind == "legacy":
+            usable = self._runs(stream)
         real = None if event is None else event.real
         made = self.call("stream.record()", usable, lambda: stream.real.record(real))
         if usable != OK:
             return None
         event = event or Event(made, model.Event(), stream.place)
-        event.model.snapshot = self.oracle.snapshot(stream.model, record=True)
+        event.model.snapshot, event.model.point = self._snapshot(stream), None
+        if stream.model.capture:
+            event.model.point = stream.model.capture, event.model.snapshot
         return event
 
     def close_event(self, event):
@@ -444,11 +499,14 @@ class Session:
 
     def wait_for_event(self, stream, event):
         answer = self._usable(stream)
+        capture, _ = event.model.point or (None, None)
         if answer == OK:
             answer = self.oracle.judge_event(event.model).answer
+        if answer in (OK, CAPTURED):
+            answer = self._judge_wait(stream, capture)
         self.call("stream.wait(event)", answer, lambda: stream.real.wait(event.real))
         if answer == OK:
-            self.oracle.wait(stream.model, event.model.snapshot)
+            self._wait(stream, capture, event.model.snapshot)
 
     def synchronize_event(self, event):
         answer = self.oracle.judge_event(event.model).answer
@@ -473,27 +531,44 @@ class Session:
     # ---- tokens ----
 
     def is_known(self, token):
+        if token.capture is not None:
+            return False
         return token.node is None or self.oracle.known(token.node)
 
     def judge_token(self, token):
         """Whether a token can be waited for. It then gets an event, unless the host knows it."""
         answer = OK
+        if token.capture is not None:
+            return CAPTURED
         if not self.is_known(token) and not token.asked:
             stream = token.stream
             answer = self.oracle.judge_stream(stream).answer
             if answer == STREAM_CLOSED:
                 answer = OK if stream.thread is None else ENDED
+            if answer == OK and stream.in_capture:
+                answer = CAPTURED
+        return answer
+
+    def _judge_wait_for_token(self, stream, token):
+        if token.capture is not None:
+            answer = self._judge_wait(stream, token.capture)
+            return self.oracle.judge_stream(token.stream).answer if answer == OK else answer
+        if not self.is_known(token) and stream.model.in_capture:
+            return CAPTURED
+        answer = self.judge_token(token)
+        if answer == OK and not self.is_known(token):
+            answer = self._judge_wait(stream, None)
         return answer
 
     def wait_for_token(self, stream, token):
         """Make a stream wait for a token. One that the host knows to be complete is skipped."""
         answer = self._usable(stream)
         if answer == OK:
-            answer = self.judge_token(token)
+            answer = self._judge_wait_for_token(stream, token)
         self.call("stream.wait(token)", answer, lambda: stream.real.wait(token.real))
         if answer == OK and not self.is_known(token):
             token.asked = True
-            self.oracle.wait(stream.model, token.node)
+            self._wait(stream, token.capture, token.node)
 
     def synchronize_token(self, token):
         self._wait_for("token.wait()", token, token.real.wait)

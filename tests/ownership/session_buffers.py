@@ -5,14 +5,15 @@ orders that the graph allows. So each byte has the value that the calls give it 
 """
 
 import contextvars
+import weakref
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 import oracle as model
-from oracle import MEMORY_CLOSED, MUST_WAIT, OK
+from oracle import CAPTURED, HELD, MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
     IS_PART,
     NO_STREAM,
@@ -68,6 +69,23 @@ class Buffer:
     part: bool
     policy: str | None = None
     moved: bool = False
+    kept: list = field(default_factory=list)  # what graphs have of it
+
+    def change(self, **fields):
+        """Change something of the buffer, also for the graphs that keep it."""
+        for each in (self, *self.kept):
+            vars(each).update(fields)
+
+    def keep(self):
+        """What a graph has of it: the program may drop the buffer itself."""
+        kept = KeptBuffer(None, self.memory, self.start, self.nbytes, self.part, self.policy)
+        kept.reference = weakref.ref(self.real)
+        self.kept.append(kept)
+        return kept
+
+    def is_object(self, real):
+        """Whether it is this buffer of the library."""
+        return self.real is real
 
     @property
     def closed(self):
@@ -93,6 +111,13 @@ class Buffer:
         return (self.memory.model, self.start, self.start + self.nbytes, mode)
 
 
+class KeptBuffer(Buffer):
+    """A buffer that a graph keeps alive."""
+
+    def is_object(self, real):
+        return self.reference() is real
+
+
 class BufferSession(Session):
     # ---- making and ending buffers ----
 
@@ -108,12 +133,16 @@ class BufferSession(Session):
                 return self.new(place, CLASSES[kind], nbytes, **options)
 
         if kind == "device":
-            if options.get("pooled", True):
+            if nbytes and options.get("pooled", True):
                 stream = self.current(stream, place)
         elif self.currents:  # the order of page-locked and managed memory: tests/pools
             allocate = make
             make = lambda: contextvars.Context().run(allocate)  # noqa: E731
         usable = OK if stream is None else self._usable(stream)
+        if usable == OK and stream is not None and stream.model.in_capture:
+            if nbytes and (driver_pool or stream.kind == "legacy"):
+                usable = CAPTURED
+            stream = None  # the memory is there before any launch
         made = self.call("allocation", usable, make)
         if made is None:
             return None
@@ -170,10 +199,13 @@ class BufferSession(Session):
 
     def take(self, buffer):
         answer = MEMORY_CLOSED if buffer.closed else OK
+        stop = buffer.start + buffer.nbytes
+        if answer == OK and self.oracle.is_held(buffer.memory.model, buffer.start, stop):
+            answer = HELD
         made = self.call("take", answer, buffer.real.take, buffer)
         if made is None:
             return None
-        buffer.moved = True
+        buffer.change(moved=True)
         return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
 
     def close(self, buffer, stream=None):
@@ -200,15 +232,22 @@ class BufferSession(Session):
             return OTHER_CONTEXT
         if stream is None and not on.open:
             on = memory.place.internal
+        usable = self.oracle.judge_stream(on).answer
+        if usable == OK and on.in_capture:
+            return CAPTURED
         return self.oracle.close_memory_on(memory.model, on, self.policy_of(buffer))
 
     def set_policy(self, buffer, policy):
-        buffer.real.ordering = buffer.policy = policy
+        buffer.real.ordering = policy
+        buffer.change(policy=policy)
 
     # ---- operations ----
 
-    def _judge(self, stream, uses, blocking):
-        """The answer after the waits of policies, the oracle's stream, whether there is work."""
+    def _judge(self, stream, uses, blocking, of_array=False):
+        """The answer after the waits of policies, the oracle's stream, whether there is work.
+
+        A copy from or to an array is no part of a capture, and neither is one that blocks.
+        """
         buffers = [buffer for buffer, _ in uses]
         place = device_side(*buffers).memory.place
         stream = self.current(stream, place)
@@ -224,12 +263,22 @@ class BufferSession(Session):
             return OTHER_CONTEXT, on, False
         if (usable := self.oracle.judge_stream(on)) != model.YES:
             return usable.answer, on, False
+        if on.capture is not None and (blocking or (of_array and buffers[0].nbytes)):
+            return CAPTURED, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False
+        if of_array and on.in_capture:  # the order may be checked first
+            policies = [self.policy_of(buffer) for buffer in buffers]
+            asked = self.oracle.judge(on, [buffer.use(mode) for buffer, mode in uses], policies)
+            return frozenset({asked.answer, CAPTURED} - {OK, MUST_WAIT}), on, False
         return self._judge_order(on, uses), on, True
 
     def _judge_order(self, on, uses, policy=None, passive=False, lends=False):
         """The answer after the waits of a policy, by default those that are in force."""
+        if on.capture is not None:
+            return self._judge_captured(on, uses)
+        if on.in_capture:
+            return CAPTURED
         kind = {"passive": passive, "lends": lends}
         accesses = [buffer.use(mode) for buffer, mode in uses]
         policies = [policy or self.policy_of(buffer) for buffer, _ in uses]
@@ -239,9 +288,39 @@ class BufferSession(Session):
             self.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
-    def _operate(self, what, stream, uses, blocking, call):
-        """Make an operation of the GPU. Returns whether it was accepted, and its token."""
-        answer, on, something = self._judge(stream, uses, blocking)
+    def _judge_captured(self, on, uses):
+        """The answer to an operation of a capture, after the waits of the policies."""
+        capture = on.capture
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        policies = [self.policy_of(buffer) for buffer, _ in uses]
+        found = capture.judge_operation(self.here, on, accesses, policies)
+        before, answer, strictly = found
+        if answer == OK and not strictly:
+            capture.ordered = False
+        return WAITED if answer == OK and before == MUST_WAIT else answer
+
+    def issue(self, on, uses, effect, more=()):
+        """Issue an accepted operation, or capture it. `effect` changes the bytes of its buffers.
+
+        Returns its node. `more` are accesses of no buffer.
+        """
+        site = next(self.sites)
+        if on.capture is not None:
+            kept = {buffer: buffer.keep() for buffer, _ in uses}
+            uses = [(kept[buffer], mode) for buffer, mode in uses]
+            act = partial(effect, *(buffer for buffer, _ in uses))
+            return on.capture.add(on, uses, act, more, site)
+        accesses = [*(buffer.use(mode) for buffer, mode in uses), *more]
+        node = self.oracle.issue(on, accesses, site)
+        effect(*(buffer for buffer, _ in uses))
+        return node
+
+    def _operate(self, what, stream, uses, blocking, call, effect=None):
+        """Make an operation of the GPU. Returns whether it was accepted, and its token.
+
+        One without an `effect` is a copy from or to an array.
+        """
+        answer, on, something = self._judge(stream, uses, blocking, effect is None)
         buffers = [buffer for buffer, _ in uses]
         try:
             result = self.call(what, answer, call, *buffers)
@@ -252,11 +331,12 @@ class BufferSession(Session):
             return False, None
         node = None
         if something:
-            accesses = [buffer.use(mode) for buffer, mode in uses]
-            node = self.oracle.issue(on, accesses, next(self.sites))
+            node = self.issue(on, uses, effect or (lambda buffer: None))
             if blocking and self.waited:
                 self.oracle.synchronize(node)
-        return True, None if blocking else Token(result, node, buffers, on)
+        elif on.capture is not None:
+            node = on.capture.point(on, record=False)
+        return True, None if blocking else Token(result, node, buffers, on, capture=on.capture)
 
     def after_failure(self, on, uses):
         """Tell the oracle about a failed call: work that the driver accepted is borrowed.
@@ -291,11 +371,12 @@ class BufferSession(Session):
         method = getattr(subject.real, name_of("copy_from" if inward else "copy_to", blocking))
         options = stream_option(stream)
         uses = [(target, "write"), (source, "read")]
-        done, token = self._operate(
-            method.__name__, stream, uses, blocking, lambda: method(other.real, **options)
-        )
-        if done:
+        call = lambda: method(other.real, **options)  # noqa: E731
+
+        def effect(target, source):
             target.bytes[:] = source.bytes.copy()
+
+        _, token = self._operate(method.__name__, stream, uses, blocking, call, effect)
         return token
 
     def fill(self, buffer, value, stream=None, blocking=False):
@@ -304,16 +385,13 @@ class BufferSession(Session):
         number = item.view(buffer.real.dtype)[0]
         if buffer.real.dtype.kind in "iu":
             number = int(number)
-        done, token = self._on_either_side(
-            buffer,
-            "write",
-            getattr(buffer.real, name_of("fill", blocking)),
-            number,
-            stream,
-            blocking,
-        )
-        if done:
-            buffer.bytes[:] = np.tile(item, buffer.real.count)
+        method = getattr(buffer.real, name_of("fill", blocking))
+        items = np.tile(item, buffer.real.count)
+
+        def effect(buffer):
+            buffer.bytes[:] = items
+
+        _, token = self._on_either_side(buffer, "write", method, number, stream, blocking, effect)
         return token
 
     def copy_in(self, buffer, array, stream=None, blocking=False):
@@ -336,7 +414,7 @@ class BufferSession(Session):
         elif done:
             self.left_alone.append(array)
 
-    def _on_either_side(self, buffer, mode, method, argument, stream, blocking):
+    def _on_either_side(self, buffer, mode, method, argument, stream, blocking, effect=None):
         """An operation on one buffer. Without a stream, the host makes it if it can."""
         options = stream_option(stream)
         what, call = method.__name__, partial(method, argument, **options)
@@ -345,13 +423,16 @@ class BufferSession(Session):
             self.call(what, MEMORY_CLOSED if buffer.closed else NO_SUCH_FILL, call, buffer)
             return False, None
         if blocking and buffer.on_host and current is None:
-            return self.host_access(what, buffer, mode, call), None
+            done = self.host_access(what, buffer, mode, call)
+            if done and effect is not None:
+                effect(buffer)
+            return done, None
         if blocking and not buffer.nbytes and what != "fill":  # it is no work of the stream
             usable = OK if current is None else self._usable(current)
             answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
             return answer == OK, None
-        return self._operate(what, stream, [(buffer, mode)], blocking, call)
+        return self._operate(what, stream, [(buffer, mode)], blocking, call, effect)
 
     # ---- the host ----
 

@@ -8,6 +8,7 @@ import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
 from session_buffers import Buffer
+from session_graphs import GraphSession
 from session_managed import ManagedSession
 from session_threads import ThreadSession
 
@@ -44,7 +45,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(ThreadSession, ManagedSession):
+class FullSession(GraphSession, ThreadSession, ManagedSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):

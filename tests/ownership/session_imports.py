@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capsules import new_capsule
-from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
+from oracle import BORROWED, EXPORTED, HELD, MEMORY_CLOSED, OK
 from session import (
     IS_PART,
     LIVE,
@@ -111,6 +111,8 @@ class ImportSession(LoanSession):
             return NOT_OURS
         if buffer.memory.model.views:
             return EXPORTED
+        if self.oracle.is_held(*buffer.use("close")[:3]):
+            return HELD
         if self.oracle.borrowed_bytes(buffer.memory.model):
             return BORROWED
         return PARTS_LIVE if parts else OK
@@ -270,7 +272,7 @@ class ImportSession(LoanSession):
         answer = self._judge_give_back(buffer, on, parts)
         call = lambda: buffer.real.give_back(*([] if stream is None else given.values()))  # noqa: E731
         if owner is not None:
-            owner.waits = answer in (OK, WAITED)
+            owner.waits = on.place.context if answer in (OK, WAITED) else None
         del owner
         self.call("give_back", answer, call, buffer)
         if answer not in (OK, WAITED):
@@ -344,7 +346,7 @@ class Owner:
 
     def __init__(self, kind, nbytes, context):
         self.kind, self.context, self.address = kind, context, ctypes.c_uint64()
-        self.waits = False  # whether it waits for its stream, to which uses were given back
+        self.waits = None  # the context of its stream, to which uses were given back
         made, size = ctypes.byref(self.address), ctypes.c_size_t(nbytes)
         with context:
             if kind == "device":
@@ -357,8 +359,9 @@ class Owner:
 
     def __del__(self):
         free = driver().cuMemFreeHost if self.kind == "locked" else driver().cuMemFree_v2
-        with self.context:
-            if self.waits:
+        if self.waits is not None:
+            with self.waits:
                 driver().cuCtxSynchronize()
+        with self.context:
             status = free(self.address)
         assert status == 0, f"freeing {self.kind} memory: {status}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import oracle as model
-from oracle import BORROWED, EXPORTED, MEMORY_CLOSED, OK
+from oracle import BORROWED, EXPORTED, HELD, MEMORY_CLOSED, OK
 from session import NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
 from session_buffers import UNKNOWN, Buffer, BufferSession, Memory, stream_option
 
@@ -143,31 +143,34 @@ class KernelSession(BufferSession):
         for memory in memories:
             if memory.views:
                 return EXPORTED
+            if memory.holds:
+                return HELD
             if self.oracle.borrowed_bytes(memory):
                 return BORROWED
         return OK
 
     def swap(self, module, buffer, stream):
         """Exchange as many bytes of a buffer and a variable as both have."""
-        token = self._launch_of(module, "swap", buffer, stream, (module.kept, "write"))
-        if token:
+
+        def effect(buffer, variable):
             count = min(buffer.nbytes, VARIABLE_BYTES)
-            mine, kept = buffer.bytes[:count], module.kept.bytes[:count]
-            if buffer.memory is module.kept.memory:  # one byte after the other
+            mine, kept = buffer.bytes[:count], variable.bytes[:count]
+            if buffer.memory is variable.memory:  # one byte after the other
                 for i in range(count):
                     mine[i], kept[i] = kept[i], mine[i]
             else:
                 mine[:], kept[:] = kept.copy(), mine.copy()
-        return token
+
+        return self._launch_of(module, "swap", buffer, stream, (module.kept, "write"), effect)
 
     def peek(self, module, buffer, stream):
-        token = self._launch_of(module, "peek", buffer, stream, (module.fixed, "read"))
-        if token:
+        def effect(buffer, variable):
             count = min(buffer.nbytes, VARIABLE_BYTES)
-            buffer.bytes[:count] = module.fixed.bytes[:count]
-        return token
+            buffer.bytes[:count] = variable.bytes[:count]
 
-    def _launch_of(self, module, name, buffer, stream, variable):
+        return self._launch_of(module, "peek", buffer, stream, (module.fixed, "read"), effect)
+
+    def _launch_of(self, module, name, buffer, stream, variable, effect):
         uses = [(buffer, "write"), variable]
         answer, on = MEMORY_CLOSED, None
         if not module.closed:
@@ -179,9 +182,8 @@ class KernelSession(BufferSession):
         result = self.call(f"launch of {name}", answer, call, buffer)
         if answer not in (OK, WAITED):
             return None
-        accesses = [each.use(mode) for each, mode in uses]
-        accesses.append((module.code, 0, 1, "shared"))
-        return Token(result, self.oracle.issue(on, accesses, next(self.sites)), [buffer], on)
+        node = self.issue(on, uses, effect, [(module.code, 0, 1, "shared")])
+        return Token(result, node, [buffer], on, capture=on.capture)
 
     # ---- launches ----
 
@@ -224,10 +226,9 @@ class KernelSession(BufferSession):
             return None
         if answer not in (OK, WAITED):
             return None
-        accesses = [buffer.use(mode) for buffer, mode in uses]
-        node = self.oracle.issue(on, accesses, next(self.sites))
-        self.add_bytes(out, a, b, count)
-        return Token(result, node, buffers, on)
+        effect = lambda *used: self.add_bytes(*used[:3], count)  # noqa: E731
+        node = self.issue(on, uses, effect)
+        return Token(result, node, buffers, on, capture=on.capture)
 
     def add_bytes(self, out, a, b, count):
         for i in range(count):

@@ -1,6 +1,6 @@
 """The steps of a program in which managed memory is prefetched, discarded or attached."""
 
-from oracle import HOST, MEMORY_CLOSED, OK
+from oracle import CAPTURED, HOST, MEMORY_CLOSED, OK
 from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, WAITED, Failed, Stream, Token
 from session_buffers import UNKNOWN, BufferSession
 
@@ -65,7 +65,10 @@ class ManagedSession(BufferSession):
         if uses:
             accesses = [buffer.use(mode) for buffer, mode in uses]
             node = self.oracle.issue(stream.model, accesses, next(self.sites))
-        return Token(result, node, buffers, stream.model)
+        capture = stream.model.capture
+        if capture is not None:  # it has no bytes
+            node = capture.point(stream.model, record=False)
+        return Token(result, node, buffers, stream.model, capture=capture)
 
     def _judge_use(self, buffers, uses, mode, stream):
         if any(buffer.closed for buffer in buffers):
@@ -78,6 +81,8 @@ class ManagedSession(BufferSession):
             return DEFAULT_STREAM
         if not uses:
             return OK
+        if stream.model.in_capture:
+            return CAPTURED
         if mode == "attach" and not is_whole(buffers[0]):
             return NOT_WHOLE
         return self._judge_order(stream.model, uses)

@@ -94,11 +94,15 @@ class ThreadSession(ImportSession):
     def _answers(self, order):
         """The answer to each operation in this order. Changes nothing."""
         before = self.oracle.order()
-        lengths = [(memory, len(memory.accesses)) for memory in self.oracle.memories]
+        uses = [
+            (memory, len(memory.accesses), memory.discarded.copy())
+            for memory in self.oracle.memories
+        ]
         answers = {op: self._judge_and_issue(op) for op in order}
         self.oracle.restore(before)
-        for memory, length in lengths:
+        for memory, length, discarded in uses:
             del memory.accesses[length:]
+            memory.discarded = discarded
         return answers
 
     def _judge_and_issue(self, op):

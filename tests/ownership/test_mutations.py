@@ -28,5 +28,10 @@ def test_a_copy_has_all_that_a_build_reads(tmp_path, needed):
     assert said.returncode == 0, said.stderr
 
 
+@pytest.mark.parametrize("needed", [mutations.NEEDED, library_mutations.NEEDED])
+def test_what_a_copy_needs_is_there(needed):
+    assert [each for each in needed if not (ROOT / each).exists()] == []
+
+
 def test_names_are_names():
     assert len({each[0] for each in EVERY}) == len(EVERY) > 80

@@ -1,0 +1,213 @@
+"""The steps of random programs that capture graphs and launch them."""
+
+from library_managed import ManagedChoices
+
+WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
+OF_GRAPHS = tuple(WEIGHTS)
+MORE = ("discard", "part", "change_policy")  # more frequent in programs with graphs
+# The steps in the block of a capture.
+INSIDE = {
+    "copy": 34,
+    "fill": 20,
+    "launch": 22,
+    "launch_of_module": 6,
+    "fork": 12,
+    "join": 8,
+    "wait": 5,
+    "record": 5,
+    "copy_in": 1,
+    "copy_out": 1,
+    "prefetch": 0.5,
+    "discard": 0.5,
+    "synchronize": 1.5,
+    "ask": 1.5,
+    "synchronize_context": 0.4,
+    "close_stream": 0.7,
+    "open_stream": 1,
+    "close_event": 0.7,
+    "change_policy": 1.5,
+    "current_stream": 1,
+    "allocate": 2,
+    "part": 2,
+    "view_as": 1,
+    "take": 0.7,
+    "close_buffer": 2,
+    "forget_buffer": 2,
+    "forget_token": 1,
+    "reap": 0.3,
+    "access": 3,
+    "open_view": 1.5,
+    "use_view": 1,
+    "close_view": 1,
+    "launch_graph": 2,
+    "instantiate": 0.5,
+    "end_graph": 0.7,
+    "capture": 0.7,
+}
+MOST_INSIDE = 18
+
+
+class GraphChoices(ManagedChoices):
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.graphs, self.executables, self.blocks = [], [], []
+
+    # ---- choices ----
+
+    def captured(self, place=None):
+        """The streams that are a part of a capture."""
+        return [
+            stream
+            for stream in self.streams
+            if stream.model.capture and (place is None or stream.place is place)
+        ]
+
+    def pick_stream(self, place=None):
+        """In the block of a capture, most often a stream of it."""
+        captured = self.captured(place)
+        if captured and self.chance(0.85):
+            return self.pick_usable(captured, self.is_usable)
+        return super().pick_stream(place)
+
+    def pick_open(self, things):
+        return self.pick_usable(things, lambda thing: not thing.closed)
+
+    # ---- captures ----
+
+    def capture(self):
+        """Capture a graph: a few steps in the block of a capture, and its end."""
+        graph = None if self.chance(0.9) else self.pick_open(self.graphs)
+        if graph is None:
+            graph = self.session.make_graph(self.random.choice(("step", None)))
+            self.graphs.append(graph)
+        stream = self.maybe_stream(False, None)
+        told = self.graphs.index(graph), self.at(stream, self.streams)
+        self.note("capture graph", *told)
+        block = self.session.begin(graph, stream)
+        if block is None:
+            return
+        self.blocks.append(block)
+        if self.chance(0.03):  # as by a signal before the first line
+            self.end_capture(block, "dropped")
+            return
+        steps = self.random.randint(2, MOST_INSIDE)
+        weights = [INSIDE[name] * self.random.choice((0.3, 1, 1, 2)) for name in INSIDE]
+        for name in self.random.choices(tuple(INSIDE), weights, k=steps):
+            if name in self.weights and not self.weights[name]:
+                continue
+            self.in_some_thread(getattr(self, name))
+        if self.chance(0.9):
+            self.join_all(block)
+        self.end_capture(block, "block" if self.chance(0.93) else "exception")
+        if graph.kept and self.chance(0.9):
+            self.make_executable(graph)
+
+    def end_capture(self, block, way):
+        self.note("end of capture of graph", self.graphs.index(block.graph), way)
+        self.blocks.remove(block)
+        self.session.end(block, way)
+
+    def in_some_thread(self, step):
+        if self.session.here is self.session.main:
+            self.do(step)
+        else:
+            step()
+
+    def fork(self):
+        """Let a stream wait for one that is captured, so that it joins."""
+        captured = [stream for stream in self.captured() if self.is_usable(stream)]
+        place = captured[-1].place if captured else None
+        others = [
+            stream
+            for stream in self.streams
+            if self.is_usable(stream) and stream.place is place and stream not in captured
+        ]
+        if captured and others:
+            self.order_somehow(self.pick(others), self.pick(captured))
+
+    def join(self):
+        """Let a captured stream wait for another one."""
+        captured = [stream for stream in self.captured() if self.is_usable(stream)]
+        if captured:
+            self.order_somehow(self.pick(captured), self.pick(captured))
+
+    def order_somehow(self, stream, other):
+        """Let a stream wait for another one, or for one of its operations."""
+        tokens = [
+            token
+            for token in self.tokens
+            if token.capture is other.model.capture and token.stream is other.model
+        ]
+        if tokens and self.chance(0.6):
+            token = self.pick(tokens)
+            told = self.streams.index(stream), self.tokens.index(token)
+            self.note("stream", told[0], "waits for token", told[1])
+            self.session.wait_for_token(stream, token)
+        else:
+            self.order_after(stream, other)
+
+    def order_after(self, stream, other):
+        self.note("stream", self.streams.index(stream), "waits for", self.streams.index(other))
+        self.session.wait_for_stream(stream, other)
+
+    def join_all(self, block):
+        """Let the stream that was captured first wait for all others, as far as it can."""
+        origin = next(each for each in self.streams if each.model is block.model.origin)
+        if not self.is_usable(origin):
+            return
+        for stream in self.streams:
+            if stream.model.capture is block.model and self.is_usable(stream):
+                self.order_after(origin, stream)
+
+    # ---- graphs ----
+
+    def instantiate(self):
+        graph = self.pick_open(self.graphs)
+        if graph is not None:
+            self.make_executable(graph)
+
+    def make_executable(self, graph):
+        self.note("instantiate graph", self.graphs.index(graph), "as", len(self.executables))
+        made = self.session.instantiate(graph)
+        if made is not None:
+            self.executables.append(made)
+
+    def launch_graph(self):
+        executable = self.pick_open(self.executables)
+        if executable is None:
+            return
+        stream = self.maybe_stream(False, executable.place)
+        told = self.executables.index(executable), self.at(stream, self.streams)
+        self.note("launch executable", *told)
+        used = {use[0].memory for each in executable.kept.operations for use in each.uses}
+        watched = [each for each in self.buffers if each.memory in used and not each.closed]
+        whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
+        if self.session.failing and whole != used:
+            return
+        self.keep(self.session.launch_graph(executable, stream, watched))
+
+    def end_graph(self):
+        """Close a graph or an executable, or drop the last reference to it."""
+        things, kind = self.random.choice(
+            ((self.graphs, "graph"), (self.executables, "executable"))
+        )
+        thing = self.pick_open(things)
+        if thing is None:
+            return
+        told = kind, things.index(thing)
+        if self.chance(0.5):
+            self.note("close", *told)
+            self.session.close_graph(thing)
+        elif not getattr(thing, "capturing", False):
+            self.note("forget", *told)
+            things.remove(thing)
+            self.session.drop_graph(thing)
+
+    def is_of_graph(self, stream):
+        """Whether a graph refers to a stream, or keeps memory that does."""
+        kept = [each.kept for each in (*self.graphs, *self.executables) if each.kept]
+        kept += [block.model for block in self.blocks]
+        uses = [use for each in kept for operation in each.operations for use in operation.uses]
+        return any(stream.model in each.inside for each in kept) or any(
+            buffer.memory.stream is stream for buffer, _ in uses
+        )

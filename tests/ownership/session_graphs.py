@@ -1,0 +1,214 @@
+"""The steps of a program that capture graphs, launch them and end them."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import oracle_graphs
+from oracle import CAPTURED, MUST_WAIT, OK, Node, past
+from session import GRAPH_CLOSED, NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
+from session_buffers import BufferSession, stream_option
+
+import cudadrv as cu
+
+
+@dataclass(eq=False)
+class Graph:
+    """A graph. `kept` is what its capture made of it, or None."""
+
+    real: cu.Graph | None
+    place: Place | None = None
+    kept: oracle_graphs.Capture | None = None
+    capturing: bool = False
+    closed: bool = False
+
+
+@dataclass(eq=False)
+class Executable:
+    real: cu.ExecutableGraph | None
+    place: Place
+    kept: oracle_graphs.Capture
+    last: Node | None = None  # its last launch
+    closed: bool = False
+    capturing = False
+
+
+@dataclass(eq=False)
+class Block:
+    """A capture that goes on."""
+
+    real: Any
+    graph: Graph
+    model: oracle_graphs.Capture
+
+
+class GraphSession(BufferSession):
+    def __init__(self, *contexts):
+        super().__init__(*contexts)
+        self.begun = []  # blocks of captures
+
+    # ---- captures ----
+
+    def make_graph(self, name=None):
+        return Graph(cu.Graph(name=name))
+
+    def begin(self, graph, stream):
+        """Begin a capture on a stream, by default the current one. Returns the block, or None."""
+        given = () if stream is None else (stream.given,)
+        if stream is None and self.currents:
+            stream = self.currents[-1]
+        answer = self._judge_begin(graph, stream)
+        call = lambda: self.begun.append(entered(graph.real.capture(*given)))  # noqa: E731
+        self.call("capture", answer, call)
+        if answer != OK:
+            return None
+        graph.capturing = True
+        return Block(self.begun[-1], graph, oracle_graphs.Capture(stream.model))
+
+    def _judge_begin(self, graph, stream):
+        if graph.closed:
+            return GRAPH_CLOSED
+        if stream is None:
+            return NO_STREAM
+        if (usable := self._usable(stream)) != OK:
+            return usable
+        refused = stream.kind == "legacy" or stream.model.capture
+        return CAPTURED if refused or graph.capturing or graph.kept else OK
+
+    def end(self, block, way="block"):
+        """End a capture by the end of its block, by an exception, or because it was dropped."""
+        captured, graph = block.model, block.graph
+        answer = CAPTURED if way == "block" and not captured.is_joined() else OK
+        self._leave(block, way, answer)
+        self.note_end(block)
+        if way == "block" and answer == OK:
+            graph.kept = captured
+            self.compare_graph(graph)
+        else:
+            captured.holding.let_go()
+
+    def _leave(self, block, way, answer):
+        real, block.real = block.real, None
+        self.begun.remove(real)
+        if way == "dropped":
+            return
+        error = KeyError() if way == "exception" else None
+        leave = lambda: real.__exit__(type(error), error, None)  # noqa: E731
+        self.call("end of capture", answer, leave, unchanged=False)
+
+    def end_captures(self):
+        """End all captures after a disagreement."""
+        while self.begun:
+            with suppress(Exception):
+                self.begun.pop().__exit__(KeyError, KeyError(), None)
+
+    def note_end(self, block):
+        block.model.end()
+        block.graph.capturing = False
+        block.graph.place = self.place_of(block.model.origin)
+
+    def place_of(self, stream):
+        return next(place for place in self.places if place.domain is stream.domain)
+
+    def compare_graph(self, graph):
+        """The edges of the graph have all the order that was declared."""
+        nodes, operations = graph.real.nodes, graph.kept.operations
+        index = {node: at for at, node in enumerate(nodes)}
+        self.agree("number of nodes", len(nodes), len(operations))
+        before = {node: {node} for node in nodes}
+        for first, second in sorted(graph.real.edges, key=lambda edge: index[edge[1]]):
+            before[second] |= before[first]
+        for at, operation in enumerate(operations):
+            known = past(operation.node)
+            for earlier, other in enumerate(operations):
+                if other.node in known and nodes[earlier] not in before[nodes[at]]:
+                    self.disagree(f"node {at} is not ordered after node {earlier}")
+
+    # ---- graphs and executables ----
+
+    def close_graph(self, graph):
+        answer = CAPTURED if graph.capturing else OK
+        self.call("graph.close()", answer, graph.real.close)
+        if answer == OK and not graph.closed:
+            self.end_graph(graph)
+
+    def end_graph(self, graph):
+        """Note the end of a graph or an executable: what was held by it alone can be closed."""
+        graph.closed = True
+        if graph.kept is not None:
+            graph.kept.holding.let_go()
+
+    def drop_graph(self, graph):
+        """Drop the only reference to a graph or an executable."""
+        graph.real = None
+        if not graph.closed:
+            self.end_graph(graph)
+
+    def instantiate(self, graph):
+        answer = OK if graph.kept else CAPTURED
+        if graph.closed:
+            answer = GRAPH_CLOSED
+        real = self.call("instantiate", answer, graph.real.instantiate)
+        if answer != OK:
+            return None
+        graph.kept.holding.users += 1
+        return Executable(real, graph.place, graph.kept)
+
+    # ---- launches ----
+
+    def launch_graph(self, executable, stream, watched=()):
+        """Launch a graph: its operations happen at this line, one after the other.
+
+        If it may fail, `watched` are buffers over all that it uses.
+        """
+        answer, on = self._judge_graph(executable, stream)
+        options, real = stream_option(stream), executable.real
+        call = lambda: real.launch(**options)  # noqa: E731
+        kept = executable.kept
+        try:
+            result = self.call("launch of a graph", answer, call, *watched)
+        except Failed:
+            self.after_failure(on.model, [use for each in kept.operations for use in each.uses])
+            return None
+        if result is None:
+            return None
+        node = self.oracle.launch(on.model, kept.operations, executable.last, next(self.sites))
+        executable.last = node
+        self.ordered = self.ordered and kept.ordered
+        for operation in kept.operations:
+            operation.effect()
+        buffers = [buffer for operation in kept.operations for buffer, _ in operation.uses]
+        return Token(result, node, buffers, on.model, streams=tuple(kept.inside))
+
+    def _judge_graph(self, executable, stream):
+        """The answer after the waits of the policies, and the stream."""
+        on = self.current(stream, executable.place)
+        if executable.closed:
+            return GRAPH_CLOSED, on
+        if on is None:
+            return NO_STREAM, on
+        if (usable := self._usable(on)) != OK:
+            return usable, on
+        if on.place is not executable.place:
+            return OTHER_CONTEXT, on
+        if on.model.in_capture:
+            return CAPTURED, on
+        operations = executable.kept.operations
+        policies = [[self.policy_of(buffer) for buffer, _ in each.uses] for each in operations]
+        strict = [["strict"] * len(each) for each in policies]
+        request = on.model, operations, policies, executable.last
+        before = self.oracle.judge_launch(*request)
+        answers = self.oracle.judge_launch_and_wait(*request)
+        if answers == {OK}:
+            strictly = self.oracle.judge_launch(on.model, operations, strict, executable.last)
+            self.ordered = self.ordered and strictly == {OK}
+        return WAITED if answers == {OK} and before == {MUST_WAIT} else any_of(answers), on
+
+
+def any_of(answers):
+    """The answer of a call. Which of several reasons a refusal names is not defined."""
+    return answers if len(answers) > 1 else min(answers)
+
+
+def entered(block):
+    return block.__enter__()
