@@ -136,8 +136,13 @@ def floor():
 def columns(only):
     """The columns that can be measured here, and the objects that must stay alive meanwhile."""
     found, keep = floor()
-    kept = [keep]
-    for name, prepare in PEERS.items():
+    return found, [keep, add_bindings(found, PEERS, only)]
+
+
+def add_bindings(found, peers, only):
+    """Add a column for each binding that is installed. Returns the objects that must stay alive."""
+    kept = []
+    for name, prepare in peers.items():
         if only and name not in only:
             continue
         try:
@@ -149,7 +154,7 @@ def columns(only):
         else:
             found[name] = timers(peer)
             kept.append(peer)
-    return found, kept
+    return kept
 
 
 class Cell:

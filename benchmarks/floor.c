@@ -23,6 +23,9 @@ typedef struct things {
     CUstream stream;
     CUevent event;
     CUfunction kernel;
+    CUgraphExec graph; /* of floor_graph, with the graph that it was made of and its first node */
+    CUgraph template;
+    CUgraphNode node;
 } things;
 
 #define CALLS(CALL)                                                                                \
@@ -40,7 +43,15 @@ typedef struct things {
     CALL(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream))                                       \
     CALL(cuMemFreeAsync, (CUdeviceptr, CUstream))                                                  \
     CALL(cuModuleLoadData, (CUmodule *, const void *))                                             \
-    CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))
+    CALL(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                              \
+    CALL(cuStreamBeginCapture_v2, (CUstream, CUstreamCaptureMode))                                 \
+    CALL(cuStreamEndCapture, (CUstream, CUgraph *))                                                \
+    CALL(cuGraphGetNodes, (CUgraph, CUgraphNode *, size_t *))                                      \
+    CALL(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                \
+    CALL(cuGraphLaunch, (CUgraphExec, CUstream))                                                   \
+    CALL(cuGraphExecUpdate_v2, (CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *))              \
+    CALL(cuGraphExecKernelNodeSetParams_v2,                                                        \
+         (CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *))
 
 #define DECLARE(name, parameters) static CUresult(*call_##name) parameters;
 CALLS(DECLARE)
@@ -89,6 +100,25 @@ static CUresult launch(const things *t) {
     return call_cuLaunchKernel(t->kernel, 1, 1, 1, 32, 1, 1, 0, t->stream, arguments, NULL);
 }
 
+static CUresult graph(const things *t) { return call_cuGraphLaunch(t->graph, t->stream); }
+
+static CUresult update(const things *t) {
+    CUgraphExecUpdateResultInfo info;
+    return call_cuGraphExecUpdate_v2(t->graph, t->template, &info);
+}
+
+static CUresult set(const things *t) {
+    int count = 32;
+    float factor = 2;
+    CUdeviceptr x = t->device, y = t->other;
+    void *arguments[] = {&count, &factor, &x, &y};
+    CUDA_KERNEL_NODE_PARAMS parameters = {.func = t->kernel, .kernelParams = arguments};
+    parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
+    parameters.blockDimX = 32;
+    parameters.blockDimY = parameters.blockDimZ = 1;
+    return call_cuGraphExecKernelNodeSetParams_v2(t->graph, t->node, &parameters);
+}
+
 static CUresult record(const things *t) { return call_cuEventRecord(t->event, t->stream); }
 
 static CUresult wait(const things *t) { return call_cuStreamWaitEvent(t->stream, t->event, 0); }
@@ -121,6 +151,9 @@ static const struct {
     {"d2d", d2d},
     {"fill", fill},
     {"launch", launch},
+    {"graph", graph},
+    {"update", update},
+    {"set", set},
     {"record", record},
     {"wait", wait},
     {"synchronize", synchronize},
@@ -136,6 +169,24 @@ static row_function *find(const char *name) {
         }
     }
     return NULL;
+}
+
+/* Makes a graph that launches the kernel on one buffer after the other. In the current context. */
+CUresult floor_graph(things *t, int launches, const CUdeviceptr *buffers, int count) {
+    size_t one = 1;
+    CUresult status = call_cuStreamBeginCapture_v2(t->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (int i = 0; i < launches && status == CUDA_SUCCESS; i++) {
+        t->device = buffers[i % count];
+        t->other = buffers[(i + 1) % count];
+        status = launch(t);
+    }
+    if (status == CUDA_SUCCESS) {
+        status = call_cuStreamEndCapture(t->stream, &t->template);
+    }
+    if (status == CUDA_SUCCESS) {
+        status = call_cuGraphInstantiateWithFlags(&t->graph, t->template, 0);
+    }
+    return status ? status : call_cuGraphGetNodes(t->template, &t->node, &one);
 }
 
 /* Nanoseconds a call, over `count` calls of a row; below 0 on an error, and for no such row. */

@@ -25,6 +25,9 @@ class Things(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("event", ctypes.c_void_p),
         ("kernel", ctypes.c_void_p),
+        ("graph", ctypes.c_void_p),
+        ("template", ctypes.c_void_p),
+        ("node", ctypes.c_void_p),
     ]
 
 
@@ -42,6 +45,8 @@ def compiled():
     library.floor_call.restype = ctypes.c_double
     library.floor_call.argtypes = [ctypes.c_char_p, ctypes.POINTER(Things), ctypes.c_int]
     library.floor_load.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+    buffers = ctypes.POINTER(ctypes.c_uint64)
+    library.floor_graph.argtypes = [ctypes.POINTER(Things), ctypes.c_int, buffers, ctypes.c_int]
     loader = ExtensionFileLoader("floor", str(target))
     module = module_from_spec(spec_from_loader("floor", loader))
     loader.exec_module(module)
@@ -66,9 +71,19 @@ class Floor:
             return None
         return self.module.bare(row, ctypes.addressof(self.things))
 
-    def timed(self, row, calls):
+    def graph(self, launches, addresses):
+        """`Things` with a graph that launches the kernel on one buffer after the other."""
+        made = Things.from_buffer_copy(self.things)
+        buffers = (ctypes.c_uint64 * len(addresses))(*addresses)
+        status = self.library.floor_graph(ctypes.byref(made), launches, buffers, len(addresses))
+        if status:
+            raise RuntimeError(f"making a graph: CUDA error {status}")
+        return made
+
+    def timed(self, row, calls, things=None):
         """Nanoseconds of a call; None if the driver refuses it."""
         if row.startswith("launch") and not self.things.kernel:
             return None
-        taken = self.library.floor_call(row.encode(), ctypes.byref(self.things), calls)
+        of = ctypes.byref(things or self.things)
+        taken = self.library.floor_call(row.encode(), of, calls)
         return taken if taken >= 0 else None

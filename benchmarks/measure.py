@@ -26,8 +26,9 @@ PARTS = {
     "imports": (["--rounds=9"], ["--rounds=1", "--only", "cudadrv", "cuda.bindings"]),
     "interop": ([], ["--rounds=2"]),
     "managed": ([], ["--rounds=1", "--seconds=0", "--size=2", "--chunk=1"]),
+    "graphs": ([], ["--rounds=2"]),
 }
-COMPARING = ("calls", "bandwidth", "imports")
+COMPARING = ("calls", "bandwidth", "imports", "graphs")
 LIMIT = 240  # seconds for a part
 MACHINE = (
     "date",

@@ -22,7 +22,7 @@ PAGES = [
         ROOT / "docs" / name
         for name in (
             *("index.md", "performance.md", "benchmarks.md"),
-            *("interop.md", "managed.md", "pipelines.md"),
+            *("interop.md", "managed.md", "pipelines.md", "graphs.md"),
         )
     ),
 ]
@@ -54,6 +54,21 @@ INTEROP = {
     "from CuPy": "an array from CuPy",
     "loan": "a loan begun and ended",
     "launch": "a launch with two tensors of PyTorch",
+}
+GRAPHS = {
+    "launch 1 1": "launch of 1 node, 1 buffer",
+    "launch 5 1": "of 5 nodes, 1 buffer",
+    "launch 20 1": "of 20 nodes, 1 buffer",
+    "launch 100 1": "of 100 nodes, 1 buffer",
+    "launch 32 2": "of 32 nodes, 2 buffers",
+    "launch 32 8": "of 32 nodes, 8 buffers",
+    "launch 32 32": "of 32 nodes, 32 buffers",
+    "update": "update of 20 nodes from another graph",
+    "set": "new arguments for one kernel node",
+    "step 20 calls": "20 kernels, a call for each",
+    "step 20 graph": "20 kernels, as a graph",
+    "step 50 calls": "50 kernels, a call for each",
+    "step 50 graph": "50 kernels, as a graph",
 }
 BY_FAULTS, BY_PREFETCH, BY_COPY = "faults", "prefetch, then use", "copy, then use"
 THERE = "already there"
@@ -215,6 +230,16 @@ def interop(rows):
     return grid(["nanoseconds a call", *there], lines) + "\n"
 
 
+def graphs(rows):
+    """Nanoseconds in a plain loop, and the ratio to the bare call from C."""
+    there = [name for name in [FLOOR, *BINDINGS] if any(name in row for row in rows.values())]
+    lines = [
+        [GRAPHS[row], *(call_cell(cells, name, "loop", False) for name in there)]
+        for row, cells in rows.items()
+    ]
+    return grid(["nanoseconds a call, and times the bare call", *there], lines) + "\n"
+
+
 def moves(rows):
     """GB/s of a pass over managed memory, by the way in which it moves; one table a direction."""
     parts = []
@@ -260,6 +285,7 @@ TITLES = {
     "imports": "Importing",
     "interop": "Arrays of other libraries",
     "managed": "Managed memory, streams of data, pools",
+    "graphs": "Graphs",
 }
 
 
@@ -288,6 +314,7 @@ def part(results, name):
         "imports": imports,
         "interop": interop,
         "managed": managed,
+        "graphs": graphs,
     }
     return text[name](rows)
 
