@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from cudadrv._driver_pool import DriverPool
     from cudadrv._exchange import from_cuda_array, from_dlpack
     from cudadrv._graph import ExecutableGraph, Graph
+    from cudadrv._graph_changes import ExecutableNode
     from cudadrv._group import StreamGroup
+    from cudadrv._joined import JoinedCapture, joins_capture
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._kinds import empty, from_array, memory, zeros
@@ -74,6 +76,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "DriverPoolStats": "_records",
         "empty": "_kinds",
         "ExecutableGraph": "_graph",
+        "ExecutableNode": "_graph_changes",
         "from_array": "_kinds",
         "from_cuda_array": "_exchange",
         "from_dlpack": "_exchange",
@@ -81,6 +84,8 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "GraphNode": "_capture",
         "In": "_offload",
         "InOut": "_offload",
+        "JoinedCapture": "_joined",
+        "joins_capture": "_joined",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
         "LiveBuffer": "_records",
@@ -152,12 +157,14 @@ __all__ = [
     "Event",
     "EventNotRecordedError",
     "ExecutableGraph",
+    "ExecutableNode",
     "ForkedError",
     "Graph",
     "GraphNode",
     "HostBuffer",
     "In",
     "InOut",
+    "JoinedCapture",
     "Kernel",
     "KernelAttributes",
     "LiveBuffer",
@@ -186,6 +193,7 @@ __all__ = [
     "from_cuda_array",
     "from_dlpack",
     "get_include",
+    "joins_capture",
     "live_buffers",
     "memory",
     "memory_report",

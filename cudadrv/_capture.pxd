@@ -3,13 +3,17 @@
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUgraph
+from cudadrv._driver cimport CUgraph, CUgraphNode
 from cudadrv._engine cimport (
-    own_access, own_domain, own_engine, own_hold, own_memory, own_mutex, own_request, own_snapshot,
-    own_stream,
+    own_access, own_domain, own_engine, own_export, own_hold, own_memory, own_mutex, own_request,
+    own_snapshot, own_stream,
 )
 from cudadrv._event cimport Captured, Event
 from cudadrv._stream cimport Capturing, Stream, driver_call
+
+
+cdef class ChildNames:
+    cdef list numbers           # see `graph_launch`
 
 
 cdef class Holdings:
@@ -18,71 +22,179 @@ cdef class Holdings:
     cdef size_t room
     cdef dict known             # the ranges that are held: (address of the state, start, stop)
     cdef uint64_t number        # of the graph
+    cdef ChildNames names
 
     cdef int hold(self, own_access *access, uint32_t site, uint16_t operation) except -1
     cdef void shrink(self, size_t count) noexcept
     cdef int let_go(self, size_t count) except -1
 
 
+cdef enum NodeKind:
+    OTHER_NODE      # what the driver has for it is not known
+    COPY_NODE
+    FILL_NODE
+    LAUNCH_NODE
+
+
 cdef class GraphNode:
     cdef str graph              # the graph's name in messages
+    cdef uint64_t graph_number
+    cdef NodeKind kind
+    cdef CUgraphNode raws[2]    # the driver's nodes; a fill of some 8-byte items is two of them
+    cdef int raw_count
     cdef uint16_t operation     # the number of the operation's name: see _names.pyx
     cdef uint32_t site_number
     cdef Stream stream
     cdef object source          # as in a Token
     cdef object target
+    cdef object kernel          # of a launch: its Kernel, and how many of `source` are arguments
+    cdef Py_ssize_t arguments   # the others are what it also borrows
+    cdef unsigned char[64] settings     # of a launch: its Shape; of a fill: its item
     cdef own_access *accesses
     cdef uint32_t count
     cdef Py_ssize_t index       # in `Graph.nodes`
     cdef tuple after            # indices of the nodes on which it depends
-    # Until the capture ends: the capture, and the operation in the capture's engine.
-    cdef Capture capture
-    cdef own_snapshot snapshot
+    # Until the capture ends: the Capture, which lists the node and ends before the node does, else
+    # NULL.
+    cdef void *capture
+    cdef Capture unlisted       # the same, if no plan lists the node; else None
+    cdef own_snapshot snapshot  # in the engine of the plan
+    # Of a conditional node: the Plans of its bodies, and the stream of the engine that has all
+    # their work. `plans` is None for other nodes.
+    cdef tuple plans
+    cdef own_stream *place
+    cdef Py_ssize_t followed    # index of the first node that runs after it, or 0
     cdef object __weakref__
 
-    cdef int finish(self) except -1
+    cdef void finish(self) noexcept
     cdef str called(self)
+
+
+# The driver's graph. It lives as long as anything may name its nodes.
+cdef class DriverGraph:
+    cdef CUgraph raw
+    cdef Context context
 
 
 cdef class Point(Captured):
     cdef Capture capture
-    cdef own_snapshot snapshot  # in the capture's engine
+    cdef own_snapshot snapshot  # in the engine of the plan
     cdef tuple tail             # indices of the nodes that a stream depends on that waits for it
 
 
-# What gets the graph at the end of a capture: the base class of `Graph`, which is in _graph.
-cdef class Receiver:
-    cdef Holdings holdings      # None unless it is captured, or being captured
+# A loan, which may have begun in a capture: the base class of `Lent`, which is in _loan.
+cdef class Lending:
+    cdef own_export loan        # the record of the loan, in the engine or in that of a capture
+    cdef void *capture          # the Capture that has the loan, or NULL
 
-    cdef int begin(self) except -1
+    cdef void outlive_capture(self) noexcept
+
+
+cdef class Plan:
+    cdef str graph              # the graph's name in messages
+    cdef own_engine engine      # its streams and memory have no work outside the graph
+    cdef own_domain domain
+    cdef dict memories          # the address of its record of memory, by that of the memory's state
+    cdef list nodes
+    cdef Py_ssize_t listed      # how many of them are not of a capture that has not ended
+    cdef Holdings holdings      # shared with the outer plans
+    cdef dict tails             # the last node of a stream that has only added nodes, by its slot
+    cdef dict conditions        # handles of conditions, and whether a node has them
+    cdef bint ended
+    # Of a body: the plan around it, which the Graph of the body keeps alive; there, the stream that
+    # has all work of the conditional node, and the index of that node. Else NULL.
+    cdef void *outer
+    cdef own_stream *place
+    cdef Py_ssize_t entry
+    # Of the plan of the whole graph:
+    cdef str busy               # None, or what is changing the graph now
+    cdef uint64_t changes       # how often the nodes have changed
+
+    cdef int end(self) except -1
+    cdef Plan root(self)
+    cdef int changed(self) except -1
+    cdef GraphNode follower(self)
+    cdef tuple finished(self)
+    cdef own_memory *memory_of(self, own_memory *memory) except NULL
+    cdef own_stream *open(self) except NULL
+    cdef int drop(self, own_stream *order) except -1
+    cdef tuple checked(self, tuple after)
+    cdef int wait(self, own_stream *order, GraphNode node) except -1
+    cdef GraphNode new_node(self, Stream stream, own_request *request)
+    cdef int hold(self, own_request *request) except -1
+    cdef Checks checks_of(self, own_stream *order, own_request *request)
+    cdef int add_check(
+        self, Checks checks, Plan plan, own_stream *order, own_request *request) except -1
+    cdef int forget(self, GraphNode node, size_t held) except -1
+    cdef int list_all(self) except -1
+    cdef int follow(self, tuple after) except -1
+
+
+cdef class Checks:
+    cdef own_request *requests
+    cdef own_engine **engines
+    cdef own_access *accesses
+    cdef int count
+    cdef int failed             # index of the request that was refused
+
+    cdef int begin(self) noexcept nogil
+    cdef void settle(self) noexcept nogil
+    cdef void undo(self) noexcept nogil
+    cdef void unlock(self) noexcept nogil
+
+
+# What gets the nodes: the base class of `Graph`, which is in _graph.
+cdef class Receiver:
+    cdef str label              # its name in messages
+    cdef Plan plan              # None until there are nodes, or a capture
+    cdef CUgraph raw            # NULL until there are nodes, and once closed
+    cdef DriverGraph driver_graph   # which owns `raw`; None for a body, and if `raw` is NULL
+    cdef Context context        # of the nodes
+
+    cdef int begin(self, Capture capture) except -1
     cdef int receive(self, Capture capture, CUgraph raw) except -1
     cdef void give_up(self) noexcept
+    cdef void cannot_begin(self) noexcept
 
 
 cdef class Capture(Capturing):
     cdef Receiver receiver
     cdef Stream origin
     cdef str listed             # what `Context.captured_by` says of it
-    cdef own_engine engine      # its streams and memory have no work outside the capture
-    cdef own_domain domain
-    cdef list streams           # the streams of the capture, by their slots in its engine
-    cdef dict slots             # their slots, by the stream
-    cdef own_stream **orders    # what its engine knows of each stream
+    cdef Plan plan
+    cdef CUgraph into           # the driver's graph, if it has nodes already, else NULL
+    cdef tuple wanted           # the argument `after`, or None
+    cdef CUgraphNode *after     # handles of the nodes in it
+    cdef size_t after_count
+    cdef list streams           # the streams of the capture
+    cdef dict slots             # the index of each stream in `streams`
+    cdef own_stream **orders    # what the engine of the plan knows of each stream
     cdef own_mutex **locks      # their issue locks, in the order of their addresses
     cdef size_t lock_count
-    cdef dict memories          # the address of its record of memory, by that of the memory's state
     cdef list tails             # for each stream: indices of the nodes that its next one depends on
-    cdef list nodes
-    cdef Holdings holdings
+    cdef str half_done          # the operation of which only a part was captured, or None
+    cdef list lendings          # the loans that are open in the engine of the plan
+    cdef bint joined            # another library has begun it, and ends it
     cdef bint entered
     cdef bint ended             # guarded by the issue locks of its streams
 
+    cdef int join(self) except -1
+    cdef int leave(self, bint check) except -1
+    cdef int let_go(self) except -1
     cdef int add(self, Stream stream) except -1
     cdef int remove(self, Stream stream) except -1
-    cdef own_memory *memory_of(self, own_memory *memory) except NULL
+    cdef int begin_after(self, tuple nodes) except -1
     cdef int issue(
         self, Stream stream, own_request *request, driver_call call, void *arguments) except? -1
-    cdef GraphNode new_node(self, Stream stream, own_request *request)
+    cdef int add_node(
+        self, Stream stream, own_request *request, driver_call call, void *arguments) except? -1
+    cdef int lend(
+        self, Lending lending, Stream stream, own_request *request, object source, object target
+    ) except? -1
+    cdef int count_loan(self, Stream stream, own_request *request) except? -1
+    cdef int close_loan(self, Lending lending) except -1
+    cdef list in_the_way(self, Checks checks, list streams)
+    cdef Stream stream_of(self, uint16_t slot, list streams)
     cdef GraphNode nothing(self, Stream stream)
     cdef Point point_at(self, Stream stream)
     cdef int record_point(self, Stream stream, Event event, Point point) except -1
@@ -92,10 +204,13 @@ cdef class Capture(Capturing):
     cdef int refuse_others(self, Stream stream, own_request *request) except -1
     cdef int refuse(self, Stream stream, int reason) except -1
     cdef int end(self, CUgraph *raw) noexcept
+    cdef void end_loans(self) noexcept
     cdef int open(self, Stream stream) except -1
     cdef void add_lock(self, own_mutex *lock) noexcept
-    cdef int forget(self, GraphNode node, size_t held) except -1
 
 
+cdef tuple after_of(object after)
 cdef GraphNode newest_node(object source, object target)
+cdef NodeKind kind_of(uint16_t operation)
+cdef Holdings new_holdings(uint64_t number, str graph, ChildNames names, str end=*)
 cdef void destroy_graph(Context context, CUgraph raw) noexcept

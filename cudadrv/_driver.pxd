@@ -53,6 +53,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct CUgraph_st:
         pass
     ctypedef CUgraph_st *CUgraph
+    ctypedef struct CUgraphNode_st:
+        pass
+    ctypedef CUgraphNode_st *CUgraphNode
     ctypedef struct CUgraphExec_st:
         pass
     ctypedef CUgraphExec_st *CUgraphExec
@@ -122,6 +125,51 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUstream hStream
         CUlaunchAttribute *attrs
         unsigned int numAttrs
+    ctypedef unsigned long long cuuint64_t
+    ctypedef enum CUmemorytype:
+        CU_MEMORYTYPE_HOST
+        CU_MEMORYTYPE_DEVICE
+        CU_MEMORYTYPE_UNIFIED
+    ctypedef struct CUDA_KERNEL_NODE_PARAMS:
+        CUfunction func
+        unsigned int gridDimX
+        unsigned int gridDimY
+        unsigned int gridDimZ
+        unsigned int blockDimX
+        unsigned int blockDimY
+        unsigned int blockDimZ
+        unsigned int sharedMemBytes
+        void **kernelParams
+    ctypedef struct CUDA_MEMCPY3D:
+        CUmemorytype srcMemoryType
+        const void *srcHost
+        CUdeviceptr srcDevice
+        CUmemorytype dstMemoryType
+        void *dstHost
+        CUdeviceptr dstDevice
+        size_t WidthInBytes
+        size_t Height
+        size_t Depth
+    ctypedef struct CUDA_MEMSET_NODE_PARAMS:
+        CUdeviceptr dst
+        size_t pitch
+        unsigned int value
+        unsigned int elementSize
+        size_t width
+        size_t height
+    ctypedef enum CUgraphExecUpdateResult:
+        CU_GRAPH_EXEC_UPDATE_ERROR
+        CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
+        CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED
+        CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED
+        CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
+        CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED
+        CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
+        CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED
+    ctypedef struct CUgraphExecUpdateResultInfo:
+        CUgraphExecUpdateResult result
+        CUgraphNode errorNode
+        CUgraphNode errorFromNode
     ctypedef enum CUmem_advise:
         CU_MEM_ADVISE_SET_READ_MOSTLY
         CU_MEM_ADVISE_UNSET_READ_MOSTLY
@@ -179,8 +227,6 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_MEM_ATTACH_SINGLE
         CU_DEVICE_CPU
         CU_DEVICE_INVALID
-        CU_MEMORYTYPE_HOST
-        CU_MEMORYTYPE_DEVICE
 
     CUstream CU_STREAM_LEGACY
     CUstream CU_STREAM_PER_THREAD
@@ -368,11 +414,53 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuStreamBeginCapture "cudadrv_cuStreamBeginCapture"(
         CUstream stream, CUstreamCaptureMode mode)
     CUresult cuStreamEndCapture "cudadrv_cuStreamEndCapture"(CUstream stream, CUgraph *graph)
+    CUresult cuStreamBeginCaptureToGraph "cudadrv_cuStreamBeginCaptureToGraph"(
+        CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count,
+        CUstreamCaptureMode mode)
+    CUresult cuStreamGetCaptureInfo "cudadrv_cuStreamGetCaptureInfo"(
+        CUstream stream, CUstreamCaptureStatus *status, unsigned long long *number, CUgraph *graph,
+        const CUgraphNode **last, size_t *count)
+    CUresult cuGraphNodeGetDependencies "cudadrv_cuGraphNodeGetDependencies"(
+        CUgraphNode node, CUgraphNode *nodes, size_t *count)
+    CUresult cuGraphCreate "cudadrv_cuGraphCreate"(CUgraph *graph, unsigned int flags)
     CUresult cuGraphDestroy "cudadrv_cuGraphDestroy"(CUgraph graph)
+    CUresult cuGraphAddEmptyNode "cudadrv_cuGraphAddEmptyNode"(
+        CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count)
+    CUresult cuGraphAddMemcpyNode "cudadrv_cuGraphAddMemcpyNode"(
+        CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_MEMCPY3D *copy, CUcontext context)
+    CUresult cuGraphAddMemsetNode "cudadrv_cuGraphAddMemsetNode"(
+        CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext context)
+    CUresult cuGraphAddKernelNode "cudadrv_cuGraphAddKernelNode"(
+        CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_KERNEL_NODE_PARAMS *launch)
+    CUresult cuGraphKernelNodeSetAttribute "cudadrv_cuGraphKernelNodeSetAttribute"(
+        CUgraphNode node, CUlaunchAttributeID attribute, const CUlaunchAttributeValue *value)
+    CUresult cuGraphAddChildGraphNode "cudadrv_cuGraphAddChildGraphNode"(
+        CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUgraph child)
+    CUresult cuGraphAddNode "cudadrv_cuGraphAddNode"(
+        CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const void *edges,
+        size_t count, void *parameters)
+    CUresult cuGraphDestroyNode "cudadrv_cuGraphDestroyNode"(CUgraphNode node)
+    CUresult cuGraphConditionalHandleCreate "cudadrv_cuGraphConditionalHandleCreate"(
+        cuuint64_t *handle, CUgraph graph, CUcontext context, unsigned int value,
+        unsigned int flags)
     CUresult cuGraphInstantiateWithFlags "cudadrv_cuGraphInstantiateWithFlags"(
         CUgraphExec *executable, CUgraph graph, unsigned long long flags)
     CUresult cuGraphLaunch "cudadrv_cuGraphLaunch"(CUgraphExec executable, CUstream stream)
     CUresult cuGraphExecDestroy "cudadrv_cuGraphExecDestroy"(CUgraphExec executable)
+    CUresult cuGraphExecUpdate "cudadrv_cuGraphExecUpdate"(
+        CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *result)
+    CUresult cuGraphExecKernelNodeSetParams "cudadrv_cuGraphExecKernelNodeSetParams"(
+        CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *launch)
+    CUresult cuGraphExecMemcpyNodeSetParams "cudadrv_cuGraphExecMemcpyNodeSetParams"(
+        CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy, CUcontext context)
+    CUresult cuGraphExecMemsetNodeSetParams "cudadrv_cuGraphExecMemsetNodeSetParams"(
+        CUgraphExec executable, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *fill,
+        CUcontext context)
+    CUresult cuGraphNodeSetEnabled "cudadrv_cuGraphNodeSetEnabled"(
+        CUgraphExec executable, CUgraphNode node, unsigned int enabled)
 
 
 cdef void bind_driver(cudadrv_driver **table) noexcept

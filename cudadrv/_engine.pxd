@@ -82,6 +82,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t managed
     ctypedef struct own_export:
         own_memory *memory
+        uint32_t site
     ctypedef struct own_domain:
         uint8_t host_excluded
     ctypedef struct own_stream:
@@ -167,10 +168,14 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_held(
         own_engine *engine, const own_memory *memory, uint64_t start, uint64_t stop,
         own_conflict *conflict)
+    bint own_next_held(
+        own_engine *engine, const own_memory *memory, uint64_t start, uint64_t stop,
+        uint64_t after, own_conflict *conflict)
     void own_engine_end(own_engine *engine, own_domain *domain)
     bint own_is_joined(own_engine *engine, const own_stream *stream, const own_stream *other)
     bint own_join_accesses(
-        const own_access *accesses, uint32_t count, own_access *result, uint32_t *found)
+        const own_access *accesses, uint32_t count, int policy, own_access *result,
+        uint32_t *found)
 
     ctypedef struct own_turn:
         uint64_t start

@@ -2,46 +2,58 @@
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
-from cudadrv._capture cimport Capture, Holdings, Receiver
+from cudadrv._capture cimport Capture, DriverGraph, GraphNode, Holdings
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph, CUgraphExec
 from cudadrv._engine cimport own_access, own_event
+from cudadrv._graph_nodes cimport Builder, ConditionKind
 from cudadrv._names cimport Parts
 
 
 cdef class NodeNames(Parts):
-    cdef list accesses          # (memory, start, stop, mode, operation, site) of each node
+    cdef list accesses          # (memory, start, stop, mode, name, site, inner) of each node
     cdef str graph              # the graph's name in messages
 
 
 cdef class Uses:
     cdef NodeNames names
-    cdef tuple nodes            # the GraphNodes, in the order of their capture
-    cdef own_access *accesses   # what the whole graph uses: ranges that do not overlap
+    cdef tuple items            # (GraphNode, whether it is in a body, index in `Graph.nodes`): all
+    cdef tuple nodes            # the GraphNodes of them that are not disabled
+    cdef own_access *each       # what these use, one after the other
+    cdef uint32_t total         # number of these
+    cdef list regions           # for each of these: the buffer, or None for a variable
+    cdef list contexts          # for each of these: the context of the memory or of the node
+    cdef own_access *accesses   # what the whole graph uses: `each`, joined
     cdef uint32_t count
-    cdef list regions           # for each access: the buffers of the nodes that lie in it
 
-    cdef str target_at(self, uint32_t index)
-    cdef tuple targets(self)
+    cdef str called(self, own_access *access)
+    cdef tuple targets(self, own_access *accesses, uint32_t count)
 
 
-cdef class Graph(Receiver):
+cdef class Graph(Builder):
     cdef uint64_t number
     cdef str name
-    cdef str label              # its name in messages
-    cdef CUgraph raw            # NULL before the capture, and once closed
-    cdef Context context        # of the captured stream
-    cdef Uses uses
+    cdef Uses known             # what the graph used after `seen` changes
+    cdef uint64_t seen
+    cdef Graph outer            # of a body: the graph of its conditional node, else None
     cdef bint capturing
     cdef bint closed
     cdef uint32_t site          # the line that began the capture
+    cdef object single          # a reference to the executable of a graph with conditions, or None
     cdef object __weakref__
 
     cdef int usable(self) except -1
+    cdef bint ended(self) except -1
+    cdef int refuse_busy(self) except -1
+    cdef int forget(self) except -1
+    cdef int begin_plan(self, str busy) except -1
+    cdef Uses uses(self)
+    cdef object add_bodies(self, ConditionKind kind, object condition, object count, object after)
 
 
 cdef class ExecutableGraph:
     cdef str label
+    cdef tuple nodes            # as in `Graph.nodes`
     cdef Context context
     cdef Uses uses
     cdef Holdings holdings
@@ -50,4 +62,19 @@ cdef class ExecutableGraph:
     cdef own_event last         # its last launch; launches hold its issue lock
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # threads that are launching it; close() waits for none
+    cdef bint changing          # it is being changed: no launch and no other change may begin
+    cdef DriverGraph original   # the graph that it was instantiated from
+    cdef list raws              # the nodes of `original`, by which the driver knows those of this
+    cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
+    cdef frozenset disabled     # indices of the disabled nodes
+    cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
+    cdef str broken             # the node that the driver has changed only in part, or None
     cdef object __weakref__
+
+
+cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled)
+cdef int check_whole(Graph graph) except -1
+cdef Uses usable_executable(ExecutableGraph executable)
+cdef int refuse_while_busy(ExecutableGraph executable) except -1
+cdef uint16_t name_launches(str graph, NodeNames names) except? 0
+cdef void retire_name(ExecutableGraph executable) noexcept

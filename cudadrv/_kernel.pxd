@@ -3,9 +3,11 @@
 from libc.stdint cimport uint16_t
 
 from cudadrv._arguments cimport Limits, Packed, Room, Shape, Signature
+from cudadrv._capture cimport GraphNode
 from cudadrv._driver cimport (
-    CUfunction, CUfunction_attribute, CUresult, CUstream, likely, unlikely,
+    CUfunction, CUfunction_attribute, CUlaunchAttribute, CUresult, CUstream, likely, unlikely,
 )
+from cudadrv._engine cimport own_access, own_request
 from cudadrv._module cimport Module, check_module
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -59,6 +61,19 @@ cdef inline int shape_of(
     return kernel.fill(shape, grid, block, shared_bytes, cooperative, cluster)
 
 
+cdef extern from *:
+    """
+    /* Written in C, because the type of clusterDim has no name that Cython could use. */
+    static inline void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) {
+        attribute->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute->value.clusterDim.x = sizes[0];
+        attribute->value.clusterDim.y = sizes[1];
+        attribute->value.clusterDim.z = sizes[2];
+    }
+    """
+    void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) noexcept nogil
+
+
 cdef int occupancy_of(Kernel kernel, Shape *shape) except -1
 cdef int find_variables(Kernel kernel) except -1
 
@@ -78,4 +93,13 @@ cdef class Prepared:
     cdef object __weakref__
 
 
+cdef void remember_launch(
+    GraphNode node, Kernel kernel, const Shape *shape, Py_ssize_t arguments) noexcept
+cdef Prepared prepared(
+    Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative, cluster,
+    str call=*)
+cdef Py_ssize_t count_accesses(Prepared ready) except -1
+cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1
+cdef tuple described(Prepared ready)
+cdef str advice_of(Prepared ready, own_request *request, int reason)
 cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil

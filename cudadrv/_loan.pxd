@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t
 
+from cudadrv._capture cimport Lending
 from cudadrv._device cimport Context
 from cudadrv._dlpack cimport dl_versioned
 from cudadrv._engine cimport own_export
@@ -16,18 +17,18 @@ cdef enum Borrower:
     ON_HOST         # the host, through an array of another library
 
 
-cdef class Lent:
+cdef class Lent(Lending):
     cdef Region region
     cdef Stream stream          # the borrower's stream; an internal stream if it has none
     cdef Borrower borrower
     cdef bint readonly
     cdef Event event            # recorded at the begin and the end; None on a non-blocking stream
-    cdef own_export loan        # the engine's record of the loan
-    cdef bint live              # whether `loan` is open in the engine
+    cdef bint live              # whether `loan` is open in the engine, or in that of a capture
     cdef Py_ssize_t holders     # how many blocks and exports have not ended
     cdef Lent following         # the next one in the list `_dropped`
 
     cdef int begin(self, bint waits) except -1
+    cdef int begin_in_capture(self, bint waits) except -1
     cdef int use(self, own_export *loan, bint recorded=*, bint waits=*) except -1
     cdef int close(self) except -1
     cdef int end_unrecorded(self, raised, error) except -1

@@ -3,10 +3,11 @@ from typing import Any, Never, final
 
 from typing_extensions import CapsuleType
 
+from cudadrv._capture import Lending
 from cudadrv._stream import Stream
 
 @final
-class Lent: ...
+class Lent(Lending): ...
 
 @final
 class Loan:

@@ -23,6 +23,7 @@ cdef enum Operation:
     ATTACH
     TO
     OFFLOAD
+    CONSTANT
     LAUNCH
     CUSTOM
 
@@ -31,8 +32,9 @@ cdef class Parts:
 
 
 cdef uint64_t number_of_graph() noexcept
-cdef int name_graph(uint64_t number, str name) except -1
+cdef int name_graph(uint64_t number, str name, str end) except -1
 cdef str graph_name(uint64_t number)
+cdef str graph_end(uint64_t number)
 cdef void forget_graph(uint64_t number) noexcept
 cdef uint16_t graph_launch(str graph, Parts parts)
 cdef int give_back_name(uint16_t number) except -1

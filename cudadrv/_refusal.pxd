@@ -3,11 +3,13 @@
 from libc.stdint cimport uint32_t
 
 from cudadrv._operation cimport Operation
-from cudadrv._engine cimport own_conflict
+from cudadrv._engine cimport own_conflict, own_request
 from cudadrv._stream cimport Stream
 
 cdef int refuse_operation(
     Operation *operation, int reason, Stream stream, tuple targets, str advice=*) except -1
+cdef int refuse_node(
+    own_request *request, int reason, str graph, tuple targets, str advice) except -1
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, str target) except -1
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1

@@ -22,6 +22,7 @@ cdef class Capturing:
 
     cdef str called(self)
     cdef int record(self, Stream stream, Event event) except -1
+    cdef int admit(self, Stream stream) except -1
     cdef int wait(self, Stream stream, Event event) except -1
 
 
@@ -47,6 +48,8 @@ cdef class Stream:
     cdef bint finish(self, bint wait, int64_t deadline) except -1
     cdef int refuse(self, int reason) except -1
     cdef int refuse_captured(self) except -1
+    cdef Event event_of_stream(self, Stream other)
+    cdef int refuse_legacy(self) except -1
     cdef int refuse_outside(self, str work) except -1
     cdef Event record_event(self, Event event, own_snapshot *as_of=*)
     cdef int wait_for(self, Event event) except -1

@@ -51,11 +51,16 @@ cdef inline Token new_token(Stream stream, object source, object target):
     return <Token>token_anew(ended_tokens, stream, source, target)
 
 
-cdef inline void stand_for(Token token, Operation *operation) noexcept:
-    """Let the token stand for an operation that was issued. It takes over the snapshot."""
+cdef inline bint stand_for(Token token, Operation *operation) noexcept:
+    """Let the token stand for an operation that was issued. It takes over the snapshot.
+
+    Returns False for most operations, and True for one that was captured.
+    """
     token.seq = operation.request.issued.seq
     token.slot = operation.request.issued.slot
     token.site_number = operation.request.site
     token.operation = operation.request.operation
     if unlikely(operation.request.issued.clock is not NULL):
         keep_knowledge(token, &operation.request.issued)
+        return True
+    return False

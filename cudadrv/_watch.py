@@ -124,13 +124,17 @@ class Watch:
         """Return the queued work that is not known to be complete: pairs of operation and line."""
         return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
+    def finds_anything(self) -> bool:
+        """Return whether anything new is alive now. It may be about to go, other than a leak."""
+        settle(self.device)
+        return bool(self._look())
+
     def leaks(self) -> list[str]:
         """Return a line for each new buffer, and a line for each other kind of new objects.
 
         On a GPU only buffers are listed, because a real driver does not count its objects.
         """
-        settle(self.device)
-        if self._look():
+        if self.finds_anything():
             gc.collect()  # takes longer than most tests, so it runs only if something was added
             settle(self.device)
         deadline = time.monotonic() + OTHER_THREADS_S

@@ -19,7 +19,7 @@ from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, un
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_HAS_DISCARDS, OWN_HELD, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT,
     OWN_WRITE, engine, own_borrow, own_borrows, own_conflict, own_current, own_discard,
-    own_discarded, own_held, own_obstacle, own_suspect,
+    own_discarded, own_held, own_next_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
@@ -29,8 +29,8 @@ from cudadrv._loan cimport (
 )
 from cudadrv._memory cimport label_at, leave_home, use_on_host
 from cudadrv._names cimport (
-    COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, host_wait,
-    operation_name, stream_name,
+    COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,
+    host_wait, operation_name, stream_name,
 )
 from cudadrv._ordering cimport policy_in_force
 from cudadrv._pool cimport trim_caches
@@ -148,10 +148,10 @@ cdef str explain_region(Region region):
     ways = []
     obstacle = _obstacle(region, ways)
     borrows, count, waits = _look(region, MOST_LINES)
-    discarded = _discarded(region)
+    more = _discarded(region) + _graphs(region)
     if not borrows and not obstacle:
         return f"{region.describe()} is free: no GPU work that uses it may be unfinished." \
-            + discarded
+            + more
     lines = [f"{region.describe()} is in use:"]
     if obstacle:
         lines.append(obstacle)
@@ -163,7 +163,7 @@ cdef str explain_region(Region region):
     for way in waits:
         if way not in ways:
             ways.append(way)
-    return "\n".join(lines + ways) + discarded
+    return "\n".join(lines + ways) + more
 
 
 cdef str _discarded(Region region):
@@ -176,6 +176,19 @@ cdef str _discarded(Region region):
     first, last = max(found.start, region.start), min(found.stop, stop)
     return f"\nThe contents of its bytes {first - region.start}:{last - region.start} were" \
            f" discarded at {line_at(found.site)}."
+
+
+cdef str _graphs(Region region):
+    """Return a line about each graph that keeps the buffer from being closed."""
+    cdef own_conflict conflict
+    cdef uint64_t last = 0
+    cdef str text = ""
+    while own_next_held(engine, region.memory.state, region.start, region.start + region.nbytes,
+                        last, &conflict):
+        last = conflict.number
+        text += f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
+                f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+    return text
 
 
 cdef str _wait(int kind):

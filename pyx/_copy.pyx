@@ -10,7 +10,7 @@ from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
-from cudadrv._capture cimport Capture
+from cudadrv._capture cimport Capture, GraphNode
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync, cuMemcpyDtoDAsync,
@@ -87,8 +87,8 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
     stream = known_stream(stream)
     check_region(target)
     check_region(source)
-    found = required_stream(stream, _device_side(target, source), method)
-    _check_pair(target, source)
+    found = required_stream(stream, device_side_of(target, source), method)
+    check_pair(target, source)
     refuse_other_device(target, found)
     refuse_other_device(source, found)
     return found
@@ -99,8 +99,8 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     cdef Region device_side
     check_region(target)
     check_region(source)
-    _check_pair(target, source)
-    device_side = _device_side(target, source)
+    check_pair(target, source)
+    device_side = device_side_of(target, source)
     found = stream_for(stream, device_side.memory.context)
     copy_async(name, target, source, blocking_stream(found, device_side), None).wait()
     return 0
@@ -124,7 +124,7 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
     return token
 
 
-cdef Region _device_side(Region target, Region source):
+cdef Region device_side_of(Region target, Region source):
     """Return the buffer in whose context a copy runs.
 
     This is the buffer in device memory if there is one, else one in managed memory, if any.
@@ -162,7 +162,7 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
     return 0
 
 
-cdef int _check_pair(Region target, Region source) except -1:
+cdef int check_pair(Region target, Region source) except -1:
     if target.dtype is not source.dtype and target.dtype != source.dtype:
         refuse_other_dtype(target, source.dtype, source.describe())
     if target.count != source.count:
@@ -378,5 +378,6 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     reason = issue(&operation, stream)
     if unlikely(reason):
         refuse_operation(&operation, reason, stream, (region.describe(),))
-    stand_for(token, &operation)
+    if unlikely(stand_for(token, &operation)) and isinstance(token.asked, GraphNode):
+        memcpy((<GraphNode>token.asked).settings, fill.item, sizeof(fill.item))
     return token

@@ -256,8 +256,9 @@ cdef int close_at_end(object thing, object raised, str what) except -1:
 
 
 cdef int refuse_capture(str stream) except -1:
-    raise OwnershipError(f"{stream} is capturing a graph, begun by another library; cudadrv cannot"
-                         " yet take part in a capture. End it first.")
+    raise OwnershipError(f"{stream} is capturing a graph, begun by another library. To take part"
+                         " in that: with cudadrv.joins_capture(stream) as kept: ... Or end it"
+                         " first.")
 
 
 cdef int raise_status(CUresult status) except -1 with gil:

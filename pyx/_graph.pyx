@@ -1,40 +1,58 @@
-"""Graph: captured operations, and their launches.
+"""Graph: operations that are captured or added, and their launches.
 
-A captured graph is a template: it runs nothing and borrows nothing, but its memory stays open. A
-launch is one operation. Its accesses are the union, by range, of those of the graph's nodes.
+A graph is a template: it runs nothing and borrows nothing, but its memory stays open. A launch is
+one operation. Its accesses are the union, by range, of those of the graph's nodes.
 
 Outlives a call: names of launches that may be unfinished (the GIL guards them).
 """
 
+import operator
+import weakref
+
 cimport cython
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 from cudadrv._arguments cimport Room, new_room
-from cudadrv._capture cimport Capture, GraphNode, Holdings, Receiver, destroy_graph
-from cudadrv._device cimport enter_context, leave_context, report_in
+from cudadrv._buffers cimport LockedBuffer
+from cudadrv._capture cimport (
+    Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
+)
+from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphExecDestroy,
-    cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
+    CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphCreate,
+    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_STRICT, OWN_WAIT, engine, own_access, own_join_accesses, own_known, own_snapshot_drop,
+    OWN_READ, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine, own_access,
+    own_join_accesses, own_known, own_request, own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
+from cudadrv._graph_nodes cimport (
+    CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, Builder, ConditionKind, add_child,
+    add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request, new_condition,
+    refuse_old_driver,
+)
+from cudadrv._kernel cimport Kernel
 from cudadrv._names cimport (
-    Parts, checked_name, give_back_name, graph_launch, name_graph, number_of_graph, operation_name,
+    CONSTANT, LAUNCH, Parts, checked_name, give_back_name, graph_launch, number_of_graph,
+    operation_name, parts_of,
 )
 from cudadrv._operation cimport Operation, issue_after, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region
-from cudadrv._site cimport place
+from cudadrv._region cimport Region, borrow, plain_array
+from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
+
+cdef enum:
+    MOST_JOINED = 4  # own_join_accesses makes at most so many accesses of one
 
 
 # ---- what a graph uses ----
@@ -57,142 +75,175 @@ cdef str _name_at(NodeNames names, size_t memory, uint64_t start, uint64_t stop,
     Returns None if there is none.
     """
     other = None
-    for used, first, last, its_mode, operation, site in names.accesses:
+    for used, first, last, its_mode, name, site, inner in names.accesses:
         if used == memory and first < stop and start < last:
             if its_mode == mode:
-                return f"{operation_name(operation)} at {place(site)}"
-            other = other or (operation, site)
-    return None if other is None else f"{operation_name(other[0])} at {place(other[1])}"
+                return f"{name} at {place(site)}{inner}"
+            other = other or (name, site, inner)
+    return None if other is None else f"{other[0]} at {place(other[1])}{other[2]}"
 
 
 @cython.final
 @cython.no_gc_clear
 cdef class Uses:
-    """What the launches of a graph use. A graph shares it with its executables."""
+    """What launches use. A graph shares it with executables that do the same."""
 
     def __dealloc__(self):
+        free(self.each)
         free(self.accesses)
 
-    cdef str target_at(self, uint32_t index):
+    cdef str called(self, own_access *access):
         """Return the name of an access in messages: a buffer, and a node that uses it."""
-        cdef own_access *access = &self.accesses[index]
+        cdef Region region
+        cdef own_access *other
+        cdef uint32_t i
         cdef str name = _name_at(
             self.names, <size_t>access.memory, access.start, access.stop, access.mode)
-        for region in self.regions[index]:
-            return f"{(<Region>region).describe()} in {name}"
+        for i in range(self.total):
+            region, other = self.regions[i], &self.each[i]
+            if region is not None and other.memory is access.memory \
+                    and other.start < access.stop and access.start < other.stop:
+                return f"{region.describe()} in {name}"
         return f"memory in {name}"
 
-    cdef tuple targets(self):
+    cdef tuple targets(self, own_access *accesses, uint32_t count):
         cdef uint32_t i
         found = []
-        for i in range(self.count):
-            found.append(self.target_at(i))
+        for i in range(count):
+            found.append(self.called(&accesses[i]))
         return tuple(found)
 
 
-cdef Uses _uses_of(Capture capture):
-    """Join what the nodes of a capture use."""
+cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled):
+    """Join what nodes use that are not disabled. `graph` is their graph's name in messages."""
     cdef Uses uses = Uses.__new__(Uses)
     cdef GraphNode node
-    cdef own_access *each
-    cdef size_t total = 0
-    uses.nodes = _captured(capture)
-    uses.names = _names_of(uses, capture)
-    for node in uses.nodes:
-        total += node.count
-    each = <own_access *>malloc((total + 1) * sizeof(own_access))
-    uses.accesses = <own_access *>malloc((2 * total + 1) * sizeof(own_access))
-    try:
-        if each is NULL or uses.accesses is NULL:
-            raise MemoryError()
-        total = 0
-        for node in uses.nodes:
-            memcpy(&each[total], node.accesses, node.count * sizeof(own_access))
-            total += node.count
-        if not own_join_accesses(each, <uint32_t>total, uses.accesses, &uses.count):
-            raise MemoryError()
-    finally:
-        free(each)
-    uses.regions = _regions_of(uses)
+    cdef Py_ssize_t top
+    found = []
+    nodes = []
+    for node, in_body, top in items:
+        if top not in disabled:
+            found.append((node, in_body))
+            nodes.append(node)
+            uses.total += node.count
+    uses.items, uses.nodes = items, tuple(nodes)
+    uses.names = _names_of(uses, graph)
+    uses.regions, uses.contexts = [], []
+    uses.each = <own_access *>malloc((uses.total + 1) * sizeof(own_access))
+    uses.accesses = <own_access *>malloc((MOST_JOINED * uses.total + 1) * sizeof(own_access))
+    if uses.each is NULL or uses.accesses is NULL:
+        raise MemoryError()
+    uses.total = 0
+    for node, in_body in found:
+        _add_accesses(uses, node, context, in_body, False)
+        _add_accesses(uses, node, context, in_body, True)
+    if not own_join_accesses(uses.each, uses.total, -1, uses.accesses, &uses.count):
+        raise MemoryError()
     return uses
 
 
-cdef tuple _captured(Capture capture):
-    """Return the nodes of a capture, without gaps."""
-    cdef GraphNode node
-    if None not in capture.nodes:
-        return tuple(capture.nodes)
-    number = {}
+cdef int _add_accesses(
+    Uses uses, GraphNode node, Context context, bint in_body, bint written
+) except -1:
+    """Add accesses of a node: those that only read come first, because it may read all at once."""
+    cdef own_access *access
+    cdef own_access *added
+    cdef Region region
+    cdef uint32_t i
+    buffers = node.writes if written else node.reads
+    for i in range(node.count):
+        access = &node.accesses[i]
+        if (access.mode != OWN_READ) == written:
+            region = _region_at(buffers, access)
+            uses.regions.append(region)
+            uses.contexts.append(context if region is None else region.memory.context)
+            added = &uses.each[uses.total]
+            added[0] = access[0]
+            # A body may not run, so what it writes may keep its contents.
+            if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:
+                added.effect = OWN_USES
+            uses.total += 1
+    return 0
+
+
+cdef Region _region_at(tuple buffers, own_access *access):
+    """Return a buffer that has exactly these bytes, else one that has some of them, or None."""
+    cdef Region region
+    other = None
+    for region in buffers:
+        if region.memory is None or region.memory.state is not access.memory:
+            continue
+        if region.start == access.start and region.nbytes == access.stop - access.start:
+            return region
+        if region.start < access.stop and access.start < region.start + region.nbytes:
+            other = region      # the node is another graph, whose accesses are joined
+    return other
+
+
+cdef tuple _items_of(tuple nodes):
+    """Return the items of `Uses` for the nodes of a graph."""
     found = []
-    for node in capture.nodes:
-        if node is not None:
-            number[node.index] = len(found)
-            found.append(node)
-    for node in found:
-        node.index = number[node.index]
-        after = []
-        for index in node.after:
-            after.append(number[index])
-        node.after = tuple(after)
+    _flatten(nodes, False, -1, found)
     return tuple(found)
 
 
-cdef NodeNames _names_of(Uses uses, Capture capture):
+cdef int _flatten(tuple nodes, bint in_body, Py_ssize_t top, list found) except -1:
+    """Append nodes and those in their bodies. `top` is the index of the node around all, or -1."""
+    cdef GraphNode node
+    cdef Plan body
+    cdef Py_ssize_t index
+    for node in nodes:
+        index = node.index if top < 0 else top
+        found.append((node, in_body, index))
+        for body in node.plans or ():
+            _flatten(body.finished(), True, index, found)
+    return 0
+
+
+cdef NodeNames _names_of(Uses uses, str graph):
     cdef NodeNames names = NodeNames.__new__(NodeNames)
     cdef GraphNode node
     cdef own_access *access
     cdef uint32_t i
-    names.graph, names.accesses = capture.graph, []
+    names.graph, names.accesses = graph, []
     for node in uses.nodes:
+        inner = parts_of(node.operation)
+        if isinstance(inner, NodeNames):    # another graph
+            for used, start, stop, mode, name, site, inside in (<NodeNames>inner).accesses:
+                names.accesses.append((used, start, stop, mode, name, site,
+                                       f"{inside} in {(<NodeNames>inner).graph}"))
+            continue
+        name = operation_name(node.operation)
         for i in range(node.count):
             access = &node.accesses[i]
             names.accesses.append((<size_t>access.memory, access.start, access.stop, access.mode,
-                                   node.operation, node.site_number))
+                                   name, node.site_number, ""))
     return names
 
 
-cdef list _regions_of(Uses uses):
-    """Return, for each access of the graph, the buffers of the nodes that lie in it."""
-    cdef GraphNode node
-    cdef Region region
-    cdef uint32_t i
-    found = []
-    by_state = {}
-    for i in range(uses.count):
-        found.append([])
-        by_state.setdefault(<size_t>uses.accesses[i].memory, []).append(i)
-    for node in uses.nodes:
-        for region in node.reads + node.writes:
-            if region.memory is None:
-                continue
-            for index in by_state.get(<size_t>region.memory.state, ()):
-                i = index
-                if region.start < uses.accesses[i].stop \
-                        and uses.accesses[i].start < region.start + region.nbytes \
-                        and region not in found[i]:
-                    found[i].append(region)
-    return found
+cdef str _count_of(tuple nodes):
+    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
 # ---- graphs ----
 
 @cython.final
 @cython.no_gc_clear
-cdef class Graph(Receiver):
+cdef class Graph(Builder):
     """Graph(*, name=None)\n--\n
-    Operations that are captured once, checked against each other, and launched as often as needed.
+    Operations that are recorded once, checked against each other, and launched as often as needed.
 
-    ``with graph.capture(stream):`` captures, ``graph.instantiate()`` makes what can be launched.
-    The graph and its executables keep the memory and the modules of their operations alive: until
-    all of them are closed or gone, these buffers and modules cannot be closed, moved or given away.
-    docs/graphs.md explains graphs.
+    ``with graph.capture(stream):`` captures operations, ``graph.add_copy(...)`` and its like add
+    them, and ``graph.instantiate()`` makes what can be launched. The graph and its executables keep
+    the memory and the modules of their operations alive: until all of them are closed or gone,
+    these buffers and modules cannot be closed, moved or given away. docs/graphs.md explains graphs.
 
     Parameters
     ----------
     name : str, optional
         Shown in messages. A graph without a name is shown by its number.
 
-    Driver function: cuGraphDestroy, at its end.
+    Driver functions: cuGraphCreate, cuGraphDestroy.
     """
 
     def __init__(self, *, name=None):
@@ -203,7 +254,8 @@ cdef class Graph(Receiver):
         self.label = f"graph {self.number}" if self.name is None else f"graph {self.name!r}"
 
     def __dealloc__(self):
-        _destroy_graph(self)
+        if self.outer is None and self.plan is not None:
+            self.plan.end()     # events of a capture may keep the plan
 
     @property
     def name(self):
@@ -212,30 +264,59 @@ cdef class Graph(Receiver):
 
     @property
     def closed(self):
-        """Whether the graph was closed."""
-        return self.closed
+        """Whether the graph was closed. A body is closed with its graph."""
+        return self.closed or self.ended()
 
     @property
     def nodes(self):
-        """The captured operations, a tuple of `GraphNode` in the order of their capture."""
+        """The operations, a tuple of `GraphNode` in the order in which they became nodes."""
         self.usable()
-        return () if self.uses is None else self.uses.nodes
+        return () if self.plan is None else self.plan.finished()
 
     @property
     def edges(self):
         """The order of the nodes: a tuple of pairs of `GraphNode`, ``(first, second)``.
 
-        The second node of a pair runs after the first one. Orders that follow from others are left
-        out, as in the driver's graph.
+        The second node of a pair runs after the first one. In a capture, orders that follow from
+        others are left out. These are the edges of the driver's graph, except those of loans: a
+        loan stands for nodes that another library has captured.
         """
         cdef GraphNode node
+        nodes = self.nodes
         found = []
-        for node in self.nodes:
+        for node in nodes:
             for index in node.after:
-                found.append((self.uses.nodes[index], node))
+                found.append((nodes[index], node))
         return tuple(found)
 
-    def capture(self, stream=None):
+    def to_dot(self):
+        """Return the graph as a text in the DOT language, which Graphviz draws.
+
+        Each node tells its operation, its line, its stream, and the buffers that it reads and
+        writes. Bodies of conditional nodes are not drawn: draw them by themselves. Raises
+        ValueError if the graph is closed. Makes no driver call.
+        """
+        from cudadrv._graph_picture import dot
+        return dot(*_drawn(self))
+
+    def to_svg(self):
+        """Return a picture of the graph: the text of an SVG file, which needs no other file.
+
+        Each stream has a column, and so have nodes that were added without a capture. A node stands
+        below those that it runs after. Nodes tell what those of `to_dot` tell, and bodies of
+        conditional nodes are not drawn either. A notebook shows this picture of a graph by itself.
+        Raises ValueError if the graph is closed. Makes no driver call.
+        """
+        from cudadrv._graph_picture import svg
+        return svg(*_drawn(self))
+
+    def _repr_svg_(self):
+        """Return the picture that notebooks show, or None: then they show the `repr`."""
+        if self.plan is None or self.capturing or self.ended():
+            return None
+        return self.to_svg()
+
+    def capture(self, stream=None, *, after=None):
         """Return a context manager: operations on the stream become nodes of the graph.
 
         In ``with graph.capture(stream):`` nothing runs, and no buffer is borrowed. Copies and fills
@@ -249,24 +330,32 @@ cdef class Graph(Receiver):
         ----------
         stream : Stream, optional
             Default: the current stream of a ``with stream:`` block; without one, a TypeError.
+        after : iterable of GraphNode, optional
+            Nodes of the graph after which the captured operations run. It is required if the graph
+            has nodes already, and may be empty. Then an exception that ends the block discards
+            these nodes, too, and a body with its whole graph.
 
         Raises
         ------
         TypeError, ValueError
-            There is no stream; it, or the graph, is closed.
+            There is no stream; it, or the graph, is closed; an item of ``after`` is not a node of
+            the graph.
         CaptureError
-            Raised by the ``with`` line: the graph was captured before, or the stream is captured
-            already or is the legacy default stream. At the end of the block: the work of a stream
-            is not joined. In the block: see docs/graphs.md.
+            Raised by the ``with`` line: the graph has nodes and ``after`` is missing, or the driver
+            is older than CUDA 12.3; the stream is captured already or is the legacy default stream;
+            the graph is a body that cannot change any more. At the end of the block: the work of a
+            stream is not joined. In the block: see docs/graphs.md.
         BufferBorrowedError
             In the block: an operation is not ordered after a conflicting one of the capture.
         OwnershipError
             Another library is capturing the stream.
 
-        Driver functions: cuStreamBeginCapture, cuStreamEndCapture.
+        Driver functions: cuStreamBeginCapture or cuStreamBeginCaptureToGraph,
+        cuStreamGetCaptureInfo, cuStreamEndCapture.
         """
         cdef Capture capture
         cdef Stream found
+        wanted = None if after is None else after_of(after)
         found = known_stream(stream)
         self.usable()
         if found is None:
@@ -276,57 +365,305 @@ cdef class Graph(Receiver):
                             " block")
         found.usable()
         capture = Capture.__new__(Capture)
-        capture.receiver, capture.origin = self, found
+        capture.receiver, capture.origin, capture.wanted = self, found, wanted
         capture.graph = self.label
         return capture
+
+    def constant(self, array, *, name=None):
+        """Copy an array into page-locked memory of the graph, inside the block of `capture`.
+
+        Each launch then reads the items that the array has now: ``buffer.copy_from_async(
+        graph.constant(array))``. The host can write to the returned buffer between launches, as to
+        any other. It cannot be closed before the graph and its executables are. If operations use
+        it, its memory lives as long as they do, even if the buffer is dropped.
+
+        Parameters
+        ----------
+        array : object
+            What ``numpy.asarray`` takes. The buffer has its dtype and shape.
+        name : str, optional
+            The name of the buffer, shown in messages.
+
+        Returns
+        -------
+        LockedBuffer
+
+        Raises
+        ------
+        CaptureError
+            The graph is not being captured.
+        TypeError, ValueError
+            The array is masked, or a buffer cannot have its dtype; the graph is closed.
+        CudaOutOfMemoryError
+            There is no page-locked memory.
+
+        Driver function: cuMemHostAlloc.
+        """
+        cdef LockedBuffer made
+        cdef Holdings holdings
+        cdef own_access access
+        _refuse_uncaptured(self)
+        array = plain_array(array)
+        made = LockedBuffer(array.size, array.dtype, name=name)
+        if array.ndim > 1:
+            made.sizes = array.shape
+        made.copy_in_on_host(array.reshape(made.shape))
+        _refuse_uncaptured(self)  # making the array may have run code that ended the capture
+        holdings = self.plan.holdings
+        if made.nbytes:
+            borrow(made, &access, OWN_READ)
+            holdings.hold(&access, here(), CONSTANT)
+        return made
+    # ---- building ----
+
+    def add_copy(self, destination, source, *, after=()):
+        """Add a copy of a whole buffer to another one. Runs nothing, and borrows nothing.
+
+        Parameters
+        ----------
+        destination, source : buffers of the same dtype and number of items
+        after : iterable of GraphNode, optional
+            Nodes of this graph, after which the new one runs. Only they order it.
+
+        Returns
+        -------
+        GraphNode
+
+        Raises
+        ------
+        TypeError, ValueError
+            The dtypes or sizes differ; a buffer belongs to another context than the graph; an item
+            of ``after`` is not a node of the graph; the graph is closed.
+        BufferBorrowedError
+            A node that ``after`` does not order before this one uses the bytes. Nothing is added.
+            Under ``ordering("wait")`` the edge is added instead.
+        BufferClosedError
+            A buffer is closed.
+        CaptureError
+            The graph is being captured, or is a body that cannot change any more.
+
+        Driver functions: cuGraphAddMemcpyNode, or cuGraphAddEmptyNode if there is nothing to copy.
+        """
+        return add_copy(self, destination, source, after)
+
+    def add_fill(self, buffer, value, *, after=()):
+        """Add a fill of a whole buffer with a value. Runs nothing, and borrows nothing.
+
+        ``value`` is as in ``buffer.fill``, ``after``, the result and errors are as in `add_copy`.
+
+        Driver functions: cuGraphAddMemsetNode, or cuGraphAddEmptyNode for an empty buffer.
+        """
+        return add_fill(self, buffer, value, after)
+
+    def add_launch(
+        self, Kernel kernel not None, grid, block, *args, shared_bytes=0, borrows=(),
+        bint cooperative=False, cluster=None, after=()
+    ):
+        """Add a launch of a kernel. Runs nothing, and borrows nothing.
+
+        All but ``kernel`` and ``after`` is as in `Kernel.launch`, without ``In``, ``Out`` and
+        ``InOut``. ``after``, the result and further errors are as in `add_copy`. Values are passed
+        as they are now: a later change of an object has no effect.
+
+        Driver functions: cuGraphAddKernelNode; with ``cooperative`` or ``cluster``
+        cuGraphKernelNodeSetAttribute.
+        """
+        return add_launch(
+            self, kernel, grid, block, args, shared_bytes, borrows, cooperative, cluster, after)
+
+    def add_graph(self, Graph child not None, *, after=()):
+        """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.
+
+        The node is a copy: later changes of the other graph do not change it. It uses all that the
+        nodes of the other graph use, and this graph holds that, too. ``after`` and the result are
+        as in `add_copy`.
+
+        Raises what `add_copy` raises; also CaptureError if the other graph has no nodes and was
+        never captured, is being captured, has conditional nodes, or is a body: the driver cannot
+        copy it. ValueError if it is this graph, or belongs to another context.
+
+        Driver function: cuGraphAddChildGraphNode.
+        """
+        cdef own_request request
+        cdef own_access *accesses
+        cdef uint32_t count
+        cdef tuple nodes = after_of(after)
+        cdef Uses uses
+        cdef Room room = None
+        cdef uint16_t name
+        self.usable()
+        _check_child(self, child)
+        uses = child.uses()
+        accesses, count = uses.accesses, uses.count
+        if policies_used:
+            room = _with_policies(uses, &count)
+            accesses = <own_access *>room.start
+        name = graph_launch(child.label, uses.names)
+        child.plan.busy = "being added to another graph by another call"
+        try:
+            fill_request(&request, name, accesses, <int>count)
+            node = add_child(self, child.context, &request, child.raw, nodes, uses, _buffers_in,
+                             uses.targets(accesses, count))
+        except BaseException:
+            give_back_name(name)
+            raise
+        finally:
+            child.plan.busy = None
+        self.plan.holdings.names.numbers.append(name)   # to be given back with the last holder
+        return node
+
+    # ---- conditions ----
+
+    def condition(self, default=None):
+        """Make a condition: a number on the device, which decides whether a body runs.
+
+        Kernels of the graph set it by ``cudaGraphSetConditional(condition, value)``. They get what
+        this method returns as an argument of 8 bytes.
+
+        Parameters
+        ----------
+        default : int, optional
+            The value at the beginning of each launch, from 0 to 2**32 - 1. Without it, kernels have
+            to set the value before it is used.
+
+        Returns
+        -------
+        int
+            For `add_if`, `add_while` or `add_switch`. One of them has to get it before
+            `instantiate`. The driver may give conditions of two graphs the same number, so a
+            condition of another graph is not always refused.
+
+        Raises
+        ------
+        TypeError, ValueError
+            ``default`` is not such an integer; the graph is closed.
+        CaptureError
+            The driver is older than CUDA 12.3; otherwise as for `add_copy`.
+
+        Driver function: cuGraphConditionalHandleCreate.
+        """
+        return new_condition(self, default_context() if self.context is None else self.context,
+                             default)
+
+    def add_if(self, condition, *, bodies=1, after=()):
+        """Add a node that runs a body once if the condition is not 0.
+
+        The bodies are Graphs without nodes. Capture into them, or add nodes to them, before another
+        node is added after this one. The node uses all that is in its bodies, and is checked
+        against other nodes when something is added to a body. A body belongs to this graph: it is
+        closed with it, and cannot be instantiated. All of it has to be in the same context.
+
+        Parameters
+        ----------
+        condition : int
+            What `condition` of this graph has returned. Each condition is for one node.
+        bodies : int, optional
+            2 for a second body, which runs if the condition is 0 (CUDA 12.8).
+        after : iterable of GraphNode, optional
+            As in `add_copy`. A kernel that sets the condition has to be among what runs before.
+
+        Returns
+        -------
+        tuple
+            ``(node, body)``, or ``(node, body, otherwise)``: a `GraphNode`, and a `Graph` for each
+            body.
+
+        Raises
+        ------
+        TypeError, ValueError
+            ``bodies`` is not 1 or 2; the condition is not one of this graph, or another node has
+            it; otherwise as for `add_copy`.
+        CaptureError
+            The driver is too old; otherwise as for `add_copy`.
+
+        Driver function: cuGraphAddNode.
+        """
+        return self.add_bodies(IF_NODE, condition, bodies, after)
+
+    def add_while(self, condition, *, after=()):
+        """Add a node that runs a body again and again, as long as the condition is not 0.
+
+        The condition is looked at before the body runs, and after each time. A kernel in the body
+        has to set it to 0 at some time. Returns ``(node, body)``; all else is as for `add_if`.
+
+        Driver function: cuGraphAddNode.
+        """
+        return self.add_bodies(WHILE_NODE, condition, 1, after)
+
+    def add_switch(self, condition, bodies, *, after=()):
+        """Add a node that runs one of several bodies: the one whose index is the condition.
+
+        If the condition is not less than ``bodies``, none runs. Returns ``(node, body 0, body 1,
+        ...)``; all else is as for `add_if`. Needs a driver of CUDA 12.8 or newer.
+
+        Driver function: cuGraphAddNode.
+        """
+        return self.add_bodies(SWITCH_NODE, condition, bodies, after)
 
     def instantiate(self):
         """Make an `ExecutableGraph`, which can be launched. Does not wait for any work.
 
-        Raises CaptureError if the graph is not captured, ValueError if it is closed, and CudaError
-        if the driver cannot instantiate it.
+        Later changes of the graph do not change it.
+
+        Raises CaptureError if the graph was not captured and has no nodes, is being captured, is a
+        body, or has a condition that no node has; or if it has conditional nodes and an executable
+        of it is not closed, because the driver allows only one. Raises ValueError if it is closed,
+        and CudaError if the driver cannot instantiate it.
         Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
         cdef CUresult status
         cdef bint pushed = False
+        cdef Uses uses
         self.usable()
-        if self.raw is NULL:
-            raise CaptureError(f"{self.label} is not captured: with graph.capture(stream): ...")
+        _check_instance(self)
         self.context.usable()
-        made.label, made.context = self.label, self.context
-        made.uses, made.holdings = self.uses, self.holdings
-        made.accesses = <own_access *>malloc((self.uses.count + 1) * sizeof(own_access))
+        uses = self.uses()
+        made.label, made.context, made.nodes = self.label, self.context, self.plan.finished()
+        made.uses, made.holdings = uses, self.plan.holdings
+        made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
+        made.numbers[0] = made.numbers[1] = self.number
+        made.disabled, made.paired = frozenset(), True
+        made.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
         if made.accesses is NULL:
             raise MemoryError()
-        memcpy(made.accesses, self.uses.accesses, self.uses.count * sizeof(own_access))
+        memcpy(made.accesses, uses.accesses, uses.count * sizeof(own_access))
         _forget_names()
-        with nogil:
-            status = enter_context(self.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
-                leave_context(pushed)
-            self.context.check(status)
-        made.operation = graph_launch(self.label, self.uses.names)
+        single = weakref.ref(made) if self.plan.conditions else None
+        self.plan.busy = "being instantiated by another call"
+        try:
+            with nogil:
+                status = enter_context(self.context.raw, &pushed)
+                if status == CUDA_SUCCESS:
+                    status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
+                    leave_context(pushed)
+                self.context.check(status)
+        finally:
+            self.plan.busy = None
+        self.single = single
+        made.operation = graph_launch(self.label, uses.names)
         return made
 
     def close(self):
         """Destroy the graph, and let its memory go. Closing twice does nothing. Does not block.
 
-        What was instantiated from it stays, and keeps the memory.
+        What was instantiated from it stays, and keeps the memory. The driver's graph is destroyed
+        with the last of these executables.
 
-        Raises CaptureError while the graph is being captured.
+        Raises CaptureError while the graph is being captured, and for a body, which is closed with
+        its graph.
         Driver function: cuGraphDestroy.
         """
-        if self.closed:
+        if self.closed or self.ended():
             return
         refuse_if_forked()
-        if self.capturing:
-            raise CaptureError(f"{self.label} is being captured, in the block that began at"
-                               f" {place(self.site)}; leave that block first")
+        if self.outer is not None:
+            raise CaptureError(f"{self.label} is closed with its graph: close that one")
+        if self.plan is not None:
+            self.refuse_busy()
         self.closed = True
-        _destroy_graph(self)
-        self.uses = self.holdings = None
+        _drop_driver_graph(self)
+        self.forget()
 
     def __enter__(self):
         """``with graph:`` closes it at the end of the block."""
@@ -340,8 +677,9 @@ cdef class Graph(Receiver):
     def __repr__(self):
         if self.label is None:
             return "<Graph, never initialized>"
-        state = "closed" if self.closed else "being captured" if self.capturing \
-            else "not captured" if self.uses is None else f"{len(self.uses.nodes)} nodes"
+        state = "closed" if self.closed or self.ended() else \
+            "being captured" if self.capturing else "not captured" if self.plan is None \
+            else _count_of(self.plan.finished())
         name = "" if self.name is None else f" {self.name!r}"
         return f"<Graph{name}, {state}>"
 
@@ -349,62 +687,332 @@ cdef class Graph(Receiver):
         refuse_if_forked()
         if self.label is None:
             raise TypeError("this Graph was never initialized")
-        if self.closed:
+        if self.closed or self.ended():
             raise ValueError(f"{self.label} is closed")
         return 0
 
-    # ---- for captures ----
+    cdef bint ended(self) except -1:
+        """Whether this is a body whose graph was closed or discarded."""
+        return self.outer is not None and self.plan.ended
 
-    cdef int begin(self) except -1:
+    # ---- for captures, and for nodes that are added ----
+
+    cdef int begin_plan(self, str busy) except -1:
+        """Let `plan` take nodes, and say what is changing the graph until that has ended.
+
+        Raises if the graph cannot change.
+        """
+        cdef GraphNode later
         self.usable()
-        if self.capturing:
-            raise CaptureError(f"{self.label} is being captured, in the block that began at"
-                               f" {place(self.site)}")
-        if self.uses is not None:
+        if self.plan is None:
+            self.plan = Plan.__new__(Plan)
+            self.plan.graph = self.label
+            self.plan.holdings = new_holdings(self.number, self.label, None)
+            self.seen = 0
+        self.refuse_busy()
+        later = self.plan.follower()
+        if later is not None:
+            raise CaptureError(
+                f"{self.label} cannot change any more: {later.called()} was added after its"
+                " conditional node. Fill a body before you add what runs after it")
+        self.plan.root().busy = busy
+        return 0
+
+    cdef int refuse_busy(self) except -1:
+        """Raise if a capture or another call is changing the graph, or another part of it."""
+        busy = self.plan.root().busy
+        if busy is not None:
+            raise CaptureError(f"{self.plan.root().graph} is {busy}")
+        return 0
+
+    cdef int begin_change(self, Context context) except -1:
+        cdef DriverGraph driver_graph
+        cdef CUresult status
+        cdef bint pushed = False
+        context.usable()
+        self.usable()
+        if self.context is not None and self.context is not context:
+            raise ValueError(f"the nodes of {self.label} belong to {self.context!r}, and this one"
+                             f" to {context!r}; use another graph")
+        self.begin_plan("being changed by another call")
+        if self.raw is not NULL:
+            return 0
+        try:
+            driver_graph = DriverGraph.__new__(DriverGraph)
+            driver_graph.context = context
+            with nogil:
+                status = enter_context(context.raw, &pushed)
+                if status == CUDA_SUCCESS:
+                    status = cuGraphCreate(&driver_graph.raw, 0)
+                    leave_context(pushed)
+                context.check(status)
+        except BaseException:
+            self.end_change()
+            raise
+        self.context, self.raw, self.driver_graph = context, driver_graph.raw, driver_graph
+        return 0
+
+    cdef void end_change(self) noexcept:
+        self.plan.root().busy = None
+
+    cdef int begin(self, Capture capture) except -1:
+        self.usable()
+        if self.plan is not None:
+            self.refuse_busy()
+        if self.site and capture.wanted is None:
             raise CaptureError(f"{self.label} was captured at {place(self.site)}; make another"
-                               " Graph for another capture")
-        self.holdings = Holdings.__new__(Holdings)
-        self.holdings.known, self.holdings.number = {}, self.number
-        name_graph(self.number, self.label)
+                               " Graph for another capture, or pass after=[...] to capture more"
+                               " into this one")
+        if self.plan is not None and self.plan.listed and capture.wanted is None:
+            raise CaptureError(f"{self.label} has nodes: pass after=[...], the nodes after which"
+                               " the captured operations run, or after=[]")
+        if self.context is not None and self.context is not capture.origin.context:
+            raise ValueError(f"the nodes of {self.label} belong to {self.context!r}, and"
+                             f" {capture.origin!r} to another context; use another graph")
+        if self.outer is None and _is_new(self) and not (self.plan and self.plan.conditions):
+            _drop_driver_graph(self)    # the capture makes another one
+        if self.raw is not NULL:
+            refuse_old_driver(CONDITIONS, "a capture into a graph that has nodes")
+        self.begin_plan(f"being captured, in the block that began at {place(capture.site)}")
         self.capturing = True
         return 0
 
     cdef int receive(self, Capture capture, CUgraph raw) except -1:
-        uses = _uses_of(capture)
-        self.capturing = False
+        cdef DriverGraph driver_graph = None
+        if self.raw is NULL:
+            driver_graph = DriverGraph.__new__(DriverGraph)
+        self.plan.list_all()
         self.context, self.site = capture.origin.context, capture.site
-        self.raw, self.uses = raw, uses
+        if driver_graph is not None:
+            driver_graph.context, driver_graph.raw = self.context, raw
+            self.raw, self.driver_graph = raw, driver_graph
+        self.capturing, self.plan.root().busy = False, None
         return 0
 
+    cdef void cannot_begin(self) noexcept:
+        self.capturing, self.plan.root().busy = False, None
+        if self.raw is NULL:
+            self.forget()
+
     cdef void give_up(self) noexcept:
-        """Let go what the capture held."""
-        self.holdings = None
+        """Discard all nodes; those of a body with the whole graph, of which they are a part."""
+        cdef Graph graph = self
         self.capturing = False
+        while graph.outer is not None:
+            graph = graph.outer
+        graph.plan.busy = None
+        _drop_driver_graph(graph)
+        graph.forget()
+
+    cdef int forget(self) except -1:
+        """Let go of the nodes, and of what they hold."""
+        if self.plan is not None:
+            self.plan.end()
+        self.plan = self.known = self.single = None
+        self.context, self.site = None, 0
+        return 0
+
+    cdef Uses uses(self):
+        """Return what the nodes use. The nodes of a capture that has not ended are not among them.
+        """
+        cdef uint64_t changes = self.plan.root().changes
+        if self.known is None or self.seen != changes:
+            items = _items_of(self.plan.finished())
+            self.known, self.seen = uses_of(
+                items, self.label, self.context, frozenset()), changes
+        return self.known
+
+    cdef object add_bodies(
+        self, ConditionKind kind, object condition, object count, object after
+    ):
+        """Add a conditional node with empty bodies."""
+        cdef tuple nodes = after_of(after)
+        cdef Room room
+        cdef Graph body
+        cdef Plan plan
+        cdef int i
+        number = operator.index(count)
+        handle = operator.index(condition)
+        if kind == IF_NODE and number not in (1, 2) or not 1 <= number <= MOST_BODIES:
+            raise ValueError(f"bodies is {number}, and must be "
+                             + ("1 or 2" if kind == IF_NODE else f"from 1 to {MOST_BODIES}"))
+        self.usable()
+        room = new_room(number * sizeof(CUgraph))
+        plans, made = [], []
+        for i in range(number):
+            body, plan = Graph.__new__(Graph), Plan.__new__(Plan)
+            which = "the body" if number == 1 else f"body {i}"
+            body.label = plan.graph = \
+                f"{which} of {conditional_call(kind)} at {place(here())} in {self.label}"
+            body.plan, body.outer, body.number = plan, self, self.number
+            plans.append(plan)
+            made.append(body)
+        node = add_conditional(self, kind, handle, nodes, tuple(plans), <CUgraph *>room.start)
+        for i in range(number):
+            body = made[i]
+            body.raw, body.context = (<CUgraph *>room.start)[i], self.context
+        return (node, *made)
 
 
-cdef void _destroy_graph(Graph graph) noexcept:
-    cdef CUgraph raw = graph.raw
+cdef int _refuse_uncaptured(Graph graph) except -1:
+    """Raise unless the graph is being captured."""
+    graph.usable()
+    if not graph.capturing:
+        raise CaptureError(f"{graph.label} is not being captured: call constant inside"
+                           " `with graph.capture(stream):`, where operations can use it")
+    return 0
+
+
+cdef tuple _drawn(Graph graph):
+    """Return the arguments of the functions of _graph_picture that draw a graph."""
+    from cudadrv._graph_picture import Step
+    cdef GraphNode node
+    steps = []
+    edges = []
+    for node in graph.nodes:
+        stream = None if node.stream is None else node.stream.called()
+        steps.append(Step(operation_name(node.operation), place(node.site_number), stream,
+                          _names_in_pictures(node.reads), _names_in_pictures(node.writes)))
+    for node, following in graph.edges:
+        edges.append((node.index, (<GraphNode>following).index))
+    return graph.label, steps, sorted(edges)
+
+
+cdef tuple _names_in_pictures(tuple regions):
+    from cudadrv._graph_picture import Used
+    cdef Region region
+    found = []
+    for region in regions:
+        full = region.describe()
+        name = type(region).__name__
+        rest = full[len(name):]
+        if region.name is not None:
+            name, rest = region.name, rest[len(repr(region.name)) + 1:]
+        found.append(Used(name + rest, full))
+    return tuple(found)
+
+
+cdef enum:
+    MOST_BODIES = 1 << 16
+
+
+cdef bint _is_new(Graph graph) noexcept:
+    """Whether the graph was neither captured nor has a node."""
+    return graph.raw is NULL or graph.plan.listed == 0 and graph.site == 0
+
+
+cdef int _check_child(Graph graph, Graph child) except -1:
+    """Raise unless a graph can be used in another one."""
+    child.usable()
+    if child is graph:
+        raise ValueError(f"{graph.label} cannot be a part of itself; add another graph")
+    if child.outer is not None:
+        raise CaptureError(f"{child.label} is a body, and cannot be used in another graph")
+    if _is_new(child):
+        raise CaptureError(f"{child.label} is not captured, and has no nodes")
+    child.refuse_busy()
+    if child.plan.conditions:
+        raise CaptureError(f"{child.label} has conditions, and the driver cannot use such a graph"
+                           " in another one. Make the condition in the graph that is launched, or"
+                           " in one of its bodies")
+    return 0
+
+
+cdef int check_whole(Graph graph) except -1:
+    """Raise unless a graph has nodes, is no body, and is not changing."""
+    if graph.outer is not None:
+        raise CaptureError(f"{graph.label} cannot be launched by itself: instantiate its graph")
+    if _is_new(graph):
+        raise CaptureError(
+            f"{graph.label} is not captured, and no node was added to it: with"
+            " graph.capture(stream): ..., or graph.add_copy(...)")
+    graph.refuse_busy()
+    return 0
+
+
+cdef int _check_instance(Graph graph) except -1:
+    """Raise unless a graph can be instantiated."""
+    cdef ExecutableGraph single
+    check_whole(graph)
+    _check_conditions(graph.plan)
+    single = None if graph.single is None else graph.single()
+    if single is not None and single.raw is not NULL:
+        raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one"
+                           " executable of it at a time, and another one is not closed:"
+                           " step.close()")
+    return 0
+
+
+cdef int _check_conditions(Plan plan) except -1:
+    """Raise if no node has a condition: the driver does not instantiate such a graph."""
+    cdef GraphNode node
+    cdef Plan body
+    for handle, used in plan.conditions.items():
+        if not used:
+            raise CaptureError(
+                f"no node of {plan.graph} has the condition {handle}: pass it to add_if, add_while"
+                " or add_switch")
+    for node in plan.finished():
+        for body in node.plans or ():
+            _check_conditions(body)
+    return 0
+
+
+cdef list _raws_of(tuple nodes):
+    """Return the driver's nodes of each node, as a tuple of numbers. A loan has none."""
+    cdef GraphNode node
+    found = []
+    for node in nodes:
+        raws = (<size_t>node.raws[0], <size_t>node.raws[1])
+        found.append(raws[:node.raw_count])
+    return found
+
+
+cdef void _drop_driver_graph(Graph graph) noexcept:
+    """Let the driver's graph end with the last executable of it; that of a body with its graph."""
     graph.raw = NULL
-    destroy_graph(graph.context, raw)
+    graph.driver_graph = None
 
 
 # ---- launches ----
 
-# The names of launches of executables that are gone: (number, slot, seq) of the last launch.
+# The names of launches of executables that are gone or were changed: (number, slot, seq) of the
+# last launch.
 cdef list _last_launches = []
+cdef Py_ssize_t _crowded = 16   # how many there are when it is worth to look which can be forgotten
+cdef enum:
+    MOST_NAMES = 256        # changed executables get no further names beyond this
 
 
 cdef int _forget_names() except -1:
     """Give back the names of launches that are known to be complete."""
-    global _last_launches
+    global _last_launches, _crowded
     kept = []
     for number, slot, seq in _last_launches:
         if seq == 0 or own_known(engine, slot, seq):
             give_back_name(number)
         else:
             kept.append((number, slot, seq))
-    _last_launches = kept
+    _last_launches, _crowded = kept, min(2 * len(kept) + 16, MOST_NAMES)
     return 0
+
+
+cdef uint16_t name_launches(str graph, NodeNames names) except? 0:
+    """Return a number for the launches of an executable: that of its own name, if there is room."""
+    if len(_last_launches) >= _crowded:
+        _forget_names()
+    return graph_launch(graph, names) if len(_last_launches) < MOST_NAMES else <uint16_t>LAUNCH
+
+
+cdef void retire_name(ExecutableGraph executable) noexcept:
+    """Let the name of the launches be used again once they are complete."""
+    if executable.operation == LAUNCH:
+        return
+    try:
+        _last_launches.append((
+            executable.operation, executable.last.snapshot.slot, executable.last.snapshot.seq))
+    except MemoryError:
+        pass    # the name is not used again
 
 
 def _buffers_in(Uses uses not None, bint written):
@@ -438,8 +1046,7 @@ cdef class ExecutableGraph:
     def __dealloc__(self):
         _destroy_executable(self)
         if self.operation and self.uses is not None:
-            _last_launches.append(
-                (self.operation, self.last.snapshot.slot, self.last.snapshot.seq))
+            retire_name(self)
         own_snapshot_drop(engine, &self.last.snapshot)
         free(self.accesses)
 
@@ -451,7 +1058,8 @@ cdef class ExecutableGraph:
     @property
     def nodes(self):
         """The operations of a launch, a tuple of `GraphNode` in the order of their capture."""
-        return _usable(self).nodes
+        usable_executable(self)
+        return self.nodes
 
     def launch(self, stream=None):
         """Queue a launch of the graph. Does not wait for it.
@@ -476,16 +1084,18 @@ cdef class ExecutableGraph:
         BufferBorrowedError, BufferExportedError
             See docs/errors.md. Nothing is queued.
         CaptureError
-            The stream is being captured.
+            The stream is being captured, or this is being changed.
 
         Driver function: cuGraphLaunch.
         """
         cdef Operation operation
-        cdef Uses uses = _usable(self)
+        cdef Uses uses
         cdef Stream found
         cdef Token token
         cdef Room room = None
-        cdef own_access *accesses = self.accesses
+        cdef own_access *accesses
+        cdef uint32_t count
+        usable_executable(self)
         found = stream_for(stream, self.context)
         if found is None:
             raise TypeError("launch of a graph needs a stream: pass one, or call it inside a"
@@ -494,42 +1104,89 @@ cdef class ExecutableGraph:
         if found.context is not self.context:
             raise ValueError(f"{self.label} belongs to {self.context!r}, and {found!r} to another"
                              " context; use a stream of the graph's context")
-        if unlikely(policies_used):
-            room = _with_policies(uses)
-            accesses = <own_access *>room.start
-        token = new_token(found, uses, _buffers_in)
-        _usable(self)  # a finalizer that ran may have closed this
-        self.launching += 1
+        uses, accesses = usable_executable(self), self.accesses
+        count = uses.count
+        if unlikely(self.changing):
+            refuse_while_busy(self)
+        self.launching += 1     # from here on, finalizers that run cannot close or change this
         try:
-            prepare(&operation, self.operation, accesses, <int>uses.count, _launch_call, &self.raw)
+            if unlikely(policies_used):
+                room = _with_policies(uses, &count)
+                accesses = <own_access *>room.start
+            token = new_token(found, uses, _buffers_in)
+            prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
             reason = issue_after(&operation, found, &self.last)
         finally:
             self.launching -= 1
         if unlikely(reason):
-            refuse_operation(&operation, reason, found, uses.targets())
+            refuse_operation(&operation, reason, found, uses.targets(accesses, count))
         stand_for(token, &operation)
         return token
+
+    def update(self, graph):
+        """Let later launches do what another graph does. Does not block.
+
+        The graph must have the same operations in the same order, captured by the same waits.
+        Their buffers, arguments and values may be other ones, within what the driver can change.
+        Launches that are queued already are not affected, and keep their borrows. This executable
+        then keeps the memory and the modules of that graph, and lets go what it kept. Changes by
+        ``step[node].set(...)`` are gone, and disabled nodes stay disabled.
+
+        Parameters
+        ----------
+        graph : Graph
+            A captured graph of the same context. It can be closed afterwards.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no Graph, is closed or belongs to another context; this is closed.
+        CaptureError
+            The graph is not captured, has other operations, or an operation cannot be changed as
+            wanted; the message names it, and the driver's reason. Or this is being launched or
+            changed by another thread. This executable stays as it was.
+
+        Driver function: cuGraphExecUpdate.
+        """
+        from cudadrv._graph_changes import update_executable
+        update_executable(self, graph)
+
+    def __getitem__(self, node):
+        """__getitem__($self, node, /)\n--\n
+        Return an `ExecutableNode`, by which one node of this executable is changed.
+
+        ``node`` is a `GraphNode` of the graph that this was instantiated from, of the graph that
+        has updated it last, or of ``step.nodes``; or an index of ``step.nodes``. Raises ValueError
+        for other nodes and IndexError for other indices.
+        """
+        from cudadrv._graph_changes import node_of
+        return node_of(self, node)
+
+    def __len__(self):
+        """__len__($self, /)\n--\n
+        The number of nodes."""
+        usable_executable(self)
+        return len(self.nodes)
 
     def close(self):
         """Destroy it, and let its memory go. Closing twice does nothing. Does not block.
 
         Launches that are queued still run, and keep their borrows.
 
-        Raises CaptureError while another thread is launching it.
+        Raises CaptureError while another thread is launching or changing it.
         Driver function: cuGraphExecDestroy.
         """
         if self.raw is NULL:
             return
         refuse_if_forked()
-        if self.launching:
-            raise CaptureError(f"another thread is launching {self.label}")
+        refuse_while_busy(self)
         _destroy_executable(self)
-        _last_launches.append((self.operation, self.last.snapshot.slot, self.last.snapshot.seq))
-        self.uses = self.holdings = None
+        retire_name(self)
+        self.uses = self.holdings = self.original = self.nodes = None
 
     def __enter__(self):
         """``with step:`` closes it at the end of the block."""
-        _usable(self)
+        usable_executable(self)
         return self
 
     def __exit__(self, kind, exception, traceback):
@@ -539,44 +1196,58 @@ cdef class ExecutableGraph:
     def __repr__(self):
         if self.label is None:
             return "<ExecutableGraph, never initialized>"
-        state = ", closed" if self.raw is NULL else f", {len(self.uses.nodes)} nodes"
-        return f"<ExecutableGraph of {self.label}{state}>"
+        state = "closed" if self.raw is NULL else _count_of(self.nodes)
+        return f"<ExecutableGraph of {self.label}, {state}>"
 
 
-cdef Uses _usable(ExecutableGraph executable):
+cdef Uses usable_executable(ExecutableGraph executable):
     """Return what the launches use. Raises if nothing can be launched."""
     refuse_if_forked()
     if executable.label is None:
         raise TypeError("this ExecutableGraph was never initialized")
     if executable.raw is NULL:
         raise ValueError(f"this executable of {executable.label} is closed")
+    if unlikely(executable.broken is not None):
+        raise CaptureError(f"the driver has failed in the middle of a change of {executable.broken}"
+                           f" in this executable of {executable.label}; instantiate another one")
     return executable.uses
 
 
-cdef Room _with_policies(Uses uses):
-    """Return a copy of the accesses with the policies that are in force now."""
-    cdef Room room = new_room((uses.count + 1) * sizeof(own_access))
-    cdef own_access *accesses = <own_access *>room.start
+cdef int refuse_while_busy(ExecutableGraph executable) except -1:
+    if executable.launching:
+        raise CaptureError(f"another thread is launching {executable.label}")
+    if executable.changing:
+        raise CaptureError(f"this executable of {executable.label} is being changed, by another"
+                           " thread or by a call in which this one is made")
+    return 0
+
+
+cdef Room _with_policies(Uses uses, uint32_t *count):
+    """Return the accesses of a launch with the policies that are in force now.
+
+    If the buffers have several policies, the accesses of each policy are joined apart.
+    """
+    cdef Room room = new_room((1 + MOST_JOINED) * (uses.total + 1) * sizeof(own_access))
+    cdef own_access *each = <own_access *>room.start
+    cdef own_access *joined = each + uses.total
     cdef Region region
     cdef uint32_t i
-    cdef int policy
-    memcpy(accesses, uses.accesses, uses.count * sizeof(own_access))
-    for i in range(uses.count):
-        policy = -1
-        for region in uses.regions[i]:
-            policy = _stricter(
-                policy, policy_in_force(region.policy, region.memory.context.policy))
-        accesses[i].policy = OWN_STRICT if policy < 0 else policy
+    cdef uint32_t found = 0
+    cdef int policies = 0
+    memcpy(each, uses.each, uses.total * sizeof(own_access))
+    for i in range(uses.total):
+        region = uses.regions[i]
+        each[i].policy = policy_in_force(
+            None if region is None else region.policy, (<Context>uses.contexts[i]).policy)
+        policies |= 1 << each[i].policy
+    count[0] = 0
+    for policy in (OWN_STRICT, OWN_WAIT, OWN_UNCHECKED):
+        if policies & 1 << policy:
+            if not own_join_accesses(each, uses.total, policy, joined + count[0], &found):
+                raise MemoryError()
+            count[0] += found
+    memmove(each, joined, count[0] * sizeof(own_access))
     return room
-
-
-cdef int _stricter(int policy, int other) noexcept:
-    """Return the stricter one of two policies. -1 stands for none."""
-    if policy < 0:
-        return other
-    if policy == OWN_STRICT or other == OWN_STRICT:
-        return OWN_STRICT
-    return OWN_WAIT if policy == OWN_WAIT else other
 
 
 cdef void _destroy_executable(ExecutableGraph executable) noexcept:

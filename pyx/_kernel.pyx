@@ -7,11 +7,13 @@ Outlives a call: the shape of each kernel's last launch (the GIL guards it).
 import operator
 
 cimport cython
+from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
     FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, describe_operand, dimensions,
     fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
 )
+from cudadrv._capture cimport GraphNode
 from cudadrv._copy cimport refuse_other_device
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
@@ -27,7 +29,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, own_access,
-    own_conflict,
+    own_conflict, own_request,
 )
 from cudadrv._exchange cimport hold_arguments
 from cudadrv._memory cimport Memory
@@ -445,18 +447,6 @@ cdef int _refuse_crowd(Kernel kernel, Shape *shape) except -1:
 
 # ---- the launch: borrow, call, token ----
 
-cdef extern from *:
-    """
-    /* Written in C, because the type of clusterDim has no name that Cython could use. */
-    static void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) {
-        attribute->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        attribute->value.clusterDim.x = sizes[0];
-        attribute->value.clusterDim.y = sizes[1];
-        attribute->value.clusterDim.z = sizes[2];
-    }
-    """
-    void set_cluster(CUlaunchAttribute *attribute, const unsigned int *sizes) nogil
-
 cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.shared(variable)]," \
                     " or read(variable), where\n  variable = module.global_(...)."
 cdef str BARE = "\n  A bare buffer counts as written."
@@ -556,9 +546,32 @@ cdef Token launch_packed(
         reason = issue(&operation, stream)
     if unlikely(reason):
         refuse_operation(&operation, reason, stream, _described(kernel, packed, variables),
-                         _advice(&operation, reason, packed))
-    stand_for(token, &operation)
+                         _advice(&operation.request, reason, packed))
+    if unlikely(stand_for(token, &operation)):
+        _remember(token, kernel, &launch, packed)
     return token
+
+
+cdef void _remember(Token token, Kernel kernel, Launch *launch, Packed *packed) noexcept:
+    """If a launch was captured, let its node know how it was made."""
+    cdef GraphNode node
+    cdef Py_ssize_t i
+    cdef Py_ssize_t arguments
+    if not isinstance(token.asked, GraphNode):
+        return
+    node = token.asked
+    arguments = len(<tuple>node.source)
+    for i in range(packed.operand_count):
+        arguments -= packed.operands[i].argument < 0
+    remember_launch(node, kernel, launch.shape, arguments)
+
+
+cdef void remember_launch(
+    GraphNode node, Kernel kernel, const Shape *shape, Py_ssize_t arguments
+) noexcept:
+    """Let a node know its launch. `arguments` of its `source` are what the kernel gets."""
+    node.kernel, node.arguments = kernel, arguments
+    memcpy(node.settings, shape, sizeof(Shape))
 
 
 cdef object _launch_with_arrays(
@@ -656,9 +669,9 @@ cdef tuple _described(Kernel kernel, Packed *packed, list variables):
     return tuple(found)
 
 
-cdef str _advice(Operation *operation, int reason, Packed *packed):
+cdef str _advice(own_request *request, int reason, Packed *packed):
     """Return what a program can do about a refusal besides ordering the work, or ""."""
-    cdef own_conflict *conflict = &operation.request.conflict
+    cdef own_conflict *conflict = &request.conflict
     cdef bint by_launch
     if reason not in (REFUSED - OWN_BORROWED, REFUSED - OWN_MUST_WAIT):
         return ""
@@ -742,9 +755,9 @@ cdef class Prepared:
 
 cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative,
-    cluster
+    cluster, str call="prepare"
 ):
-    """Make the object that `Kernel.prepare` returns."""
+    """Make the object that `Kernel.prepare` returns. `call` is the name of the method."""
     cdef Prepared ready = Prepared.__new__(Prepared)
     kernel.usable()
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
@@ -754,9 +767,55 @@ cdef Prepared prepared(
     if pack(kernel.signature, args, more, &ready.packed):
         for argument in args:
             if type(argument) is ArrayArgument:
-                raise TypeError(f"prepare takes buffers, and {argument!r} is copied at each launch:"
-                                " pass it to launch, or a buffer to prepare")
-        raise TypeError("prepare takes buffers: make one of the other library's array first, with"
+                raise TypeError(f"{call} takes buffers, and {argument!r} is copied at each launch:"
+                                f" pass it to launch, or a buffer to {call}")
+        raise TypeError(f"{call} takes buffers: make one of the other library's array first, with"
                         " cudadrv.from_dlpack(array)")
     ready.kernel = kernel
     return ready
+
+
+cdef Py_ssize_t count_accesses(Prepared ready) except -1:
+    """Return how many accesses `borrow_of` fills in at most."""
+    if ready.kernel.changes != ready.kernel.module.changes:
+        find_variables(ready.kernel)
+    return ready.packed.operand_count + len(ready.kernel.variables) + 1
+
+
+cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1:
+    """Fill in the accesses of a prepared launch, after `count_accesses`. Returns their number.
+
+    The same as in `launch_packed`, into which the compiler inlines functions with one caller only.
+    """
+    cdef Kernel kernel = ready.kernel
+    cdef Packed *packed = &ready.packed
+    cdef Region region
+    cdef Memory memory
+    cdef Py_ssize_t count
+    cdef int mode
+    for count in range(packed.operand_count):
+        region = <Region>packed.operands[count].region
+        check_region(region)
+        if not region.portable and region.memory.context is not kernel.module.context:
+            raise ValueError(f"{region.describe()} belongs to {region.memory.context!r}, and"
+                             f" {kernel!r} to another context; use a buffer of the module's"
+                             " context")
+        borrow(region, &accesses[count], packed.operands[count].mode)
+    count = packed.operand_count
+    for memory, mode in kernel.variables:
+        if not _is_declared(memory, packed):
+            borrow_all(memory.state, &accesses[count], mode,
+                       policy_in_force(None, memory.context.policy))
+            count += 1
+    borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
+    return count + 1
+
+
+cdef tuple described(Prepared ready):
+    """Return how a refusal names the memory of each access of `borrow_of`."""
+    return _described(ready.kernel, &ready.packed, ready.kernel.variables)
+
+
+cdef str advice_of(Prepared ready, own_request *request, int reason):
+    """Return what a program can do about a refusal of the launch besides ordering it, or ""."""
+    return _advice(request, reason, &ready.packed)

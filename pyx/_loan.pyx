@@ -15,6 +15,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint64_t
 
+from cudadrv._capture cimport Capture
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
@@ -45,6 +46,7 @@ from cudadrv._stream cimport (
 )
 
 from cudadrv._device import call_after_wait
+from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
 
@@ -95,7 +97,9 @@ cdef class Lent:
         cdef own_access access
         cdef own_conflict conflict
         self.region.usable()
-        if self.borrower == ON_STREAM:
+        if self.borrower == ON_STREAM and self.stream.capture is not NULL:
+            self.begin_in_capture(waits)
+        elif self.borrower == ON_STREAM:
             if self.stream.order.order != OWN_NON_BLOCKING and self.event is None:
                 self.event = _marker_of(self.stream.context)
             self.use(&self.loan, True, waits)
@@ -115,6 +119,35 @@ cdef class Lent:
         self.live = True
         self.region.memory.loans += 1
         return 0
+
+    cdef int begin_in_capture(self, bint waits) except -1:
+        """Begin a loan to a stream that cudadrv captures. In the process's engine nothing changes.
+        """
+        cdef Operation operation
+        cdef own_access access
+        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)
+        access.effect = OWN_USES
+        if waits:
+            access.policy = OWN_WAIT
+        prepare(&operation, LEND, &access, 1, NULL, NULL)
+        source, target = (self.region, None) if self.readonly else (None, self.region)
+        reason = (<Capture>self.stream.capture).lend(
+            self, self.stream, &operation.request, source, target)
+        if reason:
+            refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
+        own_snapshot_drop(engine, &operation.request.issued)
+        return 0
+
+    cdef void outlive_capture(self) noexcept:
+        cdef own_access access
+        if not self.live:
+            return
+        if self.holders and not self.stream.context.lost:
+            _access_of(self, &access)
+            own_lend_anyway(engine, &access, self.loan.site, self.stream.order, &self.loan)
+        else:
+            self.live = False
+            self.region.memory.loans -= 1
 
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
         """Issue an operation that stands for all that the borrower has queued on the stream so far.
@@ -140,7 +173,11 @@ cdef class Lent:
         operation.request.loan = loan
         operation.request.returns = loan is NULL
         operation.request.passive = not recorded
-        reason = issue(&operation, self.stream)
+        if self.capture is not NULL:
+            reason = (<Capture>self.capture).count_loan(self.stream, &operation.request)
+            operation.request.issued.clock = NULL
+        else:
+            reason = issue(&operation, self.stream)
         if reason:
             refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
         own_snapshot_drop(engine, &operation.request.issued)
@@ -151,7 +188,10 @@ cdef class Lent:
         if self.live:
             self.live = False
             self.region.memory.loans -= 1
-            own_export_close(engine, &self.loan)
+            if self.capture is not NULL:
+                (<Capture>self.capture).close_loan(self)
+            else:
+                own_export_close(engine, &self.loan)
         return 0
 
     cdef int end_unrecorded(self, raised, error) except -1:
@@ -163,6 +203,8 @@ cdef class Lent:
         """
         if self.stream.context.lost:
             return self.close()
+        if self.capture is not NULL:  # it ends with the capture
+            return 0
         try:
             self.use(NULL, False)
         except Exception:
@@ -472,6 +514,12 @@ cdef class Loan:
         if self.taken:
             raise ValueError(f"{self!r} is taken back for a block: export it after that")
         attend()
+        if self.lent is not None and self.lent.live and self.borrower == ON_STREAM \
+                and self.lent.capture != self.stream.capture:
+            raise CaptureError(
+                f"{self.region.describe()} was lent before the capture that {self.stream!r} is a"
+                " part of, so the graph would not know of this use; lend it anew in the block:"
+                " buffer.lend(stream)")
         if self.lent is None or not self.lent.live:
             lent = Lent.__new__(Lent)
             lent.region, lent.readonly, lent.borrower = self.region, self.readonly, self.borrower
@@ -510,6 +558,8 @@ cdef class Back:
         if lent is None or not lent.live or self.loan.taken:
             raise ValueError(f"{self.loan!r} is not in anybody's hands, so there is nothing to take"
                              " back")
+        if lent.capture is not NULL:
+            lent.stream.refuse_captured()
         if lent.borrower != ON_STREAM:
             raise ValueError(f"{self.loan!r} cannot be taken back: nothing says what its borrower"
                              " has done so far")

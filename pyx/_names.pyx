@@ -19,7 +19,7 @@ cdef list NAMES = [
     "its allocation", "close", "lend", "its import", "give_back",
     "prefetch", "prefetch_batch",
     "discard", "discard_and_prefetch", "discard_batch", "attach", "to", "offload",
-    "a launch", "a custom operation",
+    "constant", "a launch", "a custom operation",
 ]
 cdef dict ADDED = {}        # the number of each name that was added to NAMES
 cdef dict STREAMS = {}      # quoted names that programs gave to streams, by number of the stream
@@ -70,7 +70,8 @@ cdef dict GRAPHS = {}
 cdef list FREE = []         # numbers of such names that can be used again
 
 
-cdef dict GRAPH_NAMES = {}  # the names in messages of graphs that hold memory, by number
+# The name in messages, and how to end it, of each graph that holds memory, by its number.
+cdef dict GRAPH_NAMES = {}
 cdef uint64_t graph_count = 0
 
 
@@ -81,14 +82,19 @@ cdef uint64_t number_of_graph() noexcept:
     return graph_count
 
 
-cdef int name_graph(uint64_t number, str name) except -1:
-    """Record the name that messages show for a graph that holds memory."""
-    GRAPH_NAMES[number] = name
+cdef int name_graph(uint64_t number, str name, str end) except -1:
+    """Record the name that messages show for a graph that holds memory, and how to end it."""
+    GRAPH_NAMES[number] = (name, end)
     return 0
 
 
 cdef str graph_name(uint64_t number):
-    return GRAPH_NAMES.get(number, "a graph")
+    return GRAPH_NAMES.get(number, ("a graph", ""))[0]
+
+
+cdef str graph_end(uint64_t number):
+    """Return the part of a message that says how to end a graph, so that it lets its memory go."""
+    return GRAPH_NAMES.get(number, ("", "Close the graph first."))[1]
 
 
 cdef void forget_graph(uint64_t number) noexcept:

@@ -9,10 +9,10 @@ from libc.stdint cimport uint32_t
 from cudadrv._engine cimport (
     OWN_ATTACHED, OWN_DISCARDED, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL, OWN_LEGACY,
     OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH,
-    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_conflict,
+    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict, own_request,
 )
 from cudadrv._names cimport (
-    RELEASE, graph_name, host_wait, operation_name, parts_of, stream_name,
+    RELEASE, graph_end, graph_name, host_wait, operation_name, parts_of, stream_name,
 )
 from cudadrv._operation cimport REFUSED, Operation
 from cudadrv._site cimport place
@@ -51,8 +51,8 @@ cdef int refuse_operation(
     """
     cdef own_conflict *conflict = &operation.request.conflict
     if reason == CAPTURE_HAS_ENDED:
-        raise CaptureError(f"another thread has ended the capture of {stream.called()} during this"
-                           " call")
+        raise CaptureError(f"another thread or library has ended the capture of {stream.called()}"
+                           " before this call")
     if reason > REFUSED:
         return stream.refuse(reason)
     answer = REFUSED - reason
@@ -71,8 +71,8 @@ cdef int refuse_operation(
     if answer == OWN_HELD:
         return _refuse_held(conflict, f"cannot close {target}")
     if stream.capture is not NULL:
-        return _refuse_in_capture(operation, conflict, stream, target, advice)
-    wanted = f"cannot {_request(operation, conflict, target)} on" \
+        return _refuse_in_capture(operation, answer, stream, target, advice)
+    wanted = f"cannot {_request(&operation.request, conflict, target)} on" \
              f" {'a stream of its own' if ours else stream.called()}"
     if answer == OWN_EXPORTED:
         raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
@@ -89,18 +89,58 @@ cdef int refuse_operation(
 
 
 cdef int _refuse_in_capture(
-    Operation *operation, own_conflict *conflict, Stream stream, str target, str advice
+    Operation *operation, int answer, Stream stream, str target, str advice
 ) except -1:
     """Raise the exception for an operation that conflicts with another one of its capture."""
+    cdef own_conflict *conflict = &operation.request.conflict
+    wanted = f"cannot {_request(&operation.request, conflict, target)} on {stream.called()}" \
+             f" in {(<Capturing>stream.capture).called()}"
+    if answer == OWN_EXPORTED:
+        raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
+    order = "stream.wait(token), stream.wait(other_stream) or stream.wait(event) before it"
+    if conflict.number == 0:
+        order = "graph.capture(stream, after=[node])"
     raise BufferBorrowedError(
-        f"cannot {_request(operation, conflict, target)} on {stream.called()}"
-        f" in {(<Capturing>stream.capture).called()}:\n"
-        f"  it {_doing(conflict)} by {operation_name(conflict.epoch.operation)} on"
-        f" {stream_name(conflict.number, conflict.kind)}, captured at"
-        f" {place(conflict.epoch.site)},\n"
-        "  and nothing in the graph orders this operation after it.\n"
-        "  Order it with: stream.wait(token), stream.wait(other_stream) or stream.wait(event)"
-        f" before it.{advice}")
+        f"{wanted}:\n"
+        f"{_node(&operation.request, conflict)}  Order it with: {order}.{advice}")
+
+
+cdef int refuse_node(
+    own_request *request, int reason, str graph, tuple targets, str advice
+) except -1:
+    """Raise the exception for a node that cannot be added to a graph.
+
+    `reason` is not a status of the driver. `targets` and `advice` are as for `refuse_operation`.
+    """
+    cdef own_conflict *conflict = &request.conflict
+    answer = REFUSED - reason
+    if answer == OWN_NO_MEMORY:
+        raise MemoryError("no host memory to note who uses the buffer")
+    target = targets[conflict.access]
+    if answer == OWN_MEMORY_CLOSED:
+        return refuse_closed(target)
+    raise BufferBorrowedError(
+        f"cannot {_request(request, conflict, target)} in {graph}:\n"
+        f"{_node(request, conflict)}"
+        f"  Order it with: after=[node], with the node of that operation.{advice}")
+
+
+cdef str _node(own_request *request, own_conflict *conflict):
+    """Return the lines of a message that say which operation of the same graph is in the way."""
+    cdef own_access *access = &request.accesses[conflict.access]
+    parts = parts_of(conflict.epoch.operation)
+    part = None if parts is None else parts.part_at(
+        <size_t>access.memory, access.start, access.stop, conflict.epoch.mode)
+    where = f"at {place(conflict.epoch.site)}"
+    if part is not None:
+        where = f"{part}, added {where}"
+    elif conflict.number:
+        where = f"{operation_name(conflict.epoch.operation)} on" \
+                f" {stream_name(conflict.number, conflict.kind)}, captured {where}"
+    else:
+        where = f"{operation_name(conflict.epoch.operation)} {where}"
+    return f"  it {_doing(conflict)} by {where},\n" \
+           "  and nothing in the graph orders this operation after it.\n"
 
 
 cdef int _refuse_held(own_conflict *conflict, str wanted) except -1:
@@ -109,7 +149,7 @@ cdef int _refuse_held(own_conflict *conflict, str wanted) except -1:
         f"{wanted}:\n"
         f"  {graph_name(conflict.number)} uses it, in"
         f" {operation_name(conflict.epoch.operation)} at {place(conflict.site)}.\n"
-        "  Close the graph and what was instantiated from it first: graph.close(), step.close()."
+        f"  {graph_end(conflict.number)}"
         + ("\n  Or drop the last reference instead: its memory then lives as long as the graph."
            if wanted.startswith("cannot close ") else ""))
 
@@ -209,13 +249,13 @@ cdef str _stream_wait(int kind):
            " the host with"
 
 
-cdef str _request(Operation *operation, own_conflict *conflict, str target):
+cdef str _request(own_request *request, own_conflict *conflict, str target):
     """Return what the refused operation would have done, such as "read ... by copy_to_async"."""
-    mode = operation.request.accesses[conflict.access].mode
-    if operation.request.operation == RELEASE:
+    mode = request.accesses[conflict.access].mode
+    if request.operation == RELEASE:
         return f"close {target}"
     verb = "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "use"
-    return f"{verb} {target} by {operation_name(operation.request.operation)}"
+    return f"{verb} {target} by {operation_name(request.operation)}"
 
 
 cdef str _why_unordered(int answer, own_conflict *conflict, Stream stream):

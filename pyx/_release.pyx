@@ -513,11 +513,12 @@ cdef Stream _own_stream(Context context, str name):
 
 cdef Stream _nameless_stream(Context context):
     cdef Stream stream
+    leave = context.__exit__    # looked up first, because that may need memory
     context.__enter__()
     try:
         stream = Stream()
     finally:
-        context.__exit__(None, None, None)
+        leave(None, None, None)
     stream.order.kind = OWN_INTERNAL
     return stream
 

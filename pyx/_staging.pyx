@@ -327,11 +327,14 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
     cdef Operation operation
     cdef StagedCopy copy
     refuse_other_device(region, stream)
+    stream.usable()
     if stream.capture is not NULL:
         raise CaptureError(
             f"an ordinary array cannot be copied in {(<Capturing>stream.capture).called()}: its"
             " items would be read once, by the capture, and never by a launch. Copy from or to a"
-            " LockedBuffer, which each launch reads or writes anew")
+            " LockedBuffer, which each launch reads or writes anew"
+            + ("; or, if each launch shall read what the array has now, from graph.constant(array)"
+               if name == COPY_FROM_ASYNC else ""))
     prepare_staged(&operation, &copy, name, region)
     reason = ask(&operation, stream)
     if reason:

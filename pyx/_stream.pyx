@@ -49,6 +49,7 @@ bind_driver(&cudadrv_table)
 cdef extern from "cudadrv/driver.h":
     enum:
         CUDA_ERROR_CAPTURED_EVENT
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 
 cdef enum:
     # A call that waits for a stream queries the stream for this long. Then it records an event and
@@ -70,6 +71,10 @@ cdef class Capturing:
 
     cdef int record(self, Stream stream, Event event) except -1:
         """Record an event on a stream of the capture, after what was captured so far."""
+        raise NotImplementedError
+
+    cdef int admit(self, Stream stream) except -1:
+        """Raise if a stream cannot wait for work of the capture."""
         raise NotImplementedError
 
     cdef int wait(self, Stream stream, Event event) except -1:
@@ -217,8 +222,8 @@ cdef class Stream:
             the first call is kept. Not used for the default streams.
 
         Raises ValueError if the stream belongs to a context that cudadrv does not know, or if the
-        handle is that of a `Stream` whose object was dropped; OwnershipError if the stream is
-        capturing.
+        handle is that of a `Stream` whose object was dropped; OwnershipError if another library is
+        capturing the stream.
         Driver functions: cuStreamGetCtx, cuStreamGetId, cuStreamGetFlags, cuStreamGetPriority.
         """
         return stream_from_handle(handle, owner)
@@ -245,7 +250,7 @@ cdef class Stream:
         ValueError
             Its version of the protocol is not 0, or cudadrv does not know the stream's context.
         OwnershipError
-            The stream is being captured into a graph.
+            Another library is capturing the stream into a graph.
 
         Driver functions: as `from_handle`.
         """
@@ -384,13 +389,11 @@ cdef class Stream:
             event = work
             event.refuse_unrecorded(BY_STREAM)
         elif isinstance(work, Stream):
-            if unlikely(self.capture is not NULL) and (<Stream>work).capture is NULL:
-                self.refuse_outside((<Stream>work).called())
-            event = (<Stream>work).waitable()
+            event = self.event_of_stream(work)
         else:
-            found = _event_of_token(work)
+            found = _event_of_token(self, work)
             if found is NotImplemented:
-                found = stream_from_object(work, "work").waitable()
+                found = self.event_of_stream(stream_from_object(work, "work"))
             event = found
         if event is not None:
             self.wait_for(event)
@@ -417,6 +420,8 @@ cdef class Stream:
             raise OwnershipError(f"{self!r} is not closed: buffers are lent to it; end their"
                                  " `with buffer.lend(...)` blocks, and drop the arrays that other"
                                  " libraries made of them, first")
+        if self.capture is not NULL:
+            self.refuse_captured()
         if not bury_stream(self.context, self.raw, self.order, self.ours, self.identity):
             self.refuse(STREAM_IS_CAPTURING)
 
@@ -531,6 +536,11 @@ cdef class Stream:
             if self.capture is not NULL:
                 self.refuse_captured()
             refuse_capture(repr(self))
+        if reason == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT and self.context.captures:
+            raise CaptureError(
+                f"{self.called()} cannot be used during {self.context.captured_by}: it is ordered"
+                " with all blocking streams, and one of them is a part of a capture. Use another"
+                " stream, or capture streams that are not blocking")
         return self.context.raise_failure(<CUresult>reason)
 
     cdef int refuse_captured(self) except -1:
@@ -538,8 +548,30 @@ cdef class Stream:
         raise CaptureError(
             f"{self.called()} is a part of {(<Capturing>self.capture).called()}, and this call"
             " cannot be captured: the block runs nothing, so there is nothing to wait for, and"
-            " only copies and fills that do not block, launches, records and waits become a part"
-            " of the graph. Call it before the block, or after it")
+            " only copies and fills that do not block, launches, loans, records and waits become a"
+            " part of the graph. Call it before the block, or after it")
+
+    cdef Event event_of_stream(self, Stream other):
+        """Record an event on another stream, for which this one is to wait.
+
+        If it cannot wait for that, because one of them is captured, no event is recorded.
+        """
+        if unlikely(self.capture is not other.capture):
+            if other.capture is NULL:
+                self.refuse_outside(other.called())
+            (<Capturing>other.capture).admit(self)
+        self.refuse_legacy()
+        return other.waitable()
+
+    cdef int refuse_legacy(self) except -1:
+        """Raise if this is the legacy stream, and a capture keeps it from doing work."""
+        cdef int reason
+        if unlikely(self.context.captures) and self.order.order == OWN_LEGACY:
+            with nogil:
+                reason = self.probe()
+            if reason:
+                self.refuse(reason)
+        return 0
 
     cdef int refuse_outside(self, str work) except -1:
         """Raise for a wait of a captured stream for work that is not a part of the capture."""
@@ -679,7 +711,10 @@ cdef class Scope:
 
 
 def find_events_of_tokens_with(function):
-    """Register the function by which `Stream.wait` finds the event of a token."""
+    """Register the function by which `Stream.wait` finds the event of a token.
+
+    It gets the stream that waits, and the token.
+    """
     global _event_of_token
     _event_of_token = function
 
@@ -1019,7 +1054,7 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     with nogil:
         check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
-        refuse_capture(f"the stream with the handle {number:#x}")
+        return _captured_stream(number)
     context = _context_of_raw(found, number)
     make_room(context)
     stream = _unopened(context, raw)
@@ -1030,6 +1065,20 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     if stream.owner is None and not stream.ours:
         stream.owner = owner
     return stream
+
+
+cdef Stream _captured_stream(size_t number):
+    """Return the stream of a `Graph.capture` that has this handle. Raises if there is none.
+
+    The driver does not tell the identity of a stream that is captured. But the capture keeps the
+    stream, so the handle still means it.
+    """
+    cdef Stream stream
+    for context in contexts():
+        for stream in (<Context>context).streams.all():
+            if stream.capture is not NULL and <size_t>stream.raw == number:
+                return stream
+    refuse_capture(f"the stream with the handle {number:#x}")
 
 
 cdef int wait_for_handle(Stream stream, size_t number) except -1:
@@ -1198,6 +1247,8 @@ cdef bint may_synchronize(Context context) except -1:
     """
     cdef Stream stream
     cdef int reason
+    if context.captures:  # one may be of another thread's default stream
+        return False
     for stream in context.streams.all():
         if not stream.exposed or stream.thread not in (0, this_thread()):
             continue

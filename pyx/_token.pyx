@@ -7,7 +7,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from cudadrv._capture cimport GraphNode, newest_node
+from cudadrv._capture cimport Capture, GraphNode, newest_node
 from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
 )
@@ -17,6 +17,7 @@ from cudadrv._engine cimport (
 from cudadrv._event cimport FOREVER, Event, deadline_of, new_event, refuse_to_wait_longer
 from cudadrv._names cimport operation_name
 from cudadrv._site cimport place
+from cudadrv._stream cimport check_stream
 
 from cudadrv._errors import CaptureError, OwnershipError
 from cudadrv._stream import find_events_of_tokens_with
@@ -187,25 +188,33 @@ cdef void take_snapshot(Token token, own_snapshot *issued) noexcept:
         own_snapshot_copy(engine, &(<Knowledge>token.asked).snapshot, issued)
 
 
-def _event_of_work(work):
+def _event_of_work(Stream stream not None, work):
     if not isinstance(work, Token):
         work = getattr(work, "token", None)  # a ResultToken has the token of its launch
     if not isinstance(work, Token):
         return NotImplemented
     if isinstance((<Token>work).asked, GraphNode):
-        return _event_in_capture(work)
+        return _event_in_capture(stream, work)
+    if unlikely(stream.context.captures) and not _is_known(<Token>work):
+        if stream.capture is not NULL:
+            stream.refuse_outside(_called(<Token>work))
+        stream.refuse_legacy()
     return event_of(<Token>work)
 
 
 find_events_of_tokens_with(_event_of_work)
 
 
-cdef Event _event_in_capture(Token token):
+cdef Event _event_in_capture(Stream stream, Token token):
     """Return an event for a stream that waits for a captured operation."""
     cdef GraphNode node = token.asked
-    if node.capture is None:
+    cdef Capture capture
+    if node.capture is NULL or (<Capture>node.capture).ended:
         _refuse_captured(token)
-    return node.capture.event_after(node)
+    capture = <Capture>node.capture
+    capture.admit(stream)
+    check_stream(node.stream)
+    return capture.event_after(node)
 
 
 cdef Event _refuse_captured(Token token):

@@ -2,9 +2,14 @@
 
 A test compares the files in docs/pictures/ with what this would write. In all of them time runs to
 the right: in the order of the program's calls, or as the device works. A picture has its own
-background, so that it reads in light and dark.
+background, so that it reads in light and dark. The picture of a graph is what `Graph.to_svg`
+returns for the first program of docs/graphs.md, on the software driver.
 """
 
+import os
+import re
+import subprocess
+import sys
 from html import escape
 from pathlib import Path
 
@@ -453,10 +458,37 @@ def pipeline() -> Picture:
 PICTURES = (borrow, event, readers, ranges, view, legacy, loan, give_back, faults, pipeline)
 
 
+DRAW = """
+import contextlib, io, sys
+lines = sys.stdin.read()
+with contextlib.redirect_stdout(io.StringIO()):
+    exec(compile(lines, "graphs.md", "exec"))
+print(graph.to_svg(), end="")
+"""
+
+
+def graph() -> str:
+    """What `Graph.to_svg` returns for the first program of the page."""
+    page = (FOLDER.parent / "graphs.md").read_text(encoding="utf-8")
+    program = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = "\n" * page.count("\n", 0, program.start(1)) + program[1]
+    settings = {"CUDADRV_DRIVER": "software", "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", DRAW]
+    return subprocess.run(
+        command,
+        input=lines,
+        env=os.environ | settings,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+
+
 def files() -> dict[Path, str]:
     """The text of each file."""
     pictures = [make() for make in PICTURES]
-    return {FOLDER / f"{picture.name}.svg": picture.svg() for picture in pictures}
+    made = {FOLDER / f"{picture.name}.svg": picture.svg() for picture in pictures}
+    return made | {FOLDER / "graph.svg": graph()}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ enum own_answer {
 enum own_effect {
     OWN_STAYS,    /* nothing else */
     OWN_USES,     /* it may read the bytes even if the mode is not OWN_READ */
-    OWN_MOVES,    /* it changes no contents, although the mode is not OWN_READ */
+    OWN_MOVES,    /* it neither needs nor changes contents, whatever the mode is */
     OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; conflicts with every view */
     OWN_DISCARDS, /* the contents become undefined; conflicts with every view of the bytes */
     OWN_CLOSES,   /* it closes the whole memory; conflicts with every view */
@@ -149,10 +149,11 @@ static inline void own_blame_export_(own_conflict *conflict, const own_export *v
     conflict->kind = borrower ? own_kind_of_(borrower) : OWN_ENDED;
 }
 
-/* Returns OWN_HELD and sets `conflict` if a graph uses some of these bytes, else OWN_OK. */
+/* Returns OWN_HELD and sets `conflict` if a graph uses some of these bytes, else OWN_OK. Graphs
+ * hold no empty ranges. */
 static inline int own_check_holds_(const own_memory *memory, uint64_t start, uint64_t stop,
                                    own_conflict *conflict) {
-    for (const own_hold *hold = memory->holds; hold; hold = hold->next) {
+    for (const own_hold *hold = memory->holds; hold && start < stop; hold = hold->next) {
         if (hold->start < stop && start < hold->stop) {
             conflict->site = hold->site;
             conflict->number = hold->graph;

@@ -69,6 +69,27 @@ static inline int own_held(own_engine *engine, const own_memory *memory, uint64_
     return answer == OWN_HELD;
 }
 
+/* Finds the first operation that uses some of these bytes in the graph with the lowest number above
+ * `after`. Returns 0 if there is no such graph; else sets `conflict`, as own_held does. */
+static inline int own_next_held(own_engine *engine, const own_memory *memory, uint64_t start,
+                                uint64_t stop, uint64_t after, own_conflict *conflict) {
+    const own_hold *found = NULL;
+    own_lock(engine);
+    for (const own_hold *hold = memory->holds; hold; hold = hold->next) { /* newest first */
+        if (hold->start < stop && start < hold->stop && hold->graph > after &&
+            (!found || hold->graph <= found->graph)) {
+            found = hold;
+        }
+    }
+    if (found) {
+        conflict->site = found->site;
+        conflict->number = found->graph;
+        conflict->epoch.operation = found->operation;
+    }
+    own_unlock(engine);
+    return found != NULL;
+}
+
 /* ---- the engine of a capture ---- */
 
 /* Ends an engine whose streams run nothing. No snapshot of it may be left. */
@@ -100,11 +121,12 @@ static inline int own_is_joined(own_engine *engine, const own_stream *stream,
 typedef struct own_sorted_ {
     const own_access *access;
     uint32_t index;
+    uint32_t first; /* index of the first access of the same memory */
 } own_sorted_;
 
 /* A range of bytes, and how operations use all of it. */
 typedef struct own_part_ {
-    uint8_t modes; /* a bit for each own_mode */
+    uint8_t modes; /* a bit for each own_mode of the accesses that are joined */
     uint8_t written;
     uint8_t needed; /* it may be read before it is written */
 } own_part_;
@@ -115,6 +137,25 @@ static inline int own_compare_memory_(const void *a, const void *b) {
         return x->access->memory < y->access->memory ? -1 : 1;
     }
     return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static inline int own_compare_first_(const void *a, const void *b) {
+    const own_sorted_ *x = a, *y = b;
+    if (x->first != y->first) {
+        return x->first < y->first ? -1 : 1;
+    }
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* Sorts accesses by their memory. The memory that is used first comes first, so that nothing
+ * depends on addresses. */
+static inline void own_sort_accesses_(own_sorted_ *sorted, uint32_t count) {
+    qsort(sorted, count, sizeof *sorted, own_compare_memory_);
+    for (uint32_t i = 0; i < count; i++) {
+        int same = i > 0 && sorted[i - 1].access->memory == sorted[i].access->memory;
+        sorted[i].first = same ? sorted[i - 1].first : sorted[i].index;
+    }
+    qsort(sorted, count, sizeof *sorted, own_compare_first_);
 }
 
 static inline int own_compare_bytes_(const void *a, const void *b) {
@@ -135,23 +176,63 @@ static inline uint32_t own_cut_at_(const uint64_t *cuts, uint32_t count, uint64_
     return low;
 }
 
-static inline own_access own_union_of_(own_memory *memory, const own_part_ *part) {
-    enum { READ = 1 << OWN_READ, WRITE = 1 << OWN_WRITE, REACH = 1 << OWN_REACH };
-    own_access access = {.memory = memory, .mode = OWN_SHARED, .policy = OWN_STRICT};
-    if (part->modes & WRITE || (part->modes & READ && part->modes & REACH)) {
-        access.mode = OWN_WRITE;
-    } else if (part->modes & (READ | REACH)) {
-        access.mode = part->modes & READ ? OWN_READ : OWN_REACH;
+/* Sets the mode and the effect of an access that stands for the part. Bytes that are read and
+ * shared need two accesses: the first one only borrows, and `shared` also counts as writing.
+ * Returns 0 if there is no such access. */
+static inline int own_union_of_(const own_part_ *part, int shared, own_access *access) {
+    enum {
+        READ = 1 << OWN_READ,
+        WRITE = 1 << OWN_WRITE,
+        SHARED = 1 << OWN_SHARED,
+        REACH = 1 << OWN_REACH
+    };
+    if (shared) {
+        access->mode = OWN_SHARED;
+        access->effect = OWN_STAYS;
+        return part->modes == (READ | SHARED);
     }
-    access.effect = part->needed && access.mode != OWN_READ ? OWN_USES : OWN_STAYS;
-    return access;
+    if (part->modes & WRITE || (part->modes & READ && part->modes & REACH)) {
+        access->mode = OWN_WRITE;
+    } else if (part->modes & (READ | REACH)) {
+        access->mode = part->modes & READ ? OWN_READ : OWN_REACH;
+    } else {
+        access->mode = OWN_SHARED;
+    }
+    if (access->mode == OWN_READ) {
+        access->effect = part->needed ? OWN_STAYS : OWN_MOVES;
+    } else {
+        access->effect = part->needed ? OWN_USES : OWN_STAYS;
+    }
+    return part->modes != 0;
+}
+
+/* Makes the accesses for all parts of a memory; `cuts` are their ends. Returns their number. */
+static inline uint32_t own_join_parts_(own_access access, const uint64_t *cuts,
+                                       const own_part_ *parts, uint32_t count, int shared,
+                                       own_access *result) {
+    uint32_t found = 0;
+    for (uint32_t k = 0; k < count; k++) {
+        own_access *last = found ? &result[found - 1] : NULL;
+        if (!own_union_of_(&parts[k], shared, &access)) {
+            continue;
+        }
+        access.start = cuts[k];
+        access.stop = cuts[k + 1];
+        if (last && last->stop == access.start && last->mode == access.mode &&
+            last->effect == access.effect) {
+            last->stop = access.stop;
+        } else {
+            result[found++] = access;
+        }
+    }
+    return found;
 }
 
 /* Joins accesses of one memory into `result`. `cuts` and `parts` have room for two entries for each
  * access. Returns the number of entries of `result`. */
-static inline uint32_t own_join_accesses_(const own_sorted_ *sorted, uint32_t count, uint64_t *cuts,
-                                          own_part_ *parts, own_access *result) {
-    uint32_t used = 0, found = 0;
+static inline uint32_t own_join_accesses_(const own_sorted_ *sorted, uint32_t count, int policy,
+                                          uint64_t *cuts, own_part_ *parts, own_access *result) {
+    uint32_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
         cuts[2 * i] = sorted[i].access->start;
         cuts[2 * i + 1] = sorted[i].access->stop;
@@ -167,34 +248,26 @@ static inline uint32_t own_join_accesses_(const own_sorted_ *sorted, uint32_t co
         const own_access *access = sorted[i].access;
         uint32_t k = own_cut_at_(cuts, used, access->start);
         for (; cuts[k] < access->stop; k++) {
-            parts[k].modes |= (uint8_t)(1 << access->mode);
+            if (policy < 0 || access->policy == policy) {
+                parts[k].modes |= (uint8_t)(1 << access->mode);
+            }
             parts[k].needed |= own_reads_(access) && !parts[k].written;
             parts[k].written |= own_writes_(access) != 0;
         }
     }
-    for (uint32_t k = 0; k + 1 < used; k++) {
-        own_access access = own_union_of_(sorted->access->memory, &parts[k]);
-        own_access *last = found ? &result[found - 1] : NULL;
-        access.start = cuts[k];
-        access.stop = cuts[k + 1];
-        if (!parts[k].modes) {
-            continue;
-        }
-        if (last && last->stop == access.start && last->mode == access.mode &&
-            last->effect == access.effect) {
-            last->stop = access.stop;
-        } else {
-            result[found++] = access;
-        }
-    }
-    return found;
+    own_access access = {.memory = sorted->access->memory,
+                         .policy = policy < 0 ? OWN_STRICT : (uint8_t)policy};
+    uint32_t found = own_join_parts_(access, cuts, parts, used - 1, 0, result);
+    return found + own_join_parts_(access, cuts, parts, used - 1, 1, result + found);
 }
 
 /* Joins the accesses of a graph's operations, in the order in which they were captured, into those
- * of the whole graph: for each memory, ranges that do not overlap. `result` has room for two
- * entries for each access. Returns 0 if malloc fails, else 1, and sets *found. */
-static inline int own_join_accesses(const own_access *accesses, uint32_t count, own_access *result,
-                                    uint32_t *found) {
+ * of the whole graph: for each memory, ranges that do not overlap, except that SHARED ones may
+ * overlap READ ones. Only accesses with the `policy` are joined; if that is negative, all are. But
+ * what the others write needs no contents afterwards. `result` has room for four entries for each
+ * access. Returns 0 if malloc fails, else 1, and sets *found. */
+static inline int own_join_accesses(const own_access *accesses, uint32_t count, int policy,
+                                    own_access *result, uint32_t *found) {
     own_sorted_ *sorted = malloc((count + 1) * sizeof *sorted);
     uint64_t *cuts = malloc(2 * ((size_t)count + 1) * sizeof *cuts);
     own_part_ *parts = malloc(2 * ((size_t)count + 1) * sizeof *parts);
@@ -203,18 +276,19 @@ static inline int own_join_accesses(const own_access *accesses, uint32_t count, 
     *found = 0;
     for (uint32_t i = 0; ok && i < count; i++) {
         if (accesses[i].start < accesses[i].stop) {
-            sorted[used] = (own_sorted_){&accesses[i], i};
+            sorted[used] = (own_sorted_){&accesses[i], i, 0};
             used++;
         }
     }
     if (ok) {
-        qsort(sorted, used, sizeof *sorted, own_compare_memory_);
+        own_sort_accesses_(sorted, used);
     }
     for (uint32_t first = 0, end; ok && first < used; first = end) {
         for (end = first; end < used && sorted[end].access->memory == sorted[first].access->memory;
              end++) {
         }
-        *found += own_join_accesses_(sorted + first, end - first, cuts, parts, result + *found);
+        *found +=
+            own_join_accesses_(sorted + first, end - first, policy, cuts, parts, result + *found);
     }
     free(sorted);
     free(cuts);

@@ -48,7 +48,7 @@ def test_pictures_are_what_the_tool_makes():
 
 def test_pictures_can_be_read_aloud():
     """Each says by itself what it shows, and its page says so beside it."""
-    pages = ("ownership", "interop", "managed", "pipelines")
+    pages = ("ownership", "interop", "managed", "pipelines", "graphs")
     page = "".join(text(f"docs/{name}.md") for name in pages)
     for path in (ROOT / "docs" / "pictures").iterdir():
         image = ElementTree.parse(path).getroot()

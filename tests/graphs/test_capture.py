@@ -160,7 +160,6 @@ REFUSED = {
     ),
     "blocking array": lambda w: w.work.copy_from(np.zeros(16, "f4"), stream=w.main),
     "read of an array": lambda w: w.work.copy_to(np.zeros(16, "f4"), stream=w.main),
-    "lend": lambda w: w.work.lend(w.main).__enter__(),
     "wait of the host for a token": lambda w: w.token.wait(),
     "done of a token": lambda w: w.token.done,
     "wait of the host for an event": lambda w: w.event.synchronize(),
@@ -261,6 +260,19 @@ def test_a_block_that_python_never_leaves(world):
     gc.collect()
     usable(world)
     assert "not captured" in repr(world.graph)
+
+
+def test_a_block_with_nodes_that_python_never_leaves(world):
+    capture = world.graph.capture(world.main)
+    capture.__enter__()
+    world.side.wait(world.main)
+    world.work.fill_async(1, world.side)
+    world.work[:0].fill_async(1, world.main)
+    del capture
+    world.graph = None
+    gc.collect()
+    usable(world)
+    world.work.close()
 
 
 def test_a_capture_that_ends_in_another_thread(world):
@@ -483,7 +495,7 @@ def test_representations(world):
         assert repr(world.graph) == "<Graph 'step', being captured>"
         assert repr(capture) == "<Capture of graph 'step', open>"
     assert repr(capture) == "<Capture of graph 'step', ended>"
-    assert repr(world.graph) == "<Graph 'step', 1 nodes>"
+    assert repr(world.graph) == "<Graph 'step', 1 node>"
     assert repr(world.graph.nodes[0]).startswith("<GraphNode 0 of graph 'step': fill_async at ")
     world.graph.close()
     assert repr(world.graph) == "<Graph 'step', closed>"

@@ -315,3 +315,122 @@ def test_memory_that_is_written_before_it_is_read(world):
         second.instantiate().launch(world.main)
     first.instantiate().launch(world.main).wait()
     assert list(world.result) == [1] * 16
+
+
+def test_an_operation_that_reads_what_it_writes_needs_its_contents(world, module):
+    """As does one that shares what another one reads; but that one writes it first."""
+    unified = cu.UnifiedBuffer(16, "f4")
+    saxpy = module["saxpy"]
+    first, second = cu.Graph(), cu.Graph()
+    with first.capture(world.main):
+        saxpy.launch(1, 16, 2.0, cu.read(unified), unified, 16, stream=world.main)
+    with second.capture(world.main):
+        saxpy.launch(1, 16, 2.0, cu.shared(unified), world.out, 16, stream=world.main)
+        saxpy.launch(1, 16, 2.0, cu.read(unified), world.out, 16, stream=world.main)
+    unified.discard(world.main)
+    with pytest.raises(cu.ContentsDiscardedError):
+        first.instantiate().launch(world.main)
+    step = second.instantiate()
+    step.launch(world.main)
+    with pytest.raises(cu.BufferBorrowedError):  # it is borrowed as what is read
+        unified.fill_async(1, world.side)
+    step.launch(world.main).wait()
+    unified.to_numpy()  # what is shared counts as written
+
+
+def test_nothing_of_a_buffer_is_not_held(world, module):
+    empty, whole = cu.DeviceBuffer(0, "f4"), cu.DeviceBuffer(16, "f4", name="whole")
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        module["saxpy"].launch(1, 16, 2.0, cu.read(whole[4:4]), empty, 0, stream=world.main)
+        world.out.copy_from_async(world.work, world.main)
+    part = world.out[8:8].take()
+    assert part.nbytes == 0
+    empty.close()
+    assert empty.closed
+    whole.fill_async(1, world.side)
+    with pytest.raises(cu.BufferBorrowedError, match="fill_async"):
+        whole.close()
+    world.side.synchronize()
+    whole.close()
+    assert whole.closed
+    graph.instantiate().launch(world.main).wait()
+
+
+def test_each_buffer_has_its_own_policy(world):
+    """Also if the parts are neighbours, and if one operation uses what another one does."""
+    left, right = world.out[:8], world.out[8:]
+    left.ordering = "wait"
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        left.fill_async(1, world.main)
+        right.fill_async(2, world.main)
+        world.result[:8].copy_from_async(left, world.main)
+    step = graph.instantiate()
+    world.out[:8].fill_async(3, world.side)
+    step.launch(world.main)
+    world.side.wait(world.main)
+    world.out[8:].fill_async(3, world.side)
+    with pytest.raises(cu.BufferBorrowedError, match=r"\[8:16\]"):
+        step.launch(world.main)
+    world.main.wait(world.side)
+    step.launch(world.main).wait()
+    assert list(world.result[:8]) == [1] * 8
+
+
+def test_a_policy_of_bytes_that_are_read_and_written(world):
+    """The read need not be ordered after a read, whatever its policy; the write waits."""
+    reading, writing = world.out[:], world.out[:]
+    writing.ordering = "wait"
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        world.work.copy_from_async(reading, world.main)
+        writing.fill_async(2, world.main)
+    step = graph.instantiate()
+    world.side.wait(world.main)
+    world.result.copy_from_async(world.out, world.side)
+    step.launch(world.main)
+
+
+VARIABLE = """
+.version 6.4
+.target sm_75
+.address_size 64
+.global .align 4 .u32 counter;
+.visible .entry count()
+{
+    .reg .u32 %x;
+    ld.global.u32 %x, [counter];
+    add.u32 %x, %x, 1;
+    st.global.u32 [counter], %x;
+    ret;
+}
+"""
+
+
+def test_a_policy_of_variables(world):
+    count = cu.Module(VARIABLE)["count"]
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        count.launch(1, 1, stream=world.main)
+    step = graph.instantiate()
+    step.launch(world.main)
+    count.launch(1, 1, stream=world.main)
+    with pytest.raises(cu.BufferBorrowedError):
+        graph.instantiate().launch(world.side)
+    with cu.ordering("wait"):
+        graph.instantiate().launch(world.side)
+    world.side.synchronize()
+
+
+@pytest.mark.parametrize("names", [("work", "out"), ("out", "work")])
+def test_the_buffer_that_is_used_first_is_named(world, names):
+    """Whatever the order of their addresses."""
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        for name in names:
+            getattr(world, name).fill_async(1, world.main)
+    for name in names:
+        getattr(world, name).fill_async(2, world.side)
+    with pytest.raises(cu.BufferBorrowedError, match=f"cannot write DeviceBuffer '{names[0]}'"):
+        graph.instantiate().launch(world.main)

@@ -14,6 +14,12 @@ HEAD = """
     locked, device = cu.LockedBuffer.zeros(16), cu.DeviceBuffer(16)
     token = locked.fill_async(1, stream)
     context = stream.context
+    held = cu.DeviceBuffer(16)
+    graph = cu.Graph()
+    node = graph.add_fill(held, 1)
+    _, body = graph.add_if(graph.condition(1))
+    step = graph.instantiate()
+    step_node = step[0]
 
     class Theirs:
         def __cuda_stream__(self):
@@ -44,11 +50,83 @@ CALLS = """
     cu.LockedBuffer(4) | cu.UnifiedBuffer(4) | locked.fill_async(1, stream) | locked.fill(1)
     device.fill(1) | device.copy_from(locked) | locked.copy_to(device) | locked[0]
     locked.close() | device.close() | cu.reap()
+    graph.add_copy(held, device) | graph.add_fill(held, 1, after=[node]) | graph.add_graph(graph)
+    graph.condition() | graph.add_if(1) | graph.add_while(1) | graph.add_switch(1, 2)
+    graph.nodes | graph.edges | graph.capture(stream) | graph.instantiate() | graph.close()
+    body.add_fill(held, 1) | body.nodes | step.launch(stream) | step.nodes | step[0] | len(step)
+    step.update(graph) | step_node.set(value=2) | setattr(step_node, "enabled", False)
+    step.close() | step_node.node | step_node.enabled
 """
 
 
 def test_every_call_is_refused(script):
     script.refused_after_fork(HEAD, CALLS, "pass", "end(child)")
+
+
+# A graph with what it keeps, and a joined capture of another library.
+GRAPHS = (
+    HEAD
+    + """
+    import ctypes
+    library, raw = ctypes.CDLL(cu.driver_info().path), ctypes.c_void_p()
+    graph, new = cu.Graph(), cu.Graph()
+    with graph.capture(stream):
+        device.copy_from_async(graph.constant(bytearray(16)), stream)
+        with device.lend(stream):
+            pass
+    step = graph.instantiate()
+
+    def begin():
+        with stream.device:
+            assert library.cuStreamBeginCapture_v2(ctypes.c_void_p(stream.handle), 0) == 0
+
+    def finish():
+        with stream.device:
+            handle = ctypes.c_void_p(stream.handle)
+            assert library.cuStreamEndCapture(handle, ctypes.byref(raw)) == 0
+            assert library.cuGraphDestroy(raw) == 0
+
+    begin()
+    with cu.joins_capture(stream) as kept:
+        device.fill_async(1, stream)
+    finish()
+"""
+)
+
+
+def test_every_call_of_graphs_is_refused(script):
+    calls = """
+        graph.nodes | graph.edges | graph.to_svg() | graph.to_dot() | graph.instantiate()
+        graph.capture(stream) | graph.constant(bytearray(4)) | graph.close() | step.launch(stream)
+        step.nodes | step.close() | cu.joins_capture(stream) | kept.nodes | kept.close()
+        kept.__enter__() | new.capture(stream) | device.explain()
+    """
+    script.refused_after_fork(GRAPHS, calls, "pass", "kept.close(); end(child)")
+
+
+@pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)", "del graph, step, kept, device"])
+@pytest.mark.parametrize("block", ["new.capture(stream)", "cu.joins_capture(stream)"])
+def test_a_fork_during_a_capture(script, block, ending):
+    script.quiet(
+        GRAPHS
+        + f"""
+    kept.close()
+    joins = {"joins" in block}
+    if joins:
+        begin()
+    with {block} as kept, device.lend(stream):
+        device.fill_async(1, stream)
+        child = os.fork()
+        if child == 0:
+            {ending}
+            sys.exit(0)
+    if joins:
+        finish()
+        kept.close()
+    end(child)
+    step.launch(stream).wait()
+    """
+    )
 
 
 # How to call the methods that need arguments, and what may answer because it asks no driver.
@@ -63,7 +141,10 @@ ARGUMENTS = """{
     "reshape": [(-1,)], "give_back": [(stream,)],
     "bind": [(locked,)], "prefetch": [("host", stream), ("host",)], "discard": [(stream,)],
     "discard_and_prefetch": [("host", stream)], "attach": [(stream,), ("host", stream)],
-    "to": [("host",)],
+    "to": [("host",)], "capture": [(stream,)], "launch": [(stream,)], "update": [(graph,)],
+    "set": [(), (1,)], "add_copy": [(held, device)], "add_fill": [(held, 1)],
+    "add_graph": [(graph,)], "add_if": [(1,)], "add_launch": [(kernel, 1, 1)],
+    "add_switch": [(1, 2)], "add_while": [(1,)], "constant": [(b"abc",)],
 }"""
 MAY_ANSWER = """
     blocking bind closed context count current device dtype from_object handle itemsize migrations
@@ -79,7 +160,9 @@ def test_every_attribute_refuses_or_needs_no_driver(script):
         + f"""
     managed, ordered = cu.UnifiedBuffer(16), cu.DeviceBuffer(16, stream=stream)
     device0 = stream.device
+    kernel = cu.Module.from_file({str(Path(TESTS) / "kernels" / "kernels.ptx")!r})["count"]
     things = [stream, event, timed, locked, device, managed, ordered, token, context, device0]
+    things += [graph, step, step_node]
     special = "__enter__ __getitem__ __int__ __cuda_stream__ __array__ __len__ __await__".split()
     arguments, may_answer = {" ".join(ARGUMENTS.split())}, {MAY_ANSWER.split()}
 

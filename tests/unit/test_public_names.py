@@ -56,7 +56,9 @@ OBJECTS = {
     "Pipeline": lambda: cu.Pipeline(4),
     "Graph": lambda: cu.Graph(),
     "GraphNode": lambda: captured().nodes[0],
+    "JoinedCapture": lambda: cu.joins_capture(cu.Stream()),
     "ExecutableGraph": lambda: captured().instantiate(),
+    "ExecutableNode": lambda: captured().instantiate()[0],
     "MemoryPools": lambda: cu.Device(0).context.pools,
     "MemoryPool": lambda: cu.Device(0).context.pools.device,
 }
@@ -69,7 +71,8 @@ POSITIONAL = {
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
     "buffer", "buffers", "thing", "image", "shape", "place", "to", "pairs", "path", "grid",
-    "block", "shared_bytes", "preference",
+    "block", "shared_bytes", "preference", "destination", "kernel", "child", "default", "condition",
+    "bodies", "graph",
 }  # fmt: skip
 
 

@@ -1,0 +1,24 @@
+"""Graph changes: updates of executable graphs, and changes of single nodes of them."""
+
+from libc.stdint cimport uint16_t, uint64_t
+
+from cudadrv._capture cimport Holdings
+from cudadrv._engine cimport own_access
+from cudadrv._graph cimport ExecutableGraph, Uses
+
+
+cdef class Next:
+    cdef tuple nodes
+    cdef Uses uses
+    cdef Holdings holdings
+    cdef own_access *accesses
+    cdef uint16_t operation
+    cdef bint named             # `operation` was made for this, and has to be given back
+    cdef uint64_t number        # of the graph that has updated the executable last
+    cdef bint paired
+
+
+cdef class ExecutableNode:
+    cdef ExecutableGraph executable
+    cdef Py_ssize_t index
+    cdef object __weakref__

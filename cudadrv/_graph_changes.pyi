@@ -1,0 +1,31 @@
+from collections.abc import Iterable
+from typing import Any, Never, SupportsIndex, final
+
+from cudadrv._buffer import Buffer, _Item
+from cudadrv._capture import GraphNode
+from cudadrv._graph import ExecutableGraph
+from cudadrv._kernel import _Sizes
+
+def update_executable(executable: ExecutableGraph, graph: object) -> None: ...
+def node_of(executable: ExecutableGraph, node: GraphNode | SupportsIndex) -> ExecutableNode: ...
+
+@final
+class Next: ...
+
+@final
+class ExecutableNode:
+    enabled: bool
+    def __init__(self, never: Never, /) -> None: ...
+    @property
+    def node(self) -> GraphNode: ...
+    def set(
+        self,
+        *args: Any,
+        grid: _Sizes | None = None,
+        block: _Sizes | None = None,
+        shared_bytes: int | None = None,
+        borrows: Iterable[Any] | None = None,
+        source: Buffer | None = None,
+        target: Buffer | None = None,
+        value: _Item | None = None,
+    ) -> None: ...

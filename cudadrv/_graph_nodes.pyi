@@ -1,0 +1,3 @@
+from cudadrv._capture import Receiver
+
+class Builder(Receiver): ...

@@ -1,0 +1,23 @@
+from types import TracebackType
+from typing import Never, Self, final
+
+from cudadrv._capture import GraphNode
+from cudadrv._stream import _AnyStream
+
+@final
+class JoinedCapture:
+    def __init__(self, never: Never, /) -> None: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def nodes(self) -> tuple[GraphNode, ...]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def joins_capture(stream: _AnyStream) -> JoinedCapture: ...

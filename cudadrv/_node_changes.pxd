@@ -1,0 +1,21 @@
+"""Node changes: another call for a node of an executable graph."""
+
+from cudadrv._capture cimport GraphNode
+from cudadrv._driver cimport CUcontext, CUgraphExec, CUgraphNode, CUresult
+
+
+cdef class NodeChange:
+    cdef GraphNode node     # the node as it will be
+
+    cdef tuple targets(self)
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil
+
+
+cdef NodeChange change_launch(
+    GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows)
+cdef NodeChange change_copy(GraphNode old, object source, object target)
+cdef NodeChange change_fill(GraphNode old, object target, object value)
+cdef NodeChange same_fill(GraphNode old)
+cdef NodeChange switch(GraphNode node, bint enabled)

@@ -1,0 +1,581 @@
+"""Graph changes: updates of executable graphs, and changes of single nodes of them.
+
+A change first makes everything that the executable graph will have (`Next`), then calls the driver,
+and then cannot fail any more. Meanwhile launches and other changes are refused.
+"""
+
+import operator
+
+cimport cython
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from cudadrv._capture cimport (
+    COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, DriverGraph, GraphNode, Holdings, new_holdings,
+)
+from cudadrv._device cimport enter_context, leave_context
+from cudadrv._driver cimport (
+    CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
+    CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED,
+    CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
+    CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
+    CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, bind_driver, cuGraphExecUpdate,
+    cudadrv_table,
+)
+from cudadrv._engine cimport (
+    OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, own_access,
+)
+from cudadrv._graph cimport (
+    ExecutableGraph, Graph, Uses, check_whole, name_launches, refuse_while_busy, retire_name,
+    usable_executable,
+    uses_of,
+)
+from cudadrv._names cimport give_back_name, number_of_graph
+from cudadrv._node_changes cimport (
+    NodeChange, change_copy, change_fill, change_launch, same_fill, switch,
+)
+from cudadrv._refusal cimport refuse_closed
+from cudadrv._region cimport Region
+
+from cudadrv._errors import BufferBorrowedError, CaptureError
+
+bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+
+
+# ---- what an executable has before and after ----
+
+@cython.final
+@cython.no_gc
+cdef class Next:
+    """What an executable graph will have. Once it has that, this object has what it had before.
+
+    It is dropped after the end of the change, because destructors may run code of the program.
+    """
+
+    def __dealloc__(self):
+        free(self.accesses)
+        if self.named and not cudadrv_table.forked:
+            give_back_name(self.operation)
+
+
+cdef Next _next(ExecutableGraph executable, tuple nodes, Uses uses, Holdings holdings):
+    cdef Next following = Next.__new__(Next)
+    following.nodes, following.uses, following.holdings = nodes, uses, holdings
+    following.operation = executable.operation
+    following.number, following.paired = executable.numbers[1], executable.paired
+    following.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
+    if following.accesses is NULL:
+        raise MemoryError()
+    memcpy(following.accesses, uses.accesses, uses.count * sizeof(own_access))
+    if uses.names.graph != executable.uses.names.graph \
+            or uses.names.accesses != executable.uses.names.accesses:
+        following.operation = name_launches(executable.label, uses.names)
+        following.named = True
+    return following
+
+
+cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
+    """Let an executable have what was made for it. The driver has changed it already."""
+    if following.operation != executable.operation:
+        retire_name(executable)
+        executable.operation, following.named = following.operation, False
+    executable.nodes, following.nodes = following.nodes, executable.nodes
+    executable.uses, following.uses = following.uses, executable.uses
+    executable.holdings, following.holdings = following.holdings, executable.holdings
+    executable.accesses, following.accesses = following.accesses, executable.accesses
+    executable.numbers[1], executable.paired = following.number, following.paired
+
+
+cdef int _begin_change(ExecutableGraph executable) except -1:
+    """Refuse other changes and launches, until the caller resets `changing`."""
+    usable_executable(executable)
+    refuse_while_busy(executable)
+    executable.context.usable()
+    executable.changing = True
+    return 0
+
+
+# ---- changes by another graph ----
+
+cdef dict REASONS = {
+    CU_GRAPH_EXEC_UPDATE_ERROR: "the driver cannot, CU_GRAPH_EXEC_UPDATE_ERROR",
+    CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:
+        "the order is another one, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED",
+    CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:
+        "an operation is of another kind, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED",
+    CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
+        "a kernel is another one, CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED",
+    CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
+        "the driver cannot change these parameters, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED",
+    CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:
+        "the driver cannot update such an operation, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED",
+    CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
+        "the driver cannot change this kernel for that,"
+        " CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE",
+    CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
+        "the driver cannot change such attributes of a launch,"
+        " CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED",
+}
+
+
+def update_executable(ExecutableGraph executable not None, graph):
+    """Do what `ExecutableGraph.update` says."""
+    cdef Next following = None
+    if not isinstance(graph, Graph):
+        raise TypeError(f"update takes a Graph, not {type(graph).__name__}")
+    _begin_change(executable)
+    try:
+        following = _update(executable, <Graph>graph)
+        _take_over(executable, following)
+    finally:
+        executable.changing = False
+
+
+cdef Next _update(ExecutableGraph executable, Graph graph):
+    """Let the driver update an executable, and return what the executable then has."""
+    cdef DriverGraph driver_graph
+    cdef Uses uses
+    cdef tuple nodes
+    cdef CUgraphExecUpdateResultInfo info
+    cdef Next following
+    cdef CUresult status
+    cdef bint pushed = False
+    cdef bint paired
+    graph.usable()
+    check_whole(graph)
+    if graph.context is not executable.context:
+        raise ValueError(f"{graph.label} belongs to {graph.context!r}, and this executable of"
+                         f" {executable.label} to {executable.context!r}")
+    nodes, uses, driver_graph = graph.plan.finished(), graph.uses(), graph.driver_graph
+    paired = _pair(executable, graph, nodes)
+    if executable.disabled:
+        uses = uses_of(uses.items, graph.label, executable.context, executable.disabled)
+    following = _next(executable, nodes, uses, graph.plan.holdings)
+    following.number, following.paired = graph.number, paired
+    memset(&info, 0, sizeof(info))
+    with nogil:
+        status = enter_context(executable.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuGraphExecUpdate(executable.raw, driver_graph.raw, &info)
+            leave_context(pushed)
+        if status != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE:
+            executable.context.check(status)
+    if status != CUDA_SUCCESS:
+        _refuse_update(executable, graph.label, nodes, &info)
+    return following
+
+
+cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
+    """Check that the nodes of the graph can take the places of those of the executable.
+
+    The driver pairs nodes by their order and by the order of their edges. If these are the same in
+    both graphs, it pairs each node with the one at the same index. Returns whether this is so for
+    the driver's nodes, too: it is not known for operations of other projects.
+    """
+    cdef GraphNode old, new
+    cdef bint known = executable.paired
+    cdef str head = f"{graph.label} cannot update this executable of {executable.label}:"
+    if len(nodes) != len(executable.nodes):
+        raise CaptureError(f"{head} it has {len(nodes)} operations, and the executable"
+                           f" {len(executable.nodes)}. Both need the same operations in the"
+                           " same order")
+    for old, new in zip(executable.nodes, nodes):
+        if old.after != new.after:
+            raise CaptureError(
+                f"{head} its operation {new.index}, {new.called()}, runs after its operations"
+                f" {new.after}, and {old.called()} after {old.after}. Both graphs need the same"
+                " waits in the same order")
+        if old.kind == FILL_NODE and new.kind == FILL_NODE and old.raw_count != new.raw_count:
+            raise CaptureError(
+                f"{head} its operation {new.index}, {new.called()}, and {old.called()}: one of them"
+                " fills items with two different halves of 4 bytes, which the device does by two"
+                " operations")
+        known = known and old.kind != OTHER_NODE and new.kind != OTHER_NODE
+    if not known and executable.disabled:
+        raise CaptureError(f"{head} nodes are disabled, and which of the driver's nodes belong to"
+                           " an operation of another project is not known. Enable them first")
+    return known
+
+
+cdef int _refuse_update(
+    ExecutableGraph executable, str graph, tuple nodes, CUgraphExecUpdateResultInfo *info
+) except -1:
+    cdef GraphNode node
+    cdef str where = ""
+    for node in nodes:
+        if info.errorNode is not NULL and info.errorNode in (node.raws[0], node.raws[1]):
+            where = f" It is operation {node.index}, {node.called()}, in the place of" \
+                    f" {(<GraphNode>executable.nodes[node.index]).called()}."
+    reason = REASONS.get(info.result, f"CUgraphExecUpdateResult {<int>info.result}")
+    raise CaptureError(f"{graph} cannot update this executable of {executable.label}: {reason}."
+                       f"{where} Instantiate that graph instead")
+
+
+# ---- changes of one node ----
+
+def node_of(ExecutableGraph executable not None, node):
+    """Do what `ExecutableGraph.__getitem__` says."""
+    cdef ExecutableNode found
+    usable_executable(executable)
+    count = len(executable.nodes)
+    if isinstance(node, GraphNode):
+        index = _index_of(executable, node)
+    else:
+        index = operator.index(node)
+        index += count if index < 0 else 0
+        if not 0 <= index < count:
+            raise IndexError(f"this executable of {executable.label} has {count} nodes, and none at"
+                             f" {node}")
+    found = ExecutableNode.__new__(ExecutableNode)
+    found.executable, found.index = executable, index
+    return found
+
+
+cdef Py_ssize_t _index_of(ExecutableGraph executable, GraphNode node) except -1:
+    """Return the index of a node. Raises ValueError if it is of another graph."""
+    if node.graph_number not in (executable.numbers[0], executable.numbers[1]) \
+            or not 0 <= node.index < len(executable.nodes):
+        raise ValueError(f"{node!r} is no node of this executable of {executable.label}")
+    return node.index
+
+
+@cython.final
+cdef class ExecutableNode:
+    """ExecutableNode(*args, **kwargs)\n--\n
+    A node of an executable graph, to be changed: ``step[node]``.
+
+    Changes affect later launches of this executable only: neither the graph, nor launches that are
+    queued already.
+    """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("use step[node], where step is an ExecutableGraph")
+
+    @property
+    def node(self):
+        """The `GraphNode` as it is now: its operation, buffers, and the line that has set it."""
+        return _node_of(self)
+
+    def set(
+        self, *args, grid=None, block=None, shared_bytes=None, borrows=None, source=None,
+        target=None, value=None
+    ):
+        """Change what the node does in later launches. What is not given stays. Does not block.
+
+        It is checked as when it was captured, also against all nodes of the graph that are not
+        ordered with it, disabled ones included. The executable then keeps what the node uses, and
+        lets go what it used. Messages name the line of this call.
+
+        Parameters
+        ----------
+        *args
+            Of a launch: all arguments, as for `Kernel.launch`.
+        grid, block, shared_bytes, borrows : optional
+            Of a launch: as for `Kernel.launch`. The kernel, and whether the launch is cooperative
+            or has clusters, stay.
+        source, target : buffer, optional
+            Of a copy: what is copied, and to where; they may have another size. Page-locked memory
+            and memory of a device cannot take each other's place. Of a fill: the target, of the
+            same dtype.
+        value : optional
+            Of a fill: as for `Buffer.fill_async`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument does not belong to this operation; a buffer is of another context, or
+            empty; what the operation raises for such arguments. Or the executable is closed.
+        BufferBorrowedError
+            A node that is not ordered with this one would conflict with it.
+        BufferClosedError
+            A buffer is closed.
+        CaptureError
+            The operation is neither a launch, a copy nor a fill; or the executable is being
+            launched or changed by another thread.
+        CudaError
+            The driver cannot change the node in this way. It stays as it was.
+
+        Driver functions: cuGraphExecKernelNodeSetParams, cuGraphExecMemcpyNodeSetParams,
+        cuGraphExecMemsetNodeSetParams.
+        """
+        cdef ExecutableGraph executable = _executable_of(self)
+        cdef NodeChange change, undo = None
+        cdef GraphNode old
+        cdef Next following = None
+        _begin_change(executable)
+        try:
+            old = _known_node(executable, self.index)
+            shape = grid, block, shared_bytes, borrows
+            _refuse_others(old, args, shape, source, target, value)
+            if old.kind == LAUNCH_NODE:
+                change = change_launch(old, args, grid, block, shared_bytes, borrows)
+            elif old.kind == COPY_NODE:
+                change = change_copy(old, source, target)
+            else:
+                change = change_fill(old, target, value)
+                undo = same_fill(old) if old.raw_count == 2 else None
+            following = _following(executable, old, change)
+            _make(executable, old, change, undo)
+            _take_over(executable, following)
+        finally:
+            executable.changing = False
+
+    @property
+    def enabled(self):
+        """Whether launches run the node. A disabled node does nothing, and orders as before.
+
+        What a disabled node would use is not borrowed by launches. The executable keeps it, because
+        the node can be enabled again. Setting it raises CaptureError for what is neither a launch,
+        a copy nor a fill, and while another thread launches or changes the executable.
+
+        Driver function of the setter: cuGraphNodeSetEnabled.
+        """
+        _node_of(self)
+        return self.index not in self.executable.disabled
+
+    @enabled.setter
+    def enabled(self, value):
+        cdef ExecutableGraph executable = _executable_of(self)
+        cdef GraphNode old
+        cdef Next following = None
+        cdef frozenset disabled
+        cdef bint wanted = value
+        _begin_change(executable)
+        try:
+            old = _known_node(executable, self.index)
+            disabled = executable.disabled - {self.index} if wanted \
+                else executable.disabled | {self.index}
+            if disabled != executable.disabled:
+                following = _next(
+                    executable, executable.nodes,
+                    uses_of(executable.uses.items, executable.uses.names.graph, executable.context,
+                            disabled),
+                    executable.holdings)
+                _make(executable, old, switch(old, wanted), switch(old, not wanted))
+                executable.disabled = disabled
+                _take_over(executable, following)
+        finally:
+            executable.changing = False
+
+    def __repr__(self):
+        if self.executable is None:
+            return "<ExecutableNode, never initialized>"
+        if self.executable.raw is NULL:
+            return f"<ExecutableNode {self.index} of {self.executable!r}>"
+        off = ", disabled" if self.index in self.executable.disabled else ""
+        called = (<GraphNode>self.executable.nodes[self.index]).called()
+        return f"<ExecutableNode {self.index} of {self.executable.label}: {called}{off}>"
+
+
+cdef ExecutableGraph _executable_of(ExecutableNode node):
+    if node.executable is None:
+        raise TypeError("this ExecutableNode was never initialized")
+    return node.executable
+
+
+cdef GraphNode _node_of(ExecutableNode node):
+    cdef ExecutableGraph executable = _executable_of(node)
+    usable_executable(executable)
+    return executable.nodes[node.index]
+
+
+cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
+    """Return a node that can be changed. Raises CaptureError for others."""
+    cdef GraphNode node = executable.nodes[index]
+    if node.kind == OTHER_NODE or (node.kind == LAUNCH_NODE and node.kernel is None):
+        raise CaptureError(f"{node.called()} of {executable.label} cannot be changed: only"
+                           " launches, copies and fills can. Capture the graph again, and pass it"
+                           " to update")
+    if not executable.paired:
+        raise CaptureError(
+            f"{node.called()} cannot be changed any more: a graph with operations of other projects"
+            f" has updated this executable of {executable.label}, and which nodes of the driver"
+            " belong to them is not known. Instantiate that graph instead")
+    return node
+
+
+cdef int _refuse_others(
+    GraphNode node, tuple args, tuple shape, object source, object target, object value
+) except -1:
+    """Refuse arguments of `set` that belong to other operations, and a call without any."""
+    cdef bint launches = node.kind == LAUNCH_NODE
+    cdef str takes = "arguments, grid=, block=, shared_bytes= and borrows=" if launches \
+        else "source= and target=" if node.kind == COPY_NODE else "target= and value="
+    cdef bint of_launch = len(args) > 0 or _has_any(shape)
+    cdef bint of_others = _has_any((source, target, value))
+    if of_launch == of_others or of_launch != launches \
+            or (source if node.kind == FILL_NODE else value) is not None:
+        raise TypeError(f"set of {node.called()} takes {takes}")
+    return 0
+
+
+cdef bint _has_any(tuple given) noexcept:
+    for each in given:
+        if each is not None:
+            return True
+    return False
+
+
+cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange change):
+    """Return what an executable has after a change of a node. Raises if it conflicts."""
+    cdef Uses uses
+    cdef Holdings holdings = executable.holdings
+    cdef tuple nodes = executable.nodes
+    cdef tuple items = _with(executable.uses.items, old, change.node)
+    _refuse_other_context(executable, change.node)
+    nodes = nodes[:old.index] + (change.node,) + nodes[old.index + 1:]
+    if not _same_accesses(old, change.node):
+        _refuse_conflicts(executable, change)
+        holdings = _hold(items, executable, change)
+    uses = uses_of(
+        items, executable.uses.names.graph, executable.context, executable.disabled)
+    return _next(executable, nodes, uses, holdings)
+
+
+cdef tuple _with(tuple items, GraphNode old, GraphNode new):
+    """Return items of `Uses` in which a node takes the place of another one."""
+    found = []
+    for item in items:
+        found.append((new, *item[1:]) if item[0] is old else item)
+    return tuple(found)
+
+
+cdef int _refuse_other_context(ExecutableGraph executable, GraphNode node) except -1:
+    cdef Region region
+    for region in node.reads + node.writes:
+        if not region.portable and region.memory is not None \
+                and region.memory.context is not executable.context:
+            raise ValueError(f"{region.describe()} belongs to {region.memory.context!r}, and"
+                             f" {executable.label} to another context; use a buffer of the graph's"
+                             " context")
+    return 0
+
+
+cdef bint _same_accesses(GraphNode old, GraphNode new) noexcept:
+    cdef own_access *a
+    cdef own_access *b
+    cdef uint32_t i
+    if old.count != new.count:
+        return False
+    for i in range(old.count):
+        a, b = &old.accesses[i], &new.accesses[i]
+        if a.memory is not b.memory or a.start != b.start or a.stop != b.stop \
+                or a.mode != b.mode or a.effect != b.effect:
+            return False
+    return True
+
+
+cdef Holdings _hold(tuple items, ExecutableGraph executable, NodeChange change):
+    """Hold what all nodes use. Raises BufferClosedError if that of the change is closed."""
+    cdef Holdings holdings = new_holdings(
+        number_of_graph(), executable.label, executable.holdings.names)
+    cdef GraphNode node
+    cdef uint32_t i
+    for node, _, _ in items:
+        for i in range(node.count):
+            if not holdings.hold(&node.accesses[i], node.site_number, node.operation):
+                refuse_closed(change.targets()[i])
+    return holdings
+
+
+cdef int _refuse_conflicts(ExecutableGraph executable, NodeChange change) except -1:
+    """Refuse a change that conflicts with a node that the graph does not order with it."""
+    cdef GraphNode other
+    cdef uint32_t i, k
+    ordered = _ordered_with(executable.nodes, change.node.index)
+    for other, _, top in executable.uses.items:
+        if top in ordered:
+            continue
+        for i in range(change.node.count):
+            for k in range(other.count):
+                if _conflicts(&change.node.accesses[i], &other.accesses[k]):
+                    _refuse_conflict(executable, change, i, other, k)
+    return 0
+
+
+cdef set _ordered_with(tuple nodes, Py_ssize_t index):
+    """Return the indices of a node, and of those that run before or after it in any launch."""
+    cdef GraphNode node
+    behind = []
+    for _ in nodes:
+        behind.append([])
+    for node in nodes:
+        for earlier in node.after:
+            behind[earlier].append(node.index)
+    found = {index}
+    todo = list((<GraphNode>nodes[index]).after)
+    while todo:
+        each = todo.pop()
+        if each not in found:
+            found.add(each)
+            todo.extend((<GraphNode>nodes[each]).after)
+    todo = list(behind[index])
+    while todo:
+        each = todo.pop()
+        if each not in found:
+            found.add(each)
+            todo.extend(behind[each])
+    return found
+
+
+cdef bint _conflicts(own_access *access, own_access *other) noexcept:
+    """As the engine decides between two operations that nothing orders."""
+    if access.memory is not other.memory or access.policy == OWN_UNCHECKED \
+            or access.start >= other.stop or other.start >= access.stop \
+            or OWN_SHARED in (access.mode, other.mode):
+        return False
+    return access.mode != other.mode or access.mode == OWN_WRITE
+
+
+cdef int _refuse_conflict(
+    ExecutableGraph executable, NodeChange change, uint32_t access, GraphNode other, uint32_t of
+) except -1:
+    cdef int mode = change.node.accesses[access].mode
+    cdef int used = other.accesses[of].mode
+    verb = "read" if mode == OWN_READ else "write" if mode == OWN_WRITE else "use"
+    done = "read" if used == OWN_READ else "written" if used == OWN_WRITE else "used"
+    raise BufferBorrowedError(
+        f"cannot {verb} {change.targets()[access]} in {change.node.called()} of"
+        f" {executable.label}:\n"
+        f"  it is {done} by {other.called()},\n"
+        "  and nothing in the graph orders the two.\n"
+        "  Capture a graph in which one of them waits for the other.")
+
+
+cdef int _make(
+    ExecutableGraph executable, GraphNode old, NodeChange change, NodeChange undo
+) except -1:
+    """Let the driver change a node, or raise and leave it as it is.
+
+    `undo` reverts the first part of a node that has two.
+    """
+    cdef tuple handles = executable.raws[old.index]
+    cdef CUgraphNode raws[2]
+    cdef int count = <int>len(handles)
+    cdef int part
+    cdef CUresult status
+    cdef CUresult again = CUDA_SUCCESS
+    cdef bint pushed = False
+    for part in range(count):
+        raws[part] = <CUgraphNode><size_t>handles[part]
+    with nogil:
+        status = enter_context(executable.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            for part in range(count):
+                status = change.make(executable.raw, raws[part], part, executable.context.raw)
+                if status != CUDA_SUCCESS:
+                    if part:
+                        again = undo.make(
+                            executable.raw, raws[0], 0, executable.context.raw)
+                    break
+            leave_context(pushed)
+    if again != CUDA_SUCCESS:
+        executable.broken = old.called()
+    executable.context.check(status)
+    return 0

@@ -1,0 +1,251 @@
+"""Node changes: another call for a node of an executable graph.
+
+The arguments are checked and packed as for the call that was captured, and what is not given stays.
+Nothing here changes an executable graph, except `NodeChange.make`, which calls the driver.
+"""
+
+cimport cython
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport malloc
+from libc.string cimport memcpy
+
+from cudadrv._arguments cimport Shape, is_array
+from cudadrv._capture cimport GraphNode
+from cudadrv._copy cimport check_pair, refuse_other_device, refuse_other_dtype, set_item
+from cudadrv._driver cimport (
+    CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraphExec,
+    CUgraphNode, CUresult, bind_driver, cuGraphExecKernelNodeSetParams,
+    cuGraphExecMemcpyNodeSetParams, cuGraphExecMemsetNodeSetParams, cuGraphNodeSetEnabled,
+    cudadrv_table,
+)
+from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
+from cudadrv._graph_nodes cimport copy_params, fill_params, halves_of, launch_params
+from cudadrv._kernel cimport (
+    Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
+)
+from cudadrv._region cimport Region, borrow, check_region, is_region, pointer_of
+from cudadrv._site cimport here
+
+bind_driver(&cudadrv_table)
+
+
+cdef class NodeChange:
+    """What a node is changed to."""
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        """Pass the change to the driver. `part` is the index of `raw` in the node."""
+
+    cdef tuple targets(self):
+        """Return the memory of each access of the node, in messages: target and source."""
+        found = []
+        for region in (self.node.target, self.node.source):
+            if region is not None:
+                found.append((<Region>region).describe())
+        return tuple(found)
+
+
+cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t room):
+    """Return a node in the place of another one, with room for accesses, and without any."""
+    cdef GraphNode node = GraphNode.__new__(GraphNode)
+    node.graph, node.graph_number, node.stream = old.graph, old.graph_number, old.stream
+    node.kind, node.operation, node.raw_count = old.kind, old.operation, old.raw_count
+    node.index, node.after, node.site_number = old.index, old.after, here()
+    node.source, node.target = source, target
+    memcpy(node.settings, old.settings, sizeof(node.settings))
+    node.accesses = <own_access *>malloc(room * sizeof(own_access))
+    if node.accesses is NULL:
+        raise MemoryError()
+    return node
+
+
+cdef Region _buffer(GraphNode old, str name, object given, object present):
+    """Return the buffer that a node gets: the given one, or the present one for None."""
+    cdef Region region
+    if given is None:
+        region = present
+    elif is_region(given):
+        region = given
+    else:
+        raise TypeError(f"{name} of {old.called()} must be a buffer, not {type(given).__name__}")
+    check_region(region)
+    if region.nbytes == 0:
+        raise ValueError(f"{region.describe()} is empty, and no node of the driver does nothing;"
+                         " disable the node instead: step[node].enabled = False")
+    if old.stream is not None:  # the node was captured
+        refuse_other_device(region, old.stream)
+    return region
+
+
+# ---- launches ----
+
+@cython.final
+cdef class LaunchChange(NodeChange):
+    """Other arguments, or another shape, of a launch."""
+
+    cdef Prepared ready
+    cdef CUDA_KERNEL_NODE_PARAMS params     # points into `ready`
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        return cuGraphExecKernelNodeSetParams(executable, raw, &self.params)
+
+    cdef tuple targets(self):
+        return described(self.ready)
+
+
+cdef NodeChange change_launch(
+    GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows
+):
+    """Return a change of a launch. None, and no arguments, mean those of now."""
+    cdef LaunchChange change = LaunchChange.__new__(LaunchChange)
+    cdef tuple uses = old.source
+    cdef Shape shape
+    memcpy(&shape, old.settings, sizeof(shape))
+    more = uses[old.arguments:] if borrows is None else borrows_of_launch(borrows)
+    if not args:
+        args = uses[:old.arguments]
+    for value in args + more:
+        if is_array(value):
+            raise TypeError(f"a node takes buffers, not {type(value).__name__}: make one first, and"
+                            " copy the array to it, or cudadrv.from_dlpack(array)")
+    change.ready = prepared(
+        old.kernel,
+        (shape.grid[0], shape.grid[1], shape.grid[2]) if grid is None else grid,
+        (shape.block[0], shape.block[1], shape.block[2]) if block is None else block,
+        args, shape.shared_bytes if shared_bytes is None else shared_bytes, more,
+        shape.cooperative,
+        (shape.cluster[0], shape.cluster[1], shape.cluster[2]) if shape.cluster[0] else None)
+    change.node = _renewed(old, change.ready.uses, old.target, count_accesses(change.ready))
+    remember_launch(change.node, change.ready.kernel, &change.ready.shape, len(args))
+    launch_params(&change.params, change.ready)
+    change.node.count = <uint32_t>borrow_of(change.ready, change.node.accesses)
+    return change
+
+
+# ---- copies ----
+
+@cython.final
+cdef class CopyChange(NodeChange):
+    """Another source or target of a copy."""
+
+    cdef CUDA_MEMCPY3D params
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        return cuGraphExecMemcpyNodeSetParams(executable, raw, &self.params, context)
+
+
+cdef NodeChange change_copy(GraphNode old, object source, object target):
+    """Return a change of a copy. None means the buffer of now."""
+    cdef CopyChange change = CopyChange.__new__(CopyChange)
+    cdef Region to = _buffer(old, "target", target, old.target)
+    cdef Region origin = _buffer(old, "source", source, old.source)
+    check_pair(to, origin)
+    if pointer_of(to) == pointer_of(origin):
+        raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
+    _refuse_other_side(old, "target", to, old.target)
+    _refuse_other_side(old, "source", origin, old.source)
+    change.node = _renewed(old, origin, to, 2)
+    change.node.count = 2
+    borrow(to, &change.node.accesses[0], OWN_WRITE)
+    borrow(origin, &change.node.accesses[1], OWN_READ)
+    copy_params(&change.params, to, origin)
+    return change
+
+
+cdef int _refuse_other_side(GraphNode old, str name, Region region, Region present) except -1:
+    """Refuse a copy in another direction: the driver cannot change this."""
+    if region.host_side != present.host_side:
+        raise ValueError(f"{name} of {old.called()} is {present.describe()}, and cannot become"
+                         f" {region.describe()}: page-locked memory stays page-locked, and memory"
+                         " of a device stays that")
+    return 0
+
+
+# ---- fills ----
+
+@cython.final
+cdef class FillChange(NodeChange):
+    """Another target or value of a fill."""
+
+    cdef CUDA_MEMSET_NODE_PARAMS params
+    cdef uint32_t halves[2]     # the values of the two parts
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        cdef CUDA_MEMSET_NODE_PARAMS params = self.params
+        params.dst += 4 * part
+        params.value = self.halves[part]
+        return cuGraphExecMemsetNodeSetParams(executable, raw, &params, context)
+
+
+cdef NodeChange change_fill(GraphNode old, object target, object value):
+    """Return a change of a fill. None means the target and the value of now."""
+    cdef FillChange change
+    cdef Region region = _buffer(old, "target", target, old.target)
+    cdef Region present = old.target
+    if region.dtype is not present.dtype:
+        refuse_other_dtype(region, present.dtype, present.describe())
+    change = _fill_of(old, region)
+    if value is not None:
+        set_item(change.node.settings, value, region)
+        check_region(region)    # the conversion may have run code of the program
+    _fill_in(change, region)
+    if old.raw_count == 2 and region.count != present.count:
+        raise ValueError(f"{present.describe()} has {present.count} items, and {region.describe()}"
+                         f" {region.count}: a fill whose items have two different halves keeps its"
+                         " number of items")
+    if old.raw_count == 1 and change.halves[0] != change.halves[1]:
+        raise ValueError(f"{value!r} has two different halves of 4 bytes, which the device fills"
+                         f" by two operations, and {old.called()} was captured as one. Capture the"
+                         " graph with such a value, and pass it to update")
+    borrow(region, change.node.accesses, OWN_WRITE)
+    return change
+
+
+cdef NodeChange same_fill(GraphNode old):
+    """Return the change that makes a fill what it is now."""
+    cdef FillChange change = _fill_of(old, old.target)
+    _fill_in(change, old.target)
+    return change
+
+
+cdef FillChange _fill_of(GraphNode old, Region region):
+    cdef FillChange change = FillChange.__new__(FillChange)
+    change.node = _renewed(old, None, region, 1)
+    change.node.count = 1
+    return change
+
+
+cdef int _fill_in(FillChange change, Region region) except -1:
+    """Set what the driver gets."""
+    halves_of(change.node.settings, region.itemsize, change.halves)
+    fill_params(&change.params, pointer_of(region), region.count, region.itemsize,
+                change.node.raw_count)
+    return 0
+
+
+# ---- enabling ----
+
+@cython.final
+cdef class Switch(NodeChange):
+    """Whether launches run a node."""
+
+    cdef unsigned int enabled
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        return cuGraphNodeSetEnabled(executable, raw, self.enabled)
+
+
+cdef NodeChange switch(GraphNode node, bint enabled):
+    """Return the change that enables or disables a node."""
+    cdef Switch change = Switch.__new__(Switch)
+    change.node, change.enabled = node, enabled
+    return change

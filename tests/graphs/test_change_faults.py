@@ -1,0 +1,216 @@
+"""Driver calls that fail while a graph is captured or an executable is changed."""
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+pytestmark = [
+    pytest.mark.cuda_software,
+    pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True),
+]
+INVALID, NOT_PERMITTED, UPDATE_FAILURE = 1, 800, 910
+SET = {
+    "cuGraphExecKernelNodeSetParams": "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphExecUpdate": "cuGraphExecUpdate_v2",
+    "cuStreamGetCaptureInfo": "cuStreamGetCaptureInfo_v2",
+}
+
+
+@pytest.fixture
+def fault(driver):
+    """Let the nth next call of a driver function fail."""
+    from cudadrv import testing
+
+    def fault(function, nth=1, status=NOT_PERMITTED):
+        testing.configure(f"fault={SET.get(function, function)}:{nth}:{status}")
+
+    yield fault
+    testing.configure("fault=none")
+
+
+@pytest.fixture
+def graph(world, module):
+    world.frames[:] = np.arange(16)
+    with world.graph.capture(world.main):
+        world.work.copy_from_async(world.frames, world.main)
+        world.out.fill_async(1, world.main)
+        module["saxpy"].launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
+        world.result.copy_from_async(world.out, world.main)
+    return world.graph
+
+
+@pytest.fixture
+def step(graph):
+    return graph.instantiate()
+
+
+def result(world, step):
+    step.launch(world.main).wait()
+    return list(world.result)
+
+
+USUAL = [2 * i + 1 for i in range(16)]
+CHANGES = {
+    "cuGraphExecUpdate": lambda w, step, other: step.update(w.graph),
+    "cuGraphExecKernelNodeSetParams": lambda w, step, other: step[2].set(
+        3.0, cu.read(w.work), w.out, 16
+    ),
+    "cuGraphExecMemcpyNodeSetParams": lambda w, step, other: step[3].set(target=other),
+    "cuGraphExecMemsetNodeSetParams": lambda w, step, other: step[1].set(value=7),
+    "cuGraphNodeSetEnabled": lambda w, step, other: setattr(step[1], "enabled", False),
+}
+
+
+@pytest.mark.parametrize("status", [INVALID, NOT_PERMITTED])
+@pytest.mark.parametrize("function", CHANGES)
+def test_a_change_that_fails_changes_nothing(world, step, fault, function, status):
+    other = cu.LockedBuffer.zeros(16, "f4", name="other")
+    nodes = step.nodes
+    fault(function, status=status)
+    with pytest.raises(cu.CudaError) as caught:
+        CHANGES[function](world, step, other)
+    assert (caught.value.call, caught.value.status) == (function, status)
+    assert step.nodes == nodes
+    assert step[1].enabled
+    assert result(world, step) == USUAL
+    other.close()
+    other = cu.LockedBuffer.zeros(16, "f4")
+    CHANGES[function](world, step, other)  # once is not for ever
+
+
+@pytest.mark.parametrize("function", CHANGES)
+def test_names_of_failed_changes_are_used_again(world, graph, step, fault, function):
+    other = cu.LockedBuffer.zeros(16, "f4", name="other")
+    for _ in range(50):
+        fault(function)
+        with pytest.raises(cu.CudaError):
+            CHANGES[function](world, step, other)
+    step.launch(world.main)
+    with pytest.raises(cu.BufferBorrowedError, match=r"written by copy_from_async at .* in graph"):
+        world.result[0] = 1
+
+
+def test_a_refusal_without_a_reason(world, graph, step, fault):
+    fault("cuGraphExecUpdate", status=UPDATE_FAILURE)
+    with pytest.raises(cu.CaptureError, match=r"CUgraphExecUpdateResult 0\. Instantiate that"):
+        step.update(graph)
+    assert result(world, step) == USUAL
+
+
+@pytest.fixture
+def wide(world):
+    return cu.LockedBuffer.zeros(4, "f8", name="wide")
+
+
+@pytest.fixture
+def filling(world, wide):
+    """A fill that is two operations of the driver."""
+    graph = cu.Graph(name="wide")
+    with graph.capture(world.main):
+        wide.fill_async(1.5, world.main)
+    return graph.instantiate()
+
+
+def change_value(step):
+    step[0].set(value=2.1)
+
+
+def disable(step):
+    step[0].enabled = False
+
+
+PARTS = {change_value: "cuGraphExecMemsetNodeSetParams", disable: "cuGraphNodeSetEnabled"}
+
+
+@pytest.mark.parametrize("change", PARTS)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_part_of_a_change_fails(world, wide, filling, fault, change, nth):
+    fault(PARTS[change], nth)
+    with pytest.raises(cu.CudaError, match=PARTS[change]):
+        change(filling)
+    filling.launch(world.main).wait()
+    assert list(wide) == [1.5] * 4
+    change(filling)
+    wide[:] = 0
+    filling.launch(world.main).wait()
+    assert list(wide) == [0 if change is disable else 2.1] * 4
+
+
+@pytest.mark.parametrize("change", PARTS)
+def test_a_part_of_a_change_cannot_be_undone(world, wide, filling, fault, change):
+    fault(PARTS[change], 2)
+    fault(PARTS[change], 2)  # counts from when the first one has struck
+    with pytest.raises(cu.CudaError, match=PARTS[change]):
+        change(filling)
+    for use in (lambda: filling.launch(world.main), lambda: filling[0], lambda: filling.nodes):
+        with pytest.raises(cu.CaptureError, match="in the middle of a change of fill_async at"):
+            use()
+    assert not wide.borrowed
+    filling.close()
+    wide.close()
+
+
+CAPTURED = ["cuStreamGetCaptureInfo", "cuGraphNodeGetDependencies", "cuMemsetD2D32Async"]
+
+
+@pytest.mark.parametrize("function", CAPTURED)
+def test_an_operation_of_which_a_part_is_captured(world, wide, fault, function):
+    """The driver's graph has it, so nothing may be made of that graph."""
+
+    def capture():
+        with world.graph.capture(world.main):
+            fault(function, 2 if function == "cuMemsetD2D32Async" else 1)
+            with pytest.raises(cu.CudaError, match=function):
+                wide.fill_async(1.5, world.main)
+            world.out.fill_async(1, world.main)
+
+    with pytest.raises(cu.CaptureError, match=r"not captured: fill_async at .* a part of it was"):
+        capture()
+    assert "not captured" in repr(world.graph)
+    wide.close()
+    with world.graph.capture(world.main):
+        world.out.fill_async(1, world.main)
+    world.graph.instantiate().launch(world.main).wait()
+
+
+def test_an_operation_that_the_driver_refuses_is_left_out(world, wide, fault):
+    with world.graph.capture(world.main):
+        fault("cuMemsetD2D32Async")
+        with pytest.raises(cu.CudaError, match="cuMemsetD2D32Async"):
+            wide.fill_async(1.5, world.main)
+        world.out.fill_async(1, world.main)
+    assert len(world.graph.nodes) == 1
+    wide.close()
+
+
+def test_the_context_is_lost(script):
+    script.quiet(
+        """
+        import cudadrv as cu
+        from cudadrv import testing
+        stream, buffer = cu.Stream(), cu.DeviceBuffer(16, "f4")
+        graph = cu.Graph()
+        with graph.capture(stream):
+            buffer.fill_async(1, stream)
+        step = graph.instantiate()
+        testing.configure("fault=operation:1:719")
+        step.launch(stream)
+        try:
+            stream.synchronize()
+        except cu.ContextLostError:
+            pass
+        changes = (
+            lambda: step.update(graph),
+            lambda: step[0].set(value=2),
+            lambda: setattr(step[0], "enabled", False),
+        )
+        for change in changes:
+            try:
+                change()
+            except cu.ContextLostError:
+                continue
+            raise AssertionError
+        step.close()
+        """
+    )

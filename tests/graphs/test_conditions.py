@@ -1,0 +1,374 @@
+"""Conditional nodes: what runs, how their bodies are checked, and what is refused."""
+
+import gc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy", "random"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def driver_with_conditions(driver):
+    if cu.driver_info().version < (12, 8):
+        pytest.skip("the driver is older than CUDA 12.8")
+
+
+class Kernels:
+    def __init__(self):
+        self.module = cu.Module.from_file(Path(__file__).with_name("conditions.ptx"))
+        self.count_down, self.choose = self.module["count_down"], self.module["choose"]
+        self.add_one = self.module["add_one"]
+
+
+@pytest.fixture
+def kernels(driver):
+    return Kernels()
+
+
+@pytest.fixture
+def numbers(driver):
+    return cu.DeviceBuffer.zeros(4, "u4", name="numbers")
+
+
+def launched(graph, stream, buffer, *values):
+    """The items of a buffer after each of some launches, before which they get new values."""
+    found = []
+    with graph.instantiate() as step:
+        for value in values:
+            buffer.copy_from(cu.LockedBuffer.from_array(value))
+            step.launch(stream).wait()
+            result = cu.LockedBuffer.zeros(len(buffer), buffer.dtype)
+            buffer.copy_to(result)
+            found.append([int(each) for each in result])
+    return found
+
+
+def u4(*values):
+    return np.array(values, "u4")
+
+
+@pytest.mark.parametrize("way", ["built", "captured", "both"])
+def test_while(world, kernels, numbers, way):
+    graph, stream = world.graph, world.main
+    again = graph.condition(1)
+    node, body = graph.add_while(again)
+    if way == "captured":
+        with body.capture(stream):
+            kernels.add_one.launch(1, 1, numbers[1:2], stream=stream)
+            kernels.count_down.launch(1, 1, numbers[:1], again, stream=stream)
+    else:
+        first = body.add_launch(kernels.add_one, 1, 1, numbers[1:2])
+        if way == "built":
+            body.add_launch(kernels.count_down, 1, 1, numbers[:1], again, after=[first])
+        else:
+            with body.capture(stream, after=[first]):
+                kernels.count_down.launch(1, 1, numbers[:1], again, stream=stream)
+    graph.add_launch(kernels.add_one, 1, 1, numbers[2:3])
+    graph.add_launch(kernels.add_one, 1, 1, numbers[3:], after=[node])
+    assert launched(graph, stream, numbers, u4(5, 0, 0, 0), u4(2, 7, 0, 0)) == [
+        [0, 5, 1, 1],
+        [0, 9, 1, 1],
+    ]
+
+
+@pytest.mark.parametrize("bodies", [1, 2])
+def test_if(world, kernels, numbers, bodies):
+    graph = world.graph
+    when = graph.condition()
+    chosen = graph.add_launch(kernels.choose, 1, 1, cu.read(numbers[:1]), when)
+    node, *made = graph.add_if(when, bodies=bodies, after=[chosen])
+    assert len(made) == len(node.bodies) == bodies
+    for i, body in enumerate(made):
+        body.add_launch(kernels.add_one, 1, 1, numbers[1 + i : 2 + i])
+    otherwise = int(bodies == 2)
+    found = launched(graph, world.main, numbers, u4(3, 0, 0, 0), u4(0, 0, 0, 0))
+    assert found == [[3, 1, 0, 0], [0, 0, otherwise, 0]]
+
+
+def test_switch(world, kernels, numbers):
+    graph = world.graph
+    which = graph.condition(7)
+    chosen = graph.add_launch(kernels.choose, 1, 1, cu.read(numbers[:1]), which)
+    _, *bodies = graph.add_switch(which, 3, after=[chosen])
+    for i, body in enumerate(bodies):
+        body.add_fill(numbers[1 + i : 2 + i], 8)
+    starts = [u4(i, 0, 0, 0) for i in (0, 2, 3)]
+    assert launched(graph, world.main, numbers, *starts) == [
+        [0, 8, 0, 0], [2, 0, 0, 8], [3, 0, 0, 0]
+    ]  # fmt: skip
+
+
+def test_nodes_inside_nodes(world, kernels, numbers):
+    """While numbers[0] counts down from 4: numbers[1] += 1 where numbers[0] is not 2."""
+    graph = world.graph
+    again = graph.condition(1)
+    _, outer = graph.add_while(again)
+    when = outer.condition()
+    two = outer.add_launch(kernels.choose, 1, 1, cu.read(numbers[:1]), when)
+    node, *bodies = outer.add_switch(when, 5, after=[two])
+    for i in (1, 3, 4):
+        with bodies[i].capture(world.main):
+            kernels.add_one.launch(1, 1, numbers[1:2], stream=world.main)
+    with pytest.raises(cu.BufferBorrowedError, match="being read by launch of choose at"):
+        outer.add_fill(numbers[:1], 1)
+    with pytest.raises(cu.BufferBorrowedError, match="being written by launch of add_one at"):
+        graph.add_fill(numbers[1:2], 1)
+    outer.add_launch(kernels.count_down, 1, 1, numbers[:1], again, after=[node])
+    assert launched(graph, world.main, numbers, u4(4, 0, 0, 0)) == [[0, 3, 0, 0]]
+
+
+def test_a_body_is_checked_against_the_body_around_it(world, numbers):
+    _, outer = world.graph.add_while(world.graph.condition())
+    _, inner = outer.add_while(outer.condition())
+    outer.add_fill(numbers[:2], 1)
+    world.graph.add_fill(numbers[3:], 1)
+    with inner.capture(world.main):
+        for wrong in (numbers, numbers[:1], numbers[3:]):
+            with pytest.raises(cu.BufferBorrowedError, match="being written by add_fill at"):
+                wrong.fill_async(1, world.main)
+        numbers[2:3].fill_async(1, world.main)
+    with pytest.raises(cu.BufferBorrowedError, match="being written by fill_async at"):
+        world.graph.add_fill(numbers[2:3], 1)
+    assert len(inner.nodes) == 1
+
+
+def test_a_body_is_checked_against_what_runs_beside_its_node(world, kernels, numbers):
+    graph = world.graph
+    node, body = graph.add_while(graph.condition())
+    graph.add_fill(numbers[:1], 1)
+    with pytest.raises(cu.BufferBorrowedError) as caught:
+        body.add_launch(kernels.add_one, 1, 1, numbers[:1])
+    text = str(caught.value)
+    assert "cannot write argument 0" in text
+    assert "by launch of add_one in the body of add_while at" in text
+    assert "it is being written by add_fill at" in text
+    body.add_launch(kernels.add_one, 1, 1, numbers[1:2])
+    with pytest.raises(cu.BufferBorrowedError, match="being written by launch of add_one at"):
+        graph.add_fill(numbers[1:3], 1)
+    with body.capture(world.main, after=[]), pytest.raises(cu.BufferBorrowedError):
+        world.result.view("u4")[:4].copy_from_async(numbers, world.main)
+    with cu.ordering("wait"), pytest.raises(cu.BufferBorrowedError):
+        body.add_fill(numbers[:1], 1)
+    with cu.ordering("wait"):
+        last = graph.add_fill(numbers[1:2], 1)
+    assert (node, last) in graph.edges
+    assert len(body.nodes) == 1
+
+
+def test_operations_of_a_body_are_checked_against_each_other(world, numbers):
+    _, body = world.graph.add_while(world.graph.condition())
+    first = body.add_fill(numbers, 1)
+    with pytest.raises(cu.BufferBorrowedError, match="in the body of add_while at"):
+        body.add_fill(numbers, 2)
+    body.add_fill(numbers, 2, after=[first])
+
+
+def test_bodies_of_one_node_do_not_conflict(world, numbers):
+    _, one, two = world.graph.add_if(world.graph.condition(), bodies=2)
+    one.add_fill(numbers, 1)
+    two.add_fill(numbers, 2)
+    one.add_fill(world.work, 1)
+
+
+def test_a_body_cannot_change_once_something_runs_after_it(world, numbers):
+    graph = world.graph
+    node, body = graph.add_if(graph.condition(1))
+    _, inner = body.add_if(body.condition(1))
+    body.add_fill(numbers[:1], 1)
+    graph.add_fill(numbers[2:], 1)
+    inner.add_fill(numbers[1:2], 1)
+    graph.add_fill(numbers[:2], 2, after=[node])
+    for each in (body, inner):
+        for add in (
+            lambda each=each: each.add_fill(world.work, 1),
+            lambda each=each: each.add_graph(graph),
+            lambda each=each: each.condition(),
+            lambda each=each: each.capture(world.main, after=[]).__enter__(),
+        ):
+            with pytest.raises(cu.CaptureError, match=r"cannot change any more|has conditions"):
+                add()
+    world.work.close()
+
+
+def test_a_launch_uses_what_is_in_bodies(world, numbers, gate):
+    graph = world.graph
+    node, body = graph.add_if(graph.condition(0), after=[graph.add_fill(world.out, 1)])
+    inside = body.add_fill(numbers[:2], 1)
+    assert node.writes == (inside.writes[0],)
+    assert node.reads == ()
+    assert node.bodies == ((inside,),)
+    with pytest.raises(cu.BufferBorrowedError, match="graph 'step' uses it, in add_fill at"):
+        numbers.close()
+    gate.hold(world.main)
+    with graph.instantiate() as step:
+        token = step.launch(world.main)
+        assert len(step.nodes) == 2
+        numbers[2:].fill_async(1, world.side)
+        with pytest.raises(cu.BufferBorrowedError, match=r"add_fill at .* in graph 'step'"):
+            numbers.fill_async(1, world.side)
+        gate.open()
+        token.wait()
+
+
+def test_a_body_may_not_write_what_is_read_after_it(world):
+    """So contents that were discarded count as needed."""
+    managed = cu.UnifiedBuffer.zeros(1 << 16, "u1", name="managed")
+    graph = world.graph
+    node, body = graph.add_if(graph.condition(0))
+    body.add_fill(managed, 1)
+    graph.add_copy(cu.DeviceBuffer(1 << 16), managed, after=[node])
+    with graph.instantiate() as step:
+        managed.discard(world.main)
+        with pytest.raises(cu.ContentsDiscardedError):
+            step.launch(world.main)
+        managed.fill_async(1, world.main)
+        step.launch(world.main).wait()
+
+
+def test_conditions_are_for_one_node_of_their_graph(world):
+    graph, other = world.graph, cu.Graph(name="other")
+    mine, theirs = graph.condition(), other.condition()
+    # Drivers may give conditions of two graphs the same number.
+    for wrong in ({theirs} - {mine}) | {0, -1, mine + (1 << 70)}:
+        with pytest.raises(ValueError, match="is not a condition of graph 'step'"):
+            graph.add_while(wrong)
+    with pytest.raises(ValueError, match="is not a condition of"):
+        cu.Graph().add_if(mine)
+    _, body = graph.add_while(mine)
+    with pytest.raises(ValueError, match="another node of graph 'step' has the condition"):
+        graph.add_if(mine)
+    with pytest.raises(ValueError, match="is not a condition of the body"):
+        body.add_if(mine)
+    with pytest.raises(TypeError):
+        graph.add_while(None)
+    other.add_fill(world.out, 1)
+    with pytest.raises(cu.CaptureError, match="no node of graph 'other' has the condition"):
+        other.instantiate()
+    nested = body.condition()
+    with pytest.raises(cu.CaptureError, match="no node of the body of add_while"):
+        graph.instantiate()
+    body.add_if(nested)
+    graph.instantiate().close()
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 32, "1", 1.5])
+def test_defaults_that_are_none(world, value):
+    with pytest.raises((ValueError, TypeError)):
+        world.graph.condition(value)
+    assert world.graph.nodes == ()
+
+
+@pytest.mark.parametrize("bodies", [0, 3, -1, "2", 1 << 80])
+def test_numbers_of_bodies(world, bodies):
+    with pytest.raises((ValueError, TypeError)):
+        world.graph.add_if(world.graph.condition(), bodies=bodies)
+    if bodies != 3:
+        with pytest.raises((ValueError, TypeError)):
+            world.graph.add_switch(world.graph.condition(), bodies)
+
+
+def test_bodies_belong_to_their_graph(world, numbers):
+    graph = world.graph
+    node, body = graph.add_while(graph.condition())
+    inside = body.add_fill(numbers, 1)
+    with pytest.raises(cu.CaptureError, match="cannot be launched by itself"):
+        body.instantiate()
+    with pytest.raises(cu.CaptureError, match="is closed with its graph"):
+        body.close()
+    with pytest.raises(cu.CaptureError, match="is a body"):
+        cu.Graph().add_graph(body)
+    with pytest.raises(ValueError, match="is not a node of the body"):
+        body.add_fill(numbers, 2, after=[node])
+    with pytest.raises(ValueError, match="The nodes of a body"):
+        graph.add_fill(numbers, 2, after=[inside])
+    with pytest.raises(cu.CaptureError, match="has conditions"):
+        cu.Graph().add_graph(graph)
+    graph.close()
+    assert body.closed
+    assert "closed" in repr(body)
+    for use in (lambda: body.nodes, lambda: body.add_fill(numbers, 1), body.condition):
+        with pytest.raises(ValueError, match="is closed"):
+            use()
+    assert node.bodies == ((),)
+    numbers.close()
+
+
+def test_a_body_keeps_its_graph(world, numbers):
+    graph = cu.Graph(name="kept")
+    _, body = graph.add_while(graph.condition())
+    del graph
+    gc.collect()
+    body.add_fill(numbers, 1)
+    with pytest.raises(cu.BufferBorrowedError, match="graph 'kept' uses it"):
+        numbers.close()
+    del body
+    gc.collect()
+    numbers.close()
+
+
+def test_an_exception_in_a_body_discards_the_graph(world, numbers):
+    graph = world.graph
+    graph.add_fill(world.out, 1)
+    _, body = graph.add_while(graph.condition())
+
+    def capture():
+        with body.capture(world.main):
+            numbers.fill_async(1, world.main)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        capture()
+    assert body.closed
+    assert graph.nodes == ()
+    numbers.close()
+    world.out.close()
+    graph.add_fill(world.work, 1)
+    assert body.closed
+
+
+def test_one_change_at_a_time(world, numbers):
+    graph = world.graph
+    _, one, two = graph.add_if(graph.condition(), bodies=2)
+    with one.capture(world.main):
+        for change in (
+            lambda: graph.add_fill(numbers, 1),
+            lambda: two.add_fill(numbers, 1),
+            lambda: two.capture(world.side).__enter__(),
+            graph.instantiate,
+            graph.close,
+        ):
+            with pytest.raises(cu.CaptureError, match="is being captured"):
+                change()
+        numbers.fill_async(1, world.main)
+    two.add_fill(numbers, 1)
+
+
+def test_one_executable_at_a_time(world):
+    graph = world.graph
+    graph.add_if(graph.condition())
+    step = graph.instantiate()
+    with pytest.raises(cu.CaptureError, match=r"one executable of it at a time"):
+        graph.instantiate()
+    step.close()
+    step = graph.instantiate()
+    del step
+    gc.collect()
+    graph.instantiate().close()
+
+
+@pytest.mark.parametrize("wrong", ["copy_from", "discard", "context", "array"])
+def test_a_capture_into_a_body_refuses_as_others_do(world, numbers, wrong):
+    _, body = world.graph.add_while(world.graph.condition())
+    with body.capture(world.main):
+        with pytest.raises(cu.CaptureError, match="in graph 'step'"):
+            {
+                "copy_from": lambda: world.work.copy_from(world.frames, stream=world.main),
+                "discard": lambda: cu.UnifiedBuffer(4).discard(world.main),
+                "context": lambda: world.main.context.synchronize(),
+                "array": lambda: numbers.copy_from_async(u4(1, 2, 3, 4), world.main),
+            }[wrong]()
+    assert body.nodes == ()
