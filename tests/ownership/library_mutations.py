@@ -541,8 +541,9 @@ MUTATIONS = [
         "a token of a capture stands for all that its stream has by then",
         "_capture.pyx",
         "        own_snapshot_copy(&self.plan.engine, &node.snapshot, &point.snapshot)\n",
-        "        own_snapshot_take(&self.plan.engine, self.orders[<size_t>self.slots[node.stream]],\n"
-        "                          &point.snapshot)\n",
+        "        own_snapshot_take(\n"
+        "            &self.plan.engine, self.orders[<size_t>self.slots[node.stream]],\n"
+        "            &point.snapshot)\n",
     ),
     (
         "a capture ends although a stream is not joined",
