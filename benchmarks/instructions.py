@@ -61,6 +61,9 @@ def operations():
     exported = cu.DeviceBuffer(NBYTES)
     x, y = (library.Array(buffer.address, NBYTES // 4) for buffer in lent)
 
+    many = [cu.DeviceBuffer(NBYTES) for _ in range(32)]
+    short, long = (graph_of(kernel, buffers).instantiate() for buffers in (many[:2], many))
+
     def lend():
         with lent[0].lend(theirs):
             pass
@@ -77,6 +80,8 @@ def operations():
             1, 1, 2.0, x, y, NBYTES, stream=theirs
         ),
         "launch, prepared": lambda: ready.launch(stream),
+        "launch of a graph, 2 buffers": lambda: short.launch(stream),
+        "launch of a graph, 32 buffers": lambda: long.launch(stream),
         "a loan begun and ended": lend,
         "an export by DLPack, begun and ended": lambda: exported.__dlpack__(stream=1),
         "record": lambda: stream.record(event),
@@ -87,6 +92,16 @@ def operations():
         "DeviceBuffer, pooled": lambda: cu.DeviceBuffer(LARGE),
         "DeviceBuffer, on a stream": lambda: cu.DeviceBuffer(LARGE, stream=stream),
     }
+
+
+def graph_of(kernel, buffers):
+    """A graph that launches the kernel on each buffer and the next one."""
+    import cudadrv as cu
+
+    graph, last = cu.Graph(), ()
+    for x, y in zip(buffers, [*buffers[1:], buffers[0]], strict=True):
+        last = [graph.add_launch(kernel, 1, 1, 2.0, cu.read(x), y, NBYTES, after=last)]
+    return graph
 
 
 def calls(number):

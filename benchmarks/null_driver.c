@@ -101,6 +101,10 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuLaunchKernel", queue},
         {"cuEventRecord", queue},
         {"cuStreamWaitEvent", queue},
+        {"cuGraphCreate", handle},
+        {"cuGraphAddKernelNode", handle},
+        {"cuGraphInstantiateWithFlags", handle},
+        {"cuGraphLaunch", queue},
     };
     (void)abi, (void)flags, (void)found;
     *address = nothing;

@@ -7,6 +7,7 @@ cdef extern from "cudadrv/mutex.h" nogil:
     ctypedef struct own_mutex:
         pass
     bint own_mutex_try(own_mutex *mutex)
+    bint own_mutex_try_alone(own_mutex *mutex)
     void own_mutex_take(own_mutex *mutex)
     void own_mutex_give(own_mutex *mutex)
 
@@ -233,6 +234,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_ask(own_engine *engine, own_request *request, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
     bint own_begin_alone(own_engine *engine, own_request *request)
+    bint own_follows(const own_stream *stream, const own_snapshot *before)
     void own_settle_alone(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)
     int own_export_open(

@@ -92,12 +92,17 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     PyEval_RestoreThread(thread)
     if unlikely(status != CUDA_SUCCESS):
         return after_failure(operation, stream, status, queued)
-    if likely(is_alone(thread)):
+    settle(operation, stream)
+    return 0
+
+
+cdef inline void settle(Operation *operation, Stream stream) noexcept:
+    """End the fast path, once the driver has the operation."""
+    if likely(is_alone(operation.thread)):
         own_settle_alone(engine, &operation.request)
     else:
         own_settle(engine, &operation.request)
     own_mutex_give(stream.order.issue)
-    return 0
 
 
 # The type of functions that return the engine's answer to a request, as if everything in the clock

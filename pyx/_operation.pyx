@@ -15,7 +15,8 @@ from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table,
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_after,
     own_begin_alone, own_clock, own_clock_drop, own_conflict, own_event, own_foresee, own_known,
-    own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_record_as, own_request,
+    own_follows, own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_mutex_try_alone,
+    own_record_as, own_request,
     own_settle, own_settle_alone, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
@@ -47,9 +48,31 @@ cdef int issue_after(Operation *operation, Stream stream, own_event *last) excep
 
     `last` is that run. The operation is refused on a stream that is captured.
     """
+    cdef PyThreadState *thread = operation.thread
+    cdef bint queued = False
+    cdef CUresult status
+    cdef int reason = 0
     check_stream(stream)
     operation.request.stream = stream.order
-    return _issue(operation, stream, last)
+    # The fast path of `issue`, if the last run was on this stream.
+    if unlikely(not is_alone(thread) or not names_context(stream)
+                or not own_follows(stream.order, &last.snapshot)
+                or not own_mutex_try_alone(&last.issue)):
+        return _issue(operation, stream, last)
+    if unlikely(not own_begin_alone(engine, &operation.request)):
+        own_mutex_give(&last.issue)
+        return _issue(operation, stream, last)
+    PyEval_SaveThread()
+    status = operation.call(operation.arguments, stream.raw, &queued)
+    PyEval_RestoreThread(thread)
+    if unlikely(status != CUDA_SUCCESS):
+        reason = after_failure(operation, stream, status, queued)
+    else:
+        settle(operation, stream)
+    if likely(reason == 0):
+        own_record_as(engine, &operation.request.issued, last)
+    own_mutex_give(&last.issue)
+    return reason
 
 
 cdef int _issue(Operation *operation, Stream stream, own_event *last) except? -1:

@@ -303,12 +303,17 @@ static inline int own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
+/* Returns whether `before` is empty or of this stream, which then runs its next operation after it.
+ */
+static inline int own_follows(const own_stream *stream, const own_snapshot *before) {
+    return before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq);
+}
+
 /* Like own_begin, for an operation that the driver runs after everything in `before`, although the
  * stream does not wait for it. own_settle then orders the stream's later work after it, too. */
 static inline int own_begin_after(own_engine *engine, own_request *request,
                                   const own_snapshot *before) {
-    const own_stream *stream = request->stream;
-    if (before->slot == stream->slot && before->seq <= stream->seq) {
+    if (own_follows(request->stream, before)) {
         return own_begin(engine, request);
     }
     own_lock(engine);

@@ -31,16 +31,18 @@ typedef struct own_request {
     own_conflict conflict;
 } own_request;
 
-/* Returns whether an access can take the fast path. The access must have no effect and use all of
- * its memory. The memory must be open, with a single range, and without views, loans and limits.
- * All unfinished uses must be on this stream, and the new epoch must fit without malloc. */
+/* Returns whether an access can take the fast path. The access must use all of its memory, and at
+ * most read or move contents besides. The memory must be open, with a single range, and without
+ * views, loans and limits. All unfinished uses must be on this stream, and the new epoch must fit
+ * without malloc. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
     const own_range *range = memory->ranges;
     uint32_t left = 0;
-    uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->unusual | access->effect |
-                       access->start | (access->stop ^ memory->nbytes);
+    uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->unusual |
+                       (access->effect >= OWN_ATTACHES) | access->start |
+                       (access->stop ^ memory->nbytes);
     if (__builtin_expect(unusual || memory->exports || access->stop == 0, 0)) {
         return 0;
     }

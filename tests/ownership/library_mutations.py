@@ -634,6 +634,12 @@ MUTATIONS = [
         "            parts[k].needed |= own_reads_(access);\n",
     ),
     (
+        "launches are not ordered after the last one on another stream",
+        "borrow.h",
+        "before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq)",
+        "1",
+    ),
+    (
         "executables hold nothing",
         "_graph.pyx",
         "        made.uses, made.holdings = uses, self.plan.holdings\n",

@@ -257,8 +257,13 @@ MUTATIONS = [
         "range->capacity | memory->unusual |",
         "range->capacity |",
     ),
-    ("freeing memory is usual", "usual.h", "| access->effect |", "|"),
-    ("parts are usual", "usual.h", "access->start | (access->stop ^ memory->nbytes)", "0"),
+    ("freeing memory is usual", "usual.h", "(access->effect >= OWN_ATTACHES)", "0"),
+    (
+        "parts are usual",
+        "usual.h",
+        "access->start |\n                       (access->stop ^ memory->nbytes)",
+        "0",
+    ),
     (
         "whoever alone uses memory is taken for the stream",
         "usual.h",
