@@ -22,12 +22,14 @@ cdef class Uses:
     cdef own_access *each       # what these use, one after the other
     cdef uint32_t total         # number of these
     cdef list regions           # for each of these: the buffer, or None for a variable
-    cdef list contexts          # for each of these: the context of the memory or of the node
+    cdef list contexts          # for each of these: the context of the memory or of the graph
+    cdef Context context        # the graph's
     cdef own_access *accesses   # what the whole graph uses: `each`, joined
     cdef uint32_t count
 
     cdef str called(self, own_access *access)
     cdef tuple targets(self, own_access *accesses, uint32_t count)
+    cdef int find_buffers(self) except -1
 
 
 cdef class Graph(Builder):
@@ -73,6 +75,8 @@ cdef class ExecutableGraph:
 
 
 cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled)
+cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, frozenset disabled)
+cdef tuple replaced(tuple items, GraphNode old, GraphNode new)
 cdef int check_whole(Graph graph) except -1
 cdef Uses usable_executable(ExecutableGraph executable)
 cdef int refuse_while_busy(ExecutableGraph executable) except -1

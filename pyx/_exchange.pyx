@@ -324,9 +324,9 @@ cdef tuple _checked_interface(object array, object interface):
 # dies, and each launch compares it with what the array's library says then. While a launch may use
 # an array, a `Held` in the queue of `_release` keeps the array alive.
 
-# Types whose values are no arrays of other libraries. The third is the base class of all types of
+# Types whose values are no arrays of other libraries. The last is the base class of all types of
 # ctypes, which has no public name.
-cdef tuple NO_ARRAYS = (np.generic, np.ndarray, ctypes.c_int.__mro__[2], Buffer)
+cdef tuple NO_ARRAYS = (Buffer, int, float, np.generic, np.ndarray, ctypes.c_int.__mro__[2])
 cdef dict _arguments = {}   # `Argument` by the id of the array
 
 

@@ -99,6 +99,7 @@ cdef class Uses:
         cdef uint32_t i
         cdef str name = _name_at(
             self.names, <size_t>access.memory, access.start, access.stop, access.mode)
+        self.find_buffers()
         for i in range(self.total):
             region, other = self.regions[i], &self.each[i]
             if region is not None and other.memory is access.memory \
@@ -113,57 +114,99 @@ cdef class Uses:
             found.append(self.called(&accesses[i]))
         return tuple(found)
 
+    cdef int find_buffers(self) except -1:
+        """Set `regions` and `contexts`. Only messages and policies need them."""
+        cdef GraphNode node
+        cdef Region region
+        cdef uint32_t i
+        if self.regions is not None:
+            return 0
+        regions = []
+        contexts = []
+        for node in self.nodes:
+            for written in (False, True):   # the order of `each`
+                buffers = node.writes if written else node.reads
+                for i in range(node.count):
+                    if (node.accesses[i].mode != OWN_READ) == written:
+                        region = _region_at(buffers, &node.accesses[i])
+                        regions.append(region)
+                        contexts.append(self.context if region is None else region.memory.context)
+        self.regions, self.contexts = regions, contexts
+        return 0
+
 
 cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled):
     """Join what nodes use that are not disabled. `graph` is their graph's name in messages."""
-    cdef Uses uses = Uses.__new__(Uses)
+    cdef Uses uses = _uses_without_accesses(items, context, disabled)
+    cdef uint32_t total = uses.total
     cdef GraphNode node
     cdef Py_ssize_t top
-    found = []
-    nodes = []
-    for node, in_body, top in items:
-        if top not in disabled:
-            found.append((node, in_body))
-            nodes.append(node)
-            uses.total += node.count
-    uses.items, uses.nodes = items, tuple(nodes)
     uses.names = _names_of(uses, graph)
-    uses.regions, uses.contexts = [], []
-    uses.each = <own_access *>malloc((uses.total + 1) * sizeof(own_access))
-    uses.accesses = <own_access *>malloc((MOST_JOINED * uses.total + 1) * sizeof(own_access))
-    if uses.each is NULL or uses.accesses is NULL:
+    uses.accesses = <own_access *>malloc((MOST_JOINED * total + 1) * sizeof(own_access))
+    if uses.accesses is NULL:
         raise MemoryError()
     uses.total = 0
-    for node, in_body in found:
-        _add_accesses(uses, node, context, in_body, False)
-        _add_accesses(uses, node, context, in_body, True)
-    if not own_join_accesses(uses.each, uses.total, -1, uses.accesses, &uses.count):
+    for node, in_body, top in items:
+        if top not in disabled:
+            _add_accesses(uses, node, in_body, False)
+            _add_accesses(uses, node, in_body, True)
+    if not own_join_accesses(uses.each, total, -1, uses.accesses, &uses.count):
         raise MemoryError()
     return uses
 
 
-cdef int _add_accesses(
-    Uses uses, GraphNode node, Context context, bint in_body, bint written
-) except -1:
+cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, frozenset disabled):
+    """Return `former` with a node in the place of another one that has the same accesses."""
+    cdef Uses uses = _uses_without_accesses(
+        replaced(former.items, old, new), former.context, disabled)
+    uses.names = former.names
+    if old.site_number != new.site_number or old.operation != new.operation:
+        uses.names = _names_of(uses, former.names.graph)
+    uses.accesses = <own_access *>malloc((former.count + 1) * sizeof(own_access))
+    if uses.accesses is NULL:
+        raise MemoryError()
+    uses.count = former.count
+    memcpy(uses.each, former.each, uses.total * sizeof(own_access))
+    memcpy(uses.accesses, former.accesses, uses.count * sizeof(own_access))
+    return uses
+
+
+cdef tuple replaced(tuple items, GraphNode old, GraphNode new):
+    """Return items of `Uses` with a node in the place of another one."""
+    found = []
+    for item in items:
+        found.append((new, *item[1:]) if item[0] is old else item)
+    return tuple(found)
+
+
+cdef Uses _uses_without_accesses(tuple items, Context context, frozenset disabled):
+    """Make a Uses with room for `each`. The caller sets it, `accesses` and `names`."""
+    cdef Uses uses = Uses.__new__(Uses)
+    cdef GraphNode node
+    nodes = []
+    for node, _, top in items:
+        if top not in disabled:
+            nodes.append(node)
+            uses.total += node.count
+    uses.items, uses.nodes, uses.context = items, tuple(nodes), context
+    uses.each = <own_access *>malloc((uses.total + 1) * sizeof(own_access))
+    if uses.each is NULL:
+        raise MemoryError()
+    return uses
+
+
+cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) noexcept:
     """Add accesses of a node: those that only read come first, because it may read all at once."""
-    cdef own_access *access
     cdef own_access *added
-    cdef Region region
     cdef uint32_t i
-    buffers = node.writes if written else node.reads
     for i in range(node.count):
-        access = &node.accesses[i]
-        if (access.mode != OWN_READ) == written:
-            region = _region_at(buffers, access)
-            uses.regions.append(region)
-            uses.contexts.append(context if region is None else region.memory.context)
+        if (node.accesses[i].mode != OWN_READ) == written:
             added = &uses.each[uses.total]
-            added[0] = access[0]
+            added[0] = node.accesses[i]
             # A body may not run, so what it writes may keep its contents.
             if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:
                 added.effect = OWN_USES
             uses.total += 1
-    return 0
 
 
 cdef Region _region_at(tuple buffers, own_access *access):
@@ -1234,6 +1277,7 @@ cdef Room _with_policies(Uses uses, uint32_t *count):
     cdef uint32_t i
     cdef uint32_t found = 0
     cdef int policies = 0
+    uses.find_buffers()
     memcpy(each, uses.each, uses.total * sizeof(own_access))
     for i in range(uses.total):
         region = uses.regions[i]

@@ -28,9 +28,8 @@ from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, own_access,
 )
 from cudadrv._graph cimport (
-    ExecutableGraph, Graph, Uses, check_whole, name_launches, refuse_while_busy, retire_name,
-    usable_executable,
-    uses_of,
+    ExecutableGraph, Graph, Uses, check_whole, name_launches, refuse_while_busy, replaced,
+    retire_name, usable_executable, uses_of, uses_with,
 )
 from cudadrv._names cimport give_back_name, number_of_graph
 from cudadrv._node_changes cimport (
@@ -424,26 +423,20 @@ cdef bint _has_any(tuple given) noexcept:
 
 cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange change):
     """Return what an executable has after a change of a node. Raises if it conflicts."""
-    cdef Uses uses
+    cdef Uses uses = executable.uses
     cdef Holdings holdings = executable.holdings
     cdef tuple nodes = executable.nodes
-    cdef tuple items = _with(executable.uses.items, old, change.node)
+    cdef tuple items
     _refuse_other_context(executable, change.node)
     nodes = nodes[:old.index] + (change.node,) + nodes[old.index + 1:]
-    if not _same_accesses(old, change.node):
+    if _same_accesses(old, change.node):
+        uses = uses_with(uses, old, change.node, executable.disabled)
+    else:
         _refuse_conflicts(executable, change)
+        items = replaced(uses.items, old, change.node)
         holdings = _hold(items, executable, change)
-    uses = uses_of(
-        items, executable.uses.names.graph, executable.context, executable.disabled)
+        uses = uses_of(items, uses.names.graph, executable.context, executable.disabled)
     return _next(executable, nodes, uses, holdings)
-
-
-cdef tuple _with(tuple items, GraphNode old, GraphNode new):
-    """Return items of `Uses` in which a node takes the place of another one."""
-    found = []
-    for item in items:
-        found.append((new, *item[1:]) if item[0] is old else item)
-    return tuple(found)
 
 
 cdef int _refuse_other_context(ExecutableGraph executable, GraphNode node) except -1:

@@ -622,10 +622,10 @@ MUTATIONS = [
     (
         "an operation writes before it reads",
         "_graph.pyx",
-        "        _add_accesses(uses, node, context, in_body, False)\n"
-        "        _add_accesses(uses, node, context, in_body, True)\n",
-        "        _add_accesses(uses, node, context, in_body, True)\n"
-        "        _add_accesses(uses, node, context, in_body, False)\n",
+        "            _add_accesses(uses, node, in_body, False)\n"
+        "            _add_accesses(uses, node, in_body, True)\n",
+        "            _add_accesses(uses, node, in_body, True)\n"
+        "            _add_accesses(uses, node, in_body, False)\n",
     ),
     (
         "what a graph writes first is needed",
