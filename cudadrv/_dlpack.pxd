@@ -69,7 +69,7 @@ cdef object export_capsule(
 cdef dl_versioned *export_tensor(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     uint64_t flags) except NULL
-cdef list keepers_of_ended()
+cdef object keeper_of_ended()
 cdef void call_on_end(int *attention) noexcept
 cdef Tensor take_tensor(object capsule)
 cdef Tensor take_exchanged(dl_exchange *api, object array)

@@ -106,7 +106,7 @@ cdef object export_capsule(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ):
-    """Make a capsule of an array. After its consumer has ended the export, `keepers_of_ended`
+    """Make a capsule of an array. After its consumer has ended the export, `keeper_of_ended`
     returns `keeper`. The caller has called `check_array`.
     """
     cdef dl_export *made = _new_export(
@@ -132,7 +132,7 @@ cdef dl_export *_new_export(
     object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
     bint versioned, uint64_t flags
 ) except NULL:
-    """Make an export. It owns a reference to `keeper`, which `keepers_of_ended` drops.
+    """Make an export. It owns a reference to `keeper`, which `keeper_of_ended` drops.
 
     The strides are counted in items; None means those of C.
     """
@@ -169,19 +169,18 @@ cdef void call_on_end(int *attention) noexcept:
     dl_attention = attention
 
 
-cdef list keepers_of_ended():
-    """Return the keepers of the exports that have ended since the last call, one for each export.
+cdef object keeper_of_ended():
+    """Return the keeper of an export that has ended, or None. Returns each keeper once.
+
+    Allocates nothing, so that no export is lost when memory is short.
     """
-    cdef dl_export *each = dl_take_ended()
-    cdef dl_export *following
-    found = []
-    while each is not NULL:
-        following = each.next
-        found.append(<object>each.keeper)
-        Py_DECREF(<object>each.keeper)
-        free(each)
-        each = following
-    return found
+    cdef dl_export *ended = dl_take_ended()
+    if ended is NULL:
+        return None
+    keeper = <object>ended.keeper
+    Py_DECREF(keeper)
+    free(ended)
+    return keeper
 
 
 cdef dl_exchange our_exchange  # `_exchange` sets its functions

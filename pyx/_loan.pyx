@@ -20,7 +20,7 @@ from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
     check_array, dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor,
-    keepers_of_ended, pair_of_ints,
+    keeper_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
@@ -267,22 +267,27 @@ def _end_all_unended():
 
 cdef int _end_returned() except -1:
     """End the loans that their borrowers have given back."""
-    global _dropped
-    cdef Lent lent
-    given_back = keepers_of_ended()
-    while _dropped is not None:
-        lent = _dropped
-        _dropped, lent.following = lent.following, None
-        given_back.append(lent)
+    cdef Lent lent = _given_back()
     failure = None
-    for lent in given_back:  # all of them, whatever happens to one
+    while lent is not None:     # all of them, whatever happens to one
         try:
             lent.let_go()
         except BaseException as error:
             failure = error
+        lent = _given_back()
     if failure is not None:
         raise failure
     return 0
+
+
+cdef Lent _given_back():
+    """Return a loan that its borrower has given back, or None. Returns each of them once."""
+    global _dropped
+    cdef Lent lent = keeper_of_ended()
+    if lent is None and _dropped is not None:
+        lent = _dropped
+        _dropped, lent.following = lent.following, None
+    return lent
 
 
 end_loans_with(_end_returned)

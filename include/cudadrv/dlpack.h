@@ -137,12 +137,15 @@ static inline dl_tensor *dl_tensor_of(dl_export *export, int versioned) {
     return versioned ? &export->versioned.tensor : &export->managed.tensor;
 }
 
-/* Returns the list of all exports that have ended since the last call, linked by `next`. */
+/* Returns an export that has ended, or NULL. The caller holds the GIL and frees the export. */
 static inline dl_export *dl_take_ended(void) {
-    if (!__atomic_load_n(&dl_ended, __ATOMIC_RELAXED)) {
-        return NULL;
+    static dl_export *taken; /* from `dl_ended`; taking one by one from there is no atomic step */
+    if (!taken && __atomic_load_n(&dl_ended, __ATOMIC_RELAXED)) {
+        taken = __atomic_exchange_n(&dl_ended, NULL, __ATOMIC_ACQUIRE);
     }
-    return __atomic_exchange_n(&dl_ended, NULL, __ATOMIC_ACQUIRE);
+    dl_export *first = taken;
+    taken = first ? first->next : NULL;
+    return first;
 }
 
 #endif

@@ -66,6 +66,26 @@ def test_a_capsule_that_nobody_consumes_ends_with_itself(make, stream, other):
     buffer.fill_async(2, other)
 
 
+def test_no_end_is_lost_where_memory_runs_out(make, stream):
+    memory = pytest.importorskip("_testcapi")
+    for number in range(40):
+        buffers = [make("device", 8) for _ in range(4)]
+        cu.Device(0).synchronize()
+        consumers = [Consumer(each.__dlpack__(stream=stream.handle)) for each in buffers]
+        for consumer in consumers:
+            consumer.end_without_the_gil()
+        memory.set_nomemory(number, number + 1)
+        try:
+            buffers[0].fill_async(1, stream)  # first ends the loans
+        except MemoryError:
+            pass
+        finally:
+            memory.remove_mem_hooks()
+        stream.synchronize()
+        for each in buffers:
+            each.close()
+
+
 def test_several_consumers_hold_one_loan_each(make, stream, other):
     buffer = make("device", 8)
     first, second = (Consumer(buffer.__dlpack__(stream=stream.handle)) for _ in range(2))
