@@ -28,8 +28,11 @@ PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 .PHONY: build test external referee referee-library demo bench lint docs matrix wheel clean
 .DELETE_ON_ERROR:
 
+# One process more than processors, because many tests wait.
+PROCESSES = $(shell echo $$(($$(nproc) + 1)))
+
 test: build
-	$(PY) -m pytest -n auto --dist worksteal --timeout=3600 $(ARGS)
+	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)
 
 # Packages of others on the software driver (tests/external), in a virtual environment of their own,
 # because they are large.

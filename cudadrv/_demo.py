@@ -32,9 +32,9 @@ def run_demo(file: FileIO, name: str, buffers: int, chunk: int) -> int:
     chunk = min(chunk, nbytes)
     chunks = -(-nbytes // chunk)
     print(f"File    {'standard input' if name in STANDARD_INPUT else name}")
+    demo = Demo(file, nbytes, chunk, buffers)
     parts = f"{count(chunks, 'chunk')} of {chunk:,}" if chunks > 1 else "1 chunk"
     print(f"        {count(nbytes, 'byte')} in {parts}, {buffers} buffers, 3 streams\n", flush=True)
-    demo = Demo(file, nbytes, chunk, buffers)
     alone, expected = demo.run_alone()
     result = demo.run_overlapped()
     demo.close()
