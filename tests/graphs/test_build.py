@@ -44,6 +44,27 @@ def test_a_graph_is_built_and_launched(world, module):
     assert load.site.split(":")[0].endswith("test_build.py")
 
 
+def test_clusters_where_there_are_any(world, module):
+    arguments = 2.0, cu.read(world.work), world.out, 16
+    if not cu.Device(0).attribute("cluster_launch"):
+        with pytest.raises(ValueError, match=r"clusters of blocks .its attribute cluster_la"):
+            world.graph.add_launch(module["saxpy"], 2, 8, *arguments, cluster=2)
+        return
+    added = world.graph.add_launch(module["saxpy"], 2, 8, *arguments, cluster=2)
+    with pytest.raises(ValueError, match="cannot be cut into clusters of"):
+        world.graph.add_launch(module["saxpy"], 3, 8, *arguments, cluster=2)
+    world.work.fill(3)
+    with world.graph.instantiate() as step:
+        step.launch(world.main).wait()
+        first = world.out.to_numpy()
+        with pytest.raises(ValueError, match="cannot be cut into clusters of"):
+            step[added].set(grid=3)
+        step[added].set(grid=4, block=4)
+        step.launch(world.main).wait()
+    assert list(first) == [6] * 16
+    assert list(world.out.to_numpy()) == [12] * 16
+
+
 KINDS = (cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer)
 
 

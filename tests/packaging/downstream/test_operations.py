@@ -530,3 +530,56 @@ def test_batch_fails_in_the_middle(batch, buffer, stream, other, function, nth, 
     stream.synchronize()
     downstream.copy_and_launch(pairs, ready, other).wait()
     assert (contents(buffer, other) == np.repeat([3, 6], 32)).all()
+
+
+# ---- in graphs ----
+
+
+def captured(stream, buffer, second):
+    graph = cu.Graph()
+    with graph.capture(stream):
+        downstream.copy(second, buffer, stream)
+        second.fill_async(3, stream)
+    return graph
+
+
+def test_a_captured_operation_of_another_project(stream, buffer, second):
+    graph = captured(stream, buffer, second)
+    copied, filled = graph.nodes
+    assert (copied.operation, copied.reads, copied.writes) == ("downstream.copy", (buffer,), (second,))
+    with graph.instantiate() as step:
+        with pytest.raises(cu.CaptureError, match="downstream.copy .* cannot be changed: only"):
+            step[copied].set(source=second)
+        with pytest.raises(cu.CaptureError, match="downstream.copy .* cannot be changed: only"):
+            step[copied].enabled = False
+        step[filled].enabled = False
+        buffer.fill(7)
+        step.launch(stream).wait()
+    assert set(second.to_numpy()) == {7}
+    with graph.instantiate() as step:
+        step.launch(stream)
+        with pytest.raises(cu.BufferBorrowedError, match=r"downstream\.copy at .*test_operations"):
+            buffer.fill_async(1, cu.Stream())
+        stream.synchronize()
+
+
+def test_updates_with_operations_of_another_project(stream, buffer, second):
+    """The driver's nodes behind such an operation are not known, so nothing relies on their order.
+    """
+    graph, another = captured(stream, buffer, second), captured(stream, second, buffer)
+    step = graph.instantiate()
+    step[1].enabled = False
+    with pytest.raises(cu.CaptureError, match="nodes are disabled.* Enable them first"):
+        step.update(another)
+    step[1].enabled = True
+    second.fill(5)
+    step.update(another)
+    step.launch(stream).wait()
+    assert set(buffer.to_numpy()) == {3}
+    with pytest.raises(cu.CaptureError, match="fill_async .* cannot be changed any more: a graph"):
+        step[1].set(value=4)
+    with pytest.raises(cu.CaptureError, match="cannot be changed any more"):
+        step[another.nodes[1]].enabled = False
+    step.update(graph)  # that is possible all the same
+    step.launch(stream).wait()
+    assert set(second.to_numpy()) == {3}
