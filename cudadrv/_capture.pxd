@@ -175,6 +175,7 @@ cdef class Capture(Capturing):
     cdef str half_done          # the operation of which only a part was captured, or None
     cdef list lendings          # the loans that are open in the engine of the plan
     cdef bint joined            # another library has begun it, and ends it
+    cdef uint64_t theirs        # that library's capture, as the driver numbers captures
     cdef bint entered
     cdef bint ended             # guarded by the issue locks of its streams
 

@@ -418,7 +418,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUstream stream, CUgraph graph, const CUgraphNode *after, const void *edges, size_t count,
         CUstreamCaptureMode mode)
     CUresult cuStreamGetCaptureInfo "cudadrv_cuStreamGetCaptureInfo"(
-        CUstream stream, CUstreamCaptureStatus *status, unsigned long long *number, CUgraph *graph,
+        CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *number, CUgraph *graph,
         const CUgraphNode **last, size_t *count)
     CUresult cuGraphNodeGetDependencies "cudadrv_cuGraphNodeGetDependencies"(
         CUgraphNode node, CUgraphNode *nodes, size_t *count)

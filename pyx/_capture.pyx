@@ -20,7 +20,7 @@ from cudadrv._driver cimport (
     CU_STREAM_CAPTURE_STATUS_ACTIVE, CU_STREAM_CAPTURE_STATUS_NONE, CUgraph, CUgraphNode, CUresult,
     CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord, cuGraphDestroy,
     cuGraphNodeGetDependencies, cuStreamBeginCapture, cuStreamBeginCaptureToGraph,
-    cuStreamEndCapture, cuStreamGetCaptureInfo, cuStreamIsCapturing, cuStreamWaitEvent,
+    cuStreamEndCapture, cuStreamGetCaptureInfo, cuStreamIsCapturing, cuStreamWaitEvent, cuuint64_t,
     cudadrv_table, this_thread,
 )
 from cudadrv._device cimport enter_context, leave_context, report_in
@@ -1212,11 +1212,15 @@ cdef int _look_for_others(Stream stream) noexcept nogil:
 cdef int _look_at_theirs(Capture capture) noexcept nogil:
     """Return 0 if another library's capture goes on; CAPTURE_HAS_ENDED, or a status, if not."""
     cdef CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE
-    cdef CUresult answer = cuStreamIsCapturing(capture.origin.raw, &status)
+    cdef cuuint64_t theirs = 0
+    cdef CUresult answer = cuStreamGetCaptureInfo(
+        capture.origin.raw, &status, &theirs, NULL, NULL, NULL)
     if answer != CUDA_SUCCESS:
         return answer
-    if status == CU_STREAM_CAPTURE_STATUS_NONE:
-        return CAPTURE_HAS_ENDED
+    if not capture.entered:
+        capture.theirs = theirs
+    if status == CU_STREAM_CAPTURE_STATUS_NONE or theirs != capture.theirs:
+        return CAPTURE_HAS_ENDED    # also if the library has begun another one meanwhile
     return 0 if status == CU_STREAM_CAPTURE_STATUS_ACTIVE \
         else CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 

@@ -154,7 +154,7 @@ def joins_capture(stream not None):
     TypeError, ValueError
         There is no such stream, or it is closed.
 
-    Driver function: cuStreamIsCapturing.
+    Driver function: cuStreamGetCaptureInfo.
     """
     cdef JoinedCapture joined
     cdef Stream found

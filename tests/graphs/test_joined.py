@@ -344,6 +344,24 @@ def test_the_library_ends_its_capture_inside(world, library, held, use):
     world.side.synchronize()
 
 
+def test_the_library_begins_another_capture_inside(world, library, held):
+    """Nothing of ours may become a part of a graph that ours was not checked in."""
+    library.begin()
+    with cu.joins_capture(world.main) as kept:
+        held.append(kept)
+        world.out.fill_async(1, world.main)
+        assert library.end() == 0
+        library.begin()
+        with pytest.raises(cu.CaptureError, match="another thread or library has ended"):
+            world.work.fill_async(1, world.main)
+        with pytest.raises(cu.CaptureError, match="another thread or library has ended"):
+            world.side.wait(world.main)
+    with cu.joins_capture(world.main) as another:
+        held.append(another)
+        world.work.fill_async(1, world.main)
+    assert (len(kept.nodes), len(another.nodes)) == (1, 1)
+
+
 @pytest.mark.cuda_software
 def test_the_driver_invalidates_the_capture(world, library, held):
     library.begin()
@@ -540,7 +558,7 @@ def test_the_block_ends_in_another_thread(world, library, held):
 
 
 OURS = [
-    "cuStreamIsCapturing",
+    "cuStreamGetCaptureInfo_v2",
     "cuMemsetD32Async",
     "cuMemcpyDtoHAsync_v2",
     "cuEventCreate",
