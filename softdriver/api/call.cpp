@@ -1,6 +1,8 @@
 #include "api/call.h"
 
+#include "api/report.h"
 #include "api/state.h"
+#include "base/names.h"
 
 #include <atomic>
 #include <pthread.h>
@@ -48,10 +50,19 @@ void destroy_thread(void *pointer) {
     delete thread;
 }
 
+// Runs in a child that was forked. It has called nothing yet.
+void start_child() {
+    forked = started.load();
+    for (auto &count : call_counts)
+        count = 0;
+    call_total = 0;
+    forget_unsupported_calls();
+}
+
 // Runs when the library is loaded.
 [[gnu::constructor]] void prepare_process() {
     pthread_key_create(&thread_key, destroy_thread);
-    pthread_atfork(nullptr, nullptr, [] { forked = started.load(); });
+    pthread_atfork(nullptr, nullptr, start_child);
 }
 
 // Returns true if a host function is calling this function, but must not call it.
@@ -90,13 +101,18 @@ Call::Call(Function function, bool per_thread) : per_thread(per_thread), functio
 CUresult Call::enter(Function number) {
     // A forked child has no workers, and a thread of the parent may have held the state's mutex at
     // the fork. So only functions that need neither work in the child.
-    if (forked.load(std::memory_order_relaxed))
-        return function_.needs == Needs::Nothing ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    if (forked.load(std::memory_order_relaxed)) {
+        if (function_.needs == Needs::Nothing)
+            return CUDA_SUCCESS;
+        note_forked(function_.symbol);
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
     call_counts[static_cast<int>(number)].fetch_add(1, std::memory_order_relaxed);
     call_total.fetch_add(1, std::memory_order_relaxed);
     if (function_.needs != Needs::Later && refuses_callback(function_))
         return CUDA_ERROR_NOT_PERMITTED;
     State &driver = state();
+    note_use();
     lock = Lock(driver.mutex, std::defer_lock);
     acquire(lock);
     thread = &thread_state();

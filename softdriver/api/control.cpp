@@ -1,6 +1,8 @@
 #include "api/control.h"
 #include "api/call.h"
 
+#include "api/counts.h"
+#include "api/report.h"
 #include "api/state.h"
 #include "base/names.h"
 #include "memory/host_pages.h"
@@ -40,6 +42,8 @@ int configure(const char *text) {
         after.devices != before.devices || after.concurrent_managed != before.concurrent_managed;
     if (hardware && context_alive())
         return fail("devices and concurrent_managed cannot change while a context is alive");
+    if (after.report != before.report)
+        return fail("report is a setting of CUDADRV_SOFTWARE only");
     if (before.races == RaceMode::Off || after.races == RaceMode::Off)
         driver.races.start_over();
     driver.settings = after;
@@ -51,69 +55,6 @@ int configure(const char *text) {
     driver.scheduler.reconsider();
     last_error.clear();
     return CUDA_SUCCESS;
-}
-
-uint64_t primary_retains() {
-    uint64_t retains = 0;
-    for (const auto &device : state().devices)
-        retains += device->primary_retains;
-    return retains;
-}
-
-uint64_t created_contexts() {
-    uint64_t created = 0;
-    for (const auto &entry : state().contexts)
-        created += !entry.second->primary;
-    return created;
-}
-
-uint64_t created_pools() {
-    uint64_t created = 0;
-    for (const auto &entry : state().pools)
-        created += !entry.second->standard;
-    return created;
-}
-
-uint64_t loaded_by_libraries() {
-    uint64_t loaded = 0;
-    for (const auto &entry : state().modules)
-        loaded += entry.second->of_library;
-    return loaded;
-}
-
-uint64_t count(const char *kind) {
-    static const char *const memory_kinds[] = {"device", "async", "host", "managed", "registered"};
-    State &driver = state();
-    for (size_t i = 0; i < std::size(memory_kinds); i++)
-        if (!std::strcmp(kind, memory_kinds[i]))
-            return driver.live_allocations[i];
-    if (!std::strcmp(kind, "streams"))
-        return driver.streams.size();
-    if (!std::strcmp(kind, "events"))
-        return driver.events.size();
-    if (!std::strcmp(kind, "graphs"))
-        return std::count_if(driver.graphs.begin(), driver.graphs.end(),
-                             [](const auto &entry) { return !entry.second->inside; });
-    if (!std::strcmp(kind, "execs"))
-        return driver.execs.size();
-    if (!std::strcmp(kind, "objects"))
-        return driver.user_objects.size();
-    if (!std::strcmp(kind, "modules"))
-        return driver.modules.size() - loaded_by_libraries();
-    if (!std::strcmp(kind, "libraries"))
-        return driver.libraries.size();
-    if (!std::strcmp(kind, "links"))
-        return driver.links.size();
-    if (!std::strcmp(kind, "pools"))
-        return created_pools();
-    if (!std::strcmp(kind, "contexts"))
-        return created_contexts();
-    if (!std::strcmp(kind, "primary"))
-        return primary_retains();
-    if (!std::strcmp(kind, "bytes"))
-        return driver.live_bytes;
-    last_error = std::string("unknown kind '") + kind + "'";
-    return ~uint64_t(0);
 }
 
 // Called at exit. Reports the races that still wait for the client's names without these names,
@@ -196,7 +137,10 @@ extern "C" unsigned long long cudadrvSoftCount(const char *kind) {
     if (in_forked_child() || !kind)
         return ~0ull;
     Lock lock(state().mutex);
-    return count(kind);
+    uint64_t found = count_objects(kind);
+    if (found == ~uint64_t(0))
+        last_error = std::string("unknown kind '") + kind + "'";
+    return found;
 }
 
 extern "C" unsigned long long cudadrvSoftCalls(const char *function) {
@@ -207,7 +151,16 @@ extern "C" unsigned long long cudadrvSoftCalls(const char *function) {
 }
 
 extern "C" const char *cudadrvSoftUnsupported(unsigned long long index) {
-    return unsupported_called(index);
+    return unsupported_called(index).symbol;
+}
+
+extern "C" int cudadrvSoftReport(void) {
+    if (!in_forked_child()) {
+        Lock lock(state().mutex);
+        state().races.look();
+        name_races(lock);
+    }
+    return write_numbers(false) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 extern "C" int cudadrvSoftDrain(void) {

@@ -84,6 +84,10 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         if (value != "record" && value != "print")
             return "kernel_faults must be record or print, not '" + value + "'";
         settings.print_kernel_faults = value == "print";
+    } else if (name == "report") {
+        if (value.empty() || value[0] != '/')
+            return "report must be the absolute path of a folder, not '" + value + "'";
+        settings.report = value;
     } else if (name == "fault") {
         return settings.faults.add(value);
     } else {

@@ -27,6 +27,7 @@ struct Settings {
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
     bool print_kernel_faults = true;
+    std::string report; // folder for reports of processes; empty: none
     Faults faults;
 };
 

@@ -1,5 +1,6 @@
 #include "api/state.h"
 
+#include "api/report.h"
 #include "device/visible.h"
 
 #include <cstdlib>
@@ -9,6 +10,7 @@ namespace soft {
 State::State() {
     if (const char *text = std::getenv("CUDADRV_SOFTWARE"))
         environment_error = apply_settings(text, settings);
+    report_to(settings.report);
     random = Random(settings.seed);
 }
 

@@ -1,6 +1,9 @@
 #include "base/names.h"
 
+#include "api/report.h"
+
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 
 // Exports every name of the driver API: clients look up hundreds of names, and some clients do not
@@ -29,9 +32,26 @@ const char *const names[] = {
 std::atomic<uint64_t> counts[name_count];
 std::atomic<uint64_t> total{0};
 
+// NVIDIA's runtime library asks its driver for tables of functions that are not documented.
+constexpr const char *about_runtime =
+    "cudadrv software driver: this program uses the CUDA runtime API (or another library of NVIDIA "
+    "that asks for private tables of its driver, by cuGetExportTable). The software driver has the "
+    "documented driver API only, and returns CUDA_ERROR_NOT_SUPPORTED. Run the program on a GPU "
+    "with NVIDIA's driver, or use the driver API and PTX here: see \"The CUDA runtime\" in "
+    "docs/software-driver.md.\n";
+
+void explain_runtime() {
+    static std::atomic_flag told = ATOMIC_FLAG_INIT;
+    if (!told.test_and_set())
+        std::fputs(about_runtime, stderr);
+}
+
 int count_call(Name name) {
-    counts[name].fetch_add(1, std::memory_order_relaxed);
+    if (name == name_cuGetExportTable)
+        explain_runtime();
     total.fetch_add(1, std::memory_order_relaxed);
+    if (counts[name].fetch_add(1, std::memory_order_relaxed) == 0)
+        note_unsupported(names[name]);
     return not_supported;
 }
 
@@ -56,11 +76,17 @@ uint64_t unsupported_calls_of(const char *symbol) {
 
 uint64_t all_unsupported_calls() { return total; }
 
-const char *unsupported_called(size_t index) {
+UnsupportedCalls unsupported_called(size_t index) {
     for (int i = 0; i < name_count; i++)
         if (counts[i] && index-- == 0)
-            return names[i];
-    return nullptr;
+            return {names[i], counts[i]};
+    return {};
+}
+
+void forget_unsupported_calls() {
+    for (auto &count : counts)
+        count = 0;
+    total = 0;
 }
 
 } // namespace soft

@@ -1,5 +1,6 @@
 #include "code/kernel_run.h"
 
+#include "api/report.h"
 #include "api/state.h"
 #include "graph/conditional_node.h"
 
@@ -137,6 +138,7 @@ Outcome KernelRun::end() {
         text += "; the address is " + describe_address(fault.address);
     if (state().settings.print_kernel_faults)
         std::fprintf(stderr, "%s\n", text.c_str());
+    note_kernel_fault(text);
     state().kernel_fault = std::move(text);
     outcome.status = fault.status;
     return outcome;
