@@ -28,6 +28,8 @@ DRIVER = "CUDADRV_DRIVER"
 # The path of the libcuda.so.1 that a run of pytest has made, for the processes that it starts.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
 SEARCHED = "LD_LIBRARY_PATH"
+SETTINGS = "CUDADRV_SOFTWARE"
+ENVIRONMENT = (DRIVER, LIBCUDA, SEARCHED, SETTINGS)  # which this plugin changes
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
@@ -56,7 +58,8 @@ class Choice(NamedTuple):
     require_gpu: bool
     pools: bool
     libcuda: bool
-    stated: bool  # a driver, a schedule or a seed was asked for
+    report: bool  # --cuda-libcuda
+    stated: bool  # a driver, a schedule, a seed or --cuda-libcuda was asked for
 
     def describe(self) -> str:
         if self.driver == "software":
@@ -71,6 +74,7 @@ class Choice(NamedTuple):
 CHOICE = pytest.StashKey[Choice]()
 FORMER = pytest.StashKey[dict[str, str | None]]()
 USED = pytest.StashKey[bool]()
+REPORTS = pytest.StashKey[Path]()
 LOST_IN = pytest.StashKey[str]()
 FAULT = pytest.StashKey[str | None]()
 RESET = pytest.StashKey[bool]()
@@ -97,6 +101,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar = {"driver": "software|cuda|PATH", "schedule": "NAME", "seed": "N"}[name]
         group.addoption(f"--cuda-{name}", metavar=metavar, help=text)
         parser.addini(f"cuda_{name}", f"default of --cuda-{name}")
+    group.addoption(
+        "--cuda-libcuda",
+        action="store_true",
+        help="for projects that do not use cudadrv: from the start, the software driver is"
+        " libcuda.so.1 for all who open that; at the end, report what it has found",
+    )
     parser.addini(
         "cuda_libcuda",
         "whether the software driver is libcuda.so.1 for all who open that, in this process and in"
@@ -122,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
     choice = config.stash[CHOICE] = _choose(config)
-    config.stash[FORMER] = {name: os.environ.get(name) for name in (DRIVER, LIBCUDA, SEARCHED)}
+    config.stash[FORMER] = {name: os.environ.get(name) for name in ENVIRONMENT}
     if choice.stated:
         _use(config)
 
@@ -165,14 +175,21 @@ def _choose(config: pytest.Config) -> Choice:
         seed = str(secrets.randbelow(2**32)) if told is None else str(told)
     if seed and not (seed.isascii() and seed.isdigit() and int(seed) < 2**64):
         _refuse("seed", seed, "random, or a number from 0 to 2**64-1")
+    report = bool(config.getoption("cuda_libcuda"))
+    if report and (driver or "software") != "software":
+        raise pytest.UsageError(
+            f"--cuda-libcuda is about the software driver, and the driver is {driver!r}: leave out"
+            f" --cuda-driver, cuda_driver and {DRIVER}"
+        )
     return Choice(
         driver or "software",
         tuple(dict.fromkeys(schedules)),
         int(seed or 1),
         bool(require),
         not (config.getoption("cuda_no_pools") or config.getini("cuda_no_pools")),
-        bool(config.getini("cuda_libcuda")),
-        bool(driver or schedule or seed),
+        report or bool(config.getini("cuda_libcuda")),
+        report,
+        bool(driver or schedule or seed or report),
     )
 
 
@@ -193,6 +210,8 @@ def _use(config: pytest.Config) -> None:
     config.stash[USED] = True
     choice = config.stash[CHOICE]
     os.environ[DRIVER] = choice.driver
+    if choice.report and not hasattr(config, "workerinput"):  # workers get it by the environment
+        _ask_for_reports(config)
     if choice.driver == "software" and choice.libcuda:
         _be_libcuda(config)
 
@@ -210,6 +229,26 @@ def _be_libcuda(config: pytest.Config) -> None:
         os.environ[SEARCHED] = f"{folder}:{before}" if before else str(folder)
     ctypes.CDLL(path)  # by its SONAME, later dlopen calls get the same one
     os.environ[DRIVER] = os.environ[LIBCUDA] = path
+
+
+def _ask_for_reports(config: pytest.Config) -> None:
+    """Make this process and those that it starts report what the software driver has found."""
+    from cudadrv._run import folder_for_reports
+
+    choice = config.stash[CHOICE]
+    parent = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-reports-"))
+    config.add_cleanup(lambda: shutil.rmtree(parent, ignore_errors=True))
+    reports = config.stash[REPORTS] = folder_for_reports(parent)
+    ours = f"schedule={choice.schedules[0]},seed={choice.seed},report={reports}"
+    os.environ[SETTINGS] = ",".join(filter(None, (os.environ.get(SETTINGS), ours)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the numbers of this process: workers may be killed, and the controller reads its own"""
+    choice = session.config.stash.get(CHOICE, None)
+    if choice is not None and choice.report:
+        ctypes.CDLL(os.environ[LIBCUDA]).cudadrvSoftReport()
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -322,8 +361,8 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
         with pytest.MonkeyPatch.context() as patch:
             device = _watch.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
             if cuda_schedule != REAL:
-                others = os.environ.get("CUDADRV_SOFTWARE", "")
-                patch.setenv("CUDADRV_SOFTWARE", ",".join(filter(None, (others, settings))))
+                others = os.environ.get(SETTINGS, "")
+                patch.setenv(SETTINGS, ",".join(filter(None, (others, settings))))
             yield device
             if not _watch.any_lost() or cuda_schedule == REAL:  # else the reset below is enough
                 _watch.settle(device)
@@ -460,7 +499,22 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    _list_lost_devices(terminalreporter)
+    folder = config.stash.get(REPORTS, None)
+    if folder is None:
+        return
+    from cudadrv._run_report import as_text, read
+
+    terminalreporter.section("cudadrv: software driver (not a GPU)")
+    choice = config.stash[CHOICE]
+    for line in as_text(read(folder), f"schedule={choice.schedules[0]},seed={choice.seed}"):
+        terminalreporter.line(line)
+
+
+def _list_lost_devices(terminalreporter: pytest.TerminalReporter) -> None:
     """List the tests that lost the device, including those that passed."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     names = [report.nodeid for report in reports if getattr(report, "cuda_reset", False)]

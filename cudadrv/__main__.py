@@ -1,4 +1,4 @@
-"""The command line: ``python -m cudadrv info | demo | bench | libcuda``."""
+"""The command line: ``python -m cudadrv info | demo | bench | libcuda | run``."""
 
 import argparse
 import os
@@ -104,10 +104,34 @@ def make_parser() -> argparse.ArgumentParser:
     libcuda.add_argument(
         "folder", type=folder_to_search, metavar="FOLDER", help="made if it does not exist"
     )
+    commands.add_parser("run", help="run a command on the software driver, and report", add_help=False)
+    return parser
+
+
+def make_run_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cudadrv run",
+        usage="python -m cudadrv run [OPTIONS] [--] COMMAND [ARGS...]",
+        description="Run COMMAND with the software driver as libcuda.so.1, for it and all processes"
+        " that it starts. At the end print to stderr what the driver has found: calls that are not"
+        " supported, errors in kernels, data races, and what was alive at exit.",
+        epilog="CUDADRV_SOFTWARE may have other settings; options take precedence. The exit status"
+        " is that of COMMAND, or 128+N if signal N ended it; 2: bad options, 126: COMMAND cannot be"
+        " executed, 127: not found.",
+        allow_abbrev=False,
+    )
+    from cudadrv._run import add_options
+
+    add_options(parser)
     return parser
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["run"]:  # argparse would take options of the command for its own
+        from cudadrv import _run
+
+        return _run.run(make_run_parser(), arguments[1:])
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.command == "info":

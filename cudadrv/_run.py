@@ -1,0 +1,283 @@
+"""``python -m cudadrv run``: a command, with its children, on the software driver."""
+
+import argparse
+import ctypes
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, TextIO
+
+from cudadrv._libcuda import lay_out
+from cudadrv._library import software_path
+from cudadrv._run_report import as_json, as_text, problems, read
+
+USAGE, CANNOT_EXECUTE, NOT_FOUND = 2, 126, 127  # exit statuses, as those of env and timeout
+SIGNALLED = 128  # and the number of the signal, as in shells
+FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+FROM_KEYS = ("SIGINT", "SIGQUIT")  # a terminal sends these to all processes in its foreground
+# Python ignores these. A command must not, or `run -- yes | head` would not end.
+PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
+
+# The options that are settings of the software driver.
+SETTINGS = {
+    "schedule": ("NAME", "when work runs: eager, lazy or random"),
+    "seed": ("N", "seed of all random choices"),
+    "races": ("MODE", "data races: record (for the report), print, abort or off"),
+    "devices": ("N", "number of devices, 0 to 16"),
+    "driver": ("VERSION", "version of CUDA that the driver reports, such as 13.5"),
+    "memory": ("SIZE", "memory of each device, such as 256MiB"),
+}
+
+
+class RunError(Exception):
+    """The command was not started. ``status`` is the exit status."""
+
+    def __init__(self, text: str, status: int = USAGE) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    for name, (metavar, text) in SETTINGS.items():
+        parser.add_argument(f"--{name}", metavar=metavar, help=text)
+    parser.add_argument("--json", metavar="FILE", help="write the whole report to FILE, as JSON")
+    parser.add_argument(
+        "--error-exitcode",
+        type=int,
+        default=0,
+        metavar="N",
+        help="exit status if COMMAND succeeds, and kernel faults, data races or calls after a fork"
+        " were found (default: 0)",
+    )
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split into options and command. The command begins after ``--``, or with the first word."""
+    index = 0
+    while index < len(arguments) and arguments[index].startswith("-"):
+        option = arguments[index]
+        if option == "--":
+            return list(arguments[:index]), list(arguments[index + 1 :])
+        # All options but these take a value.
+        index += 1 if "=" in option or option in ("-h", "--help") else 2
+    return list(arguments[:index]), list(arguments[index:])
+
+
+def run(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
+    """Run a command as the arguments say, report, and return the exit status."""
+    given, command = split(arguments)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:
+        parser.error(f"unknown option {unknown[0]}: options of COMMAND come after it, or after --")
+    if not command:
+        parser.error("a COMMAND is needed: [OPTIONS] -- COMMAND [ARGS...]")
+    try:
+        settings = checked_settings(options)
+        with opened(options.json) as file, prepared(settings) as place:
+            status = spawn_and_wait(command, place.environment)
+            return report(place, file, command, settings, status, options)
+    except RunError as error:
+        print(f"python -m cudadrv run: {error}", file=sys.stderr)
+        return error.status
+
+
+def checked_settings(options: argparse.Namespace) -> str:
+    """Return the settings of the environment and those of the options, which take precedence."""
+    before = [
+        item
+        for item in os.environ.get("CUDADRV_SOFTWARE", "").split(",")
+        if item and item.partition("=")[0] not in {"report", *given_settings(options)}
+    ]
+    settings = ",".join([*before, *(f"{k}={v}" for k, v in given_settings(options).items())])
+    for name, value in given_settings(options).items():
+        if "," in value:
+            raise RunError(f"--{name} {value!r}: a value has no comma")
+    driver = ctypes.CDLL(software_path())
+    driver.cudadrvSoftError.restype = ctypes.c_char_p
+    if driver.cudadrvSoftConfigure(os.fsencode(settings)):
+        raise RunError(os.fsdecode(driver.cudadrvSoftError()))
+    return settings
+
+
+def given_settings(options: argparse.Namespace) -> dict[str, str]:
+    given = {name: getattr(options, name) for name in SETTINGS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@contextmanager
+def opened(name: str | None) -> Iterator[TextIO | None]:
+    """Open the file for JSON before the command runs, which may take hours."""
+    if name is None:
+        yield None
+        return
+    try:
+        # Not yet emptied: the command may fail to start.
+        file = open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w")
+    except OSError as error:
+        raise RunError(f"--json {name}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+class Place(NamedTuple):
+    """Where the driver and the reports of processes are, and the environment that says so."""
+
+    reports: Path
+    environment: dict[str, str]
+
+
+@contextmanager
+def prepared(settings: str) -> Iterator[Place]:
+    """Make a folder with libcuda.so.1, and one for reports."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="cudadrv-run-"))
+    except OSError as error:
+        raise RunError(f"no folder for temporary files: {error}") from None
+    try:
+        yield place_in(folder, settings)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def place_in(folder: Path, settings: str) -> Place:
+    if set(str(folder)) & set(",:;"):
+        raise RunError(
+            f"{folder}: LD_LIBRARY_PATH and CUDADRV_SOFTWARE cannot name it; set TMPDIR to a folder"
+            " without ',', ':' and ';' in its name"
+        )
+    library = lay_out(folder / "lib")
+    reports = folder_for_reports(folder)
+    return Place(reports, environment(library, f"{settings},report={reports}".lstrip(",")))
+
+
+def folder_for_reports(folder: Path) -> Path:
+    """Make a folder for reports: in ``folder``, or in that of the run that started this process.
+
+    Such a run reports what this one does, too.
+    """
+    for item in os.environ.get("CUDADRV_SOFTWARE", "").split(","):
+        name, _, outer = item.partition("=")
+        if name == "report" and os.access(outer, os.W_OK):
+            folder = Path(outer)
+    return Path(tempfile.mkdtemp(prefix="reports-", dir=folder))
+
+
+def environment(library: Path, settings: str) -> dict[str, str]:
+    searched = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": f"{library.parent}:{searched}" if searched else str(library.parent),
+        "CUDADRV_DRIVER": str(library),
+        "CUDADRV_SOFTWARE": settings,
+        "PYTEST_CUDADRV_LIBCUDA": str(library),  # the plugin need not make one
+    }
+
+
+def spawn_and_wait(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run a command and return its exit status. Signals to this process go on to the command."""
+    child: int | None = None
+    waiting: list[int] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        if signal.Signals(number).name in FROM_KEYS and in_foreground():
+            return  # the command has got it from the terminal
+        if child is None:
+            waiting.append(number)
+        else:
+            os.kill(child, number)
+
+    with handling(forward):
+        child = spawn(command, environment)
+        for number in waiting:
+            os.kill(child, number)
+        # The process stays until it is waited for again, so no signal can go to another one.
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else SIGNALLED - code
+
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle the signals that are forwarded, but for those that nohup or a shell ignores."""
+    numbers = [getattr(signal, name) for name in FORWARDED]
+    former = {number: signal.getsignal(number) for number in numbers}
+    changed = [number for number in numbers if former[number] != signal.SIG_IGN]
+    for number in changed:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, former[number])
+
+
+def in_foreground() -> bool:
+    """Return whether this process is in the foreground of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def spawn(command: Sequence[str], environment: dict[str, str]) -> int:
+    defaults = [getattr(signal, name) for name in PYTHON_IGNORES]
+    try:
+        return os.posix_spawnp(command[0], command, environment, setsigdef=defaults)
+    except (FileNotFoundError, NotADirectoryError):
+        why = "there is no such file"
+        if shutil.which(command[0]):
+            why = "the interpreter that its first line names was not found"
+        raise RunError(f"cannot run {command[0]!r}: {why}", NOT_FOUND) from None
+    except OSError as error:
+        why = str(error.strerror)
+        if error.errno == errno.ENOEXEC:
+            why += " (a script needs a first line such as #!/bin/sh)"
+        raise RunError(f"cannot run {command[0]!r}: {why}", CANNOT_EXECUTE) from None
+    except ValueError as error:  # an empty name, or a NUL in an argument
+        raise RunError(f"cannot run {command[0]!r}: {error}", NOT_FOUND) from None
+
+
+def report(
+    place: Place,
+    file: TextIO | None,
+    command: Sequence[str],
+    settings: str,
+    status: int,
+    options: argparse.Namespace,
+) -> int:
+    """Print the report, write it as JSON, and return the exit status."""
+    processes = read(place.reports)
+    title = "cudadrv run: software driver (not a GPU)"
+    print(f"==== {title} ".ljust(80, "="), file=sys.stderr)
+    for line in as_text(processes, settings or "default settings"):
+        print(line, file=sys.stderr)
+    about: dict[str, Any] = {"command": command, "settings": settings, "exit_status": status}
+    if file:
+        try:
+            write_json(file, as_json(processes, **about))
+        except OSError as error:
+            print(f"cudadrv run: --json {options.json}: {error.strerror}", file=sys.stderr)
+            return status or 1
+    return status or (options.error_exitcode if problems(processes) else 0)
+
+
+def write_json(file: TextIO, content: dict[str, Any]) -> None:
+    if file.seekable():
+        file.truncate(0)
+    json.dump(content, file, indent=1)
+    file.write("\n")
+    file.flush()

@@ -1,0 +1,231 @@
+"""What processes on the software driver have reported (`report=FOLDER`), as text and as JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MOST_FUNCTIONS, MOST_TEXTS = 6, 3  # as many are printed; the JSON has all
+LONGEST_COMMAND = 60
+RUNTIME = "cuGetExportTable"
+
+# The driver's kinds of objects, in the words of the report.
+KINDS = {
+    "device": "device allocations",
+    "async": "stream-ordered allocations",
+    "host": "page-locked allocations",
+    "managed": "managed allocations",
+    "registered": "registered ranges of host memory",
+    "streams": "streams",
+    "events": "events",
+    "graphs": "graphs",
+    "execs": "executable graphs",
+    "objects": "user objects",
+    "pools": "memory pools",
+    "modules": "modules",
+    "libraries": "libraries",
+    "links": "linkers",
+    "contexts": "created contexts",
+}
+
+
+NOTES = ("unsupported", "kernel_fault", "data_race", "forked")  # what the driver writes at once
+
+
+class Process(NamedTuple):
+    """One process that called the driver.
+
+    ``end`` is ``"exit"``, ``"running"``, or ``"unknown"``: it was killed, or ended by `_exit` or
+    `exec`. Its counts and what was alive are then not known, and None, unless the process has told
+    them earlier (`cudadrvSoftReport`).
+    """
+
+    pid: int
+    parent: int
+    command: list[str]
+    end: str
+    calls: int | None
+    unsupported_calls: dict[str, int]
+    kernel_faults: list[str]
+    data_races: list[str]
+    calls_after_fork: list[str]
+    alive: dict[str, int] | None
+    unfinished_operations: int | None
+
+    @property
+    def name(self) -> str:
+        command = printable(" ".join(self.command))
+        if len(command) > LONGEST_COMMAND:
+            command = command[: LONGEST_COMMAND - 3] + "..."
+        return f"process {self.pid} ({command})"
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey: names and arguments may have any characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def read(folder: Path) -> list[Process]:
+    """Read the reports in a folder, and in the folders in it, which are those of runs in a run."""
+    files = sorted(folder.rglob("*.jsonl"))
+    found = [_process(list(_lines(file))) for file in files]
+    return sorted(process for process in found if process is not None)
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    for line in file.read_bytes().splitlines():
+        try:
+            record = json.loads(line.decode(errors="backslashreplace"))
+        except ValueError:  # the process was killed while it wrote this, or the disk was full
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def _process(records: list[dict[str, Any]]) -> Process | None:
+    if not records or "process" not in records[0]:
+        return None
+    started = records[0]["process"]
+    numbers = [record["numbers"] for record in records if "numbers" in record]
+    last = numbers[-1] if numbers else {}
+    noted = {name: [record[name] for record in records if name in record] for name in NOTES}
+    return Process(
+        started["pid"],
+        started["parent"],
+        started["command"],
+        _end(started["pid"], bool(last.get("exit"))),
+        last.get("calls"),
+        # Without numbers, each function that was called counts once.
+        {**dict.fromkeys(noted["unsupported"], 1), **last.get("unsupported", {})},
+        noted["kernel_fault"],
+        noted["data_race"],
+        noted["forked"],
+        last.get("alive"),
+        last.get("pending"),
+    )
+
+
+def _end(pid: int, exited: bool) -> str:
+    if exited:
+        return "exit"
+    return "running" if Path(f"/proc/{pid}").exists() else "unknown"
+
+
+def problems(processes: list[Process]) -> int:
+    """Return how many mistakes of the program were found: kernel faults, races, calls after fork"""
+    return sum(
+        len(process.kernel_faults) + len(process.data_races) + len(process.calls_after_fork)
+        for process in processes
+    )
+
+
+def as_json(processes: list[Process], **about: Any) -> dict[str, Any]:
+    """Return the report as an object for JSON. ``about`` is what the caller knows of the run."""
+
+    def texts(name: str) -> list[dict[str, Any]]:
+        return [
+            {"pid": process.pid, "text": text}
+            for process in processes
+            for text in getattr(process, name)
+        ]
+
+    return {
+        "format": 1,
+        **about,
+        "calls": sum(process.calls or 0 for process in processes),
+        "unsupported_calls": dict(_sum(process.unsupported_calls for process in processes)),
+        "kernel_faults": texts("kernel_faults"),
+        "data_races": texts("data_races"),
+        "calls_after_fork": texts("calls_after_fork"),
+        "alive_at_exit": dict(_sum(process.alive or {} for process in processes)),
+        "processes": [process._asdict() for process in processes],
+    }
+
+
+def as_text(processes: list[Process], settings: str) -> Iterator[str]:
+    """Yield the lines of the report: at most a screen."""
+    if not processes:
+        yield "No process called the software driver."
+        yield "A program finds it as libcuda.so.1 by LD_LIBRARY_PATH, but not if it is setuid, opens"
+        yield "a libcuda.so.1 by its path, has an RPATH (not RUNPATH), or runs in a container."
+        return
+    calls = sum(process.calls or 0 for process in processes)
+    yield f"{_count(len(processes), 'processes')} made {_count(calls, 'calls')} ({settings})"
+    yield from _unsupported(_sum(process.unsupported_calls for process in processes))
+    yield from _texts("Kernel faults", processes, "kernel_faults")
+    yield from _texts("Data races", processes, "data_races", off="races=off" in settings)
+    if any(process.calls_after_fork for process in processes):
+        yield from _texts("Calls in children forked after cuInit", processes, "calls_after_fork")
+    yield from _alive(processes)
+    for end, words in ENDS.items():
+        names = [p.name for p in processes if p.end == end and p.calls is None]
+        if names:
+            yield words
+            yield from _shortened([f"  {name}" for name in names], MOST_TEXTS)
+
+
+ENDS = {
+    "running": "Still running, so its counts and what it leaves alive are not known:",
+    "unknown": "Killed, or ended by _exit() or exec(), so its last counts are not known:",
+}
+
+
+def _unsupported(calls: Counter[str]) -> Iterator[str]:
+    yield f"Calls that are not supported: {calls.total() or 'none'}"
+    lines = []
+    for function, count in calls.most_common():
+        note = " (the CUDA runtime API, which needs NVIDIA's driver)" if function == RUNTIME else ""
+        lines.append(f"  {count:7} {printable(function)}{note}")
+    yield from _shortened(lines, MOST_FUNCTIONS)
+
+
+def _texts(
+    title: str, processes: list[Process], name: str, *, off: bool = False
+) -> Iterator[str]:
+    lines = [
+        f"  {process.name}: {printable(text)}"
+        for process in processes
+        for text in getattr(process, name)
+    ]
+    yield f"{title}: {len(lines) or ('not looked for (races=off)' if off else 'none')}"
+    yield from _shortened(lines, MOST_TEXTS)
+
+
+def _alive(processes: list[Process]) -> Iterator[str]:
+    lines = []
+    for process in processes:
+        alive = process.alive or {}
+        words = [_count(alive[kind], KINDS[kind]) for kind in KINDS if alive.get(kind)]
+        if alive.get("bytes"):
+            words.append(f"{alive['bytes']:,} bytes")
+        if process.unfinished_operations:
+            words.append(f"{_count(process.unfinished_operations, 'operations')} not run")
+        if words:
+            lines.append(f"  {process.name}: {', '.join(words)}")
+    yield f"Alive at the end: {'in ' + _count(len(lines), 'processes') if lines else 'nothing'}"
+    yield from _shortened(lines, MOST_TEXTS)
+
+
+def _shortened(lines: list[str], most: int) -> Iterator[str]:
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"  and {len(lines) - most:,} more"
+
+
+def _count(number: int, words: str) -> str:
+    if number == 1:
+        first, _, rest = words.partition(" of ")
+        for plural, singular in (("sses", "ss"), ("ies", "y"), ("s", "")):
+            if first.endswith(plural):
+                first = first.removesuffix(plural) + singular
+                break
+        words = f"{first} of {rest}" if rest else first
+    return f"{number:,} {words}"
+
+
+def _sum(counts: Any) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return total
