@@ -104,7 +104,9 @@ def make_parser() -> argparse.ArgumentParser:
     libcuda.add_argument(
         "folder", type=folder_to_search, metavar="FOLDER", help="made if it does not exist"
     )
-    commands.add_parser("run", help="run a command on the software driver, and report", add_help=False)
+    commands.add_parser(
+        "run", help="run a command on the software driver, and report", add_help=False
+    )
     return parser
 
 

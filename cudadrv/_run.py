@@ -120,7 +120,7 @@ def opened(name: str | None) -> Iterator[TextIO | None]:
         return
     try:
         # Not yet emptied: the command may fail to start.
-        file = open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w")
+        file = os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w")
     except OSError as error:
         raise RunError(f"--json {name}: {error.strerror}") from None
     with file:
@@ -236,8 +236,8 @@ def in_foreground() -> bool:
 def spawn(command: Sequence[str], environment: dict[str, str]) -> int:
     defaults = [getattr(signal, name) for name in PYTHON_IGNORES]
     try:
-        return os.posix_spawnp(command[0], command, environment, setsigdef=defaults)
-    except (FileNotFoundError, NotADirectoryError):
+        return os.posix_spawnp(command[0], list(command), environment, setsigdef=defaults)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: an empty name
         why = "there is no such file"
         if shutil.which(command[0]):
             why = "the interpreter that its first line names was not found"
@@ -247,8 +247,6 @@ def spawn(command: Sequence[str], environment: dict[str, str]) -> int:
         if error.errno == errno.ENOEXEC:
             why += " (a script needs a first line such as #!/bin/sh)"
         raise RunError(f"cannot run {command[0]!r}: {why}", CANNOT_EXECUTE) from None
-    except ValueError as error:  # an empty name, or a NUL in an argument
-        raise RunError(f"cannot run {command[0]!r}: {error}", NOT_FOUND) from None
 
 
 def report(

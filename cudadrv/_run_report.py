@@ -76,7 +76,7 @@ def read(folder: Path) -> list[Process]:
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
     for line in file.read_bytes().splitlines():
         try:
-            record = json.loads(line.decode(errors="backslashreplace"))
+            record = json.loads(line.decode(errors="replace"))
         except ValueError:  # the process was killed while it wrote this, or the disk was full
             continue
         if isinstance(record, dict):
@@ -147,8 +147,8 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     """Yield the lines of the report: at most a screen."""
     if not processes:
         yield "No process called the software driver."
-        yield "A program finds it as libcuda.so.1 by LD_LIBRARY_PATH, but not if it is setuid, opens"
-        yield "a libcuda.so.1 by its path, has an RPATH (not RUNPATH), or runs in a container."
+        yield "Programs find it as libcuda.so.1 by LD_LIBRARY_PATH. Those do not that are setuid, open"
+        yield "another libcuda.so.1 by its path, have an RPATH to one, or run in a container."
         return
     calls = sum(process.calls or 0 for process in processes)
     yield f"{_count(len(processes), 'processes')} made {_count(calls, 'calls')} ({settings})"
@@ -180,9 +180,7 @@ def _unsupported(calls: Counter[str]) -> Iterator[str]:
     yield from _shortened(lines, MOST_FUNCTIONS)
 
 
-def _texts(
-    title: str, processes: list[Process], name: str, *, off: bool = False
-) -> Iterator[str]:
+def _texts(title: str, processes: list[Process], name: str, *, off: bool = False) -> Iterator[str]:
     lines = [
         f"  {process.name}: {printable(text)}"
         for process in processes

@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 # Folders of tests that need no driver, or start their own.
 WITHOUT_DRIVER = (
     *("architecture", "conformance", "docs", "external", "loading", "ownership", "packaging"),
-    *("performance", "plugin", "softdriver", "toolkit", "typing"),
+    *("performance", "plugin", "run", "softdriver", "toolkit", "typing"),
 )
 
 

@@ -118,9 +118,8 @@ bool open_report() {
         forget(folder);
         return false;
     }
-    write_line("{\"process\":{\"pid\":" + std::to_string(getpid()) +
-               ",\"parent\":" + std::to_string(getppid()) + ",\"command\":" + command_line() +
-               "}}");
+    write_line("{\"process\":{\"pid\":" + std::to_string(getpid()) + ",\"parent\":" +
+               std::to_string(getppid()) + ",\"command\":" + command_line() + "}}");
     return true;
 }
 

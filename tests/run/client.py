@@ -1,0 +1,63 @@
+"""A client of the driver API by ctypes, as other libraries are. It does not import cudadrv."""
+
+import ctypes
+
+cuda = ctypes.CDLL("libcuda.so.1")
+
+OUT_OF_BOUNDS = b"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry writes_nowhere()
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<2>;
+    mov.u64 %rd1, 64;
+    mov.u32 %r1, 1;
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
+
+
+def call(name, *arguments):
+    status = getattr(cuda, name)(*arguments)
+    assert status == 0, f"{name}: {status}"
+
+
+def initialise():
+    context = ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxSetCurrent", context)
+
+
+def allocate(size=1024):
+    address = ctypes.c_uint64()
+    call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+    return address
+
+
+def stream():
+    handle = ctypes.c_void_p()
+    call("cuStreamCreate", ctypes.byref(handle), 1)  # not ordered with the legacy stream
+    return handle
+
+
+def race():
+    memory = allocate()
+    for handle in (stream(), stream()):
+        call("cuMemsetD8Async", memory, 1, ctypes.c_size_t(1024), handle)
+
+
+def kernel_fault():
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    call("cuModuleLoadData", ctypes.byref(module), OUT_OF_BOUNDS)
+    call("cuModuleGetFunction", ctypes.byref(kernel), module, b"writes_nowhere")
+    call("cuLaunchKernel", kernel, *[1] * 6, 0, None, None, None)
+    assert cuda.cuCtxSynchronize() == 700
+
+
+def unsupported(times=1):
+    for _ in range(times):
+        assert cuda.cuTexRefCreate(ctypes.byref(ctypes.c_void_p())) == 801

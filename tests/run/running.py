@@ -1,0 +1,17 @@
+"""How a run is started: its command line and its environment."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "PYTEST_CUDADRV_LIBCUDA", "LD_LIBRARY_PATH")
+
+
+def clean_environment(**changes):
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **changes}
+
+
+def line(*arguments):
+    return [sys.executable, "-m", "cudadrv", "run", *map(str, arguments)]

@@ -1,0 +1,180 @@
+"""What the report says of the processes of a command, as text and as JSON."""
+
+import re
+import sys
+
+import pytest
+
+TOLD = "==== cudadrv run: software driver (not a GPU) "
+
+
+def process(ran):
+    [only] = ran.report["processes"]
+    return only
+
+
+def test_a_program_with_nothing_to_tell(python):
+    ran = python("initialise()\ncuda.cuDevicePrimaryCtxRelease_v2(0)", "--seed", "3")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err.splitlines() == [
+        TOLD.ljust(80, "="),
+        "1 process made 4 calls (seed=3)",
+        "Calls that are not supported: none",
+        "Kernel faults: none",
+        "Data races: none",
+        "Alive at the end: nothing",
+    ]
+
+
+def test_calls_that_are_not_supported(python):
+    ran = python("unsupported(3)\ncuda.cuIpcGetMemHandle(0, 0)")
+    assert "Calls that are not supported: 4\n        3 cuTexRefCreate\n" in ran.err
+    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 3, "cuIpcGetMemHandle": 1}
+    assert ran.report["calls"] == 4
+
+
+def test_variants_of_a_function_are_counted_apart(python):
+    """The count of cuMemcpyBatchAsync must not be added to that of its per-thread variant."""
+    ran = python("cuda.cuMemcpyBatchAsync(0)\nfor i in range(2): cuda.cuMemcpyBatchAsync_ptsz(0)")
+    assert ran.report["unsupported_calls"] == {
+        "cuMemcpyBatchAsync": 1,
+        "cuMemcpyBatchAsync_ptsz": 2,
+    }
+
+
+def test_a_kernel_fault(python):
+    ran = python("initialise()\nkernel_fault()")
+    assert ran.status == 0
+    [fault] = ran.report["kernel_faults"]
+    assert fault["pid"] == process(ran)["pid"]
+    assert fault["text"].startswith("kernel 'writes_nowhere', PTX line 11: st.global.u32: write")
+    assert "Kernel faults: 1\n" in ran.err
+    # Once when it happened, and once in the report.
+    assert ran.err.count(fault["text"]) == 2
+
+
+@pytest.mark.parametrize("mode", ["record", "print"])
+def test_a_race_with_both_operations(python, mode):
+    ran = python("initialise()\nrace()\nprint(cuda.cuCtxSynchronize())", "--races", mode)
+    assert ran.out == "0\n"
+    [race] = ran.report["data_races"]
+    assert len(re.findall("cuMemsetD8Async on stream", race["text"])) == 2
+    assert ran.err.count(race["text"]) == {"record": 1, "print": 2}[mode]
+
+
+def test_a_race_that_ends_the_process(python):
+    ran = python("initialise()\nrace()", "--races=abort")
+    assert ran.status == 128 + 6
+    assert len(ran.report["data_races"]) == 1
+    assert "Killed, or ended by _exit() or exec(), so its last counts" in ran.err
+
+
+def test_races_that_nobody_looks_for(python):
+    ran = python("initialise()\nrace()", "--races", "off")
+    assert ran.report["data_races"] == []
+    assert "Data races: not looked for (races=off)" in ran.err
+
+
+def test_what_is_alive_at_the_end(python):
+    ran = python("initialise()\nallocate(1000)\nstream()\nstream()", "--schedule", "lazy")
+    assert ran.report["alive_at_exit"] == {"device": 1, "bytes": 1000, "streams": 2}
+    assert "1 device allocation, 2 streams, 1,000 bytes\n" in ran.err
+
+
+def test_work_that_has_not_run(python):
+    fill = "call('cuMemsetD8Async', allocate(), 1, ctypes.c_size_t(9), None)"
+    ran = python(f"initialise()\n{fill}", "--schedule", "lazy")
+    assert process(ran)["unfinished_operations"] == 1
+    assert "1,024 bytes, 1 operation not run\n" in ran.err
+
+
+def test_the_program_frees_last(run, c_client):
+    """Its destructors run before the report is complete."""
+    ran = run("--", c_client, "init", "context", "alloc", "late")
+    assert ran.report["alive_at_exit"] == {}
+    assert process(ran)["calls"] == 5
+
+
+def test_cudadrv_is_reported_too(run):
+    code = "import cudadrv as cu; s = cu.Stream(name='a\\nb'); print(cu.driver_info().path)"
+    ran = run("--", sys.executable, "-c", code)
+    assert ran.out.endswith("/lib/libcuda.so.1\n")
+    assert process(ran)["end"] == "exit"
+
+
+def test_the_runtime_is_told_once_what_this_is(python):
+    ran = python("for i in range(3): print(cuda.cuGetExportTable(0, 0))")
+    assert ran.out == "801\n" * 3
+    assert ran.err.count("this program uses the CUDA runtime API") == 1
+    assert "cuGetExportTable (the CUDA runtime API, which needs NVIDIA's driver)\n" in ran.err
+
+
+def test_no_process_that_calls_the_driver(run):
+    ran = run("--", "true")
+    assert ran.status == 0
+    assert ran.report["processes"] == []
+    assert "No process called the software driver.\nPrograms find it as libcuda.so.1" in ran.err
+
+
+def test_the_schema(python):
+    """Others read this: a change needs a new number of the format."""
+    ran = python("initialise()\nrace()\nunsupported()\nkernel_fault()", "--memory", "1MiB")
+    kinds = {name: type(value) for name, value in ran.report.items()}
+    assert kinds == {
+        "format": int,
+        "command": list,
+        "settings": str,
+        "exit_status": int,
+        "calls": int,
+        "unsupported_calls": dict,
+        "kernel_faults": list,
+        "data_races": list,
+        "calls_after_fork": list,
+        "alive_at_exit": dict,
+        "processes": list,
+    }
+    assert (ran.report["format"], ran.report["settings"]) == (1, "memory=1MiB")
+    assert {name: type(value) for name, value in process(ran).items()} == {
+        "pid": int,
+        "parent": int,
+        "command": list,
+        "end": str,
+        "calls": int,
+        "unsupported_calls": dict,
+        "kernel_faults": list,
+        "data_races": list,
+        "calls_after_fork": list,
+        "alive": dict,
+        "unfinished_operations": int,
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("initialise()", 0),
+        ("unsupported()", 0),
+        ("initialise()\nrace()", 7),
+        ("initialise()\nkernel_fault()", 7),
+        ("initialise()\nrace()\nsys.exit(4)", 4),
+    ],
+)
+def test_an_exit_status_for_mistakes(python, program, status):
+    assert python(program, "--error-exitcode", "7").status == status
+
+
+def test_many_things_are_one_screen(python):
+    """And no line is missing in the JSON."""
+    program = """
+initialise()
+for name in ("TexRefCreate", "IpcGetMemHandle", "MemCreate", "MemMap", "MemUnmap", "MemRelease",
+             "ArrayCreate", "ArrayDestroy"):
+    getattr(cuda, "cu" + name)(0, 0, 0, 0)
+for i in range(5):
+    race()
+"""
+    ran = python(program)
+    assert len(ran.err.splitlines()) <= 24
+    assert "  and 2 more\n" in ran.err
+    assert len(ran.report["unsupported_calls"]) == 8
+    assert len(ran.report["data_races"]) == 5
