@@ -113,7 +113,7 @@ def test_no_process_that_calls_the_driver(run):
     ran = run("--", "true")
     assert ran.status == 0
     assert ran.report["processes"] == []
-    assert "No process called the software driver.\nPrograms find it as libcuda.so.1" in ran.err
+    assert "No process called the software driver.\nPrograms find it by LD_LIBRARY_PATH." in ran.err
 
 
 def test_the_schema(python):
