@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 MOST_FUNCTIONS, MOST_TEXTS = 6, 3  # as many are printed; the JSON has all
 LONGEST_COMMAND = 60
-RUNTIME = "cuGetExportTable"
+PRIVATE = "cuGetExportTable"
 
 # The driver's kinds of objects, in the words of the report.
 KINDS = {
@@ -30,7 +30,7 @@ KINDS = {
 }
 
 
-NOTES = ("unsupported", "kernel_fault", "data_race", "forked")  # what the driver writes at once
+NOTES = ("unsupported", "refused_image", "kernel_fault", "data_race", "forked")  # what the driver writes at once
 
 
 class Process(NamedTuple):
@@ -47,6 +47,7 @@ class Process(NamedTuple):
     end: str
     calls: int | None
     unsupported_calls: dict[str, int]
+    refused_images: list[str]
     kernel_faults: list[str]
     data_races: list[str]
     calls_after_fork: list[str]
@@ -98,6 +99,7 @@ def _process(records: list[dict[str, Any]]) -> Process | None:
         last.get("calls"),
         # Without numbers, each function that was called counts once.
         {**dict.fromkeys(noted["unsupported"], 1), **last.get("unsupported", {})},
+        noted["refused_image"],
         noted["kernel_fault"],
         noted["data_race"],
         noted["forked"],
@@ -135,6 +137,7 @@ def as_json(processes: list[Process], **about: Any) -> dict[str, Any]:
         **about,
         "calls": sum(process.calls or 0 for process in processes),
         "unsupported_calls": dict(_sum(process.unsupported_calls for process in processes)),
+        "refused_images": texts("refused_images"),
         "kernel_faults": texts("kernel_faults"),
         "data_races": texts("data_races"),
         "calls_after_fork": texts("calls_after_fork"),
@@ -153,6 +156,7 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     calls = sum(process.calls or 0 for process in processes)
     yield f"{_count(len(processes), 'processes')} made {_count(calls, 'calls')} ({settings})"
     yield from _unsupported(_sum(process.unsupported_calls for process in processes))
+    yield from _texts("Images that cannot run", processes, "refused_images")
     yield from _texts("Kernel faults", processes, "kernel_faults")
     yield from _texts("Data races", processes, "data_races", off="races=off" in settings)
     if any(process.calls_after_fork for process in processes):
@@ -175,7 +179,7 @@ def _unsupported(calls: Counter[str]) -> Iterator[str]:
     yield f"Calls that are not supported: {calls.total() or 'none'}"
     lines = []
     for function, count in calls.most_common():
-        note = " (the CUDA runtime API, which needs NVIDIA's driver)" if function == RUNTIME else ""
+        note = " (private tables of NVIDIA's driver)" if function == PRIVATE else ""
         lines.append(f"  {count:7} {printable(function)}{note}")
     yield from _shortened(lines, MOST_FUNCTIONS)
 

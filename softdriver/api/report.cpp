@@ -25,8 +25,9 @@ using namespace std::chrono_literals;
 // A program may repeat a mistake forever, and nobody reads more lines than this.
 constexpr uint64_t most_lines = 500;
 
-enum class Note { Unsupported, Forked, KernelFault, Race };
-constexpr const char *note_names[] = {"unsupported", "forked", "kernel_fault", "data_race"};
+enum class Note { Unsupported, RefusedImage, Forked, KernelFault, Race };
+constexpr const char *note_names[] = {"unsupported", "refused_image", "forked", "kernel_fault",
+                                      "data_race"};
 
 constexpr const char *kinds[] = {"device",  "async",  "host",      "managed", "registered", "bytes",
                                  "streams", "events", "graphs",    "execs",   "objects",    "pools",
@@ -239,6 +240,7 @@ void note_unsupported(const char *symbol) {
     note(Note::Unsupported, symbol);
 }
 
+void note_refused_image(const std::string &why) { note(Note::RefusedImage, why); }
 void note_forked(const char *symbol) { note(Note::Forked, symbol); }
 void note_kernel_fault(const std::string &text) { note(Note::KernelFault, text); }
 void note_race(const std::string &text) { note(Note::Race, text); }

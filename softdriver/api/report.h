@@ -22,9 +22,10 @@ inline void note_use() {
         begin_report();
 }
 
-// Note the first call of a function that is not implemented, the first call that a forked child
-// must not make, an error in a kernel, and a data race.
+// Note the first call of a function that is not implemented, an image that cannot run here, a call
+// that a forked child must not make, an error in a kernel, and a data race.
 void note_unsupported(const char *symbol);
+void note_refused_image(const std::string &why);
 void note_forked(const char *symbol);
 void note_kernel_fault(const std::string &text);
 void note_race(const std::string &text);

@@ -34,11 +34,10 @@ std::atomic<uint64_t> total{0};
 
 // NVIDIA's runtime library asks its driver for tables of functions that are not documented.
 constexpr const char *about_runtime =
-    "cudadrv software driver: this program uses the CUDA runtime API (or another library of NVIDIA "
-    "that asks for private tables of its driver, by cuGetExportTable). The software driver has the "
-    "documented driver API only, and returns CUDA_ERROR_NOT_SUPPORTED. Run the program on a GPU "
-    "with NVIDIA's driver, or use the driver API and PTX here: see \"The CUDA runtime\" in "
-    "docs/software-driver.md.\n";
+    "cudadrv software driver: a library in this program asks for private tables of NVIDIA's driver "
+    "(cuGetExportTable), as the CUDA runtime does. The software driver has the documented driver "
+    "API only, so it returns CUDA_ERROR_NOT_SUPPORTED. Programs of the CUDA runtime API (PyTorch, "
+    "CuPy, JAX) need a GPU and NVIDIA's driver; programs of the driver API can go on.\n";
 
 void explain_runtime() {
     static std::atomic_flag told = ATOMIC_FLAG_INIT;

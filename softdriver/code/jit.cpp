@@ -1,6 +1,7 @@
 #include "code/jit.h"
 #include "api/call.h"
 
+#include "api/report.h"
 #include "api/state.h"
 #include "device/device_attributes.h"
 #include "ptx/link.h"
@@ -112,6 +113,17 @@ int newest_ptx(int cuda) {
     return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
 }
 
+// Notes the first problem of PTX that is refused.
+void note_problem(const std::vector<ptx::Problem> &problems) {
+    if (problems.empty())
+        return;
+    const ptx::Problem &first = problems.front();
+    std::string place = first.line ? ", line " + std::to_string(first.line) : "";
+    const char *way_out =
+        first.version ? " (with the setting driver=, this driver can be a newer one)" : "";
+    note_refused_image("PTX" + place + ": " + first.text + way_out);
+}
+
 ProgramPtr make_program(const Image &image, int newest, std::vector<ptx::Problem> &problems) {
     for (const std::string &text : image.texts)
         check_letters(text, problems);
@@ -220,6 +232,7 @@ CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
     for (const std::string &text : image.texts)
         ptx::check_part(text, problems, newest);
     acquire(call.lock);
+    note_problem(problems);
     options.tell(lines_of(problems), Clock::now() - begin);
     return problems.empty() ? CUDA_SUCCESS : status_of(problems);
 }
@@ -252,6 +265,7 @@ CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr
     else
         program = limit_registers(program, image.max_registers ? image.max_registers
                                                                : options.max_registers());
+    note_problem(problems);
     options.tell(lines_of(problems), Clock::now() - begin);
     return status;
 }

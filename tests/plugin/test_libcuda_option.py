@@ -36,6 +36,7 @@ def test_all_processes_are_reported(run, workers):
             "Calls that are not supported: 4",
             "*3 cuMemMap",
             "*1 cuTexRefCreate",
+            "Images that cannot run: none",
             "Kernel faults: none",
             "Data races: none",
             "Alive at the end: nothing",

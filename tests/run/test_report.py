@@ -20,6 +20,7 @@ def test_a_program_with_nothing_to_tell(python):
         TOLD.ljust(80, "="),
         "1 process made 4 calls (seed=3)",
         "Calls that are not supported: none",
+        "Images that cannot run: none",
         "Kernel faults: none",
         "Data races: none",
         "Alive at the end: nothing",
@@ -102,11 +103,38 @@ def test_cudadrv_is_reported_too(run):
     assert process(ran)["end"] == "exit"
 
 
-def test_the_runtime_is_told_once_what_this_is(python):
+def test_who_asks_for_private_tables_is_told_once_what_this_is(python):
     ran = python("for i in range(3): print(cuda.cuGetExportTable(0, 0))")
     assert ran.out == "801\n" * 3
-    assert ran.err.count("this program uses the CUDA runtime API") == 1
-    assert "cuGetExportTable (the CUDA runtime API, which needs NVIDIA's driver)\n" in ran.err
+    assert ran.err.count("a library in this program asks for private tables of NVIDIA's driver") == 1
+    assert "        3 cuGetExportTable (private tables of NVIDIA's driver)\n" in ran.err
+
+
+CUBIN = "b'\\x7fELF' + bytes(14) + b'\\xbe\\x00' + bytes(200)"
+
+
+@pytest.mark.parametrize(
+    ("image", "status", "why"),
+    [
+        (CUBIN, 209, "a cubin: it has machine code of a GPU, and only PTX can run here"),
+        (
+            "OUT_OF_BOUNDS.replace(b'8.0', b'9.5')",
+            222,
+            "PTX, line 2: unsupported .version 9.5: the newest known is 9.0 (with the setting"
+            " driver=, this driver can be a newer one)",
+        ),
+        ("OUT_OF_BOUNDS.replace(b'mov.u32', b'move.u32')", 218, "PTX, line 10: "),
+        ("OUT_OF_BOUNDS.replace(b'sm_80', b'sm_100')", 218, "PTX: version 8.0 does not know the target sm_100"),
+    ],
+    ids=["cubin", "version", "instruction", "target"],
+)
+def test_code_that_cannot_run(python, image, status, why):
+    program = f"initialise()\nprint(cuda.cuModuleLoadData(ctypes.byref(ctypes.c_void_p()), {image}))"
+    ran = python(program)
+    assert ran.out == f"{status}\n"
+    [refused] = ran.report["refused_images"]
+    assert refused["text"].startswith(why)
+    assert "Images that cannot run: 1\n" in ran.err
 
 
 def test_no_process_that_calls_the_driver(run):
@@ -127,6 +155,7 @@ def test_the_schema(python):
         "exit_status": int,
         "calls": int,
         "unsupported_calls": dict,
+        "refused_images": list,
         "kernel_faults": list,
         "data_races": list,
         "calls_after_fork": list,
@@ -141,6 +170,7 @@ def test_the_schema(python):
         "end": str,
         "calls": int,
         "unsupported_calls": dict,
+        "refused_images": list,
         "kernel_faults": list,
         "data_races": list,
         "calls_after_fork": list,

@@ -269,6 +269,7 @@ void control() {
                                            "concurrent_managed=0",
                                            "fault=cuStreamWaitEvent:1:999",
                                            "=,",
+                                           "report=/tmp",
                                            "memory=1EiB"};
     soft::Random &random = player->random;
     switch (random.below(5)) {
@@ -291,6 +292,7 @@ void control() {
         break;
     case 4:
         cudadrvSoftPending();
+        cudadrvSoftReport();
         break;
     }
 }

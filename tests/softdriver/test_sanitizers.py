@@ -3,6 +3,7 @@
 A failed fuzz run says how to repeat it: the program stays in build/sanitizers/.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -62,6 +63,19 @@ def test_no_data_race(thread_fuzz, schedule):
     """Neither between callers nor with the workers."""
     for seed in SEEDS:
         fuzz(thread_fuzz, seed, int(CALLS) // 8, 4, f"schedule={schedule}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["address_fuzz", "thread_fuzz"])
+def test_reports(request, tmp_path, monkeypatch, sanitizer):
+    """Several threads make notes at once, and each line is whole."""
+    monkeypatch.setenv("CUDADRV_SOFTWARE", f"report={tmp_path}")
+    fuzz(request.getfixturevalue(sanitizer), 1, int(CALLS) // 8, 4, "schedule=random")
+    [report] = tmp_path.iterdir()
+    records = [json.loads(line) for line in report.read_bytes().splitlines()]
+    assert "process" in records[0]
+    assert records[-1]["numbers"]["exit"] is True
+    assert any("data_race" in record for record in records)
 
 
 @pytest.mark.slow
