@@ -30,7 +30,8 @@ KINDS = {
 }
 
 
-NOTES = ("unsupported", "refused_image", "kernel_fault", "data_race", "forked")  # what the driver writes at once
+# What the driver writes when it happens.
+NOTES = ("unsupported", "refused_image", "kernel_fault", "data_race", "forked")
 
 
 class Process(NamedTuple):
@@ -150,8 +151,8 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     """Yield the lines of the report: at most a screen."""
     if not processes:
         yield "No process called the software driver."
-        yield "Programs find it by LD_LIBRARY_PATH. A program does not if it is setuid, opens another"
-        yield "libcuda.so.1 by its path, has an RPATH that leads to one, or runs in a container."
+        yield "Programs find it by LD_LIBRARY_PATH. A program does not if it is setuid, opens"
+        yield "another libcuda.so.1 by its path, has an RPATH to one, or runs in a container."
         return
     calls = sum(process.calls or 0 for process in processes)
     yield f"{_count(len(processes), 'processes')} made {_count(calls, 'calls')} ({settings})"

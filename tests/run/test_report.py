@@ -106,7 +106,7 @@ def test_cudadrv_is_reported_too(run):
 def test_who_asks_for_private_tables_is_told_once_what_this_is(python):
     ran = python("for i in range(3): print(cuda.cuGetExportTable(0, 0))")
     assert ran.out == "801\n" * 3
-    assert ran.err.count("a library in this program asks for private tables of NVIDIA's driver") == 1
+    assert ran.err.count("a library in this program asks for private tables of NVIDIA's") == 1
     assert "        3 cuGetExportTable (private tables of NVIDIA's driver)\n" in ran.err
 
 
@@ -120,17 +120,20 @@ CUBIN = "b'\\x7fELF' + bytes(14) + b'\\xbe\\x00' + bytes(200)"
         (
             "OUT_OF_BOUNDS.replace(b'8.0', b'9.5')",
             222,
-            "PTX, line 2: unsupported .version 9.5: the newest known is 9.0 (with the setting"
-            " driver=, this driver can be a newer one)",
+            "PTX, line 2: unsupported .version 9.5: the newest known is 9.0 (with the setting driver=",
         ),
         ("OUT_OF_BOUNDS.replace(b'mov.u32', b'move.u32')", 218, "PTX, line 10: "),
-        ("OUT_OF_BOUNDS.replace(b'sm_80', b'sm_100')", 218, "PTX: version 8.0 does not know the target sm_100"),
+        (
+            "OUT_OF_BOUNDS.replace(b'sm_80', b'sm_100')",
+            218,
+            "PTX: version 8.0 does not know the target sm_100",
+        ),
     ],
     ids=["cubin", "version", "instruction", "target"],
 )
 def test_code_that_cannot_run(python, image, status, why):
-    program = f"initialise()\nprint(cuda.cuModuleLoadData(ctypes.byref(ctypes.c_void_p()), {image}))"
-    ran = python(program)
+    program = "initialise()\nmodule = ctypes.c_void_p()\n"
+    ran = python(f"{program}print(cuda.cuModuleLoadData(ctypes.byref(module), {image}))")
     assert ran.out == f"{status}\n"
     [refused] = ran.report["refused_images"]
     assert refused["text"].startswith(why)
