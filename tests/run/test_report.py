@@ -120,7 +120,7 @@ CUBIN = "b'\\x7fELF' + bytes(14) + b'\\xbe\\x00' + bytes(200)"
         (
             "OUT_OF_BOUNDS.replace(b'8.0', b'9.5')",
             222,
-            "PTX, line 2: unsupported .version 9.5: the newest known is 9.0 (with the setting driver=",
+            "PTX, line 2: unsupported .version 9.5: the newest known is 9.0 (with the",
         ),
         ("OUT_OF_BOUNDS.replace(b'mov.u32', b'move.u32')", 218, "PTX, line 10: "),
         (

@@ -68,13 +68,13 @@ def test_no_data_race(thread_fuzz, schedule):
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address_fuzz", "thread_fuzz"])
 def test_reports(request, tmp_path, monkeypatch, sanitizer):
-    """Several threads make notes at once, and each line is whole."""
+    """Several threads write at once, and each line is whole. The program ends by _exit."""
     monkeypatch.setenv("CUDADRV_SOFTWARE", f"report={tmp_path}")
     fuzz(request.getfixturevalue(sanitizer), 1, int(CALLS) // 8, 4, "schedule=random")
     [report] = tmp_path.iterdir()
     records = [json.loads(line) for line in report.read_bytes().splitlines()]
     assert "process" in records[0]
-    assert records[-1]["numbers"]["exit"] is True
+    assert {r["numbers"]["exit"] for r in records if "numbers" in r} == {False}
     assert any("data_race" in record for record in records)
 
 
