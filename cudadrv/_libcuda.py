@@ -1,7 +1,9 @@
 """The software driver as a libcuda.so.1, for programs that look for that name."""
 
 import os
+import shlex
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,18 @@ def lay_out(folder: Path) -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(NAME)
     return library
+
+
+def place(folder: Path) -> int:
+    """Do the command `libcuda`: put the software driver into a folder. Returns the exit status."""
+    try:
+        library = lay_out(folder.absolute())
+    except FileExistsError as error:
+        print(f"python -m {__package__}: libcuda: {error}; choose another folder", file=sys.stderr)
+        return 1
+    before = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    print(f"export LD_LIBRARY_PATH={shlex.quote(str(library.parent))}{before}")
+    return 0
 
 
 def _is_ours(path: Path) -> bool:

@@ -19,6 +19,7 @@ from cudadrv._libcuda import lay_out
 from cudadrv._library import software_path
 from cudadrv._run_report import as_json, as_text, problems, read
 
+PROGRAM = f"python -m {__package__} run"
 USAGE, CANNOT_EXECUTE, NOT_FOUND = 2, 126, 127  # exit statuses, as those of env and timeout
 SIGNALLED = 128  # and the number of the signal, as in shells
 FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
@@ -45,7 +46,19 @@ class RunError(Exception):
         self.status = status
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} [OPTIONS] [--] COMMAND [ARGS...]",
+        description="Run COMMAND with the software driver as libcuda.so.1, for it and all processes"
+        " that it starts. At the end print to stderr what the driver has found: calls that are not"
+        " supported, images that cannot run, errors in kernels, data races, and what was alive at"
+        " the end.",
+        epilog="CUDADRV_SOFTWARE may have other settings; options take precedence. The exit status"
+        " is that of COMMAND, or 128+N if signal N ended it; 2: bad options, 126: COMMAND cannot be"
+        " executed, 127: not found.",
+        allow_abbrev=False,
+    )
     for name, (metavar, text) in SETTINGS.items():
         parser.add_argument(f"--{name}", metavar=metavar, help=text)
     parser.add_argument("--json", metavar="FILE", help="write the whole report to FILE, as JSON")
@@ -57,6 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="exit status if COMMAND succeeds, and kernel faults, data races or calls after a fork"
         " were found (default: 0)",
     )
+    return parser
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -71,8 +85,9 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments[:index]), list(arguments[index:])
 
 
-def run(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
     """Run a command as the arguments say, report, and return the exit status."""
+    parser = make_parser()
     given, command = split(arguments)
     options, unknown = parser.parse_known_args(given)
     if unknown:
@@ -85,7 +100,7 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
             status = spawn_and_wait(command, place.environment)
             return report(place, file, command, settings, status, options)
     except RunError as error:
-        print(f"python -m cudadrv run: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.status
 
 
