@@ -243,14 +243,6 @@ def _ask_for_reports(config: pytest.Config) -> None:
     os.environ[SETTINGS] = ",".join(filter(None, (os.environ.get(SETTINGS), ours)))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the numbers of this process: workers may be killed, and the controller reads its own"""
-    choice = session.config.stash.get(CHOICE, None)
-    if choice is not None and choice.report:
-        ctypes.CDLL(os.environ[LIBCUDA]).cudadrvSoftReport()
-
-
 def pytest_report_header(config: pytest.Config) -> str | None:
     choice = config.stash[CHOICE]
     return choice.describe() if choice.stated else None

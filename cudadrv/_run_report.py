@@ -1,6 +1,8 @@
 """What processes on the software driver have reported (`report=FOLDER`), as text and as JSON."""
 
 import json
+import os
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,16 +32,15 @@ KINDS = {
 }
 
 
-# What the driver writes when it happens.
-NOTES = ("unsupported", "refused_image", "kernel_fault", "data_race", "forked")
+NOTES = ("refused_image", "kernel_fault", "data_race", "forked")
 
 
 class Process(NamedTuple):
     """One process that called the driver.
 
     ``end`` is ``"exit"``, ``"running"``, or ``"unknown"``: it was killed, or ended by `_exit` or
-    `exec`. Its counts and what was alive are then not known, and None, unless the process has told
-    them earlier (`cudadrvSoftReport`).
+    `exec`. The numbers are those of its last call. They are None if the driver could not keep them,
+    for lack of room on the disk.
     """
 
     pid: int
@@ -70,8 +71,7 @@ def printable(text: str) -> str:
 
 def read(folder: Path) -> list[Process]:
     """Read the reports in a folder, and in the folders in it, which are those of runs in a run."""
-    files = sorted(folder.rglob("*.jsonl"))
-    found = [_process(list(_lines(file))) for file in files]
+    found = [_process(file) for file in folder.rglob("*.jsonl")]
     return sorted(process for process in found if process is not None)
 
 
@@ -85,28 +85,40 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _process(records: list[dict[str, Any]]) -> Process | None:
+def _process(file: Path) -> Process | None:
+    records = list(_lines(file))
     if not records or "process" not in records[0]:
         return None
     started = records[0]["process"]
-    numbers = [record["numbers"] for record in records if "numbers" in record]
-    last = numbers[-1] if numbers else {}
+    numbers = _numbers(file.with_name(f"{file.name}.numbers"))
+    first = dict(zip(started["numbers"], numbers, strict=False))
     noted = {name: [record[name] for record in records if name in record] for name in NOTES}
+    unsupported = {
+        # Without numbers, each function that was called counts once.
+        record["unsupported"]: numbers[record["place"]] if record["place"] < len(numbers) else 1
+        for record in records
+        if "unsupported" in record
+    }
+    alive = {kind: first[kind] for kind in (*KINDS, "bytes") if first.get(kind)}
     return Process(
         started["pid"],
         started["parent"],
         started["command"],
-        _end(started["pid"], bool(last.get("exit"))),
-        last.get("calls"),
-        # Without numbers, each function that was called counts once.
-        {**dict.fromkeys(noted["unsupported"], 1), **last.get("unsupported", {})},
+        _end(started["pid"], any("exit" in record for record in records)),
+        first.get("calls"),
+        unsupported,
         noted["refused_image"],
         noted["kernel_fault"],
         noted["data_race"],
         noted["forked"],
-        last.get("alive"),
-        last.get("pending"),
+        alive if numbers else None,
+        first.get("pending"),
     )
+
+
+def _numbers(file: Path) -> tuple[int, ...]:
+    content = file.read_bytes() if file.exists() else b""
+    return struct.unpack(f"={len(content) // 8}Q", content[: len(content) // 8 * 8])
 
 
 def _end(pid: int, exited: bool) -> str:
@@ -163,17 +175,11 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     if any(process.calls_after_fork for process in processes):
         yield from _texts("Calls in children forked after cuInit", processes, "calls_after_fork")
     yield from _alive(processes)
-    for end, words in ENDS.items():
-        names = [p.name for p in processes if p.end == end and p.calls is None]
-        if names:
-            yield words
-            yield from _shortened([f"  {name}" for name in names], MOST_TEXTS)
-
-
-ENDS = {
-    "running": "Still running, so its counts and what it leaves alive are not known:",
-    "unknown": "Killed, or ended by _exit() or exec(), so its last counts are not known:",
-}
+    others = (process for process in processes if process.pid != os.getpid())
+    running = [f"  {process.name}" for process in others if process.end == "running"]
+    if running:
+        yield f"Still running: {_count(len(running), 'processes')}, of which this is not the end"
+        yield from _shortened(running, MOST_TEXTS)
 
 
 def _unsupported(calls: Counter[str]) -> Iterator[str]:

@@ -112,7 +112,7 @@ CUresult Call::enter(Function number) {
     if (function_.needs != Needs::Later && refuses_callback(function_))
         return CUDA_ERROR_NOT_PERMITTED;
     State &driver = state();
-    note_use();
+    note_call();
     lock = Lock(driver.mutex, std::defer_lock);
     acquire(lock);
     thread = &thread_state();

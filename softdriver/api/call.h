@@ -1,5 +1,6 @@
 #pragma once
 
+#include "api/report.h"
 #include "base/functions.h"
 #include "device/context.h"
 #include "race/race_names.h"
@@ -71,8 +72,10 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
     try {
         Call call(function, per_thread);
         CUresult status = call.refused ? call.refused : body(call, arguments...);
-        if (call.lock.owns_lock())
+        if (call.lock.owns_lock()) {
             name_races(call.lock);
+            note_objects();
+        }
         return status;
     } catch (const std::bad_alloc &) {
         return CUDA_ERROR_OUT_OF_MEMORY;

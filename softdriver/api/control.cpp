@@ -2,7 +2,6 @@
 #include "api/call.h"
 
 #include "api/counts.h"
-#include "api/report.h"
 #include "api/state.h"
 #include "base/names.h"
 #include "memory/host_pages.h"
@@ -151,16 +150,7 @@ extern "C" unsigned long long cudadrvSoftCalls(const char *function) {
 }
 
 extern "C" const char *cudadrvSoftUnsupported(unsigned long long index) {
-    return unsupported_called(index).symbol;
-}
-
-extern "C" int cudadrvSoftReport(void) {
-    if (!in_forked_child()) {
-        Lock lock(state().mutex);
-        state().races.look();
-        name_races(lock);
-    }
-    return write_numbers(false) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return unsupported_called(index);
 }
 
 extern "C" int cudadrvSoftDrain(void) {

@@ -9,7 +9,6 @@ SOFT_EXPORT const char *cudadrvSoftError(void);
 SOFT_EXPORT unsigned long long cudadrvSoftCount(const char *kind);
 SOFT_EXPORT unsigned long long cudadrvSoftCalls(const char *function);
 SOFT_EXPORT const char *cudadrvSoftUnsupported(unsigned long long index);
-SOFT_EXPORT int cudadrvSoftReport(void);
 SOFT_EXPORT int cudadrvSoftDrain(void);
 SOFT_EXPORT unsigned long long cudadrvSoftPending(void);
 SOFT_EXPORT int cudadrvSoftReset(void);

@@ -29,47 +29,56 @@ uint64_t created_pools() {
     return created;
 }
 
-uint64_t loaded_by_libraries() {
-    uint64_t loaded = 0;
-    for (const auto &entry : state().modules)
-        loaded += entry.second->of_library;
-    return loaded;
+uint64_t graphs_of_programs() {
+    const auto &graphs = state().graphs;
+    return std::count_if(graphs.begin(), graphs.end(),
+                         [](const auto &entry) { return !entry.second->inside; });
 }
+
+uint64_t modules_of_programs() {
+    const auto &modules = state().modules;
+    return std::count_if(modules.begin(), modules.end(),
+                         [](const auto &entry) { return !entry.second->of_library; });
+}
+
+template <int kind> uint64_t allocations() { return state().live_allocations[kind]; }
+
+constexpr struct {
+    const char *name;
+    uint64_t (*count)();
+} kinds[] = {
+    {"device", allocations<0>},
+    {"async", allocations<1>},
+    {"host", allocations<2>},
+    {"managed", allocations<3>},
+    {"registered", allocations<4>},
+    {"bytes", []() -> uint64_t { return state().live_bytes; }},
+    {"streams", []() -> uint64_t { return state().streams.size(); }},
+    {"events", []() -> uint64_t { return state().events.size(); }},
+    {"graphs", graphs_of_programs},
+    {"execs", []() -> uint64_t { return state().execs.size(); }},
+    {"objects", []() -> uint64_t { return state().user_objects.size(); }},
+    {"modules", modules_of_programs},
+    {"libraries", []() -> uint64_t { return state().libraries.size(); }},
+    {"links", []() -> uint64_t { return state().links.size(); }},
+    {"pools", created_pools},
+    {"contexts", created_contexts},
+    {"primary", primary_retains},
+};
 
 } // namespace
 
-uint64_t count_objects(const char *kind) {
-    static const char *const memory_kinds[] = {"device", "async", "host", "managed", "registered"};
-    State &driver = state();
-    for (size_t i = 0; i < std::size(memory_kinds); i++)
-        if (!std::strcmp(kind, memory_kinds[i]))
-            return driver.live_allocations[i];
-    if (!std::strcmp(kind, "streams"))
-        return driver.streams.size();
-    if (!std::strcmp(kind, "events"))
-        return driver.events.size();
-    if (!std::strcmp(kind, "graphs"))
-        return std::count_if(driver.graphs.begin(), driver.graphs.end(),
-                             [](const auto &entry) { return !entry.second->inside; });
-    if (!std::strcmp(kind, "execs"))
-        return driver.execs.size();
-    if (!std::strcmp(kind, "objects"))
-        return driver.user_objects.size();
-    if (!std::strcmp(kind, "modules"))
-        return driver.modules.size() - loaded_by_libraries();
-    if (!std::strcmp(kind, "libraries"))
-        return driver.libraries.size();
-    if (!std::strcmp(kind, "links"))
-        return driver.links.size();
-    if (!std::strcmp(kind, "pools"))
-        return created_pools();
-    if (!std::strcmp(kind, "contexts"))
-        return created_contexts();
-    if (!std::strcmp(kind, "primary"))
-        return primary_retains();
-    if (!std::strcmp(kind, "bytes"))
-        return driver.live_bytes;
+uint64_t count_objects(const char *name) {
+    for (const auto &kind : kinds)
+        if (!std::strcmp(kind.name, name))
+            return kind.count();
     return ~uint64_t(0);
+}
+
+uint64_t count_objects(size_t kind) { return kinds[kind].count(); }
+
+const char *kind_of_objects(size_t index) {
+    return index < std::size(kinds) ? kinds[index].name : nullptr;
 }
 
 } // namespace soft

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace soft {
 
-// Returns the number of live objects of a kind, and ~0 if there is no such kind. Requires the lock
-// of the state. README.md lists the kinds, at cudadrvSoftCount.
+// Return the number of live objects of a kind, by its name (~0 if there is no such kind), or by its
+// index. They require the lock of the state. README.md lists the kinds, at cudadrvSoftCount.
 uint64_t count_objects(const char *kind);
+uint64_t count_objects(size_t kind);
+
+// Returns the name of the kind with this index, and null if there are not so many.
+const char *kind_of_objects(size_t index);
 
 } // namespace soft

@@ -3,7 +3,6 @@
 #include "api/call.h"
 #include "api/counts.h"
 #include "api/state.h"
-#include "base/names.h"
 
 #include <array>
 #include <cerrno>
@@ -11,12 +10,14 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
 namespace soft {
 
 std::atomic<bool> report_is_due{false};
+std::atomic<std::atomic<uint64_t> *> report_numbers{nullptr};
 
 namespace {
 
@@ -25,13 +26,14 @@ using namespace std::chrono_literals;
 // A program may repeat a mistake forever, and nobody reads more lines than this.
 constexpr uint64_t most_lines = 500;
 
-enum class Note { Unsupported, RefusedImage, Forked, KernelFault, Race };
-constexpr const char *note_names[] = {"unsupported", "refused_image", "forked", "kernel_fault",
-                                      "data_race"};
+enum class Note { RefusedImage, Forked, KernelFault, Race };
+constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault", "data_race"};
 
-constexpr const char *kinds[] = {"device",  "async",  "host",      "managed", "registered", "bytes",
-                                 "streams", "events", "graphs",    "execs",   "objects",    "pools",
-                                 "modules", "links",  "libraries", "contexts"};
+// What report_numbers has: calls, work that has not run, objects by kind, and, from a fixed place
+// on, calls of functions that are not implemented.
+constexpr size_t pending_place = 1, objects_place = 2, unsupported_place = 32;
+constexpr size_t most_numbers = unsupported_place + 992;
+static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
 
 // Guards the two variables below, and is held while a line is written. A fork takes it, so that the
 // child can write its own report.
@@ -108,6 +110,30 @@ bool make_file() {
     }
 }
 
+// Maps the numbers. Without room on the disk there are none: a write to the mapping would then be a
+// SIGBUS.
+void map_numbers() {
+    constexpr size_t bytes = most_numbers * sizeof(uint64_t);
+    std::string name = *path + ".numbers";
+    int file = open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        return;
+    void *mapped = MAP_FAILED;
+    if (posix_fallocate(file, 0, bytes) == 0)
+        mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (mapped != MAP_FAILED)
+        report_numbers = static_cast<std::atomic<uint64_t> *>(mapped);
+}
+
+// The names of the first numbers, as a JSON array.
+std::string names_of_numbers() {
+    std::string json = "[\"calls\",\"pending\"";
+    for (size_t i = 0; const char *kind = kind_of_objects(i); i++)
+        json += "," + quoted(kind);
+    return json + "]";
+}
+
 // Requires the guard. Returns false if there is no report.
 bool open_report() {
     if (!folder || path)
@@ -119,8 +145,10 @@ bool open_report() {
         forget(folder);
         return false;
     }
-    write_line("{\"process\":{\"pid\":" + std::to_string(getpid()) + ",\"parent\":" +
-               std::to_string(getppid()) + ",\"command\":" + command_line() + "}}");
+    write_line("{\"process\":{\"pid\":" + std::to_string(getpid()) +
+               ",\"parent\":" + std::to_string(getppid()) + ",\"command\":" + command_line() +
+               ",\"numbers\":" + names_of_numbers() + "}}");
+    map_numbers();
     return true;
 }
 
@@ -144,37 +172,30 @@ template <class Mutex> std::unique_lock<Mutex> lock_soon(Mutex &mutex) {
     return lock;
 }
 
-std::string unsupported_calls() {
-    std::string json;
-    for (size_t i = 0; const char *symbol = unsupported_called(i).symbol; i++)
-        json += (i ? "," : "") + quoted(symbol) + ":" + std::to_string(unsupported_called(i).calls);
-    return "{" + json + "}";
-}
-
-// Requires the lock of the state.
-std::string live_objects() {
-    std::string json;
-    for (const char *kind : kinds)
-        if (uint64_t count = count_objects(kind))
-            json += (json.empty() ? "" : ",") + quoted(kind) + ":" + std::to_string(count);
-    return "{" + json + "}";
-}
-
-std::string notes() {
-    std::string json;
-    for (size_t i = 0; i < noted.size(); i++)
-        json += (i ? "," : "") + quoted(note_names[i]) + ":" + std::to_string(noted[i]);
-    return "{" + json + "}";
+// Brings everything up to date. Races that still wait for the client's names are written without
+// them, because it is too late to call the client.
+void note_last() {
+    if (in_forked_child() || !report_numbers)
+        return;
+    Lock lock = lock_soon(state().mutex);
+    if (!lock.owns_lock())
+        return;
+    state().races.look();
+    state().races.record.flush();
+    write_objects();
 }
 
 // Runs when a process exits, after the program's own destructors; not if it is killed, nor under
 // _exit(). Also runs when the library is unloaded.
 [[gnu::destructor]] void end_report() {
-    write_numbers(true);
+    note_last();
     auto lock = lock_soon(guard);
-    report_is_due = false;
     if (!lock.owns_lock())
         return;
+    if (path)
+        write_line("{\"exit\":true}");
+    report_is_due = false;
+    report_numbers = nullptr; // stays mapped, because other threads may be using it
     forget(folder);
     forget(path);
 }
@@ -184,6 +205,7 @@ void start_over_in_child() {
     forget(path);
     for (auto &count : noted)
         count = 0;
+    report_numbers = nullptr;
     report_is_due = folder != nullptr;
     guard.unlock();
 }
@@ -191,33 +213,6 @@ void start_over_in_child() {
 // Runs when the library is loaded.
 [[gnu::constructor]] void prepare_forks() {
     pthread_atfork([] { guard.lock(); }, [] { guard.unlock(); }, start_over_in_child);
-}
-
-bool has_report() {
-    auto lock = lock_soon(guard);
-    return lock.owns_lock() && path;
-}
-
-// Describes what is alive. Returns an empty text if another thread keeps the state locked.
-std::string objects_and_work() {
-    if (in_forked_child())
-        return "{},\"pending\":0";
-    Lock lock = lock_soon(state().mutex);
-    if (!lock.owns_lock())
-        return "";
-    return live_objects() + ",\"pending\":" + std::to_string(state().scheduler.pending());
-}
-
-// Races that still wait for the client's names are written without them at exit, because it is too
-// late to call the client.
-void note_last_races() {
-    if (in_forked_child())
-        return;
-    Lock lock = lock_soon(state().mutex);
-    if (!lock.owns_lock())
-        return;
-    state().races.look();
-    state().races.record.flush();
 }
 
 } // namespace
@@ -235,30 +230,36 @@ void begin_report() {
     open_report();
 }
 
-void note_unsupported(const char *symbol) {
+void write_objects() {
+    std::atomic<uint64_t> *numbers = report_numbers;
+    if (!numbers) // the process is about to end
+        return;
+    for (size_t i = 0; kind_of_objects(i); i++)
+        numbers[objects_place + i].store(count_objects(i), std::memory_order_relaxed);
+    numbers[pending_place].store(state().scheduler.pending(), std::memory_order_relaxed);
+}
+
+void note_unsupported(const char *symbol, size_t index, bool first) {
     state(); // reads the settings, if this is the first call of the driver
-    note(Note::Unsupported, symbol);
+    note_call();
+    size_t place = unsupported_place + index;
+    std::atomic<uint64_t> *numbers = report_numbers;
+    if (numbers && place < most_numbers)
+        numbers[place].fetch_add(1, std::memory_order_relaxed);
+    if (!first)
+        return;
+    std::lock_guard<std::mutex> lock(guard);
+    if (path)
+        write_line("{\"unsupported\":" + quoted(symbol) + ",\"place\":" + std::to_string(place) +
+                   "}");
 }
 
 void note_refused_image(const std::string &why) { note(Note::RefusedImage, why); }
-void note_forked(const char *symbol) { note(Note::Forked, symbol); }
+void note_forked(const char *symbol) {
+    note_call();
+    note(Note::Forked, symbol);
+}
 void note_kernel_fault(const std::string &text) { note(Note::KernelFault, text); }
 void note_race(const std::string &text) { note(Note::Race, text); }
-
-bool write_numbers(bool at_exit) {
-    if (!has_report())
-        return false;
-    if (at_exit)
-        note_last_races();
-    std::string alive = objects_and_work();
-    auto lock = lock_soon(guard);
-    if (!lock.owns_lock() || !path)
-        return false;
-    write_line("{\"numbers\":{\"calls\":" + std::to_string(all_calls() + all_unsupported_calls()) +
-               ",\"unsupported\":" + unsupported_calls() + ",\"noted\":" + notes() +
-               (alive.empty() ? "" : ",\"alive\":" + alive) +
-               ",\"exit\":" + (at_exit ? "true" : "false") + "}}");
-    return true;
-}
 
 } // namespace soft

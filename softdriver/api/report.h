@@ -1,36 +1,49 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace soft {
 
-// The report of this process, for `report=FOLDER`: a file of its own in that folder, with one JSON
-// object in each line. What happens is written at once, so that it is known however the process
-// ends; numbers are written when it exits. A process that never calls the driver has no report.
+// The report of this process, for `report=FOLDER`: two files of its own in that folder. One has
+// what happened, a JSON object in each line; the other has numbers, and is mapped. So all is known
+// however the process ends. A process that never calls the driver has no report. README.md has the
+// format.
 
 // Sets the folder; empty: no report. Called once, before any other function here.
 void report_to(const std::string &folder);
 
 // True until the first call of the driver in this process; false if there is no report.
 extern std::atomic<bool> report_is_due;
+// The numbers of this process; null if there is no report. The first one counts calls.
+extern std::atomic<std::atomic<uint64_t> *> report_numbers;
 void begin_report();
 
-// Notes the first call. Every call of the driver begins with this.
-inline void note_use() {
+// Counts a call. Every call of the driver begins with this.
+inline void note_call() {
     if (report_is_due.load(std::memory_order_relaxed))
         begin_report();
+    if (std::atomic<uint64_t> *numbers = report_numbers.load(std::memory_order_relaxed))
+        numbers[0].fetch_add(1, std::memory_order_relaxed);
 }
 
-// Note the first call of a function that is not implemented, an image that cannot run here, a call
-// that a forked child must not make, an error in a kernel, and a data race.
-void note_unsupported(const char *symbol);
+// Writes what is alive. A call that had the lock of the state ends with this, and still has it.
+void write_objects();
+inline void note_objects() {
+    if (report_numbers.load(std::memory_order_relaxed))
+        write_objects();
+}
+
+// Counts a call of a function that is not implemented. `index` is its own among all names.
+void note_unsupported(const char *symbol, size_t index, bool first);
+
+// Note an image that cannot run here, a call that a forked child must not make, an error in a
+// kernel, and a data race.
 void note_refused_image(const std::string &why);
 void note_forked(const char *symbol);
 void note_kernel_fault(const std::string &text);
 void note_race(const std::string &text);
-
-// Writes the numbers of this moment. Returns false if there is no report.
-bool write_numbers(bool at_exit);
 
 } // namespace soft

@@ -49,8 +49,8 @@ int count_call(Name name) {
     if (name == name_cuGetExportTable)
         explain_runtime();
     total.fetch_add(1, std::memory_order_relaxed);
-    if (counts[name].fetch_add(1, std::memory_order_relaxed) == 0)
-        note_unsupported(names[name]);
+    bool first = counts[name].fetch_add(1, std::memory_order_relaxed) == 0;
+    note_unsupported(names[name], name, first);
     return not_supported;
 }
 
@@ -75,11 +75,11 @@ uint64_t unsupported_calls_of(const char *symbol) {
 
 uint64_t all_unsupported_calls() { return total; }
 
-UnsupportedCalls unsupported_called(size_t index) {
+const char *unsupported_called(size_t index) {
     for (int i = 0; i < name_count; i++)
         if (counts[i] && index-- == 0)
-            return {names[i], counts[i]};
-    return {};
+            return names[i];
+    return nullptr;
 }
 
 void forget_unsupported_calls() {

@@ -75,14 +75,41 @@ def test_a_forked_child_that_calls_nothing(python):
 
 
 @pytest.mark.parametrize(("last", "status"), [("_exit", 5), ("kill", 137)])
-def test_ends_that_cannot_be_seen(run, c_client, last, status):
-    """What is written at once is there; the report says what is not."""
-    ran = run("--", c_client, "init", "many", last)
+def test_ends_without_exit_handlers(run, c_client, last, status):
+    """The numbers are those of the last call."""
+    ran = run("--", c_client, "init", "context", "alloc", "stream", "many", last)
     assert ran.status == status
     [process] = ran.report["processes"]
-    assert (process["end"], process["calls"], process["alive"]) == ("unknown", None, None)
-    assert process["unsupported_calls"] == {"cuTexRefCreate": 1}
-    assert "Killed, or ended by _exit() or exec(), so its last counts are not known:\n" in ran.err
+    assert (process["end"], process["calls"]) == ("unknown", 1_000_005)
+    assert process["alive"] == {"device": 1, "bytes": 1000, "streams": 1}
+    assert process["unsupported_calls"] == {"cuTexRefCreate": 1_000_000}
+
+
+def test_processes_of_multiprocessing(python, tmp_path):
+    """They end by os._exit. Each uses the driver for itself: the parent has not used it yet."""
+    program = """
+import multiprocessing
+def work(number):
+    initialise()
+    for i in range(number):
+        allocate(100)
+processes = [multiprocessing.get_context("fork").Process(target=work, args=(n,)) for n in (1, 2)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+    assert process.exitcode == 0
+"""
+    ran = python(program)
+    assert ran.status == 0
+    assert sorted(process["alive"]["device"] for process in ran.report["processes"]) == [1, 2]
+    assert ran.report["alive_at_exit"] == {"device": 3, "bytes": 300}
+
+
+def test_a_process_that_becomes_another_program(python):
+    program = "import os\ninitialise()\nallocate(7)\nos.execvp('true', ['true'])"
+    ran = python(program)
+    assert ran.report["alive_at_exit"] == {"device": 1, "bytes": 7}
 
 
 def test_a_million_calls(run, c_client):
@@ -118,7 +145,7 @@ def test_a_process_that_is_still_running(run, c_client, tmp_path):
         ran = run("--", "sh", "-c", script)
         assert ran.status == 0
         assert ends(ran) == ["running"]
-        assert "Still running, so its counts and what it leaves alive are not known:" in ran.err
+        assert "Still running: 1 process, of which this is not the end\n  process " in ran.err
     finally:
         ended.touch()
 
@@ -205,7 +232,7 @@ def test_ctrl_c_in_a_terminal(tmp_path):
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
     assert b"got 1\r\n" in told
-    assert b"Killed, or ended by _exit() or exec()" in told
+    assert b"1 process made 1 call " in told
 
 
 def test_signals_that_nohup_ignores_stay_ignored(run):

@@ -292,7 +292,6 @@ void control() {
         break;
     case 4:
         cudadrvSoftPending();
-        cudadrvSoftReport();
         break;
     }
 }
