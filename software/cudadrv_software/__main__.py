@@ -10,7 +10,22 @@ from cudadrv_software._run import run_command
 from cudadrv_software._software_commands import add_commands
 
 
+INTERRUPTED = 130  # the exit status that shells give to a program that Ctrl-C ended
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit status. Expected failures print a message, no traceback."""
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        print("cudadrv-software: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:  # such as a folder that cannot be written
+        print(f"cudadrv-software: {error}", file=sys.stderr)
+        return 1
+
+
+def run(arguments: Sequence[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["run"]:  # argparse would take options of the command for its own
         return run_command(given[1:])

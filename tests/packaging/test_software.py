@@ -126,7 +126,7 @@ def test_libcuda(environment, tmp_path):
     assert done.stdout == "0 0 1\n"
 
 
-def test_words_of_the_command_line(environment):
+def test_words_of_the_command_line(environment, tmp_path):
     program = environment / "cudadrv-software"
     assert call(program, "--version").stdout.startswith("cudadrv-software ")
     assert {"run", "libcuda"} <= set(call(program).stdout.split())
@@ -134,3 +134,7 @@ def test_words_of_the_command_line(environment):
     assert done.stderr.startswith("usage: python -m cudadrv_software run ")
     wrong = call(program, "run", "--seed=x", "true", status=2)
     assert wrong.stderr == "python -m cudadrv_software run: seed must be a number, not 'x'\n"
+    (tmp_path / "file").touch()
+    failed = call(program, "libcuda", tmp_path / "file" / "folder", status=1)
+    assert failed.stderr.startswith("cudadrv-software: [Errno ")
+    assert "Traceback" not in failed.stderr
