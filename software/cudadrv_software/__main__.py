@@ -9,7 +9,6 @@ from cudadrv_software._libcuda import place
 from cudadrv_software._run import run_command
 from cudadrv_software._software_commands import add_commands
 
-
 INTERRUPTED = 130  # the exit status that shells give to a program that Ctrl-C ended
 
 

@@ -546,11 +546,7 @@ def captured(stream, buffer, second):
 def test_a_captured_operation_of_another_project(stream, buffer, second):
     graph = captured(stream, buffer, second)
     copied, filled = graph.nodes
-    assert (copied.operation, copied.reads, copied.writes) == (
-        "downstream.copy",
-        (buffer,),
-        (second,),
-    )
+    assert (copied.operation, copied.reads, copied.writes) == ("downstream.copy", (buffer,), (second,))
     with graph.instantiate() as step:
         with pytest.raises(cu.CaptureError, match="downstream.copy .* cannot be changed: only"):
             step[copied].set(source=second)
@@ -568,7 +564,8 @@ def test_a_captured_operation_of_another_project(stream, buffer, second):
 
 
 def test_updates_with_operations_of_another_project(stream, buffer, second):
-    """The driver's nodes behind such an operation are not known, so nothing relies on their order."""
+    """The driver's nodes behind such an operation are not known, so nothing relies on their order.
+    """
     graph, another = captured(stream, buffer, second), captured(stream, second, buffer)
     step = graph.instantiate()
     step[1].enabled = False
