@@ -6,7 +6,6 @@ project that does not use cudadrv, it costs nothing and changes nothing.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
 import shutil
@@ -27,9 +26,9 @@ REAL = "cuda"  # the "schedule" of a real driver
 DRIVER = "CUDADRV_DRIVER"
 # The path of the libcuda.so.1 that a run of pytest has made, for the processes that it starts.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
-SEARCHED = "LD_LIBRARY_PATH"
 SETTINGS = "CUDADRV_SOFTWARE"
-ENVIRONMENT = (DRIVER, LIBCUDA, SEARCHED, SETTINGS)  # which this plugin changes
+# Which this plugin changes.
+ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, "LD_LIBRARY_PATH", "LD_PRELOAD")
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
@@ -218,29 +217,28 @@ def _use(config: pytest.Config) -> None:
 
 def _be_libcuda(config: pytest.Config) -> None:
     """Make everyone who opens libcuda.so.1 get the software driver that cudadrv uses."""
+    from cudadrv._libcuda import lay_out, open_here, variables
+
     path = os.environ.get(LIBCUDA)
     if not path or not Path(path).exists():  # else the run of pytest that started this one made it
-        from cudadrv._libcuda import lay_out
-
         folder = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         path = str(lay_out(folder))
-        before = os.environ.get(SEARCHED)
-        os.environ[SEARCHED] = f"{folder}:{before}" if before else str(folder)
-    ctypes.CDLL(path)  # by its SONAME, later dlopen calls get the same one
+        os.environ.update(variables(Path(path), os.environ))
+    open_here(Path(path))  # by its SONAME, later dlopen calls get the same one
     os.environ[DRIVER] = os.environ[LIBCUDA] = path
 
 
 def _ask_for_reports(config: pytest.Config) -> None:
     """Make this process and those that it starts report what the software driver has found."""
-    from cudadrv._run import folder_for_reports
+    from cudadrv._run import NEWEST, folder_for_reports
 
     choice = config.stash[CHOICE]
     parent = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-reports-"))
     config.add_cleanup(lambda: shutil.rmtree(parent, ignore_errors=True))
     reports = config.stash[REPORTS] = folder_for_reports(parent)
     ours = f"schedule={choice.schedules[0]},seed={choice.seed},report={reports}"
-    os.environ[SETTINGS] = ",".join(filter(None, (os.environ.get(SETTINGS), ours)))
+    os.environ[SETTINGS] = ",".join(filter(None, (NEWEST, os.environ.get(SETTINGS), ours)))
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

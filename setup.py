@@ -29,6 +29,7 @@ SOFTDRIVER_HEADERS = sorted(
 )
 KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
 EXPORTS = "softdriver/exports.map"
+NVJITLINK = "softdriver/nvjitlink.c"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
@@ -74,23 +75,35 @@ def extensions() -> list[Extension]:
         cython_extension(f"cudadrv.{pyx.stem}", pyx) for pyx in sorted(Path("pyx").glob("_*.pyx"))
     ]
     if SOFTDRIVER:
-        found.append(software_driver("cudadrv"))
+        found += software_driver("cudadrv")
     return found
 
 
-def software_driver(package: str, py_limited_api: bool = False) -> Extension:
+def software_driver(package: str, py_limited_api: bool = False) -> list[Extension]:
     """The software driver in a package: cudadrv, or that of software/setup.py."""
-    return Extension(
-        f"{package}._softdriver",
-        SOFTDRIVER,
-        language="c++",
-        # No include_dirs: it knows nothing of cudadrv, and must not hide system headers.
-        depends=[*SOFTDRIVER_HEADERS, EXPORTS, *BUILD_FILES],
-        extra_compile_args=CXX_FLAGS,
-        extra_link_args=CXX_LINK_FLAGS,
-        py_limited_api=py_limited_api,
-        define_macros=[("Py_LIMITED_API", "0x030b0000")] if py_limited_api else [],
-    )
+    macros = [("Py_LIMITED_API", "0x030b0000")] if py_limited_api else []
+    return [
+        Extension(
+            f"{package}._softdriver",
+            SOFTDRIVER,
+            language="c++",
+            # No include_dirs: it knows nothing of cudadrv, and must not hide system headers.
+            depends=[*SOFTDRIVER_HEADERS, EXPORTS, *BUILD_FILES],
+            extra_compile_args=CXX_FLAGS,
+            extra_link_args=CXX_LINK_FLAGS,
+            py_limited_api=py_limited_api,
+            define_macros=macros,
+        ),
+        Extension(
+            f"{package}._nvjitlink",
+            [NVJITLINK],
+            depends=BUILD_FILES,
+            extra_compile_args=[*DEFAULTS, "-Wall", "-Wextra"],
+            extra_link_args=["-Wl,-soname,libnvJitLink.so.13"],
+            py_limited_api=py_limited_api,
+            define_macros=macros,
+        ),
+    ]
 
 
 def test_extensions() -> list[Extension]:

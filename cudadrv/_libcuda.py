@@ -1,10 +1,12 @@
 """The software driver as a libcuda.so.1, for programs that look for that name."""
 
+import ctypes
 import os
 import shlex
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from cudadrv._library import software_path
@@ -12,6 +14,10 @@ from cudadrv._library import software_path
 NAME = "libcuda.so.1"
 BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME with which setup.py builds the software driver
 MARK = b"cudadrvSoftVersion"  # a function that no other driver has
+# Libraries without functions, as which programs find that nvJitLink is too old: the driver has to
+# link PTX, because it cannot run what nvJitLink makes (softdriver/nvjitlink.c).
+NO_LINKERS = ("libnvJitLink.so.12", "libnvJitLink.so.13")
+NO_LINKER_MARK = b"cudadrvNoNvJitLink"
 LOAD, DYNAMIC = 1, 2  # segments of ELF files
 STRING_TABLE, SONAME = 5, 14  # entries of the dynamic section
 
@@ -25,18 +31,19 @@ def lay_out(folder: Path) -> Path:
     ``CUDADRV_DRIVER=FOLDER/libcuda.so.1``, cudadrv loads the copy, and shares it with all users of
     libcuda.so.1 in the process.
 
-    Raises FileExistsError if another driver has one of these names.
+    The folder also gets libraries without functions under the names of nvJitLink.
+
+    Raises FileExistsError if another library has one of these names.
     """
     library, link = folder / NAME, folder / "libcuda.so"
-    for path in (library, link):
+    linkers = [folder / name for name in NO_LINKERS]
+    for path in (library, link, *linkers):
         if os.path.lexists(path) and not _is_ours(path):
-            raise FileExistsError(f"{path} exists and is another driver")
+            raise FileExistsError(f"{path} exists and is another library")
     folder.mkdir(parents=True, exist_ok=True)
-    # Written under another name and then renamed, because programs may be using the old file.
-    unfinished = folder / f".{NAME}.{os.getpid()}"
-    unfinished.write_bytes(_renamed(Path(software_path()).read_bytes()))
-    unfinished.chmod(0o755)
-    unfinished.replace(library)
+    _write(library, _renamed(Path(software_path()).read_bytes()))
+    for path in linkers:
+        _write(path, _no_linker().replace(NO_LINKERS[-1].encode(), path.name.encode()))
     link.unlink(missing_ok=True)
     link.symlink_to(NAME)
     return library
@@ -49,16 +56,50 @@ def place(folder: Path) -> int:
     except FileExistsError as error:
         print(f"python -m {__package__}: libcuda: {error}; choose another folder", file=sys.stderr)
         return 1
-    before = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    print(f"export LD_LIBRARY_PATH={shlex.quote(str(library.parent))}{before}")
+    for name, value in variables(library, {}).items():
+        print(f"export {name}={shlex.quote(value)}${{{name}:+:${name}}}")
     return 0
 
 
+def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables by which programs find what `lay_out` has made.
+
+    ``before`` has the present ones. They keep their values, behind those for ``library``.
+    """
+    # LD_PRELOAD separates names also at spaces. Names without a path are searched in the folder.
+    spaced = any(letter.isspace() for letter in str(library))
+    linkers = [name if spaced else str(library.parent / name) for name in NO_LINKERS]
+    ours = {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": ":".join(linkers)}
+    return {name: ":".join(filter(None, (ours[name], before.get(name)))) for name in ours}
+
+
+def open_here(library: Path) -> None:
+    """Load what `lay_out` has made, so that this process finds it by the names."""
+    for path in (library, *(library.parent / name for name in NO_LINKERS)):
+        ctypes.CDLL(str(path))
+
+
+def _no_linker() -> bytes:
+    found = find_spec(f"{__package__}._nvjitlink")
+    if found is None or found.origin is None:  # it is built with the software driver
+        raise FileNotFoundError(f"{__package__} was installed without its file _nvjitlink")
+    return Path(found.origin).read_bytes()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a library. Programs may go on using the file that had its name before."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.chmod(0o755)
+    unfinished.replace(path)
+
+
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a software driver, or a link to one that was removed."""
+    """Whether a file is one that `lay_out` writes, or a link to one that was removed."""
     if not path.exists():
         return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
-    return MARK in path.read_bytes()
+    content = path.read_bytes()
+    return MARK in content or NO_LINKER_MARK in content
 
 
 def _renamed(library: bytes) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
-from cudadrv._libcuda import lay_out
+from cudadrv._libcuda import lay_out, variables
 from cudadrv._library import software_path
 from cudadrv._run_report import as_json, as_text, problems, read
 
@@ -36,6 +36,7 @@ SETTINGS = {
     "driver": ("VERSION", "version of CUDA that the driver reports, such as 13.5"),
     "memory": ("SIZE", "memory of each device, such as 256MiB"),
 }
+NEWEST = "driver=13.5"  # takes the PTX of the newest compilers
 
 
 class RunError(Exception):
@@ -170,7 +171,10 @@ def place_in(folder: Path, settings: str) -> Place:
         )
     library = lay_out(folder / "lib")
     reports = folder_for_reports(folder)
-    return Place(reports, environment(library, f"{settings},report={reports}".lstrip(",")))
+    items = settings.split(",") if settings else []
+    if not any(item.startswith("driver=") for item in items):
+        items.append(NEWEST)
+    return Place(reports, environment(library, ",".join([*items, f"report={reports}"])))
 
 
 def folder_for_reports(folder: Path) -> Path:
@@ -186,10 +190,9 @@ def folder_for_reports(folder: Path) -> Path:
 
 
 def environment(library: Path, settings: str) -> dict[str, str]:
-    searched = os.environ.get("LD_LIBRARY_PATH")
     return {
         **os.environ,
-        "LD_LIBRARY_PATH": f"{library.parent}:{searched}" if searched else str(library.parent),
+        **variables(library, os.environ),
         "CUDADRV_DRIVER": str(library),
         "CUDADRV_SOFTWARE": settings,
         "PYTEST_CUDADRV_LIBCUDA": str(library),  # the plugin need not make one

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # PEP 517 builds
 from cudadrv_setup import BuildExtensions, software_driver
 
 setup(
-    ext_modules=[software_driver("cudadrv_software", py_limited_api=True)],
+    ext_modules=software_driver("cudadrv_software", py_limited_api=True),
     cmdclass={"build_ext": BuildExtensions},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

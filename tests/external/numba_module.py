@@ -58,16 +58,6 @@ def name_of(test):
     return test.id().removeprefix(PACKAGE + ".")
 
 
-def link_by_the_driver():
-    """nvJitLink makes machine code, which the software driver cannot run. cuda.core is told that it
-    is too old, and asks the driver to link; numba is told so, too, and compiles to PTX."""
-    from cuda.core import _linker
-    from numba.cuda import decorators
-
-    _linker._nvjitlink_has_version_symbol = lambda *_: False
-    decorators._have_nvjitlink = lambda: False
-
-
 def run(module, settings, file, printed):
     """Write {test: [outcome, report]} as JSON, where outcome is passes, fails or skips.
 
@@ -80,7 +70,6 @@ def run(module, settings, file, printed):
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # a test of it skips where it is set
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    link_by_the_driver()
     result = Outcomes()
     # A module that cannot be imported becomes a test that fails.
     tests = unittest.defaultTestLoader.loadTestsFromName(f"{PACKAGE}.{module}")

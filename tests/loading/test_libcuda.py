@@ -140,6 +140,6 @@ def test_again_over_an_older_one(library, tmp_path):
 @pytest.mark.parametrize("name", ["libcuda.so.1", "libcuda.so"])
 def test_another_driver_is_left_alone(tmp_path, name):
     (tmp_path / name).write_text("somebody's")
-    with pytest.raises(FileExistsError, match="is another driver"):
+    with pytest.raises(FileExistsError, match="is another library"):
         lay_out(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]

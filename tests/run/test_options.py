@@ -26,16 +26,36 @@ def test_options_are_settings(run):
     ran = run(*options, "--driver=13.5", "--memory", "64MiB", *SHOWS)
     assert settings(ran) == "schedule=random,seed=7,races=print,devices=2,driver=13.5,memory=64MiB"
     assert ran.report["settings"] == settings(ran)
+    assert run(*SHOWS).report["settings"] == ""
 
 
 def test_options_outweigh_the_environment(run):
     ran = run("--seed=2", *SHOWS, CUDADRV_SOFTWARE="seed=1,free_waits=always")
-    assert settings(ran) == "free_waits=always,seed=2"
+    assert settings(ran) == "free_waits=always,seed=2,driver=13.5"
+
+
+def test_the_driver_is_of_the_newest_version(python):
+    code = "version = ctypes.c_int()\ncuda.cuDriverGetVersion(ctypes.byref(version))\n"
+    code += "print(version.value)"
+    assert python(code).out == "13050\n"
+    assert python(code, "--driver=12.4").out == "12040\n"
+    assert python(code, CUDADRV_SOFTWARE="driver=12.6").out == "12060\n"
 
 
 def test_the_command_sees_them(python):
     code = "cuda.cudadrvSoftSettings.restype = ctypes.c_char_p\nprint(cuda.cudadrvSoftSettings())"
     assert "schedule=lazy,seed=5," in python(code, "--schedule", "lazy", "--seed=5").out
+
+
+def test_programs_find_that_nvjitlink_is_too_old(run):
+    """They ask for a library that is loaded already, before they look in their own folders."""
+    code = (
+        "import ctypes, os\n"
+        "for name in 'libnvJitLink.so.12', 'libnvJitLink.so.13':\n"
+        "    found = ctypes.CDLL(name, os.RTLD_NOLOAD)\n"
+        "    print(hasattr(found, 'cudadrvNoNvJitLink'), hasattr(found, 'nvJitLinkVersion'))"
+    )
+    assert run("--", sys.executable, "-c", code).out == "True False\n" * 2
 
 
 def test_all_find_the_same_driver(run):

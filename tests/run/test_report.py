@@ -119,9 +119,9 @@ CUBIN = "b'\\x7fELF' + bytes(14) + b'\\xbe\\x00' + bytes(200)"
     [
         (CUBIN, 209, "a cubin: it has machine code of a GPU, and only PTX can run here"),
         (
-            "OUT_OF_BOUNDS.replace(b'8.0', b'9.5')",
+            "OUT_OF_BOUNDS.replace(b'8.0', b'9.9')",
             222,
-            "PTX, line 2: unsupported .version 9.5: the newest known is 9.0 (with the",
+            "PTX, line 2: unsupported .version 9.9: the newest known is 9.5",
         ),
         ("OUT_OF_BOUNDS.replace(b'mov.u32', b'move.u32')", 218, "PTX, line 10: "),
         (

@@ -173,5 +173,5 @@ def test_libcuda_overwrites_no_library(cli, tmp_path, kind):
         library.symlink_to(other)
     done = cli("libcuda", ".")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "another driver" in done.stderr
+    assert "another library" in done.stderr
     assert library.read_text() == "somebody's"

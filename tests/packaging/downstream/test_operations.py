@@ -546,11 +546,12 @@ def captured(stream, buffer, second):
 def test_a_captured_operation_of_another_project(stream, buffer, second):
     graph = captured(stream, buffer, second)
     copied, filled = graph.nodes
-    assert (copied.operation, copied.reads, copied.writes) == ("downstream.copy", (buffer,), (second,))
+    assert copied.operation == "downstream.copy"
+    assert (copied.reads, copied.writes) == ((buffer,), (second,))
     with graph.instantiate() as step:
-        with pytest.raises(cu.CaptureError, match="downstream.copy .* cannot be changed: only"):
+        with pytest.raises(cu.CaptureError, match=r"downstream.copy .* cannot be changed: only"):
             step[copied].set(source=second)
-        with pytest.raises(cu.CaptureError, match="downstream.copy .* cannot be changed: only"):
+        with pytest.raises(cu.CaptureError, match=r"downstream.copy .* cannot be changed: only"):
             step[copied].enabled = False
         step[filled].enabled = False
         buffer.fill(7)
@@ -564,19 +565,18 @@ def test_a_captured_operation_of_another_project(stream, buffer, second):
 
 
 def test_updates_with_operations_of_another_project(stream, buffer, second):
-    """The driver's nodes behind such an operation are not known, so nothing relies on their order.
-    """
+    """Which of the driver's nodes belong to such an operation is not known."""
     graph, another = captured(stream, buffer, second), captured(stream, second, buffer)
     step = graph.instantiate()
     step[1].enabled = False
-    with pytest.raises(cu.CaptureError, match="nodes are disabled.* Enable them first"):
+    with pytest.raises(cu.CaptureError, match=r"nodes are disabled.* Enable them first"):
         step.update(another)
     step[1].enabled = True
     second.fill(5)
     step.update(another)
     step.launch(stream).wait()
     assert set(buffer.to_numpy()) == {3}
-    with pytest.raises(cu.CaptureError, match="fill_async .* cannot be changed any more: a graph"):
+    with pytest.raises(cu.CaptureError, match=r"fill_async .* cannot be changed any more: a graph"):
         step[1].set(value=4)
     with pytest.raises(cu.CaptureError, match="cannot be changed any more"):
         step[another.nodes[1]].enabled = False
