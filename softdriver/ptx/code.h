@@ -100,6 +100,9 @@ struct Code {
     std::vector<std::vector<uint32_t>> branch_tables;
     Places results, parameters;
     int index = 0; // index in Library::codes
+    // If the function has alloca: the row with the end of the call's local memory in each lane.
+    static constexpr Row no_row = ~Row{0};
+    Row stack_pointer = no_row;
     // For a kernel: the offsets of its shared variables in the shared memory of a block.
     std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;

@@ -84,6 +84,18 @@ Row Decoder::carry() {
     return carry_;
 }
 
+Row Decoder::stack_pointer() {
+    if (code_.stack_pointer == Code::no_row) {
+        Filling wanted;
+        wanted.kind = Filling::Kind::Local;
+        wanted.width = 8;
+        wanted.value = code_.local_bytes;
+        wanted.row = code_.stack_pointer = temporary(8);
+        code_.fresh.push_back(wanted);
+    }
+    return code_.stack_pointer;
+}
+
 Row Decoder::row_of(const Operand &operand) const {
     if (!operand.name.empty())
         refuse("parts of registers are allowed in video instructions only");

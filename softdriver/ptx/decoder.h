@@ -79,7 +79,8 @@ class Decoder {
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
     Row temporary(size_t width);
-    Row carry(); // returns the row of CC.CF, the carry flag
+    Row carry();         // returns the row of CC.CF, the carry flag
+    Row stack_pointer(); // returns the row Code::stack_pointer
     // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
     // width of the address in bytes.
     size_t address(const Operand &operand);

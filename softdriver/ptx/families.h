@@ -24,5 +24,6 @@ void add_float(Opcodes &opcodes);
 void add_approximate(Opcodes &opcodes);
 void add_atomics(Opcodes &opcodes);
 void add_shuffles(Opcodes &opcodes);
+void add_stack(Opcodes &opcodes);
 
 } // namespace soft::ptx
