@@ -218,7 +218,7 @@ template <class A> void reach_vectors(Warp &warp, const Step &step) {
     }
 }
 
-template <class T> T same(T a) { return a; }
+template <class T> T copy_of(T a) { return a; }
 
 // Decodes an instruction of vectors. The results are moved to their registers at the end, because
 // these may also hold operands.
@@ -247,7 +247,7 @@ void decode_vector(Decoder &decoder, Operation operation, Type type, size_t coun
     for (size_t i = 0; i < (reduces ? 0 : count); i++) {
         decoder.step.rows[0] = decoder.destination(results[i], type);
         decoder.step.rows[1] = befores[i];
-        decoder.emit(bytes == 2 ? lanes<same<uint16_t>> : lanes<same<uint32_t>>);
+        decoder.emit(bytes == 2 ? lanes<copy_of<uint16_t>> : lanes<copy_of<uint32_t>>);
     }
 }
 

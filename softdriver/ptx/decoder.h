@@ -84,6 +84,8 @@ class Decoder {
     // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
     // width of the address in bytes.
     size_t address(const Operand &operand);
+    // Returns the row of the address [a+b] as a number of 64 bits. Sets `site` of the step.
+    Row whole_address(const Operand &operand);
     // Returns the variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
     bool is_kernel_parameter(const Operand &variable) const {
