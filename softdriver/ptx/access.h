@@ -39,6 +39,11 @@ struct Access {
     void fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const;
 };
 
+// Returns the host address of bytes of shared memory. If `generic` is true, the address is generic.
+// If the access is not allowed, ends the launch with an error and returns null.
+char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address, size_t bytes,
+                   Use use, bool generic);
+
 // Replaces a generic address by the address in its state space. Returns this state space.
 Space narrow_generic(uint64_t &address);
 

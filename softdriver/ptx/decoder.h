@@ -54,6 +54,8 @@ class Decoder {
     // Takes one of these modifiers and returns its index in the list. Returns -1 if the instruction
     // has none of them.
     int take_any(std::initializer_list<std::string_view> modifiers);
+    // Like take_any(), but takes the modifier that comes first in the instruction.
+    int take_first(std::initializer_list<std::string_view> modifiers);
     Type take_type(); // takes the next modifier, which must be a type
     bool next_is_type() const;
     bool any_left(std::string_view modifier) const;

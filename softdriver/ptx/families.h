@@ -27,5 +27,8 @@ void add_shuffles(Opcodes &opcodes);
 void add_stack(Opcodes &opcodes);
 void add_mbarriers(Opcodes &opcodes);
 void add_copies(Opcodes &opcodes);
+void add_matrix_moves(Opcodes &opcodes);
+void add_matrix_products(Opcodes &opcodes);
+void add_wmma(Opcodes &opcodes);
 
 } // namespace soft::ptx

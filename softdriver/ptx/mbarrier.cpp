@@ -71,7 +71,8 @@ std::string Mbarrier::expect_bytes(int64_t number) {
 
 namespace {
 
-// What an instruction does. The value is in Step::detail.
+// What an instruction does. The value is in Step::detail, with a flag for generic addresses.
+constexpr unsigned generic_bit = 0x100;
 enum class Change : uint16_t {
     Init,
     Invalidate,
@@ -115,6 +116,11 @@ std::string change(Mbarrier &barrier, Change action, uint64_t number) {
     }
 }
 
+char *reach_word(Warp &warp, const Step &step, unsigned lane, uint64_t address) {
+    return reach_shared(warp, step, lane, address, sizeof(uint64_t), Use::Atomic,
+                        (step.detail & generic_bit) != 0);
+}
+
 bool change_or_fail(Warp &warp, const Step &step, unsigned lane, uint64_t address, Change action,
                     uint64_t number) {
     uint64_t *word = find_mbarrier(warp, step, lane, address);
@@ -130,23 +136,10 @@ bool change_or_fail(Warp &warp, const Step &step, unsigned lane, uint64_t addres
     return true;
 }
 
-// Returns the bytes of a word of shared memory to which a lane's address points. The address may be
-// generic.
-char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address) {
-    Space space = Space::Shared;
-    if (address >= shared_window)
-        space = narrow_generic(address);
-    if (space == Space::Shared)
-        return Access{warp, step, space, Use::Atomic}.reach_or_fail(lane, address, 8);
-    warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-                      "the address does not point to shared memory");
-    return nullptr;
-}
-
 void initialize(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        char *place = reach_shared(warp, step, lane, warp.row<uint64_t>(step.rows[9])[lane]);
+        char *place = reach_word(warp, step, lane, warp.row<uint64_t>(step.rows[9])[lane]);
         uint64_t count = warp.row<uint32_t>(step.rows[1])[lane];
         if (!place)
             return;
@@ -178,7 +171,8 @@ void update(Warp &warp, const Step &step) {
         uint64_t number = warp.row<uint32_t>(step.rows[1])[lane];
         uint64_t *word = find_mbarrier(warp, step, lane, address);
         uint64_t before = word ? *word : 0;
-        if (!word || !change_or_fail(warp, step, lane, address, Change(step.detail), number))
+        if (!word ||
+            !change_or_fail(warp, step, lane, address, Change(step.detail & ~generic_bit), number))
             return;
         warp.row<uint64_t>(step.rows[0])[lane] = before;
     }
@@ -217,7 +211,8 @@ void take_ordering(Decoder &decoder) {
 
 // Reads the address, and the modifiers that all instructions have.
 void take_address(Decoder &decoder, size_t operand) {
-    decoder.take_any({"shared", "shared::cta", "shared::cluster"});
+    if (decoder.take_any({"shared", "shared::cta", "shared::cluster"}) < 0)
+        decoder.step.detail |= generic_bit;
     if (!decoder.take("b64"))
         decoder.refuse_types();
     decoder.step.rows[9] = decoder.whole_address(decoder.operand(operand));
@@ -250,7 +245,7 @@ void decode_arrive(Decoder &decoder, bool drops) {
     Change action = bytes    ? (drops ? Change::DropExpect : Change::ArriveExpect)
                     : before ? (drops ? Change::DropBefore : Change::ArriveBefore)
                              : (drops ? Change::Drop : Change::Arrive);
-    decoder.step.detail = uint16_t(action);
+    decoder.step.detail |= uint16_t(action);
     decoder.emit(update);
 }
 
@@ -260,7 +255,7 @@ void decode_bytes(Decoder &decoder, Change action) {
     take_address(decoder, 0);
     decoder.step.rows[0] = decoder.temporary(8);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U32);
-    decoder.step.detail = uint16_t(action);
+    decoder.step.detail |= uint16_t(action);
     decoder.emit(update);
 }
 
@@ -314,7 +309,7 @@ void decode_mbarrier(Decoder &decoder) {
 } // namespace
 
 uint64_t *find_mbarrier(Warp &warp, const Step &step, unsigned lane, uint64_t address) {
-    char *place = reach_shared(warp, step, lane, address);
+    char *place = reach_word(warp, step, lane, address);
     if (!place)
         return nullptr;
     auto *word = reinterpret_cast<uint64_t *>(place);
@@ -334,7 +329,7 @@ bool complete_bytes(Warp &warp, const Step &step, unsigned lane, uint64_t addres
 void decode_arrival_of_copies(Decoder &decoder) {
     if (!decoder.take("arrive"))
         decoder.refuse(".arrive is missing");
-    decoder.step.detail = uint16_t(decoder.take("noinc") ? Change::Arrive : Change::Check);
+    decoder.step.detail |= uint16_t(decoder.take("noinc") ? Change::Arrive : Change::Check);
     decoder.expect_operands(1);
     take_address(decoder, 0);
     decoder.step.rows[0] = decoder.temporary(8);

@@ -205,6 +205,31 @@ def test_recursion(run):
             715,
             "there is no mbarrier at this address: mbarrier.init must come first",
         ),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];",
+            716,
+            "read of 16 bytes at 0x1 in shared memory, which is not aligned, thread (1, 0, 0)",
+        ),
+        (
+            "mul.lo.u32 %r2, %r1, 16; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r2];",
+            700,
+            "read of 16 bytes at 0x60 in shared memory, which has 96 bytes, thread (6, 0, 0)",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.b16 {%r2}, [%rd1];",
+            700,
+            "the address does not point to shared memory",
+        ),
+        (
+            "setp.lt.u32 %p1, %r1, 5; @%p1 exit; movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;",
+            715,
+            "all 32 lanes of a warp must execute this instruction together",
+        ),
+        (
+            "wmma.store.d.sync.aligned.row.m8n8k32.global.s32 [%rd1], {%r1, %r2};",
+            700,
+            "write of 4 bytes at 0x700000000084",
+        ),
         ("cp.async.ca.shared.global [%r1], [%rd1], 4;", 716, "write of 4 bytes at 0x1 in shared"),
         ("cp.async.ca.shared.global [0], [%rd1+132], 4;", 700, "read of 4 bytes at 0x700000000084"),
         ("cp.async.ca.shared.global [0], [%rd1+2], 8, 3;", 716, "read of 3 bytes at 0x70000000000"),
@@ -253,6 +278,20 @@ def test_what_was_accessed(run):
         ("cp.async.cg.shared.global [0], [%rd1], 8;", "4 cp.async.cg.shared.global: this number"),
         ("cp.async.bulk.tensor.1d.shared::cta.global.tile [0], [%rd1, {%r1}], [0];", ""),
         ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [0], 16;", ""),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [0];", "only .sync.aligned"),
+        ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [0];", "1 registers where 2 are needed"),
+        (
+            "mma.sync.aligned.m8n8k16.row.col.s32.s8.s4.s32 {%r1, %r2}, %r1, %r1, {%r1, %r2};",
+            "these types are not supported with this shape",
+        ),
+        (
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f16 {%f1,%f1,%f1,%f1}, {%r1,%r1},"
+            " {%r1}, {%r1};",
+            "1 registers where 2 are needed",
+        ),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {}, {}, {}, {}, %r1, 0;", ""),
+        ("wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r1}, [%rd1];", "contiguous along"),
+        ("wmma.load.a.sync.aligned.row.m8n8k32.f16 {%r1}, [%rd1];", "not supported with this type"),
         ("mbarrier.arrive.shared.b64 [0];", "4 mbarrier.arrive.shared.b64: 1 operands where 2"),
         ("mbarrier.try_wait.acquire.gpu.shared.b64 %p1, [0], %rd1;", "'.gpu' is not supported"),
         ("fence.proxy.tensormap::generic.release.gpu;", "only .async and .alias are supported"),
