@@ -241,7 +241,7 @@ void decode_vector(Decoder &decoder, Operation operation, Type type, size_t coun
         decoder.step.rows[0] = befores.back();
         decoder.step.rows[1] = decoder.source(value, type);
         decoder.emit(handler);
-        decoder.step.offset += int64_t(bytes);
+        decoder.step.offset = int64_t(uint64_t(decoder.step.offset) + bytes);
         decoder.step.rows[9] = addresses;
     }
     for (size_t i = 0; i < (reduces ? 0 : count); i++) {

@@ -30,5 +30,6 @@ void add_copies(Opcodes &opcodes);
 void add_matrix_moves(Opcodes &opcodes);
 void add_matrix_products(Opcodes &opcodes);
 void add_wmma(Opcodes &opcodes);
+void add_video(Opcodes &opcodes);
 
 } // namespace soft::ptx

@@ -1,5 +1,6 @@
 #include "ptx/matrix.h"
 
+#include "ptx/arithmetic_f8.h"
 #include "ptx/machine.h"
 
 #include <array>
@@ -14,13 +15,6 @@ using namespace floating;
 
 constexpr size_t most_items = 16 * 256; // of a matrix
 
-// Returns the value of a floating-point number with 8 bits. There are no infinities in E4M3.
-double value_of_e4m3(uint64_t bits) {
-    double size = (bits & 0x7f) == 0x7f ? double(widen(nan_of<Half>()))
-                                        : double(widen(Half{uint16_t((bits & 0x7f) << 7)})) * 256;
-    return bits & 0x80 ? -size : size;
-}
-
 template <class T> T value_of(Item item, uint64_t bits);
 template <> double value_of<double>(Item item, uint64_t bits) {
     switch (item) {
@@ -33,9 +27,9 @@ template <> double value_of<double>(Item item, uint64_t bits) {
     case Item::F32:
         return double(from_bits<float>(uint32_t(bits)));
     case Item::E4M3:
-        return value_of_e4m3(bits);
+        return double(widen(half_of<E4M3>(uint8_t(bits))));
     case Item::E5M2:
-        return double(widen(Half{uint16_t(bits << 8)}));
+        return double(widen(half_of<E5M2>(uint8_t(bits))));
     default:
         return from_bits<double>(bits);
     }

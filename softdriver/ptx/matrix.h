@@ -1,6 +1,5 @@
 #pragma once
 
-#include "ptx/arithmetic_convert.h"
 #include "ptx/decoder.h"
 #include "ptx/warp.h"
 

@@ -11,7 +11,9 @@ from limits import PATIENCE
 from .sanitized import ADDRESS, PTX_RUN, Build
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
-REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f32 %f<8>;\n"
+REGISTERS = (
+    ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f32 %f<8>;\n.reg .b16 %h<8>;"
+)
 # %rd1: the array; %r1: the thread in its block; %rd2: the thread's word.
 START = """ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
 add.u64 %rd2, %rd1, %rd2;
@@ -292,6 +294,15 @@ def test_what_was_accessed(run):
         ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {}, {}, {}, {}, %r1, 0;", ""),
         ("wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r1}, [%rd1];", "contiguous along"),
         ("wmma.load.a.sync.aligned.row.m8n8k32.f16 {%r1}, [%rd1];", "not supported with this type"),
+        ("vadd.u32.u32.u32 %r1.b4, %r1, %r1, %r1;", "'.b4' is no part of a register"),
+        ("vadd.u32.u32.u32.add %r1.b0, %r1, %r1, %r1;", "cannot receive the result of two"),
+        ("vadd2.u32.u32.u32 %r1.h01, %r1, %r1, %r1;", "'.h01' does not select parts of a"),
+        ("vadd4.u32.u32.u32 %r1, %r1.b3218, %r1, %r1;", "'.b3218' does not select parts of two"),
+        ("vadd2.u32.u32.u32.sat.add %r1, %r1, %r1, %r1;", "'.sat' is not supported here"),
+        ("vmad.u32.u32.u32 %r1, -%r1, %r1, %r1;", ""),
+        ("add.u32 %r1.b0, %r1, %r1;", "parts of registers are allowed in video instructions only"),
+        ("cvt.rn.e4m3x2.f32 %h1, %f1, %f1;", ".satfinite is missing"),
+        ("cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f1;", ""),
         ("mbarrier.arrive.shared.b64 [0];", "4 mbarrier.arrive.shared.b64: 1 operands where 2"),
         ("mbarrier.try_wait.acquire.gpu.shared.b64 %p1, [0], %rd1;", "'.gpu' is not supported"),
         ("fence.proxy.tensormap::generic.release.gpu;", "only .async and .alias are supported"),
