@@ -93,14 +93,16 @@ template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Ste
             return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
                                      std::to_string(bytes) + " bytes; they must be a multiple of " +
                                          std::to_string(unit));
-        uint64_t target_address = warp.row<uint64_t>(step.rows[0])[lane];
-        uint64_t source_address = warp.row<uint64_t>(step.rows[1])[lane];
-        char *target_bytes = target.reach_or_fail(lane, target_address, bytes, unit);
-        const char *source_bytes =
-            target_bytes ? source.reach_or_fail(lane, source_address, bytes, unit) : nullptr;
-        if (!source_bytes)
-            return;
-        memmove(target_bytes, source_bytes, bytes);
+        uint64_t to_address = warp.row<uint64_t>(step.rows[0])[lane];
+        uint64_t from_address = warp.row<uint64_t>(step.rows[1])[lane];
+        if (bytes) {
+            char *to_bytes = target.reach_or_fail(lane, to_address, bytes, unit);
+            const char *from_bytes =
+                to_bytes ? source.reach_or_fail(lane, from_address, bytes, unit) : nullptr;
+            if (!from_bytes)
+                return;
+            memmove(to_bytes, from_bytes, bytes);
+        }
         if (tells &&
             !complete_bytes(warp, step, lane, warp.row<uint64_t>(step.rows[3])[lane], bytes))
             return;

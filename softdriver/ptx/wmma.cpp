@@ -107,38 +107,45 @@ struct ItemBytes {
     unsigned shift;
 };
 
-// rows[9] has the addresses of the matrix, and rows[1] the distance of its rows (or columns) in
-// items.
-ItemBytes bytes_of_item(const Warp &warp, const Step &step, const Fragment &fragment, unsigned lane,
-                        unsigned index) {
-    unsigned place = fragment.place(lane, index);
-    uint64_t row = place / fragment.columns, column = place % fragment.columns;
-    uint64_t stride = warp.row<uint32_t>(step.rows[1])[lane];
-    uint64_t number = step.detail & column_bit ? column * stride + row : row * stride + column;
-    uint64_t base = warp.row<uint64_t>(step.rows[9])[lane];
-    unsigned bits = bits_of(fragment.item);
-    return {base + number * bits / 8, bits < 8 ? 1 : bits / 8, unsigned(number * bits % 8)};
-}
+// Where a lane finds the matrix in memory: its address, and the distance of its rows (or columns)
+// in items.
+struct InMemory {
+    uint64_t base, stride;
+    bool by_columns;
 
+    ItemBytes of(const Fragment &fragment, unsigned place) const {
+        uint64_t row = place / fragment.columns, column = place % fragment.columns;
+        uint64_t number = by_columns ? column * stride + row : row * stride + column;
+        unsigned bits = bits_of(fragment.item);
+        return {base + number * bits / 8, bits < 8 ? 1 : bits / 8, unsigned(number * bits % 8)};
+    }
+};
+
+// The handler of loads and stores. rows[9] has the addresses, and rows[1] the distances. The
+// registers that a lane loads may include these, so they are read first.
 template <bool is_load> void transfer_matrix(Warp &warp, const Step &step) {
     if (!whole_warp(warp, step))
         return;
     const Fragment &fragment = *warp.frame->code->fragments[step.place];
     Access access{warp, step, Space(step.detail & space_mask), is_load ? Use::Read : Use::Write};
     warp.machine.progress += !is_load;
-    for (unsigned lane = 0; lane < warp_size; lane++)
+    for (unsigned lane = 0; lane < warp_size; lane++) {
+        const InMemory matrix{warp.row<uint64_t>(step.rows[9])[lane],
+                              warp.row<uint32_t>(step.rows[1])[lane],
+                              (step.detail & column_bit) != 0};
         for (unsigned i = 0; i < fragment.items_of_lane(); i++) {
-            ItemBytes place = bytes_of_item(warp, step, fragment, lane, i);
-            char *found = access.reach_or_fail(lane, place.address, place.bytes);
+            ItemBytes item = matrix.of(fragment, fragment.place(lane, i));
+            char *found = access.reach_or_fail(lane, item.address, item.bytes);
             if (!found)
                 return;
             uint64_t bits = is_load ? 0 : fragment.read(warp, lane, i);
             if (is_load) {
-                memcpy(&bits, found, place.bytes);
-                fragment.write(warp, lane, i, bits >> place.shift);
+                memcpy(&bits, found, item.bytes);
+                fragment.write(warp, lane, i, bits >> item.shift);
             } else
-                memcpy(found, &bits, place.bytes);
+                memcpy(found, &bits, item.bytes);
         }
+    }
 }
 
 bool take_by_columns(Decoder &decoder) {

@@ -119,6 +119,16 @@ def test_bulk_copies_to_global_memory(read):
     assert (run(body, given, result, **options) == given).all()
 
 
+def test_a_bulk_copy_of_nothing():
+    copy = f"""{INIT.format(64)} mov.u32 %r8, 16; @%p6 mov.u32 %r8, 0;
+    mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], %r8;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd4], %r8, [bar];
+    {WAIT} @%p6 st.shared.v4.u32 [%r2], {{0, 0, 0, 0}};"""
+    given, found = copied(copy, 16, capability=90)
+    given[0] = 0
+    assert (found == given).all()
+
+
 def test_bulk_copies_within_shared_memory():
     """One thread copies twice, in two phases; the others wait for it at the end."""
     copy = f"""{INIT.format(1)} @!%p6 bra end;

@@ -117,6 +117,17 @@ def test_distances_between_rows_and_generic_addresses():
     assert not rows[:, 16:].any()
 
 
+def test_a_load_may_overwrite_its_own_operands():
+    body = """mov.u32 %r20, 40; add.u64 %rd4, %rd2, 64;
+    wmma.load.c.sync.aligned.row.m8n8k32.global.s32 {%r20, %r21}, [%rd2], %r20;
+    wmma.load.c.sync.aligned.row.m8n8k4.global.f64 {%rd4, %rd5}, [%rd4], 20;
+    wmma.store.d.sync.aligned.row.m8n8k32.global.s32 [%rd1], {%r20, %r21}, 24;
+    wmma.store.d.sync.aligned.row.m8n8k4.global.f64 [%rd1+32], {%rd4, %rd5}, 12;"""
+    given = RANDOM.integers(0, 1 << 32, (8, 40), "u4")
+    found = run(body, given, np.zeros((8, 24), "u4"))
+    assert (found == given[:, [*range(8), *range(16, 32)]]).all()
+
+
 def test_every_item_of_a_fragment_once_or_always():
     """A program that scales all items of a fragment scales the matrix."""
     names = ", ".join(f"%a{i}" for i in range(8))
