@@ -59,14 +59,23 @@ char *Access::reach_other(unsigned lane, uint64_t address, size_t bytes) const {
     }
 }
 
-void Access::fail(unsigned lane, uint64_t address, size_t bytes) const {
+char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address, size_t bytes,
+                   Use use, bool generic) {
+    if (!generic || narrow_generic(address) == Space::Shared)
+        return Access{warp, step, Space::Shared, use}.reach_or_fail(lane, address, bytes);
+    warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
+                      "the address does not point to shared memory");
+    return nullptr;
+}
+
+void Access::fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const {
     uint64_t inside = address;
     Space where = space == Space::Generic ? narrow_generic(inside) : space;
     std::string what = !writes(use) ? "read of " : use == Use::Write ? "write of " : "update of ";
     what += std::to_string(bytes) + " bytes at " + hexadecimal(inside) + " in " + name_of(where);
     Segment segment;
     bool global = where == Space::Global || where == Space::Const;
-    if (inside & (bytes - 1))
+    if (inside & (alignment - 1))
         return warp.machine.fail(warp, step, lane, CUDA_ERROR_MISALIGNED_ADDRESS,
                                  what + ", which is not aligned", inside);
     if (where == Space::Shared)

@@ -25,16 +25,24 @@ struct Access {
     // Like reach(), but also checks the alignment. If the access is not allowed, ends the launch
     // with an error and returns null.
     char *reach_or_fail(unsigned lane, uint64_t address, size_t bytes) const {
-        char *found = address & (bytes - 1) ? nullptr : reach(lane, address, bytes);
+        return reach_or_fail(lane, address, bytes, bytes);
+    }
+    char *reach_or_fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const {
+        char *found = address & (alignment - 1) ? nullptr : reach(lane, address, bytes);
         if (!found)
-            fail(lane, address, bytes);
+            fail(lane, address, bytes, alignment);
         return found;
     }
 
   private:
     char *reach_other(unsigned lane, uint64_t address, size_t bytes) const;
-    void fail(unsigned lane, uint64_t address, size_t bytes) const;
+    void fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const;
 };
+
+// Returns the host address of bytes of shared memory. If `generic` is true, the address is generic.
+// If the access is not allowed, ends the launch with an error and returns null.
+char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address, size_t bytes,
+                   Use use, bool generic);
 
 // Replaces a generic address by the address in its state space. Returns this state space.
 Space narrow_generic(uint64_t &address);

@@ -5,7 +5,8 @@
 
 #include <cstring>
 
-// This file decodes and runs the instructions atom and red.
+// This file decodes and runs the instructions atom and red. Instructions of vectors become a step
+// for each item.
 
 namespace soft::ptx {
 
@@ -77,15 +78,17 @@ uint32_t decrement(uint32_t a, uint32_t b) { return a == 0 || a > b ? b : a - 1;
 float add_float(float a, float b) { return floating::add<float>(a, b); }
 double add_double(double a, double b) { return floating::add<double>(a, b); }
 template <class T> T add_half(T a, T b) { return floating::add<T>(a, b); }
-template <class T> uint32_t add_halves(uint32_t a, uint32_t b) {
-    uint32_t low = add_half(T{uint16_t(a)}, T{uint16_t(b)}).bits;
-    return low | uint32_t(add_half(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}).bits) << 16;
-}
 // Selects a handler by the width of addresses. The two halves of a pair such as f16x2 are updated
 // in one atomic operation. PTX would allow two.
 template <class T, auto operation, int sources = 1> Handler with_address(size_t address) {
     return address == 4 ? update<T, uint32_t, operation, sources>
                         : update<T, uint64_t, operation, sources>;
+}
+
+// Applies an operation to both halves of the operands.
+template <class T, T operation(T, T)> uint32_t halves(uint32_t a, uint32_t b) {
+    uint32_t low = operation(T{uint16_t(a)}, T{uint16_t(b)}).bits;
+    return low | uint32_t(operation(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}).bits) << 16;
 }
 
 Handler addition(Type type, size_t address) {
@@ -99,9 +102,9 @@ Handler addition(Type type, size_t address) {
     case Type::BF16:
         return with_address<Bfloat, add_half<Bfloat>>(address);
     case Type::F16x2:
-        return with_address<uint32_t, add_halves<Half>>(address);
+        return with_address<uint32_t, halves<Half, add_half<Half>>>(address);
     case Type::BF16x2:
-        return with_address<uint32_t, add_halves<Bfloat>>(address);
+        return with_address<uint32_t, halves<Bfloat, add_half<Bfloat>>>(address);
     case Type::U32:
     case Type::S32:
         return with_address<uint32_t, integer::add<uint32_t>>(address);
@@ -174,15 +177,100 @@ Handler handler_of(Operation operation, Type type, size_t address) {
     return nullptr;
 }
 
+// min and max of 16-bit numbers, which only instructions of vectors have.
+template <bool greatest, class T> T extreme_half(T a, T b) {
+    return greatest ? floating::max<T>(a, b) : floating::min<T>(a, b);
+}
+template <bool greatest> Handler extreme_of_halves(Type type, size_t address) {
+    switch (type) {
+    case Type::F16:
+        return with_address<Half, extreme_half<greatest, Half>>(address);
+    case Type::BF16:
+        return with_address<Bfloat, extreme_half<greatest, Bfloat>>(address);
+    case Type::F16x2:
+        return with_address<uint32_t, halves<Half, extreme_half<greatest, Half>>>(address);
+    case Type::BF16x2:
+        return with_address<uint32_t, halves<Bfloat, extreme_half<greatest, Bfloat>>>(address);
+    default:
+        return nullptr;
+    }
+}
+
+Handler handler_of_vector(Operation operation, Type type, size_t count, size_t address) {
+    if (count * size_of(type) > 16)
+        return nullptr;
+    if (operation == Operation::Add && is_float(type) && type != Type::F64)
+        return addition(type, address);
+    return operation == Operation::Min   ? extreme_of_halves<false>(type, address)
+           : operation == Operation::Max ? extreme_of_halves<true>(type, address)
+                                         : nullptr;
+}
+
+// Checks that all bytes of the vectors can be accessed and that they are aligned. Their number is
+// in rows[1].
+template <class A> void reach_vectors(Warp &warp, const Step &step) {
+    Access access{warp, step, Space(step.detail), Use::Atomic};
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        uint64_t address = uint64_t(warp.row<A>(step.rows[9])[lane]) + uint64_t(step.offset);
+        if (!access.reach_or_fail(lane, address, step.rows[1]))
+            return;
+    }
+}
+
+template <class T> T copy_of(T a) { return a; }
+
+// Decodes an instruction of vectors. The results are moved to their registers at the end, because
+// these may also hold operands.
+template <bool reduces>
+void decode_vector(Decoder &decoder, Operation operation, Type type, size_t count) {
+    constexpr size_t next = reduces ? 0 : 1;
+    decoder.expect_operands(next + 2, next + 3); // a cache policy may follow
+    const std::vector<Operand> &values = decoder.operand(next + 1).parts;
+    const std::vector<Operand> &results = decoder.operand(0).parts;
+    if (values.size() != count || (!reduces && results.size() != count))
+        decoder.refuse("the vector does not have as many items as the modifier says");
+    size_t bytes = size_of(type), address = decoder.address(decoder.operand(next));
+    Handler handler = handler_of_vector(operation, type, count, address);
+    const Row addresses = decoder.step.rows[9];
+    decoder.step.rows[1] = Row(count * bytes);
+    decoder.emit(address == 4 ? reach_vectors<uint32_t> : reach_vectors<uint64_t>);
+    std::vector<Row> befores;
+    for (const Operand &value : values) {
+        befores.push_back(decoder.temporary(bytes));
+        decoder.step.rows[0] = befores.back();
+        decoder.step.rows[1] = decoder.source(value, type);
+        decoder.emit(handler);
+        decoder.step.offset = int64_t(uint64_t(decoder.step.offset) + bytes);
+        decoder.step.rows[9] = addresses;
+    }
+    for (size_t i = 0; i < (reduces ? 0 : count); i++) {
+        decoder.step.rows[0] = decoder.destination(results[i], type);
+        decoder.step.rows[1] = befores[i];
+        decoder.emit(bytes == 2 ? lanes<copy_of<uint16_t>> : lanes<copy_of<uint32_t>>);
+    }
+}
+
 template <bool reduces> void decode_atomic(Decoder &decoder) {
     decoder.take_all({"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys"});
-    decoder.take_all({"noftz", "L2::cache_hint"});
+    decoder.take("L2::cache_hint");
+    bool subnormals = decoder.take("noftz");
+    int vector = decoder.take_any({"v2", "v4", "v8"});
     int space = decoder.take_any({"global", "shared", "shared::cta"});
     int operation =
         decoder.take_any({"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"});
     Type type = decoder.take_type();
     if (operation < 0 || (reduces && operation >= int(Operation::Exch)))
         decoder.refuse("the operation is unknown");
+    if (subnormals && (!is_float(type) || type == Type::F32 || type == Type::F64))
+        decoder.refuse(".noftz is for 16-bit floating-point types");
+    decoder.step.detail = uint16_t(space < 0    ? Space::Generic
+                                   : space == 0 ? Space::Global
+                                                : Space::Shared);
+    if (vector >= 0 && space > 0)
+        decoder.refuse("vectors must be in global memory");
+    if (vector >= 0)
+        return decode_vector<reduces>(decoder, Operation(operation), type, size_t{2} << vector);
     size_t sources = operation == int(Operation::Cas) ? 2 : 1, next = reduces ? 0 : 1;
     // The operand after the sources is an optional cache policy.
     decoder.expect_operands(next + 1 + sources, next + 2 + sources);
@@ -191,9 +279,6 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     size_t address = decoder.address(decoder.operand(next));
     for (size_t i = 1; i <= sources; i++)
         decoder.step.rows[i] = decoder.source(decoder.operand(next + i), type);
-    decoder.step.detail = uint16_t(space < 0    ? Space::Generic
-                                   : space == 0 ? Space::Global
-                                                : Space::Shared);
     decoder.emit(handler_of(Operation(operation), type, address));
 }
 

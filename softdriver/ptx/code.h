@@ -4,6 +4,7 @@
 #include "ptx/program.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -14,6 +15,7 @@
 namespace soft::ptx {
 
 struct Special;
+struct Fragment; // a part of a matrix in registers (matrix.h)
 struct Warp;
 struct Step;
 using Handler = void (*)(Warp &, const Step &);
@@ -40,8 +42,8 @@ struct Step {
     uint16_t detail = 0; // the handler defines the meaning: a mode, a count, a barrier number
     Row rows[10] = {};
     int64_t offset = 0; // number that is added to the addresses of a memory access
-    // The target of a branch (an index in Code::body), the call (an index in Code::calls), and so
-    // on.
+    // The target of a branch (an index in Code::body), the call (an index in Code::calls), the
+    // first operand (an index in Code::fragments), and so on.
     uint32_t place = 0;
     uint32_t site = 0; // number of the memory access, which is unique in the program
 };
@@ -98,8 +100,13 @@ struct Code {
     size_t local_bytes = 0;
     std::vector<Call> calls;
     std::vector<std::vector<uint32_t>> branch_tables;
+    // The operands of instructions on matrices, which have more registers than a step has rows.
+    std::vector<std::shared_ptr<const Fragment>> fragments;
     Places results, parameters;
     int index = 0; // index in Library::codes
+    // If the function has alloca: the row with the end of the call's local memory in each lane.
+    static constexpr Row no_row = ~Row{0};
+    Row stack_pointer = no_row;
     // For a kernel: the offsets of its shared variables in the shared memory of a block.
     std::unordered_map<uint64_t, size_t> shared_offsets;
     const struct Library *library = nullptr;

@@ -55,6 +55,8 @@ void decode_float_min(Decoder &decoder, Type type);
 void decode_float_max(Decoder &decoder, Type type);
 void decode_float_abs(Decoder &decoder, Type type);
 void decode_float_neg(Decoder &decoder, Type type);
+// Decodes the conversions that have an 8-bit type.
+void decode_f8(Decoder &decoder);
 void decode_rounded_div(Decoder &decoder, Type type);
 void decode_rounded_rcp(Decoder &decoder, Type type);
 void decode_rounded_sqrt(Decoder &decoder, Type type);

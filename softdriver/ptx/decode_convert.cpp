@@ -245,6 +245,8 @@ void decode_tf32(Decoder &decoder) {
 void decode_cvt(Decoder &decoder) {
     if (decoder.any_left("tf32") && decoder.take("rna") && decoder.take("tf32"))
         return decode_tf32(decoder);
+    if (decoder.any_left("e4m3x2") || decoder.any_left("e5m2x2"))
+        return decode_f8(decoder);
     Conversion wanted;
     take_rounding(decoder, wanted);
     wanted.ftz = decoder.take("ftz");

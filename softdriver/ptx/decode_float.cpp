@@ -190,6 +190,15 @@ template <bool greatest, bool nan, bool xorsign> struct Extreme {
             return greatest ? floating::max<T, ftz>(a, b) : floating::min<T, ftz>(a, b);
     }
 };
+// min and max of three operands, or of their absolute values.
+template <bool greatest, bool nan, bool absolute> struct Extreme3 {
+    template <class T, Rounding r, bool ftz> static T of(T a, T b, T c) {
+        using Of2 = Extreme<greatest, nan, false>;
+        if constexpr (absolute)
+            a = floating::abs(a), b = floating::abs(b), c = floating::abs(c);
+        return Of2::template of<T, r, ftz>(Of2::template of<T, r, ftz>(a, b), c);
+    }
+};
 struct Abs {
     template <class T, Rounding, bool ftz> static T of(T a) { return floating::abs<T, ftz>(a); }
 };
@@ -208,19 +217,35 @@ template <class Operation> Handler unrounded(Type type, const Manner &manner) {
     return of_halves<Operation>(type, manner);
 }
 
+template <bool greatest>
+void decode_extreme_of_3(Decoder &decoder, Type type, const Manner &manner, bool nan) {
+    constexpr Rounding nearest = Rounding::Nearest;
+    auto by_ftz = [&](auto operation) -> Handler {
+        using Operation = decltype(operation);
+        return manner.ftz ? lanes<Operation::template of<float, nearest, true>>
+                          : lanes<Operation::template of<float, nearest, false>>;
+    };
+    bool absolute = decoder.take("abs");
+    Handler handler = nan        ? absolute ? by_ftz(Extreme3<greatest, true, true>())
+                                            : by_ftz(Extreme3<greatest, true, false>())
+                      : absolute ? by_ftz(Extreme3<greatest, false, true>())
+                                 : by_ftz(Extreme3<greatest, false, false>());
+    decode_same(decoder, type, 3, type == Type::F32 ? handler : nullptr);
+}
+
 template <bool greatest> void decode_extreme(Decoder &decoder, Type type) {
     Manner manner;
     manner.ftz = decoder.take("ftz");
-    bool nan = decoder.take("NaN"), xorsign = decoder.take("xorsign");
+    bool nan = decoder.take("NaN");
+    if (decoder.operands() == 4)
+        return decode_extreme_of_3<greatest>(decoder, type, manner, nan);
+    bool xorsign = decoder.take("xorsign");
     if (xorsign && !decoder.take("abs"))
         decoder.refuse(".xorsign without .abs");
-    bool third = decoder.operands() == 4;
     Handler handler = xorsign ? (nan ? unrounded<Extreme<greatest, true, true>>(type, manner)
                                      : unrounded<Extreme<greatest, false, true>>(type, manner))
                               : (nan ? unrounded<Extreme<greatest, true, false>>(type, manner)
                                      : unrounded<Extreme<greatest, false, false>>(type, manner));
-    if (third)
-        decoder.refuse("three operands are not supported by the software driver");
     decode_same(decoder, type, 2, handler);
 }
 

@@ -21,6 +21,12 @@ size_t row_width(Type type) {
     return width == 1 ? 2 : width;
 }
 
+template <class A> void add_offset(Warp &warp, const Step &step) {
+    for (int lane = 0; lane < warp_size; lane++)
+        warp.row<uint64_t>(step.rows[0])[lane] =
+            uint64_t(warp.row<A>(step.rows[1])[lane]) + uint64_t(step.offset);
+}
+
 constexpr size_t most_frame_bytes = 16 << 20;
 
 void negate_predicate(Warp &warp, const Step &step) {
@@ -82,6 +88,18 @@ Row Decoder::carry() {
     if (carry_ == ~Row{0})
         carry_ = temporary(0);
     return carry_;
+}
+
+Row Decoder::stack_pointer() {
+    if (code_.stack_pointer == Code::no_row) {
+        Filling wanted;
+        wanted.kind = Filling::Kind::Local;
+        wanted.width = 8;
+        wanted.value = code_.local_bytes;
+        wanted.row = code_.stack_pointer = temporary(8);
+        code_.fresh.push_back(wanted);
+    }
+    return code_.stack_pointer;
 }
 
 Row Decoder::row_of(const Operand &operand) const {
@@ -289,6 +307,20 @@ size_t Decoder::address(const Operand &operand) {
         refuse("an address must be in a register of 32 or 64 bits");
     step.rows[9] = row_of(base);
     return width;
+}
+
+Row Decoder::whole_address(const Operand &operand) {
+    size_t width = address(operand);
+    Step sum;
+    sum.offset = step.offset;
+    sum.rows[1] = step.rows[9];
+    step.offset = 0;
+    if (width == 8 && sum.offset == 0)
+        return sum.rows[1];
+    sum.rows[0] = temporary(8);
+    sum.run = width == 4 ? add_offset<uint32_t> : add_offset<uint64_t>;
+    emit_before(sum);
+    return sum.rows[0];
 }
 
 } // namespace soft::ptx

@@ -174,6 +174,17 @@ int Decoder::take_any(std::initializer_list<std::string_view> modifiers) {
     return -1;
 }
 
+int Decoder::take_first(std::initializer_list<std::string_view> modifiers) {
+    for (size_t i = 0; i < taken_.size(); i++) {
+        auto found = std::find(modifiers.begin(), modifiers.end(), instruction_->modifiers[i]);
+        if (taken_[i] || found == modifiers.end())
+            continue;
+        taken_[i] = true;
+        return int(found - modifiers.begin());
+    }
+    return -1;
+}
+
 void Decoder::take_all(std::initializer_list<std::string_view> harmless) {
     for (std::string_view modifier : harmless)
         take(modifier);

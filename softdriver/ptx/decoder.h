@@ -54,6 +54,8 @@ class Decoder {
     // Takes one of these modifiers and returns its index in the list. Returns -1 if the instruction
     // has none of them.
     int take_any(std::initializer_list<std::string_view> modifiers);
+    // Like take_any(), but takes the modifier that comes first in the instruction.
+    int take_first(std::initializer_list<std::string_view> modifiers);
     Type take_type(); // takes the next modifier, which must be a type
     bool next_is_type() const;
     bool any_left(std::string_view modifier) const;
@@ -79,10 +81,13 @@ class Decoder {
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
     Row temporary(size_t width);
-    Row carry(); // returns the row of CC.CF, the carry flag
+    Row carry();         // returns the row of CC.CF, the carry flag
+    Row stack_pointer(); // returns the row Code::stack_pointer
     // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
     // width of the address in bytes.
     size_t address(const Operand &operand);
+    // Returns the row of the address [a+b] as a number of 64 bits. Sets `site` of the step.
+    Row whole_address(const Operand &operand);
     // Returns the variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
     bool is_kernel_parameter(const Operand &variable) const {

@@ -24,5 +24,12 @@ void add_float(Opcodes &opcodes);
 void add_approximate(Opcodes &opcodes);
 void add_atomics(Opcodes &opcodes);
 void add_shuffles(Opcodes &opcodes);
+void add_stack(Opcodes &opcodes);
+void add_mbarriers(Opcodes &opcodes);
+void add_copies(Opcodes &opcodes);
+void add_matrix_moves(Opcodes &opcodes);
+void add_matrix_products(Opcodes &opcodes);
+void add_wmma(Opcodes &opcodes);
+void add_video(Opcodes &opcodes);
 
 } // namespace soft::ptx

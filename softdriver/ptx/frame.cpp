@@ -1,3 +1,4 @@
+#include "base/range.h"
 #include "ptx/machine.h"
 #include "ptx/special.h"
 
@@ -47,18 +48,32 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
     made->call = call;
     made->lanes = lanes;
     made->depth = caller ? caller->depth + 1 : 0;
-    made->local_begin = caller ? caller->local_begin + caller->code->local_bytes : 0;
+    made->local_begin = caller ? local_end(*caller, lanes) : 0;
     make_room(made->local_begin + code.local_bytes);
     refill(*made);
     return made;
 }
 
+// Returns where the local memory of a callee begins that these lanes call. With alloca, the lanes
+// may use different amounts of memory.
+uint64_t Warp::local_end(const Frame &of, uint32_t lanes) const {
+    uint64_t end = of.local_begin + of.code->local_bytes;
+    if (of.code->stack_pointer == Code::no_row)
+        return end;
+    auto *tops = reinterpret_cast<const uint64_t *>(of.rows + of.code->stack_pointer);
+    for (uint32_t left = lanes; left; left &= left - 1)
+        end = std::max(end, tops[__builtin_ctz(left)]);
+    return round_up(end, 16);
+}
+
 void Warp::make_room(size_t bytes) {
-    if (bytes <= local_bytes_)
+    if (bytes <= local_stride_) {
+        local_bytes_ = std::max(local_bytes_, bytes);
         return;
+    }
     // Give each lane an odd number of cache lines. Equal offsets of different lanes then use
     // different cache sets.
-    size_t stride = ((bytes + 63) / 64 | 1) * 64;
+    size_t stride = ((bytes + local_bytes_ / 2 + 63) / 64 | 1) * 64;
     std::vector<char> wider(stride * warp_size, fresh_byte);
     for (size_t lane = 0; lane < warp_size && local_bytes_; lane++)
         memcpy(&wider[lane * stride], &local_[lane * local_stride_], local_bytes_);
@@ -128,8 +143,8 @@ void Warp::drop_lanes(Frame *from, uint32_t lanes) {
 }
 
 void Warp::enter(const Step &step, const Code &code, const Call &call) {
-    uint64_t local_end = frame->local_begin + frame->code->local_bytes + code.local_bytes;
-    if (frame->depth + 1 >= deepest_call || local_end > most_local_bytes) {
+    uint64_t end = local_end(*frame, active) + code.local_bytes;
+    if (frame->depth + 1 >= deepest_call || end > most_local_bytes) {
         machine.fail(*this, step, lane_of_fault(), CUDA_ERROR_ILLEGAL_ADDRESS,
                      "calls nest too deeply: the stack overflows");
         return;

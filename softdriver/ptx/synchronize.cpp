@@ -101,7 +101,20 @@ void decode_barrier(Decoder &decoder) {
     decoder.emit(barrier);
 }
 
+// Decodes the rest of fence.proxy. Copies are complete when their instruction ends, so there is
+// nothing to wait for.
+void decode_proxy_fence(Decoder &decoder) {
+    if (decoder.take_any({"async", "alias"}) < 0)
+        decoder.refuse("only .async and .alias are supported");
+    decoder.take_any({"global", "shared::cta", "shared::cluster"});
+    decoder.expect_operands(0);
+    decoder.emit(fence);
+}
+
 void decode_fence(Decoder &decoder) {
+    if (decoder.take("proxy"))
+        return decode_proxy_fence(decoder);
+    decoder.take("mbarrier_init");
     decoder.take_all({"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"});
     decoder.expect_operands(0);
     decoder.emit(fence);

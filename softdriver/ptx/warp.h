@@ -85,6 +85,8 @@ struct Warp {
     void interrupt() { limit = nullptr; }
     void yield(); // ends the warp's slice, so that other warps run
 
+    // Makes at least `bytes` bytes of local memory available to each lane.
+    void make_room(size_t bytes);
     char *local(unsigned lane) { return local_.data() + lane * local_stride_; }
     size_t local_bytes() const { return local_bytes_; }
     unsigned lane_of_fault() const { return unsigned(__builtin_ctz(active)); }
@@ -99,7 +101,7 @@ struct Warp {
     // The following functions are in frame.cpp.
     Frame *make_frame(const Code &code, Frame *caller, const Step *call, uint32_t lanes);
     void drop_lanes(Frame *frame, uint32_t lanes);
-    void make_room(size_t local_bytes);
+    uint64_t local_end(const Frame &frame, uint32_t lanes) const;
     void fill(const Frame &frame, const std::vector<Filling> &fillings);
     void refill(const Frame &frame);
     uint64_t value_of(const Filling &filling, const Frame &frame, unsigned lane) const;

@@ -11,7 +11,9 @@ from limits import PATIENCE
 from .sanitized import ADDRESS, PTX_RUN, Build
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
-REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>;\n"
+REGISTERS = (
+    ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f32 %f<8>;\n.reg .b16 %h<8>;"
+)
 # %rd1: the array; %r1: the thread in its block; %rd2: the thread's word.
 START = """ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
 add.u64 %rd2, %rd1, %rd2;
@@ -78,6 +80,24 @@ def test_blocks_that_wait_for_others(run, seed):
 def test_a_kernel_that_never_ends(run):
     outcome = run("again: bra again;", budget=5000)
     assert outcome.fault.startswith("702 kernel 'k' did not end within 5000")
+
+
+def test_a_wait_for_an_mbarrier_that_never_ends(run):
+    """One of two arrivals is missing, and other warps are at it, too."""
+    body = """setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [0], 2;
+    @%p1 mbarrier.arrive.shared.b64 %rd3, [0]; bar.sync 0;
+    again: mbarrier.try_wait.parity.shared.b64 %p2, [0], 0; @!%p2 bra again;"""
+    outcome = run(body, threads=64, shared=8, budget=5000)
+    assert outcome.fault.startswith("702 kernel 'k' did not end within 5000")
+
+
+def test_what_copies_access(run):
+    """What is not read, because fewer bytes are wanted, is not accessed either."""
+    body = """mul.lo.u32 %r2, %r1, 16; add.u64 %rd3, %rd1, 64; mov.u32 %r3, 5;
+    cp.async.ca.shared.global [%r2], [%rd3], 16, %r3; cp.async.wait_all;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [0], 32;"""
+    outcome = run(body, threads=2, shared=32)
+    assert (outcome.reads, outcome.writes, outcome.atomics) == (["64+5"], ["0+32"], [])
 
 
 def test_barriers_count_predicates(run):
@@ -158,6 +178,74 @@ def test_recursion(run):
         ("st.shared.u32 [%r1], %r1;", 716, "st.shared.u32: write of 4 bytes at 0x1 in shared"),
         ("ld.shared.u32 %r2, [96];", 700, "in shared memory, which has 96 bytes"),
         ("trap;", 719, "trap: the kernel gave up, thread (0, 0, 0) of block (0, 0, 0)"),
+        ("red.global.add.v2.f32 [%rd1+4], {%f1, %f1};", 716, "update of 8 bytes at 0x700000000004"),
+        ("red.global.add.v4.f32 [%rd1+128], {%f1, %f1, %f1, %f1};", 700, "update of 16 bytes"),
+        ("alloca.u64 %rd3, 600000;", 700, "the stack overflows: 600000 bytes are wanted"),
+        ("stacksave.u64 %rd3; add.u64 %rd3, %rd3, 8; stackrestore.u64 %rd3;", 700, "a position"),
+        ("mbarrier.arrive.shared.b64 %rd3, [0];", 715, "there is no mbarrier at this address"),
+        ("mbarrier.init.shared.b64 [4], 1;", 716, "update of 8 bytes at 0x4"),
+        ("mbarrier.init.b64 [%rd1], 1;", 700, "the address does not point to shared memory"),
+        ("mbarrier.init.shared.b64 [0], 0;", 715, "0 arrivals; they must be 1 to 2^20 - 1"),
+        (
+            "mbarrier.init.shared.b64 [0], 3; mbarrier.arrive.shared.b64 %rd3, [0], 2;",
+            715,
+            "2 arrivals, and this phase of the mbarrier still waits for 1, thread (1, 0, 0)",
+        ),
+        (
+            "mbarrier.init.shared.b64 [0], 1; mbarrier.arrive.noComplete.shared.b64 %rd3, [0], 1;",
+            715,
+            "1 arrivals with .noComplete would end the phase",
+        ),
+        (
+            "mbarrier.init.shared.b64 [0], 1; mbarrier.expect_tx.shared.b64 [0], 0x80000;",
+            715,
+            "the mbarrier would wait for 1048576 bytes, and it counts at most 1048575",
+        ),
+        (
+            "mbarrier.init.shared.b64 [0], 1; mbarrier.inval.shared.b64 [0];"
+            "mbarrier.expect_tx.shared.b64 [0], 0x80000;",
+            715,
+            "there is no mbarrier at this address: mbarrier.init must come first",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];",
+            716,
+            "read of 16 bytes at 0x1 in shared memory, which is not aligned, thread (1, 0, 0)",
+        ),
+        (
+            "mul.lo.u32 %r2, %r1, 16; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r2];",
+            700,
+            "read of 16 bytes at 0x60 in shared memory, which has 96 bytes, thread (6, 0, 0)",
+        ),
+        (
+            "ldmatrix.sync.aligned.m8n8.x1.b16 {%r2}, [%rd1];",
+            700,
+            "the address does not point to shared memory",
+        ),
+        (
+            "setp.lt.u32 %p1, %r1, 5; @%p1 exit; movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;",
+            715,
+            "all 32 lanes of a warp must execute this instruction together",
+        ),
+        (
+            "wmma.store.d.sync.aligned.row.m8n8k32.global.s32 [%rd1], {%r1, %r2};",
+            700,
+            "write of 4 bytes at 0x700000000084",
+        ),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", 716, "write of 4 bytes at 0x1 in shared"),
+        ("cp.async.ca.shared.global [0], [%rd1+132], 4;", 700, "read of 4 bytes at 0x700000000084"),
+        ("cp.async.ca.shared.global [0], [%rd1+2], 8, 3;", 716, "read of 3 bytes at 0x70000000000"),
+        ("cp.async.ca.shared.global [0], [%rd1], 4, 5;", 715, "5 bytes are to be read, and only 4"),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [0], 24;",
+            715,
+            "24 bytes; they must be a multiple of 16",
+        ),
+        (
+            "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [0], 112;",
+            700,
+            "read of 112 bytes at 0x0 in shared memory, which has 96 bytes",
+        ),
     ],
 )
 def test_faults(run, body, status, text):
@@ -183,6 +271,41 @@ def test_what_was_accessed(run):
         ("add.u64 %rd1, %rd1, %r1;", "4 add.u64: register %r1 has not the width of the type"),
         ("add.u32 %r1, %r1;", "4 add.u32: 2 operands where 3 are needed"),
         ("frobnicate %r1;", "4 frobnicate: not supported by the software driver"),
+        ("red.shared.add.v2.f32 [0], {%f1, %f1};", "4 red.shared.add.v2.f32: vectors must be in"),
+        ("red.global.add.v8.f32 [out], {%f1};", "4 red.global.add.v8.f32: the vector does not"),
+        ("red.global.add.noftz.f32 [%rd1], %f1;", "4 red.global.add.noftz.f32: .noftz is for 16"),
+        ("min.xorsign.abs.f32 %f1, %f1, %f1, %f1;", "4 min.xorsign.abs.f32: '.xorsign' is not"),
+        ("min.f64 %fd1, %fd1, %fd1, %fd1;", ""),
+        ("alloca.u64 %rd1, 8, 12;", "4 alloca.u64: the alignment must be a power of 2"),
+        ("cp.async.cg.shared.global [0], [%rd1], 8;", "4 cp.async.cg.shared.global: this number"),
+        ("cp.async.bulk.tensor.1d.shared::cta.global.tile [0], [%rd1, {%r1}], [0];", ""),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [0], 16;", ""),
+        ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [0];", "only .sync.aligned"),
+        ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [0];", "1 registers where 2 are needed"),
+        (
+            "mma.sync.aligned.m8n8k16.row.col.s32.s8.s4.s32 {%r1, %r2}, %r1, %r1, {%r1, %r2};",
+            "these types are not supported with this shape",
+        ),
+        (
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f16 {%f1,%f1,%f1,%f1}, {%r1,%r1},"
+            " {%r1}, {%r1};",
+            "1 registers where 2 are needed",
+        ),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {}, {}, {}, {}, %r1, 0;", ""),
+        ("wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r1}, [%rd1];", "contiguous along"),
+        ("wmma.load.a.sync.aligned.row.m8n8k32.f16 {%r1}, [%rd1];", "not supported with this type"),
+        ("vadd.u32.u32.u32 %r1.b4, %r1, %r1, %r1;", "'.b4' is no part of a register"),
+        ("vadd.u32.u32.u32.add %r1.b0, %r1, %r1, %r1;", "cannot receive the result of two"),
+        ("vadd2.u32.u32.u32 %r1.h01, %r1, %r1, %r1;", "'.h01' does not select parts of a"),
+        ("vadd4.u32.u32.u32 %r1, %r1.b3218, %r1, %r1;", "'.b3218' does not select parts of two"),
+        ("vadd2.u32.u32.u32.sat.add %r1, %r1, %r1, %r1;", "'.sat' is not supported here"),
+        ("vmad.u32.u32.u32 %r1, -%r1, %r1, %r1;", ""),
+        ("add.u32 %r1.b0, %r1, %r1;", "parts of registers are allowed in video instructions only"),
+        ("cvt.rn.e4m3x2.f32 %h1, %f1, %f1;", ".satfinite is missing"),
+        ("cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f1;", ""),
+        ("mbarrier.arrive.shared.b64 [0];", "4 mbarrier.arrive.shared.b64: 1 operands where 2"),
+        ("mbarrier.try_wait.acquire.gpu.shared.b64 %p1, [0], %rd1;", "'.gpu' is not supported"),
+        ("fence.proxy.tensormap::generic.release.gpu;", "only .async and .alias are supported"),
     ],
 )
 def test_what_is_not_known_is_refused(run, body, problem):

@@ -1,7 +1,9 @@
 """cvt between all types."""
 
+import bisect
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 
 from . import exact
 from .exact import AWAY, NEAREST, convert, integral, round_to, saturate, to_integer
@@ -162,6 +164,78 @@ def packed() -> list[Operation]:
     return found
 
 
+@cache
+def f8_values(item: str) -> list[Fraction]:
+    """The positive numbers of an 8-bit format, by their bits."""
+    mantissa, bias, count = (3, 7, 0x7F) if item == "e4m3" else (2, 15, 0x7C)
+    return [
+        Fraction((bits >> mantissa and 1 << mantissa) + bits % (1 << mantissa))
+        * Fraction(2) ** (max(bits >> mantissa, 1) - bias - mantissa)
+        for bits in range(count)
+    ]
+
+
+def into_f8(item: str, a: int, form: Format, relu: bool) -> int:
+    """The nearest number, of two the one with an even bit pattern; at most the highest."""
+    x = exact.value_of(a, form)
+    if x != x:
+        return 0x7F
+    if relu and a & form.sign:
+        return 0
+    sign = 0x80 if a & form.sign else 0
+    numbers = f8_values(item)
+    if abs(x) >= numbers[-1]:
+        return sign | len(numbers) - 1
+    size = abs(Fraction(x))
+    above = bisect.bisect_left(numbers, size)
+    around = [bits for bits in (above - 1, above) if bits >= 0]
+    return sign | min(around, key=lambda bits: (abs(numbers[bits] - size), bits % 2))
+
+
+def from_f8(item: str, bits: int, relu: bool) -> int:
+    size = bits & 0x7F
+    if size == 0x7F or (item == "e5m2" and size > 0x7C):
+        return 0x7FFF
+    if relu and bits & 0x80:
+        return 0
+    if item == "e5m2" and size == 0x7C:
+        return (bits & 0x80) << 8 | 0x7C00
+    return (bits & 0x80) << 8 | round_to(f8_values(item)[size], F16, NEAREST)
+
+
+def either_f8_nan(item: str) -> Callable[..., bool]:
+    """Which NaN of e5m2 it is, is not said."""
+
+    def plain(pair: int) -> list[int]:
+        return [0x7F if item == "e5m2" and b & 0x7F > 0x7C else b for b in (pair >> 8, pair & 255)]
+
+    return lambda got, wanted, *operands: plain(got) == plain(wanted)
+
+
+def eight_bits() -> list[Operation]:
+    found = []
+    for item in ("e4m3", "e5m2"):
+        for relu in ("", ".relu"):
+
+            def of_floats(a: int, b: int, i=item, r=bool(relu)) -> int:
+                return into_f8(i, a, F32, r) << 8 | into_f8(i, b, F32, r)
+
+            def of_halves(a: int, i=item, r=bool(relu)) -> int:
+                return into_f8(i, a >> 16, F16, r) << 8 | into_f8(i, a & 0xFFFF, F16, r)
+
+            def to_halves(a: int, i=item, r=bool(relu)) -> int:
+                return from_f8(i, a >> 8, r) << 16 | from_f8(i, a & 255, r)
+
+            close = either_f8_nan(item)
+            into = f"cvt.rn.satfinite{relu}.{item}x2"
+            found += [
+                operation(f"{into}.f32", "b16", "f32 f32", of_floats, close=close),
+                operation(f"{into}.f16x2", "b16", "f16x2", of_halves, close=close),
+                operation(f"cvt.rn{relu}.f16x2.{item}x2", "b32", "b16", to_halves),
+            ]
+    return found
+
+
 def to_tf32(a: int) -> int:
     """A float whose lowest 13 bits are zero."""
     short = Format(10, 8)
@@ -177,4 +251,5 @@ def operations() -> list[Operation]:
         *floats_from_integers(),
         *between_floats(),
         *packed(),
+        *eight_bits(),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 import cudadrv as cu
 
-from . import approximations, bits, comparisons, conversions, floats, integers
+from . import approximations, bits, comparisons, conversions, floats, integers, video
 from .kinds import COUNT, operands
 from .operation import THREADS, Operation, module_text
 
@@ -23,6 +23,7 @@ FAMILIES = {
     "signs": floats.signs,
     "comparisons": comparisons.operations,
     "conversions": conversions.operations,
+    "video": video.operations,
     "approximations": approximations.operations,
 }
 # What a lane computes does not depend on when work runs.

@@ -1,0 +1,191 @@
+#include "ptx/access.h"
+#include "ptx/families.h"
+#include "ptx/lanes.h"
+#include "ptx/mbarrier.h"
+
+#include <algorithm>
+#include <cstring>
+
+// This file decodes and runs cp.async and cp.async.bulk. Copies are complete when the instruction
+// ends, so there is nothing to wait for.
+
+namespace soft::ptx {
+
+namespace {
+
+// The handler of cp.async. rows[0] and rows[1] have the addresses of the target and of the source,
+// rows[2] the number of bytes to read, and `detail` the number of bytes to write. The others become
+// zero.
+void copy_small(Warp &warp, const Step &step) {
+    Access target{warp, step, Space::Shared, Use::Write};
+    Access source{warp, step, Space::Global, Use::Read};
+    size_t bytes = step.detail;
+    warp.machine.progress++;
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        size_t read = warp.row<uint32_t>(step.rows[2])[lane];
+        if (read > bytes)
+            return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                     std::to_string(read) + " bytes are to be read, and only " +
+                                         std::to_string(bytes) + " written");
+        char *to = target.reach_or_fail(lane, warp.row<uint64_t>(step.rows[0])[lane], bytes);
+        if (!to)
+            return;
+        uint64_t from = warp.row<uint64_t>(step.rows[1])[lane];
+        memset(to + read, 0, bytes - read);
+        if (!read)
+            continue;
+        const char *found = source.reach_or_fail(lane, from, read, bytes);
+        if (!found)
+            return;
+        memcpy(to, found, read);
+    }
+}
+
+// Computes rows[2] of copy_small() from a predicate that says whether to ignore the source.
+uint32_t unless_ignored(bool ignored, uint32_t bytes) { return ignored ? 0 : bytes; }
+
+Row bytes_to_read(Decoder &decoder, uint32_t bytes, bool policy) {
+    size_t count = decoder.operands() - (policy ? 1 : 0);
+    Row all = decoder.constant(4, bytes);
+    if (count < 4)
+        return all;
+    const Operand &last = decoder.operand(3);
+    if (!decoder.is_register(last) || decoder.type_of(last) != Type::Pred)
+        return decoder.source(last, Type::U32);
+    Step choice;
+    choice.run = lanes<unless_ignored>;
+    choice.rows[1] = decoder.predicate(last);
+    choice.rows[0] = decoder.temporary(4);
+    choice.rows[2] = all;
+    decoder.emit_before(choice);
+    return choice.rows[0];
+}
+
+void decode_small(Decoder &decoder) {
+    int level = decoder.take_any({"ca", "cg"});
+    bool spaces = decoder.take_any({"shared", "shared::cta"}) >= 0 && decoder.take("global");
+    bool policy = decoder.take("L2::cache_hint");
+    decoder.take_any({"L2::64B", "L2::128B", "L2::256B"});
+    if (level < 0 || !spaces)
+        decoder.refuse("only copies from global to shared memory, with .ca or .cg, are known");
+    decoder.expect_operands(policy ? 4 : 3, policy ? 5 : 4);
+    uint64_t bytes = decoder.integer(decoder.operand(2));
+    if (bytes != 16 && (level == 1 || (bytes != 4 && bytes != 8)))
+        decoder.refuse("this number of bytes cannot be copied");
+    decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
+    decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
+    decoder.step.rows[2] = bytes_to_read(decoder, uint32_t(bytes), policy);
+    decoder.step.detail = uint16_t(bytes);
+    decoder.emit(copy_small);
+}
+
+// The handler of cp.async.bulk. rows[0] and rows[1] have the addresses of the target and of the
+// source, rows[2] the number of bytes. If the copy tells an mbarrier, its address is in rows[3].
+template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Step &step) {
+    constexpr size_t unit = 16;
+    Access target{warp, step, to, Use::Write}, source{warp, step, from, Use::Read};
+    warp.machine.progress++;
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        size_t bytes = warp.row<uint32_t>(step.rows[2])[lane];
+        if (bytes % unit)
+            return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                     std::to_string(bytes) + " bytes; they must be a multiple of " +
+                                         std::to_string(unit));
+        uint64_t to_address = warp.row<uint64_t>(step.rows[0])[lane];
+        uint64_t from_address = warp.row<uint64_t>(step.rows[1])[lane];
+        if (bytes) {
+            char *to_bytes = target.reach_or_fail(lane, to_address, bytes, unit);
+            const char *from_bytes =
+                to_bytes ? source.reach_or_fail(lane, from_address, bytes, unit) : nullptr;
+            if (!from_bytes)
+                return;
+            memmove(to_bytes, from_bytes, bytes);
+        }
+        if (tells &&
+            !complete_bytes(warp, step, lane, warp.row<uint64_t>(step.rows[3])[lane], bytes))
+            return;
+    }
+}
+
+// Decodes a copy to shared memory, of which an mbarrier learns.
+void decode_bulk_load(Decoder &decoder) {
+    bool policy = decoder.take("L2::cache_hint");
+    int cluster = decoder.take_any({"shared::cluster", "shared::cta"});
+    bool global = decoder.take("global");
+    if (cluster < 0 || (!global && (cluster != 0 || !decoder.take("shared::cta"))))
+        decoder.refuse("these state spaces are not supported");
+    decoder.expect_operands(policy ? 5 : 4);
+    decoder.step.rows[3] = decoder.whole_address(decoder.operand(3));
+    decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
+    decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::U32);
+    decoder.emit(global ? copy_bulk<Space::Shared, Space::Global, true>
+                        : copy_bulk<Space::Shared, Space::Shared, true>);
+}
+
+void decode_bulk_store(Decoder &decoder) {
+    bool policy = decoder.take("L2::cache_hint");
+    if (!decoder.take("global") || !decoder.take("shared::cta"))
+        decoder.refuse("these state spaces are not supported");
+    decoder.expect_operands(policy ? 4 : 3);
+    decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
+    decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::U32);
+    decoder.emit(copy_bulk<Space::Global, Space::Shared, false>);
+}
+
+// Decodes an instruction that begins, ends or awaits a group of copies. It has nothing to do.
+void decode_group(Decoder &decoder, size_t operands) {
+    decoder.expect_operands(operands);
+    if (operands)
+        decoder.integer(decoder.operand(0));
+    decoder.emit(nothing);
+}
+
+void decode_prefetch(Decoder &decoder) {
+    bool policy = decoder.take("L2::cache_hint");
+    if (!decoder.take("L2") || !decoder.take("global"))
+        decoder.refuse("only .prefetch.L2.global is supported");
+    decoder.expect_operands(policy ? 3 : 2);
+    decoder.address(decoder.operand(0));
+    decoder.source(decoder.operand(1), Type::U32);
+    decoder.emit(nothing);
+}
+
+void decode_bulk(Decoder &decoder) {
+    if (decoder.take("commit_group"))
+        return decode_group(decoder, 0);
+    if (decoder.take("wait_group")) {
+        decoder.take("read");
+        return decode_group(decoder, 1);
+    }
+    if (decoder.take("prefetch"))
+        return decode_prefetch(decoder);
+    if (decoder.take("mbarrier::complete_tx::bytes"))
+        return decode_bulk_load(decoder);
+    if (decoder.take("bulk_group"))
+        return decode_bulk_store(decoder);
+    decoder.refuse("not supported by the software driver");
+}
+
+void decode_copy(Decoder &decoder) {
+    if (!decoder.take("async"))
+        decoder.refuse("only cp.async is supported");
+    if (decoder.take("bulk"))
+        return decode_bulk(decoder);
+    if (decoder.take("mbarrier"))
+        return decode_arrival_of_copies(decoder);
+    if (decoder.take("wait_group"))
+        return decode_group(decoder, 1);
+    if (decoder.take_any({"commit_group", "wait_all"}) >= 0)
+        return decode_group(decoder, 0);
+    decode_small(decoder);
+}
+
+} // namespace
+
+void add_copies(Opcodes &opcodes) { opcodes["cp"] = decode_copy; }
+
+} // namespace soft::ptx

@@ -1,0 +1,203 @@
+#include "ptx/matrix.h"
+
+#include "ptx/arithmetic_f8.h"
+#include "ptx/machine.h"
+
+#include <array>
+
+// This file implements fragments of matrices and their multiplication.
+
+namespace soft::ptx {
+
+namespace {
+
+using namespace floating;
+
+constexpr size_t most_items = 16 * 256; // of a matrix
+
+template <class T> T value_of(Item item, uint64_t bits);
+template <> double value_of<double>(Item item, uint64_t bits) {
+    switch (item) {
+    case Item::F16:
+        return double(widen(Half{uint16_t(bits)}));
+    case Item::BF16:
+        return double(widen(Bfloat{uint16_t(bits)}));
+    case Item::TF32: // the lowest 13 bits are ignored
+        return double(from_bits<float>(uint32_t(bits) & ~0x1fffu));
+    case Item::F32:
+        return double(from_bits<float>(uint32_t(bits)));
+    case Item::E4M3:
+        return double(widen(half_of<E4M3>(uint8_t(bits))));
+    case Item::E5M2:
+        return double(widen(half_of<E5M2>(uint8_t(bits))));
+    default:
+        return from_bits<double>(bits);
+    }
+}
+template <> int64_t value_of<int64_t>(Item item, uint64_t bits) {
+    switch (item) {
+    case Item::S8:
+        return int8_t(bits);
+    case Item::S4:
+        return int64_t(bits << 60) >> 60;
+    case Item::S32:
+        return int32_t(bits);
+    default:
+        return int64_t(bits);
+    }
+}
+
+uint64_t bits_of_result(Item item, double value, bool) {
+    switch (item) {
+    case Item::F16:
+        return to_bits(narrow<Half>(value));
+    case Item::F32:
+        return to_bits(narrow<float>(value));
+    default:
+        return to_bits(settle(value));
+    }
+}
+uint64_t bits_of_result(Item, int64_t value, bool saturates) {
+    if (saturates)
+        value = value < INT32_MIN ? INT32_MIN : value > INT32_MAX ? INT32_MAX : value;
+    return uint32_t(value);
+}
+
+// Adds a product. Products of narrow numbers are exact in double precision. Sums of doubles are
+// rounded once for each product.
+double add_product(double sum, double a, double b) { return __builtin_fma(a, b, sum); }
+int64_t add_product(int64_t sum, int64_t a, int64_t b) { return sum + a * b; }
+
+template <class T>
+void read_all(const Warp &warp, const Fragment &fragment, std::array<T, most_items> &items) {
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        for (unsigned i = 0; i < fragment.items_of_lane(); i++)
+            items[fragment.place(lane, i)] =
+                value_of<T>(fragment.item, fragment.read(warp, lane, i));
+}
+
+// The flags in Step::detail of a multiplication.
+constexpr unsigned saturating_bit = 1, exclusive_bit = 2;
+
+// The handler of multiplications. T is the type for the items.
+template <class T> void multiply(Warp &warp, const Step &step) {
+    if (!whole_warp(warp, step))
+        return;
+    auto *operands = &warp.frame->code->fragments[step.place];
+    const Fragment &d = *operands[0], &a = *operands[1], &b = *operands[2], &c = *operands[3];
+    static thread_local std::array<T, most_items> left, right, sums;
+    read_all(warp, a, left);
+    read_all(warp, b, right);
+    read_all(warp, c, sums);
+    bool exclusive = (step.detail & exclusive_bit) != 0;
+    for (unsigned row = 0; row < d.rows; row++)
+        for (unsigned column = 0; column < d.columns; column++) {
+            T sum = sums[row * d.columns + column];
+            const T *x = &left[row * a.columns], *y = &right[column];
+            for (unsigned k = 0; k < a.columns; k++, x++, y += b.columns)
+                sum = exclusive ? sum + T(*x != *y) : add_product(sum, *x, *y);
+            sums[row * d.columns + column] = sum;
+        }
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        for (unsigned i = 0; i < d.items_of_lane(); i++)
+            d.write(warp, lane, i,
+                    bits_of_result(d.item, sums[d.place(lane, i)],
+                                   (step.detail & saturating_bit) != 0));
+}
+
+} // namespace
+
+// In the layouts A, B and C four lanes share a row (in B: a column), and each register of a lane
+// has neighbouring items. The registers of 8 rows alternate with those of the next 8 rows.
+unsigned Fragment::place(unsigned lane, unsigned index) const {
+    unsigned in_register = register_bits(item) / bits_of(item);
+    if (layout == Layout::Consecutive) {
+        unsigned unique = rows * columns / warp_size; // items may be repeated
+        unsigned number = lane * unique + index % unique;
+        return by_columns ? number % rows * columns + number / rows : number;
+    }
+    unsigned group = lane / 4, member = lane % 4;
+    if (layout == Layout::C) {
+        unsigned pair = index / 2;
+        return (group + 8 * (pair % (rows / 8))) * columns + 2 * member + index % 2;
+    }
+    unsigned reg = index / in_register, halves = layout == Layout::A ? rows / 8 : 1;
+    unsigned k = (reg / halves * 4 + member) * in_register + index % in_register;
+    return layout == Layout::A ? (group + 8 * (reg % halves)) * columns + k : k * columns + group;
+}
+
+uint64_t Fragment::read(const Warp &warp, unsigned lane, unsigned index) const {
+    if (item == Item::F64)
+        return warp.row<uint64_t>(registers[index])[lane];
+    unsigned bits = bits_of(item), in_register = 32 / bits;
+    uint32_t whole = warp.row<uint32_t>(registers[index / in_register])[lane];
+    return whole >> (index % in_register * bits) & (~uint32_t{0} >> (32 - bits));
+}
+
+void Fragment::write(const Warp &warp, unsigned lane, unsigned index, uint64_t value) const {
+    if (item == Item::F64) {
+        warp.row<uint64_t>(registers[index])[lane] = value;
+        return;
+    }
+    unsigned bits = bits_of(item), in_register = 32 / bits, shift = index % in_register * bits;
+    uint32_t &whole = warp.row<uint32_t>(registers[index / in_register])[lane];
+    uint32_t mask = ~uint32_t{0} >> (32 - bits) << shift;
+    whole = (whole & ~mask) | (uint32_t(value) << shift & mask);
+}
+
+bool take_item(Decoder &decoder, Item &item) {
+    int found = decoder.take_first(
+        {"f16", "bf16", "tf32", "f32", "f64", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1", "s32"});
+    item = Item(found);
+    return found >= 0;
+}
+
+Item take_item(Decoder &decoder) {
+    Item item;
+    if (!take_item(decoder, item))
+        decoder.refuse("a type is missing");
+    return item;
+}
+
+void take_sync_aligned(Decoder &decoder) {
+    if (!decoder.take("sync") || !decoder.take("aligned"))
+        decoder.refuse(".sync.aligned is missing");
+}
+
+void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment, size_t count,
+                    bool is_result) {
+    bool vector = operand.kind == Operand::Kind::Vector;
+    size_t given = vector ? operand.parts.size() : 1;
+    if (given != count)
+        decoder.refuse(std::to_string(given) + " registers where " + std::to_string(count) +
+                       " are needed");
+    Type type = register_bits(fragment.item) == 64 ? Type::B64 : Type::B32;
+    for (size_t i = 0; i < count; i++) {
+        const Operand &part = vector ? operand.parts[i] : operand;
+        fragment.registers.push_back(is_result ? decoder.destination(part, type)
+                                               : decoder.source(part, type));
+    }
+}
+
+void emit_product(Decoder &decoder, const Fragment (&fragments)[4], bool saturates,
+                  bool exclusive) {
+    auto &all = decoder.code().fragments;
+    decoder.step.place = uint32_t(all.size());
+    for (const Fragment &fragment : fragments)
+        all.push_back(std::make_shared<Fragment>(fragment));
+    decoder.step.detail =
+        uint16_t((saturates ? saturating_bit : 0) | (exclusive ? exclusive_bit : 0));
+    decoder.emit(is_integer(fragments[1].item) ? multiply<int64_t> : multiply<double>);
+}
+
+bool whole_warp(Warp &warp, const Step &step) {
+    if (!warp.meet(step, ~uint32_t{0}))
+        return false;
+    if (warp.active == ~uint32_t{0})
+        return true;
+    warp.machine.fail(warp, step, warp.lane_of_fault(), CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                      "all 32 lanes of a warp must execute this instruction together");
+    return false;
+}
+
+} // namespace soft::ptx

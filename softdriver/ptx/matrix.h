@@ -1,0 +1,71 @@
+#pragma once
+
+#include "ptx/decoder.h"
+#include "ptx/warp.h"
+
+// This header has what the instructions on matrices share. A warp holds a matrix in fragments: each
+// lane has some of its items in its registers.
+
+namespace soft::ptx {
+
+// The formats of items, in the order of their names in take_item().
+enum class Item : uint8_t { F16, BF16, TF32, F32, F64, E4M3, E5M2, S8, U8, S4, U4, B1, S32 };
+
+constexpr unsigned bits_of(Item item) {
+    switch (item) {
+    case Item::F64:
+        return 64;
+    case Item::TF32:
+    case Item::F32:
+    case Item::S32:
+        return 32;
+    case Item::F16:
+    case Item::BF16:
+        return 16;
+    case Item::S4:
+    case Item::U4:
+        return 4;
+    case Item::B1:
+        return 1;
+    default:
+        return 8;
+    }
+}
+constexpr bool is_integer(Item item) { return item >= Item::S8; }
+// The width of a register that holds such items, in bits.
+constexpr unsigned register_bits(Item item) { return item == Item::F64 ? 64 : 32; }
+
+struct Fragment {
+    enum class Layout : uint8_t { A, B, C, Consecutive };
+    Layout layout = Layout::C;
+    Item item = Item::F32;
+    unsigned rows = 0, columns = 0;
+    bool by_columns = false; // for Consecutive: the order of the items in the lanes
+    std::vector<Row> registers;
+
+    unsigned items_of_lane() const {
+        return unsigned(registers.size()) * register_bits(item) / bits_of(item);
+    }
+    // Returns the place in the matrix of an item of a lane, as row * columns + column.
+    unsigned place(unsigned lane, unsigned index) const;
+    uint64_t read(const Warp &warp, unsigned lane, unsigned index) const;
+    void write(const Warp &warp, unsigned lane, unsigned index, uint64_t bits) const;
+};
+
+// Takes the next modifier that is the name of a format. Returns false if there is none.
+bool take_item(Decoder &decoder, Item &item);
+// Like the above, but refuses the instruction if there is none.
+Item take_item(Decoder &decoder);
+void take_sync_aligned(Decoder &decoder);
+// Reads the registers of an operand: a vector, or a single register. There must be `count`.
+void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment, size_t count,
+                    bool is_result);
+// Decodes a multiplication. The fragments are those of the matrices d, a, b and c in D = A * B + C.
+// `exclusive` says how items of a single bit are multiplied.
+void emit_product(Decoder &decoder, const Fragment (&fragments)[4], bool saturates, bool exclusive);
+
+// Returns whether all lanes of the warp are at this step. If they are not, the step must do
+// nothing: the warp tries it again later, or the launch has ended with an error.
+bool whole_warp(Warp &warp, const Step &step);
+
+} // namespace soft::ptx

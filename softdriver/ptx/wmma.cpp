@@ -1,0 +1,241 @@
+#include "ptx/access.h"
+#include "ptx/families.h"
+#include "ptx/matrix.h"
+
+#include <cstring>
+
+// This file decodes wmma, and runs its loads and stores. PTX leaves open which lanes have which
+// items. Here each lane has consecutive items.
+
+namespace soft::ptx {
+
+namespace {
+
+enum class Which { A, B, C };
+
+struct WmmaShape {
+    const char *name;
+    unsigned m, n, k;
+};
+constexpr WmmaShape wmma_shapes[] = {
+    {"m16n16k16", 16, 16, 16}, {"m8n32k16", 8, 32, 16}, {"m32n8k16", 32, 8, 16},
+    {"m16n16k8", 16, 16, 8},   {"m8n8k4", 8, 8, 4},     {"m8n8k32", 8, 8, 32},
+    {"m8n8k128", 8, 8, 128},
+};
+
+WmmaShape take_wmma_shape(Decoder &decoder) {
+    for (const WmmaShape &shape : wmma_shapes)
+        if (decoder.take(shape.name))
+            return shape;
+    decoder.refuse("this shape is not supported by the software driver");
+}
+
+// Returns whether matrices A and B of this type can have the shape.
+bool fits(const WmmaShape &shape, Item item) {
+    switch (item) {
+    case Item::F16:
+    case Item::BF16:
+    case Item::S8:
+    case Item::U8:
+        return shape.k == 16;
+    case Item::TF32:
+        return shape.k == 8;
+    case Item::F64:
+        return shape.k == 4;
+    case Item::S4:
+    case Item::U4:
+        return shape.k == 32;
+    case Item::B1:
+        return shape.k == 128;
+    default:
+        return false;
+    }
+}
+
+// Returns whether matrices C and D of this type can have the shape.
+bool sum_fits(const WmmaShape &shape, Item item) {
+    switch (item) {
+    case Item::F16:
+        return shape.k == 16;
+    case Item::F32:
+        return shape.k == 16 || shape.k == 8;
+    case Item::S32:
+        return shape.k == 16 || shape.k >= 32;
+    case Item::F64:
+        return shape.k == 4;
+    default:
+        return false;
+    }
+}
+
+bool are_factors(Item a, Item b) {
+    bool bytes = (a == Item::S8 || a == Item::U8) && (b == Item::S8 || b == Item::U8);
+    bool nibbles = (a == Item::S4 || a == Item::U4) && (b == Item::S4 || b == Item::U4);
+    return a == b || bytes || nibbles;
+}
+
+bool adds_to(Item factor, Item sum) {
+    return is_integer(factor)    ? sum == Item::S32
+           : factor == Item::F64 ? sum == Item::F64
+           : factor == Item::F16 ? sum == Item::F16 || sum == Item::F32
+                                 : sum == Item::F32;
+}
+
+Fragment fragment_of(Decoder &decoder, Which which, const WmmaShape &shape, Item item,
+                     const Operand &operand, bool is_result) {
+    Fragment made;
+    made.layout = Fragment::Layout::Consecutive;
+    made.item = item;
+    made.rows = which == Which::B ? shape.k : shape.m;
+    made.columns = which == Which::A ? shape.k : shape.n;
+    made.by_columns = which == Which::B;
+    size_t bits = made.rows * made.columns * bits_of(item);
+    bool repeats = which != Which::C && item == Item::F16; // these have 8 registers in all shapes
+    take_registers(decoder, operand, made, repeats ? 8 : bits / (warp_size * register_bits(item)),
+                   is_result);
+    return made;
+}
+
+// The parts of Step::detail of a load or store: the state space, and a flag for columns that are
+// contiguous in memory.
+constexpr unsigned space_mask = 0xf, column_bit = 0x10;
+
+// The bits of an item in memory: their first byte, their number of bytes, and the lowest bit.
+struct ItemBytes {
+    uint64_t address;
+    size_t bytes;
+    unsigned shift;
+};
+
+// Where a lane finds the matrix in memory: its address, and the distance of its rows (or columns)
+// in items.
+struct InMemory {
+    uint64_t base, stride;
+    bool by_columns;
+
+    ItemBytes of(const Fragment &fragment, unsigned place) const {
+        uint64_t row = place / fragment.columns, column = place % fragment.columns;
+        uint64_t number = by_columns ? column * stride + row : row * stride + column;
+        unsigned bits = bits_of(fragment.item);
+        return {base + number * bits / 8, bits < 8 ? 1 : bits / 8, unsigned(number * bits % 8)};
+    }
+};
+
+// The handler of loads and stores. rows[9] has the addresses, and rows[1] the distances. The
+// registers that a lane loads may include these, so they are read first.
+template <bool is_load> void transfer_matrix(Warp &warp, const Step &step) {
+    if (!whole_warp(warp, step))
+        return;
+    const Fragment &fragment = *warp.frame->code->fragments[step.place];
+    Access access{warp, step, Space(step.detail & space_mask), is_load ? Use::Read : Use::Write};
+    warp.machine.progress += !is_load;
+    for (unsigned lane = 0; lane < warp_size; lane++) {
+        const InMemory matrix{warp.row<uint64_t>(step.rows[9])[lane],
+                              warp.row<uint32_t>(step.rows[1])[lane],
+                              (step.detail & column_bit) != 0};
+        for (unsigned i = 0; i < fragment.items_of_lane(); i++) {
+            ItemBytes item = matrix.of(fragment, fragment.place(lane, i));
+            char *found = access.reach_or_fail(lane, item.address, item.bytes);
+            if (!found)
+                return;
+            uint64_t bits = is_load ? 0 : fragment.read(warp, lane, i);
+            if (is_load) {
+                memcpy(&bits, found, item.bytes);
+                fragment.write(warp, lane, i, bits >> item.shift);
+            } else
+                memcpy(found, &bits, item.bytes);
+        }
+    }
+}
+
+bool take_by_columns(Decoder &decoder) {
+    int layout = decoder.take_first({"row", "col"});
+    if (layout < 0)
+        decoder.refuse(".row or .col is missing");
+    return layout == 1;
+}
+
+Space take_state_space(Decoder &decoder) {
+    int space = decoder.take_any({"global", "shared", "shared::cta"});
+    return space < 0 ? Space::Generic : space == 0 ? Space::Global : Space::Shared;
+}
+
+template <bool is_load> void decode_transfer(Decoder &decoder, Which which) {
+    take_sync_aligned(decoder);
+    bool by_columns = take_by_columns(decoder);
+    WmmaShape shape = take_wmma_shape(decoder);
+    Space space = take_state_space(decoder);
+    Item item = take_item(decoder);
+    if (which == Which::C ? !sum_fits(shape, item) : !fits(shape, item))
+        decoder.refuse_types();
+    decoder.expect_operands(2, 3);
+    Fragment fragment =
+        fragment_of(decoder, which, shape, item, decoder.operand(is_load ? 0 : 1), is_load);
+    if (bits_of(item) < 8 && by_columns != fragment.by_columns)
+        decoder.refuse("such items must be contiguous along the dimension k");
+    decoder.step.rows[9] = decoder.whole_address(decoder.operand(is_load ? 1 : 0));
+    decoder.step.rows[1] = decoder.operands() == 3
+                               ? decoder.source(decoder.operand(2), Type::U32)
+                               : decoder.constant(4, by_columns ? fragment.rows : fragment.columns);
+    decoder.step.detail = uint16_t(unsigned(space) | (by_columns ? column_bit : 0));
+    decoder.step.place = uint32_t(decoder.code().fragments.size());
+    decoder.code().fragments.push_back(std::make_shared<Fragment>(fragment));
+    decoder.emit(transfer_matrix<is_load>);
+}
+
+// Reads how single bits are multiplied. Returns true for .xor.
+bool take_bit_operation(Decoder &decoder, bool &found) {
+    int operation = decoder.take_any({"and", "xor"});
+    found = operation >= 0 && decoder.take("popc");
+    return operation == 1;
+}
+
+void decode_product(Decoder &decoder) {
+    bool of_bits = false, exclusive = take_bit_operation(decoder, of_bits);
+    take_sync_aligned(decoder);
+    take_by_columns(decoder);
+    take_by_columns(decoder);
+    WmmaShape shape = take_wmma_shape(decoder);
+    decoder.expect_operands(4);
+    Item d = take_item(decoder), a = take_item(decoder), b, c = a;
+    if (take_item(decoder, b))
+        c = take_item(decoder);
+    else
+        a = b = Item::F16; // only the types of D and C are written
+    if (a == Item::F64)
+        decoder.take("rn");
+    bool sums = adds_to(a, d) && adds_to(a, c) && sum_fits(shape, d) && sum_fits(shape, c);
+    if (!are_factors(a, b) || !fits(shape, a) || !sums || of_bits != (a == Item::B1))
+        decoder.refuse("these types are not supported with this shape");
+    bool saturates = is_integer(a) && a != Item::B1 && decoder.take("satfinite");
+    Fragment fragments[4] = {
+        fragment_of(decoder, Which::C, shape, d, decoder.operand(0), true),
+        fragment_of(decoder, Which::A, shape, a, decoder.operand(1), false),
+        fragment_of(decoder, Which::B, shape, b, decoder.operand(2), false),
+        fragment_of(decoder, Which::C, shape, c, decoder.operand(3), false),
+    };
+    emit_product(decoder, fragments, saturates, exclusive);
+}
+
+void decode_wmma(Decoder &decoder) {
+    if (decoder.take("load")) {
+        int which = decoder.take_any({"a", "b", "c"});
+        if (which < 0)
+            decoder.refuse(".a, .b or .c is missing");
+        return decode_transfer<true>(decoder, Which(which));
+    }
+    if (decoder.take("store")) {
+        if (!decoder.take("d"))
+            decoder.refuse(".d is missing");
+        return decode_transfer<false>(decoder, Which::C);
+    }
+    if (!decoder.take("mma"))
+        decoder.refuse(".load, .store or .mma is missing");
+    decode_product(decoder);
+}
+
+} // namespace
+
+void add_wmma(Opcodes &opcodes) { opcodes["wmma"] = decode_wmma; }
+
+} // namespace soft::ptx

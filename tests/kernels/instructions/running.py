@@ -1,0 +1,64 @@
+"""Runs a few lines of PTX on arrays of the host."""
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+
+TEXT = """.version {version}
+.target sm_{target}
+.address_size 64
+{before}
+.visible .entry k(.param .u64 out, .param .u64 in)
+{{
+    .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<16>;
+    {declared}
+    ld.param.u64 %rd1, [out]; cvta.to.global.u64 %rd1, %rd1;
+    ld.param.u64 %rd2, [in]; cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r1, %tid.x;
+    {body}
+    ret;
+}}
+"""
+
+
+def require(capability: int) -> None:
+    """Skip where the GPU is older. The software driver runs everything that it knows."""
+    device = cu.Device(0)
+    major, minor = device.compute_capability
+    if not cu.driver_info().is_software and 10 * major + minor < capability:
+        pytest.skip(f"the GPU has compute capability {major}.{minor}")
+
+
+def run(
+    body: str,
+    given,
+    result,
+    *,
+    threads: int = 32,
+    blocks: int = 1,
+    shared: int = 0,
+    capability: int = 80,
+    version: str = "8.0",
+    declared: str = "",
+    before: str = "",
+) -> np.ndarray:
+    """Run `body`, in which %rd1 is the address of a copy of `result`, %rd2 that of `given`, and %r1
+    the number of the thread in its block. Returns what the copy of `result` then is."""
+    require(capability)
+    target = min(capability, 90) if cu.driver_info().is_software else capability
+    parts = {"declared": declared, "before": before, "body": body}
+    text = TEXT.format(version=version, target=target, **parts)
+    given, result = np.ascontiguousarray(given), np.array(result)
+    with cu.Module(text) as module, cu.Stream() as stream:
+        out, source = (
+            cu.DeviceBuffer.from_array(np.frombuffer(array.tobytes(), "u1"))
+            for array in (result, given)
+        )
+        module["k"].launch(
+            blocks, threads, out, cu.read(source), stream=stream, shared_bytes=shared
+        )
+        stream.synchronize()
+        raw = np.empty(result.nbytes, "u1")
+        out.copy_to(raw)
+    return np.frombuffer(raw.tobytes(), result.dtype).reshape(result.shape)

@@ -1,0 +1,144 @@
+"""cp.async and cp.async.bulk: copies between global and shared memory, and their ends."""
+
+import numpy as np
+import pytest
+
+from .running import run
+
+RANDOM = np.random.default_rng(18)
+DECLARED = ".shared .align 16 .b8 tile[4096]; .shared .align 8 .b64 bar;"
+# This thread's part of the result (%rd3), of what is given (%rd4), and of the tile (%r2).
+PLACES = """mul.wide.u32 %rd5, %r1, {bytes}; add.u64 %rd3, %rd1, %rd5; add.u64 %rd4, %rd2, %rd5;
+mov.u32 %r3, tile; mad.lo.u32 %r2, %r1, {bytes}, %r3;"""
+BACK = """mov.u32 %r4, 0; mov.u64 %rd6, %rd3; mov.u32 %r5, %r2;
+back: ld.shared.u32 %r6, [%r5]; st.global.u32 [%rd6], %r6; add.u32 %r5, %r5, 4;
+add.u64 %rd6, %rd6, 4; add.u32 %r4, %r4, 4; setp.lt.u32 %p1, %r4, {bytes}; @%p1 bra back;"""
+
+
+def copied(copy: str, size: int, **options) -> tuple[np.ndarray, np.ndarray]:
+    """What 64 threads were given, and what they copied; they add `copy` to the usual frame."""
+    given = RANDOM.integers(0, 256, (64, size), "u1")
+    body = PLACES.format(bytes=size) + copy + BACK.format(bytes=size)
+    result = np.zeros((64, size), "u1")
+    options = {"capability": 80, "declared": DECLARED, **options}
+    return given, run(body, given, result, threads=64, **options)
+
+
+WAITS = ["cp.async.commit_group; cp.async.wait_group 0;", "cp.async.wait_all;"]
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("level, size", [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)])
+def test_whole_copies(level, size, wait):
+    given, found = copied(f"cp.async.{level}.shared.global [%r2], [%rd4], {size}; {wait}", size)
+    assert (found == given).all()
+
+
+@pytest.mark.parametrize("hints", ["shared::cta.global.L2::128B", "shared.global.L2::64B"])
+def test_hints_and_offsets(hints):
+    copy = f"""add.u32 %r7, %r2, 32; add.u64 %rd7, %rd4, 64;
+    cp.async.ca.{hints} [%r7+-32], [%rd7+-64], 8; {WAITS[1]}"""
+    given, found = copied(copy, 8)
+    assert (found == given).all()
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+def test_what_is_not_read_becomes_zero(size):
+    """Thread i reads i % (size + 1) bytes. What it must not read may be anywhere."""
+    copy = f"""rem.u32 %r8, %r1, {size + 1}; setp.eq.u32 %p2, %r8, 0; @%p2 mov.u64 %rd4, 0;
+    cp.async.ca.shared.global [%r2], [%rd4], {size}, %r8; {WAITS[0]}"""
+    given, found = copied(copy, size)
+    wanted = given.copy()
+    for thread in range(64):
+        wanted[thread, thread % (size + 1) :] = 0
+    assert (found == wanted).all()
+
+
+def test_a_predicate_says_what_is_ignored():
+    copy = f"""and.b32 %r8, %r1, 1; setp.eq.u32 %p2, %r8, 1;
+    cp.async.ca.shared.global [%r2], [%rd4], 8, %p2; {WAITS[0]}"""
+    given, found = copied(copy, 8, version="8.7")
+    given[1::2] = 0
+    assert (found == given).all()
+
+
+WAIT = "wait: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0; @!%p7 bra wait;"
+INIT = "setp.eq.u32 %p6, %r1, 0; @%p6 mbarrier.init.shared.b64 [bar], {}; bar.sync 0;"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_mbarrier_learns_of_copies(own):
+    """With .noinc the copies' arrivals are those that the mbarrier expects, else they are extra."""
+    arrive = "cp.async.mbarrier.arrive.noinc.shared.b64 [bar];"
+    if not own:
+        arrive = "cp.async.mbarrier.arrive.shared::cta.b64 [bar];"
+        arrive += "mbarrier.arrive.shared.b64 %rd10, [bar];"
+    wait = WAIT.replace("try", "try" if own else "test")
+    copy = f"{INIT.format(64)} cp.async.ca.shared.global [%r2], [%rd4], 16; {arrive} {wait}"
+    given, found = copied(copy, 16, capability=90)
+    assert (found == given).all()
+
+
+@pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
+@pytest.mark.parametrize("size", [16, 48])
+def test_bulk_copies_to_shared_memory(space, size):
+    """One thread copies everything, and all wait for its bytes."""
+    all_bytes = 64 * size
+    copy = f"""{INIT.format(1)} @!%p6 bra wait;
+    mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], {all_bytes};
+    cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes [tile], [%rd2], {all_bytes}, [bar];
+    {WAIT}"""
+    version = "8.0" if space == "shared::cluster" else "8.6"
+    given, found = copied(copy, size, capability=90, version=version)
+    assert (found == given).all()
+
+
+def test_bulk_copies_of_many_threads():
+    """Each has its own bytes, of which the mbarrier may learn before it expects them."""
+    copy = f"""{INIT.format(64)} mov.u32 %r8, 32;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd4], %r8, [bar];
+    mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], %r8; {WAIT}"""
+    given, found = copied(copy, 32, capability=90)
+    assert (found == given).all()
+
+
+@pytest.mark.parametrize("read", ["", ".read"])
+def test_bulk_copies_to_global_memory(read):
+    size = 32
+    given = RANDOM.integers(0, 256, (64, size), "u1")
+    body = f"""{PLACES.format(bytes=size)}
+    ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd4];
+    st.shared.v4.u32 [%r2], {{%r10, %r11, %r12, %r13}};
+    ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd4+16];
+    st.shared.v4.u32 [%r2+16], {{%r10, %r11, %r12, %r13}};
+    fence.proxy.async.shared::cta; bar.sync 0; setp.eq.u32 %p1, %r1, 0; @!%p1 bra end;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [tile], {64 * size};
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group{read} 0; end:"""
+    result = np.zeros_like(given)
+    options = {"threads": 64, "capability": 90, "declared": DECLARED}
+    assert (run(body, given, result, **options) == given).all()
+
+
+def test_a_bulk_copy_of_nothing():
+    copy = f"""{INIT.format(64)} mov.u32 %r8, 16; @%p6 mov.u32 %r8, 0;
+    mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], %r8;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd4], %r8, [bar];
+    {WAIT} @%p6 st.shared.v4.u32 [%r2], {{0, 0, 0, 0}};"""
+    given, found = copied(copy, 16, capability=90)
+    given[0] = 0
+    assert (found == given).all()
+
+
+def test_bulk_copies_within_shared_memory():
+    """One thread copies twice, in two phases; the others wait for it at the end."""
+    copy = f"""{INIT.format(1)} @!%p6 bra end;
+    mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], 1024;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd2], 1024, [bar];
+    first: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 0; @!%p7 bra first;
+    mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], 1024;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [tile+2048], [tile],
+    1024, [bar];
+    second: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 1; @!%p7 bra second;
+    end: bar.sync 0; add.u32 %r2, %r2, 2048;"""
+    given, found = copied(copy, 16, capability=90)
+    assert (found == given).all()

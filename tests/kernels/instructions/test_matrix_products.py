@@ -1,0 +1,171 @@
+"""mma: integers exactly, floats within a bound that both drivers keep.
+
+The bound of an item is a part of the sum of all |a * b| and |c|: 2^-20 for f32 (for f8 operands
+2^-11, as GPUs keep few bits of their products), 2^-10 for f16, and 2^-50 for f64.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+from .fragments import BITS, pack, places, unpack
+from .running import run
+
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
+RANDOM = np.random.default_rng(1818)
+
+
+def load(name: str, count: int, first: int, wide: bool) -> tuple[str, str]:
+    """Declares registers, and loads them from the words of this lane."""
+    bits = 64 if wide else 32
+    registers = [f"%{name}{i}" for i in range(count)]
+    text = f".reg .b{bits} {', '.join(registers)};"
+    text += "".join(
+        f"ld.global.b{bits} {each}, [%rd4+{bits // 8 * (first + i)}];"
+        for i, each in enumerate(registers)
+    )
+    return text, f"{{{', '.join(registers)}}}"
+
+
+def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.ndarray:
+    """D of an instruction such as "m16n8k16.row.col.f32.f16.f16.f32"."""
+    m, k = map(int, re.search(r"m(\d+)n8k(\d+)", text).groups())
+    items = [each for each in re.split(r"\.", text) if each in BITS]
+    wide = items[1] == "f64"
+    where = {x: places(x, item, m, k) for x, item in zip("dabc"[1:], items[1:], strict=True)}
+    where["d"] = places("c", items[0], m, k)
+    parts = [
+        pack(values, where[x], item)
+        for x, values, item in zip("abc", (a, b, c), items[1:], strict=True)
+    ]
+    counts = [part.shape[1] for part in parts]
+    size = 8 if wide else 4
+    body = f"mul.wide.u32 %rd4, %r1, {size * sum(counts)}; add.u64 %rd4, %rd2, %rd4;"
+    operands, first = [], 0
+    for name, count in zip("abc", counts, strict=True):
+        code, operand = load(name, count, first, wide)
+        body += code
+        operands.append(operand)
+        first += count
+    results = where["d"][0].shape[1]
+    names = [f"%d{i}" for i in range(results)]
+    body += f".reg .b{8 * size} {', '.join(names)};"
+    body += f"mma.sync.aligned.{text} {{{', '.join(names)}}}, {', '.join(operands)};"
+    body += f"mul.wide.u32 %rd3, %r1, {size * results}; add.u64 %rd3, %rd1, %rd3;"
+    body += "".join(f"st.global.b{8 * size} [%rd3+{size * i}], {n};" for i, n in enumerate(names))
+    given = np.concatenate(parts, axis=1).astype(f"u{size}")
+    found = run(
+        body, given, np.zeros((32, results), f"u{size}"), capability=capability, version=version
+    )
+    return unpack(found, where["d"], items[0], (m, 8))
+
+
+def integers(item: str, shape: tuple[int, int]) -> np.ndarray:
+    top = 1 << BITS[item]
+    low = -top // 2 if item[0] == "s" else 0
+    return RANDOM.integers(low, low + top, shape)
+
+
+INTEGERS = [
+    *[
+        (f"m{m}n8k{k}", a, b)
+        for m, k in ((8, 16), (16, 16), (16, 32))
+        for a in ("s8", "u8")
+        for b in ("s8", "u8")
+    ],
+    *[
+        (f"m{m}n8k{k}", a, b)
+        for m, k in ((8, 32), (16, 32), (16, 64))
+        for a, b in (("s4", "u4"), ("u4", "s4"), ("s4", "s4"))
+    ],
+]
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("shape, first, second", INTEGERS)
+def test_integers(shape, first, second, limited):
+    """With .satfinite sums are limited; without it they wrap around."""
+    m, k = map(int, re.search(r"m(\d+)n8k(\d+)", shape).groups())
+    a, b = integers(first, (m, k)), integers(second, (k, 8))
+    c = RANDOM.integers(-(1 << 20), 1 << 20, (m, 8))
+    c[0], c[1] = (1 << 31) - 5, -(1 << 31) + 5
+    text = f"{shape}.row.col{'.satfinite' if limited else ''}.s32.{first}.{second}.s32"
+    found = product(text, a, b, c, 80)
+    wanted = a @ b + c
+    low, high = -(1 << 31), (1 << 31) - 1
+    wanted = wanted.clip(low, high) if limited else (wanted - low) % (1 << 32) + low
+    assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("operation", ["xor", "and"])
+@pytest.mark.parametrize("m, k", [(8, 128), (16, 128), (16, 256)])
+def test_single_bits(m, k, operation):
+    a, b = integers("b1", (m, k)), integers("b1", (k, 8))
+    c = RANDOM.integers(-1000, 1000, (m, 8))
+    text = f"m{m}n8k{k}.row.col.s32.b1.b1.s32.{operation}.popc"
+    found = product(text, a, b, c, 90 if operation == "and" else 80)
+    function = {"xor": np.bitwise_xor, "and": np.bitwise_and}[operation]
+    wanted = function(a[:, :, None], b[None]).sum(axis=1) + c
+    assert (found == wanted).all()
+
+
+FLOATS = [
+    *[(16, k, "f16", result, 80) for k in (8, 16) for result in ("f16", "f32")],
+    *[(16, k, "bf16", "f32", 80) for k in (8, 16)],
+    *[(16, k, "tf32", "f32", 80) for k in (4, 8)],
+    *[(16, 32, item, "f32", 89) for item in ("e4m3", "e5m2")],
+    (8, 4, "f64", "f64", 80),
+    *[(16, k, "f64", "f64", 90) for k in (4, 8, 16)],
+]
+BOUNDS = {"f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}
+FRACTIONS = {"f16": 10, "bf16": 7, "tf32": 10, "e4m3": 3, "e5m2": 2, "f64": 52}
+
+
+def floats(item: str, shape: tuple[int, int]) -> np.ndarray:
+    """Random numbers that the format has."""
+    bits = FRACTIONS[item]
+    numbers = RANDOM.integers(1 << bits, 2 << bits, shape) / (1 << bits)
+    return numbers * RANDOM.choice([-2, -1, -0.5, 0.25, 1, 4], shape)
+
+
+@pytest.mark.parametrize("m, k, item, result, capability", FLOATS)
+def test_floats(m, k, item, result, capability):
+    a, b = floats(item, (m, k)), floats(item, (k, 8))
+    c = floats("f16", (m, 8))
+    text = f"m{m}n8k{k}.row.col.{result}.{item}.{item}.{result}"
+    found = product(text, a, b, c, capability, "8.4" if capability == 89 else "8.0")
+    size = np.abs(a) @ np.abs(b) + np.abs(c)
+    bound = 2.0**-11 if item[0] == "e" else BOUNDS[result]
+    assert (np.abs(found - (a @ b + c)) <= bound * size).all()
+    assert len(np.unique(found)) > 4 * m  # it is no array of the same number
+
+
+def test_different_types_of_f8():
+    a, b, c = floats("e4m3", (16, 32)), floats("e5m2", (32, 8)), floats("f16", (16, 8))
+    found = product("m16n8k32.row.col.f32.e4m3.e5m2.f32", a, b, c, 89, "8.4")
+    size = np.abs(a) @ np.abs(b) + np.abs(c)
+    assert (np.abs(found - (a @ b + c)) <= 2.0**-11 * size).all()
+
+
+def test_infinities_and_nans():
+    a, b, c = np.zeros((16, 8)), np.zeros((8, 8)), np.zeros((16, 8))
+    a[0, 0], a[1, 0], a[2, 0], b[0, 0], c[3, 3] = np.inf, -np.inf, np.nan, 1, -np.inf
+    found = product("m16n8k8.row.col.f32.f16.f16.f32", a, b, c, 80)
+    assert found[:4, 0].tolist()[:2] == [np.inf, -np.inf]
+    assert np.isnan(found[2]).all()
+    assert np.isnan(found[0, 1:]).all()  # infinity times zero
+    assert found[3, 3] == -np.inf
+    assert not found[4:].any()
+
+
+@pytest.mark.parametrize("schedule_of_lanes", [0, 7])
+def test_lanes_that_parted_multiply_together(schedule_of_lanes):
+    """Some lanes come later; the result overwrites an operand."""
+    body = f"""mov.b32 %r2, 0x01010101; setp.lt.u32 %p1, %r1, {schedule_of_lanes}; @%p1 bra late;
+    mov.b32 %r3, 0x02020202; bra join; late: mov.b32 %r3, 0x02020202; add.u32 %r9, %r1, 1;
+    join: mov.b32 %r4, %r1; mov.b32 %r5, 5;
+    mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {{%r4, %r5}}, {{%r2}}, {{%r3}}, {{%r4, %r5}};
+    mul.wide.u32 %rd3, %r1, 8; add.u64 %rd3, %rd1, %rd3; st.global.v2.u32 [%rd3], {{%r4, %r5}};"""
+    found = run(body, np.zeros(1), np.zeros((32, 2), "u4"))
+    assert found.tolist() == [[32 + lane, 37] for lane in range(32)]
