@@ -117,7 +117,8 @@ def test_nothing_links_to_the_driver(unpacked):
     for binary in unpacked.glob("*.so"):
         lines = output("readelf", "--dynamic", binary).splitlines()
         needed = [line for line in lines if "(NEEDED)" in line]
-        assert "libc.so" in str(needed), binary.name
+        if not binary.name.startswith("_nvjitlink"):  # which calls nothing
+            assert "libc.so" in str(needed), binary.name
         assert "libcuda" not in str(needed), binary.name
 
 
