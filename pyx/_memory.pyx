@@ -507,6 +507,8 @@ cdef Memory allocate_memory(
         # Memory of a capture is there before the graph is launched, and nothing else uses it.
         stream = None
         kind = DEVICE if kind == STREAM_ORDERED else kind
+    if stream is not None and nbytes:
+        stream.usable()     # otherwise memory would be allocated or freed before the refusal
     memory.context = context
     memory.kind = kind
     memory.nbytes = nbytes
@@ -543,6 +545,8 @@ cdef Memory allocate_from(
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
     pool.usable()
+    if stream is not None and nbytes:
+        stream.usable()
     memory.context = context
     memory.kind = STREAM_ORDERED
     memory.nbytes = nbytes

@@ -433,6 +433,23 @@ def test_arguments(stream, kind):
 
 
 @KINDS
+def test_an_allocation_on_a_closed_stream_calls_no_driver(stream, kind, unchanged):
+    """It does not even free the memory of dead buffers."""
+    closed, pool = cu.Stream(), cu.DriverPool()
+    dead = cu.DeviceBuffer(1000, stream=stream, pooled=False)
+    dead.fill_async(1, stream)
+    functions = (*ALLOCATIONS, "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuStreamWaitEvent")
+    with closed:
+        closed.close()
+        del dead
+        with unchanged(*functions):
+            with pytest.raises(ValueError, match="is closed"):
+                CLASSES[kind](8)
+            with pool, pytest.raises(ValueError, match="is closed"):
+                CLASSES[kind](8)
+
+
+@KINDS
 @pytest.mark.cuda_software
 def test_a_stream_of_another_device(script, kind):
     script.quiet(
