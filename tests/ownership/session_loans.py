@@ -138,7 +138,7 @@ class LoanSession(KernelSession):
         """Let a consumer on a stream take a capsule of the loan."""
         handle = handle_of(stream)
         usable = self.usable_handle(loan.borrower) if has_name(loan.buffer) else NO_NAME
-        if usable == OK and stream is not loan.borrower:
+        if usable == OK and handle != handle_of(loan.borrower):  # all contexts' defaults share one
             usable = OTHER_CONSUMER
         call = lambda: loan.real.__dlpack__(stream=handle, max_version=(1, 0))  # noqa: E731
         lent, capsule = self._hold("loan.__dlpack__", loan, call, usable)
