@@ -243,6 +243,7 @@ cdef int _free_now(Memory memory) except -1:
 cdef int close_module(Memory code, list variables) except -1:
     """Unload a module and close the memory of its variables, or raise and change nothing."""
     cdef Memory memory
+    attend()
     ended = []
     # Launches use the code and variables. The code is checked first, so that a refusal names it.
     _end(code, "close", False)
