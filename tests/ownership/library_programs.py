@@ -68,6 +68,8 @@ class Program(GraphChoices):
         # waits as work, and the library does not: a host access would then end the process.
         excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
+        # Real drivers are damaged by many pools of managed memory (docs/memory-pools.md).
+        self.driver_pools = self.memories if self.session.software else ("device", "locked")
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
         # Some programs have memory of several sizes, some have items of many kinds.
         self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
@@ -470,15 +472,16 @@ class Program(GraphChoices):
         # With several contexts, memory that all of them can use is more frequent.
         more = ("locked", "locked") if self.several else ("device",)
         kind, stream = self.random.choice((*self.memories, *more)), None
-        if kind == "device" and self.streams and self.chance(0.6):
+        driver_pool = kind in self.driver_pools and self.chance(0.12)
+        if (kind == "device" or driver_pool) and self.streams and self.chance(0.6):
             stream = self.pick_stream()
         size = 0 if self.chance(0.02) else self.random.choice(self.sizes)
         place = stream.place if stream else self.pick_place()
-        options = {"pooled": False} if self.chance(0.1) else {}
-        if kind == "locked" and self.chance(0.05):
+        options = {"driver_pool": True} if driver_pool else {}
+        if not driver_pool and self.chance(0.1):
+            options["pooled"] = False
+        if not driver_pool and kind == "locked" and self.chance(0.05):
             options["write_combined"] = True
-        if kind == "device" and stream and "pooled" not in options and self.chance(0.15):
-            options["driver_pool"] = True
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
@@ -490,8 +493,6 @@ class Program(GraphChoices):
     def into_raw(self):
         """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
-        if buffer.memory.of_driver_pool:  # it cannot be given away: tests/pools
-            return
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)

@@ -43,7 +43,7 @@ TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
 NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
-NOT_WHOLE = "not_whole"
+NOT_WHOLE, OF_POOL = "not_whole", "of_driver_pool"
 GRAPH_CLOSED = "graph_closed"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
@@ -83,6 +83,7 @@ RAISED = {
     LENT: (cu.OwnershipError, "are lent to it"),
     DISCARDED: (cu.ContentsDiscardedError, "were discarded at"),
     NOT_WHOLE: (ValueError, "not the whole of an allocation"),
+    OF_POOL: (ValueError, "memory of a DriverPool, which"),
 }
 # The driver calls that queue work and waits. A refused call makes none of them.
 QUEUEING = (

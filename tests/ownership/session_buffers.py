@@ -8,7 +8,7 @@ import contextvars
 import weakref
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -122,17 +122,17 @@ class BufferSession(Session):
     # ---- making and ending buffers ----
 
     def allocate(self, kind, nbytes, stream=None, place=None, driver_pool=False, **options):
-        """With `driver_pool`, device memory comes from a pool of the driver: needs a stream."""
+        """With `driver_pool`, memory of each kind comes from a pool of the driver, on a stream."""
         if stream is not None:
             options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
-        pool = cu.DriverPool("device", place.context.device) if driver_pool else nullcontext()
+        pool = self.driver_pool(kind, place) if driver_pool else nullcontext()
 
         def make():
             with pool:
                 return self.new(place, CLASSES[kind], nbytes, **options)
 
-        if kind == "device":
+        if kind == "device" or driver_pool:
             if nbytes and options.get("pooled", True):
                 stream = self.current(stream, place)
         elif self.currents:  # the order of page-locked and managed memory: tests/pools
@@ -146,12 +146,28 @@ class BufferSession(Session):
         made = self.call("allocation", usable, make)
         if made is None:
             return None
+        waits = driver_pool and stream is None
+        if waits:
+            stream = Stream(None, place.internal, "internal", place)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
         buffer = Buffer(made, memory, 0, nbytes, part=False)
         if stream is not None and nbytes:
             self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites), passive=True)
+        if waits and nbytes:
+            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
         return buffer
+
+    def driver_pool(self, kind, place):
+        """The program's pool of the driver for a kind of buffers."""
+        device = place.context.device if kind == "device" else None
+        if (kind, device) not in self.driver_pools:
+            self.driver_pools[kind, device] = cu.DriverPool(kind, device)
+        return self.driver_pools[kind, device]
+
+    @cached_property
+    def driver_pools(self):
+        return {}
 
     def part(self, buffer, start, stop, how="slice"):
         """The bytes from `start` to `stop` of a buffer, cut out in one of several ways."""

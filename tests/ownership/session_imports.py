@@ -13,6 +13,7 @@ from session import (
     NO_STREAM,
     NOT_OURS,
     NOT_THEIRS,
+    OF_POOL,
     PARTS_LIVE,
     READ_ONLY,
     USED_PARTS,
@@ -107,6 +108,8 @@ class ImportSession(LoanSession):
             return MEMORY_CLOSED
         if buffer.part:
             return IS_PART
+        if buffer.memory.of_driver_pool:
+            return OF_POOL
         if not buffer.memory.owned:
             return NOT_OURS
         if buffer.memory.model.views:

@@ -1,7 +1,7 @@
 """The steps of a program in which managed memory is prefetched, discarded or attached."""
 
 from oracle import CAPTURED, HOST, MEMORY_CLOSED, OK
-from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, WAITED, Failed, Stream, Token
+from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, OF_POOL, WAITED, Failed, Stream, Token
 from session_buffers import UNKNOWN, BufferSession
 
 import cudadrv as cu
@@ -85,8 +85,15 @@ class ManagedSession(BufferSession):
             return CAPTURED
         if mode == "attach" and not is_whole(buffers[0]):
             return NOT_WHOLE
+        if mode == "attach" and is_of_pool(buffers[0].memory):
+            return OF_POOL
         return self._judge_order(stream.model, uses)
 
 
 def is_whole(buffer):
     return buffer.start == 0 and buffer.nbytes == buffer.memory.model.nbytes
+
+
+def is_of_pool(memory):
+    """Whether the bytes are memory of a pool of the driver."""
+    return (memory.home or memory).of_driver_pool
