@@ -217,6 +217,8 @@ cdef int leave_home(Memory memory) except -1:
     cdef own_memory *closed = new_state(memory.nbytes)
     closed.closed = True
     memory.state = closed
+    if memory.home.state.exports is not NULL:
+        memory.left = memory.home
     memory.home = None
     memory.closed_at = here()
     _let_go(memory)
@@ -508,8 +510,6 @@ cdef Memory allocate_memory(
         # Memory of a capture is there before the graph is launched, and nothing else uses it.
         stream = None
         kind = DEVICE if kind == STREAM_ORDERED else kind
-    if stream is not None and nbytes:
-        stream.usable()     # otherwise memory would be allocated or freed before the refusal
     memory.context = context
     memory.kind = kind
     memory.nbytes = nbytes
@@ -525,6 +525,8 @@ cdef Memory allocate_memory(
             memory.unused = True
         else:
             stream = None
+    if stream is not None and nbytes:
+        stream.usable()     # otherwise memory would be allocated or freed before the refusal
     if nbytes == 0 or not pooled:
         _allocate(memory, nbytes)
     elif not _reuse(memory, stream):
