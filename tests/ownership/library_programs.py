@@ -406,7 +406,8 @@ class Program(GraphChoices):
     def work_and_wait(self, stream):
         """Make a blocking fill or copy on a stopped stream. The work that it queues goes on."""
         buffer = self.pick_buffer(place=stream.place)
-        if buffer is None or not is_filled(buffer):
+        # The host may have to allocate what it is the first to use, and that may block on a GPU.
+        if buffer is None or not is_filled(buffer) or buffer.memory.unused is not None:
             return
         self.note("  buffer", self.buffers.index(buffer))
         ways = [self.fill_and_wait]
@@ -473,7 +474,8 @@ class Program(GraphChoices):
         more = ("locked", "locked") if self.several else ("device",)
         kind, stream = self.random.choice((*self.memories, *more)), None
         driver_pool = kind in self.driver_pools and self.chance(0.12)
-        if (kind == "device" or driver_pool) and self.streams and self.chance(0.6):
+        share = 0.6 if kind == "device" or driver_pool else 0.3
+        if self.streams and self.chance(share):
             stream = self.pick_stream()
         size = 0 if self.chance(0.02) else self.random.choice(self.sizes)
         place = stream.place if stream else self.pick_place()

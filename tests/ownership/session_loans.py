@@ -325,6 +325,7 @@ class LoanSession(KernelSession):
             if isinstance(loan.borrower, Stream):
                 self.after_failure(loan.borrower.model, [(loan.buffer, loan.mode)])
             return None, None
+        self.after_use(loan.buffer)
         if answer not in (OK, WAITED):
             return None, None
         if begins:
@@ -339,6 +340,8 @@ class LoanSession(KernelSession):
         buffer, use = loan.buffer, (loan.buffer, loan.mode)
         if buffer.closed:
             return MEMORY_CLOSED
+        if not isinstance(loan.borrower, Stream):
+            self.use_on_host(buffer)
         if loan.borrower is NOBODY:
             nobody = model.Stream(buffer.memory.place.domain, "nobody")
             return self.oracle.judge_lend(*buffer.use(loan.mode), nobody).answer

@@ -59,6 +59,7 @@ class ManagedSession(BufferSession):
         except Failed:
             self.after_failure(stream.model, uses)
             return None
+        self.after_use(*buffers)
         if answer not in (OK, WAITED):
             return None
         node = None

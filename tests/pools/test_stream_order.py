@@ -449,6 +449,14 @@ def test_an_allocation_on_a_closed_stream_calls_no_driver(stream, kind, unchange
                 CLASSES[kind](8)
 
 
+@ON_HOST
+def test_a_closed_stream_that_gives_no_order_is_not_in_the_way(kind):
+    with cu.Stream(blocking=True) as closed:
+        closed.close()
+        buffer = CLASSES[kind](8)
+        buffer[:] = 1
+
+
 @KINDS
 @pytest.mark.cuda_software
 def test_a_stream_of_another_device(script, kind):
