@@ -715,6 +715,30 @@ MUTATIONS = [
         "if False:",
     ),
     (
+        "a move by `to` writes nothing",
+        "_managed.pyx",
+        "ranges.accesses[i].mode = OWN_WRITE if writes else OWN_SHARED",
+        "ranges.accesses[i].mode = OWN_WRITE if discards else OWN_SHARED",
+    ),
+    (
+        "host-readable memory is in the order of no stream",
+        "_memory.pyx",
+        "return stream.order.order == OWN_NON_BLOCKING and not stream.order.domain.host_excluded",
+        "return False",
+    ),
+    (
+        "the host gets a block that work still uses",
+        "_memory.pyx",
+        "    if memory.address == 0:\n        other = allocate_memory(",
+        "    if memory.nbytes == 0:\n        other = allocate_memory(",
+    ),
+    (
+        "memory of a pool of the driver is not waited for",
+        "_memory.pyx",
+        "            memory.stream.synchronize()\n",
+        "            pass\n",
+    ),
+    (
         "a prefetch writes",
         "_managed.pyx",
         "effect = OWN_DISCARDS if discards else OWN_MOVES",

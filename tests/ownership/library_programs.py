@@ -780,6 +780,7 @@ FAILURES = {
     "launch": ("cuLaunchKernel",),
     "launch_graph": ("cuGraphLaunch",),
     "prefetch": ("cuMemPrefetchAsync",),
+    "move_to": ("cuMemPrefetchAsync",),
     "discard": ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"),
     "attach": ("cuStreamAttachMemAsync",),
     "lend": ("cuEventRecord", "cuEventCreate"),

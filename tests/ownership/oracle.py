@@ -17,7 +17,7 @@ CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
 # How uses that do more than read or write are ordered. Those of the third kind have every view in
 # their way, even those of their own stream.
-AS = {"discard": "write", "attach": "write", "move": "shared"}
+AS = {"discard": "write", "attach": "write", "move": "shared", "to": "write"}
 FINAL = ("close", "discard", "attach")
 HOST = "host"
 

@@ -149,7 +149,7 @@ class BufferSession(Session):
             return None
         waits = driver_pool and stream is None
         if waits:
-            stream = Stream(None, place.internal, "internal", place)
+            stream = self.internal(place)
         stream = stream if ordered else None
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
@@ -191,6 +191,10 @@ class BufferSession(Session):
             memory.unused = None
             if not any(borrow.operation == "its allocation" for borrow in whole.borrows):
                 memory.model.accesses.remove(access)
+
+    def internal(self, place):
+        """The stream of blocking calls without a stream."""
+        return Stream(None, place.internal, "internal", place)
 
     def driver_pool(self, kind, place):
         """The program's pool of the driver for a kind of buffers."""

@@ -18,6 +18,21 @@ class ManagedSession(BufferSession):
             call = lambda: buffers[0].real.prefetch(place, given)  # noqa: E731
         return self._queue("prefetch", buffers, "move", stream, call)
 
+    def move_to(self, buffer, place, stream):
+        """Move the pages of a buffer by `to`, which counts as a write, but changes no byte.
+
+        Without a stream the host waits.
+        """
+        given, home = stream and stream.given, buffer.memory.place
+        on = self.current(stream, home) or self.internal(home)
+        call = lambda: buffer.real.to(place, stream=given)  # noqa: E731
+        token = self._queue("to", [buffer], "to", on, call)
+        if token is None:
+            return
+        self.agree("what `to` returns", token.real is buffer.real, True)
+        if stream is None and token.node is not None:
+            self.oracle.synchronize(token.node)
+
     def discard(self, buffers, place, stream, batch):
         """Discard the contents of buffers, which nobody may read before they are written."""
         given = stream and stream.given
