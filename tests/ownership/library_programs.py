@@ -487,6 +487,23 @@ class Program(GraphChoices):
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
+    def reuse(self):
+        """Leave memory that a stream still uses to its pool, and allocate on the stream again."""
+        streams = [s for s in self.streams if self.is_usable(s) and s.model.kind == "non_blocking"]
+        stream = self.pick(streams) if streams else None
+        kinds = [kind for kind in self.memories if kind != "device"]
+        if stream is None or not kinds or stream.model.in_capture:
+            return
+        kind, size, value = self.random.choice(kinds), self.sizes[0], self.random.randrange(256)
+        told = kind, size, self.streams.index(stream)
+        self.note("fill and forget", *told, value)
+        self.session.fill(self.session.allocate(kind, size, stream), value, stream)
+        made = self.session.allocate(kind, size, stream)
+        self.add(made, *told, "after that")
+        if self.chance(0.5):
+            self.note("host first")
+            self.session.set_slice(made, self.bytes(size))
+
     def from_address(self):
         kind, size = self.random.choice(self.memories), self.random.choice(self.sizes)
         place = self.pick_place()
@@ -825,6 +842,7 @@ WEIGHTS = {
     "end_thread": 2,
     "at_once": 20,
     "allocate": 2,
+    "reuse": 0.7,
     "part": 5,
     "view_as": 3,
     "take": 2,
