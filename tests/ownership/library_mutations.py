@@ -711,7 +711,7 @@ MUTATIONS = [
     (
         "items at any address are filled",
         "_copy.pyx",
-        "if pointer_of(region) % min(region.itemsize, 4):",
+        "if (region.memory.address + region.start) % min(region.itemsize, 4):",
         "if False:",
     ),
     (

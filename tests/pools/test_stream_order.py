@@ -207,6 +207,7 @@ FIRST = {
     "copy_from": lambda buffer: buffer.copy_from(bytes(1000)),
     "copy_to": lambda buffer: buffer.copy_to(bytearray(1000)),
     "fill": lambda buffer: buffer.fill(5),
+    "fill of dates": lambda buffer: buffer.view("M8[s]").fill(np.datetime64(5, "s")),
     "read": read_block,
     "write": write_block,
     "memoryview": lambda buffer: memoryview(buffer).release(),
