@@ -590,7 +590,8 @@ class Oracle:
         found = {}
         for byte in range(start, stop):
             for use in uses_of_byte(memory, byte):
-                if use.returns and use.node not in known and use.stream is not stream:
+                waits = use.returns and use.stream is not stream and use.node not in known
+                if waits and self.can_be_waited_for(use.stream):
                     found[use.stream] = None
         for other in found:
             self.wait(stream, self._work_of(other))
