@@ -81,6 +81,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t closed
         uint8_t limited
         uint8_t managed
+        void *exports
     ctypedef struct own_export:
         own_memory *memory
         uint32_t site

@@ -35,6 +35,7 @@ cdef class Memory:
     # For memory of another library, the Memory of the whole allocation, whose state it shares: see
     # `_home_of`. None for all other memory.
     cdef Memory home
+    cdef Memory left            # the former home if views of no bytes are still linked to its state
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
     cdef bint returned          # whether bytes of this home were ever given back to their owner

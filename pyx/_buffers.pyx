@@ -899,7 +899,8 @@ cdef class UnifiedBuffer(HostBuffer):
         ------
         TypeError, ValueError
             There is no stream; ``to`` is none of these; ``stream`` is given although ``to`` is a
-            stream; the buffer is not the whole of its allocation; the memory is read-only.
+            stream; the buffer is not the whole of its allocation; the memory is read-only, or a
+            `DriverPool`'s.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             The buffer is in use. Every view and loan conflicts, even a loan to this stream.
         CudaError

@@ -214,8 +214,9 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
             " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    # A dtype whose alignment is smaller than its items allows parts that begin at any byte.
-    if pointer_of(region) % min(region.itemsize, 4):
+    # A dtype whose alignment is smaller than its items allows parts that begin at any byte. An
+    # address that is not chosen yet must not be chosen here: the host may be the first user.
+    if (region.memory.address + region.start) % min(region.itemsize, 4):
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"

@@ -125,7 +125,7 @@ cdef class Uses:
         contexts = []
         for node in self.nodes:
             for written in (False, True):   # the order of `each`
-                buffers = node.writes if written else node.reads
+                buffers = list(node.writes if written else node.reads)
                 for i in range(node.count):
                     if (node.accesses[i].mode != OWN_READ) == written:
                         region = _region_at(buffers, &node.accesses[i])
@@ -209,15 +209,20 @@ cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) n
             uses.total += 1
 
 
-cdef Region _region_at(tuple buffers, own_access *access):
-    """Return a buffer that has exactly these bytes, else one that has some of them, or None."""
+cdef Region _region_at(list buffers, own_access *access):
+    """Return a buffer that has exactly these bytes, else one that has some of them, or None.
+
+    One with exactly these bytes is removed: the next access of these bytes may be another buffer's.
+    """
     cdef Region region
+    cdef Py_ssize_t i
     other = None
-    for region in buffers:
+    for i in range(len(buffers)):
+        region = buffers[i]
         if region.memory is None or region.memory.state is not access.memory:
             continue
         if region.start == access.start and region.nbytes == access.stop - access.start:
-            return region
+            return buffers.pop(i)
         if region.start < access.stop and access.start < region.start + region.nbytes:
             other = region      # the node is another graph, whose accesses are joined
     return other

@@ -455,6 +455,9 @@ cdef Token attach_region(Region region, object to, object stream):
             or (memory.kind == FOREIGN and memory.home is None):
         raise ValueError(f"{region.describe()} is not the whole of an allocation, and only whole"
                          " allocations of managed memory can be attached")
+    if _is_of_pool(memory):
+        raise ValueError(f"{region.describe()} has memory of a DriverPool, which cannot be"
+                         " attached; with pooled=False, the buffer does not come from the pool")
     borrow(region, &access, OWN_WRITE)
     access.effect = OWN_ATTACHES
     attachment.address = pointer_of(region)
@@ -480,6 +483,11 @@ cdef Token attach_region(Region region, object to, object stream):
     return token
 
 
+cdef bint _is_of_pool(Memory memory):
+    """Whether the bytes are memory of a DriverPool, also if a buffer over an address has them."""
+    return memory.pool is not None or (memory.home is not None and memory.home.pool is not None)
+
+
 # ---- advice ----
 
 cdef int advise_region(
@@ -500,7 +508,7 @@ cdef int advise_region(
     if accessed_by is not None:
         changes += _accesses(accessed_by)
     if changes and region.nbytes:
-        if region.memory.pool is not None:
+        if _is_of_pool(region.memory):
             raise ValueError(f"{region.describe()} has memory of a DriverPool, which takes no"
                              " advice: the pool was told the place")
         _advise(region, changes)

@@ -217,6 +217,8 @@ cdef int leave_home(Memory memory) except -1:
     cdef own_memory *closed = new_state(memory.nbytes)
     closed.closed = True
     memory.state = closed
+    if memory.home.state.exports is not NULL:
+        memory.left = memory.home
     memory.home = None
     memory.closed_at = here()
     _let_go(memory)
@@ -243,6 +245,7 @@ cdef int _free_now(Memory memory) except -1:
 cdef int close_module(Memory code, list variables) except -1:
     """Unload a module and close the memory of its variables, or raise and change nothing."""
     cdef Memory memory
+    attend()
     ended = []
     # Launches use the code and variables. The code is checked first, so that a refusal names it.
     _end(code, "close", False)
@@ -522,6 +525,8 @@ cdef Memory allocate_memory(
             memory.unused = True
         else:
             stream = None
+    if stream is not None and nbytes:
+        stream.usable()     # otherwise memory would be allocated or freed before the refusal
     if nbytes == 0 or not pooled:
         _allocate(memory, nbytes)
     elif not _reuse(memory, stream):
@@ -543,6 +548,8 @@ cdef Memory allocate_from(
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
     pool.usable()
+    if stream is not None and nbytes:
+        stream.usable()
     memory.context = context
     memory.kind = STREAM_ORDERED
     memory.nbytes = nbytes

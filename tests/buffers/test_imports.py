@@ -734,3 +734,27 @@ def test_arguments_that_cannot_be(library, add, stream, make):
     access = cu.read(Array(library))
     assert access.mode == "read"
     assert isinstance(access.buffer, Array)
+
+
+def test_views_of_no_bytes_outlive_what_is_closed_under_them(script):
+    """Each kind of view is linked to records, which other buffers over the memory may not share."""
+    script.quiet(
+        """
+        import cudadrv as cu
+
+        raw = cu.LockedBuffer(64, pooled=False).into_raw()
+        stream = cu.Stream()
+        for _ in range(3):
+            buffer = cu.LockedBuffer.from_address(raw, 64)
+            block, view, loan = buffer[:0].read(), memoryview(buffer[:0]), buffer[:0].lend(stream)
+            block.__enter__()
+            loan.__enter__()
+            buffer.close()
+            block.__exit__(None, None, None)
+            view.release()
+            loan.__exit__(None, None, None)
+        stream.synchronize()
+        cu.LockedBuffer.from_raw(raw, 64).close()
+        """,
+        MALLOC_PERTURB_="165",  # so that freed records are noticed
+    )

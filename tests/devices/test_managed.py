@@ -223,3 +223,18 @@ refused(cu.BufferExportedError, "it is lent to", lambda: managed[0])
 del loan
 """,
     )
+
+
+def test_the_number_of_a_default_stream_is_the_same_in_each_context(machine):
+    """A consumer says only the number, so a loan to a default stream takes any context's."""
+    machine(
+        "devices=2",
+        """
+managed, theirs = cu.UnifiedBuffer(8), cu.Stream.per_thread(device=one)
+loan = managed.lend(theirs)
+for device in (zero, one):
+    with device.context:
+        assert loan.__dlpack__(stream=2)
+        refused(BufferError, "the consumer works on stream 0x1", lambda: loan.__dlpack__(stream=1))
+""",
+    )

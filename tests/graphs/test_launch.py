@@ -176,6 +176,21 @@ def test_policy_of_a_buffer(world):
         step.launch(world.main)
 
 
+def test_each_of_several_buffers_over_the_same_bytes_has_its_policy(world, module):
+    view = world.work.view("u4")
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        args = world.out, cu.read(view), cu.read(world.work), 16
+        module["add_into"].launch(1, 16, *args, stream=world.main)
+    step = graph.instantiate()
+    view.ordering = "unchecked"
+    world.work.fill_async(1, world.side)
+    with pytest.raises(cu.BufferBorrowedError, match="cannot read DeviceBuffer 'work'"):
+        step.launch(world.main)
+    world.work.ordering = "wait"
+    step.launch(world.main)
+
+
 def test_a_kernel(world, module):
     graph = cu.Graph()
     world.frames[:] = np.arange(16)
@@ -209,6 +224,21 @@ def test_dropped_names_live_as_long_as_the_executable(world, module):
     del step
     gc.collect()
     assert "DeviceBuffer 'scratch'" not in {each.label for each in cu.live_buffers()}
+
+
+def test_memory_of_which_a_graph_keeps_an_empty_part_is_not_given_away(world, module):
+    buffer = cu.DeviceBuffer(16, "f4", pooled=False)
+    graph = cu.Graph()
+    with graph.capture(world.main):
+        world.out.fill_async(1, world.main)
+        borrows = [cu.read(buffer[:0])]
+        module["nothing"].launch(1, 1, borrows=borrows, stream=world.main)
+    del borrows
+    with pytest.raises(cu.BufferBorrowedError, match=r"parts of it are alive \(1\)"):
+        buffer.into_raw()
+    graph.close()
+    address = buffer.into_raw()
+    cu.DeviceBuffer.from_raw(address, 16, "f4").close()
 
 
 def test_a_graph_and_its_executables_hold_together(world):

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from capsules import Consumer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import PTX, array_of
@@ -364,6 +365,14 @@ def test_close_is_refused_while_a_kernel_may_run(module, stream):
     )
     assert not module.closed
     stream.synchronize()
+    module.close()
+
+
+def test_close_when_a_library_has_just_given_a_variable_back(module):
+    consumer = Consumer(module.global_("counter").__dlpack__(stream=-1))
+    with pytest.raises(cu.BufferExportedError, match="it is lent to work on no stream"):
+        module.close()
+    consumer.end()
     module.close()
 
 

@@ -1,10 +1,10 @@
-"""The steps of random programs that prefetch, discard and attach managed memory."""
+"""The steps of random programs that move, discard and attach managed memory."""
 
 from library_interop import InteropChoices
 
 import cudadrv as cu
 
-WEIGHTS = {"prefetch": 2, "discard": 3, "attach": 1.5}
+WEIGHTS = {"prefetch": 2, "discard": 3, "attach": 1.5, "move_to": 1.5}
 
 
 class ManagedChoices(InteropChoices):
@@ -43,6 +43,14 @@ class ManagedChoices(InteropChoices):
         told = [self.told(each) for each in buffers]
         self.note(step.__name__, *told, place, self.at(stream, self.streams), "batch" * batch)
         self.keep(step(buffers, place, stream, batch))
+
+    def move_to(self):
+        buffers, place = self.pick_managed(), self.pick_page_place()
+        if not buffers:
+            return
+        stream = self.maybe_stream(True, buffers[0].memory.place)
+        self.note("move", self.told(buffers[0]), "to", place, self.at(stream, self.streams))
+        self.session.move_to(buffers[0], place, stream)
 
     def attach(self):
         buffers = self.pick_managed()

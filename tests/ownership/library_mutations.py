@@ -711,8 +711,32 @@ MUTATIONS = [
     (
         "items at any address are filled",
         "_copy.pyx",
-        "if pointer_of(region) % min(region.itemsize, 4):",
+        "if (region.memory.address + region.start) % min(region.itemsize, 4):",
         "if False:",
+    ),
+    (
+        "a move by `to` writes nothing",
+        "_managed.pyx",
+        "ranges.accesses[i].mode = OWN_WRITE if writes else OWN_SHARED",
+        "ranges.accesses[i].mode = OWN_WRITE if discards else OWN_SHARED",
+    ),
+    (
+        "host-readable memory is in the order of no stream",
+        "_memory.pyx",
+        "return stream.order.order == OWN_NON_BLOCKING and not stream.order.domain.host_excluded",
+        "return False",
+    ),
+    (
+        "the host gets a block that work still uses",
+        "_memory.pyx",
+        "    if memory.address == 0:\n        other = allocate_memory(",
+        "    if memory.nbytes == 0:\n        other = allocate_memory(",
+    ),
+    (
+        "memory of a pool of the driver is not waited for",
+        "_memory.pyx",
+        "            memory.stream.synchronize()\n",
+        "            pass\n",
     ),
     (
         "a prefetch writes",

@@ -68,6 +68,8 @@ class Program(GraphChoices):
         # waits as work, and the library does not: a host access would then end the process.
         excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
+        # Real drivers are damaged by many pools of managed memory (docs/memory-pools.md).
+        self.driver_pools = self.memories if self.session.software else ("device", "locked")
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
         # Some programs have memory of several sizes, some have items of many kinds.
         self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
@@ -404,7 +406,8 @@ class Program(GraphChoices):
     def work_and_wait(self, stream):
         """Make a blocking fill or copy on a stopped stream. The work that it queues goes on."""
         buffer = self.pick_buffer(place=stream.place)
-        if buffer is None or not is_filled(buffer):
+        # The host may have to allocate what it is the first to use, and that may block on a GPU.
+        if buffer is None or not is_filled(buffer) or buffer.memory.unused is not None:
             return
         self.note("  buffer", self.buffers.index(buffer))
         ways = [self.fill_and_wait]
@@ -470,17 +473,36 @@ class Program(GraphChoices):
         # With several contexts, memory that all of them can use is more frequent.
         more = ("locked", "locked") if self.several else ("device",)
         kind, stream = self.random.choice((*self.memories, *more)), None
-        if kind == "device" and self.streams and self.chance(0.6):
+        driver_pool = kind in self.driver_pools and self.chance(0.12)
+        share = 0.6 if kind == "device" or driver_pool else 0.3
+        if self.streams and self.chance(share):
             stream = self.pick_stream()
         size = 0 if self.chance(0.02) else self.random.choice(self.sizes)
         place = stream.place if stream else self.pick_place()
-        options = {"pooled": False} if self.chance(0.1) else {}
-        if kind == "locked" and self.chance(0.05):
+        options = {"driver_pool": True} if driver_pool else {}
+        if not driver_pool and self.chance(0.1):
+            options["pooled"] = False
+        if not driver_pool and kind == "locked" and self.chance(0.05):
             options["write_combined"] = True
-        if kind == "device" and stream and "pooled" not in options and self.chance(0.15):
-            options["driver_pool"] = True
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
+
+    def reuse(self):
+        """Leave memory that a stream still uses to its pool, and allocate on the stream again."""
+        streams = [s for s in self.streams if self.is_usable(s) and s.model.kind == "non_blocking"]
+        stream = self.pick(streams) if streams else None
+        kinds = [kind for kind in self.memories if kind != "device"]
+        if stream is None or not kinds or stream.model.in_capture:
+            return
+        kind, size, value = self.random.choice(kinds), self.sizes[0], self.random.randrange(256)
+        told = kind, size, self.streams.index(stream)
+        self.note("fill and forget", *told, value)
+        self.session.fill(self.session.allocate(kind, size, stream), value, stream)
+        made = self.session.allocate(kind, size, stream)
+        self.add(made, *told, "after that")
+        if self.chance(0.5):
+            self.note("host first")
+            self.session.set_slice(made, self.bytes(size))
 
     def from_address(self):
         kind, size = self.random.choice(self.memories), self.random.choice(self.sizes)
@@ -490,8 +512,6 @@ class Program(GraphChoices):
     def into_raw(self):
         """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
-        if buffer.memory.of_driver_pool:  # it cannot be given away: tests/pools
-            return
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)
@@ -777,6 +797,7 @@ FAILURES = {
     "launch": ("cuLaunchKernel",),
     "launch_graph": ("cuGraphLaunch",),
     "prefetch": ("cuMemPrefetchAsync",),
+    "move_to": ("cuMemPrefetchAsync",),
     "discard": ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"),
     "attach": ("cuStreamAttachMemAsync",),
     "lend": ("cuEventRecord", "cuEventCreate"),
@@ -821,6 +842,7 @@ WEIGHTS = {
     "end_thread": 2,
     "at_once": 20,
     "allocate": 2,
+    "reuse": 0.7,
     "part": 5,
     "view_as": 3,
     "take": 2,

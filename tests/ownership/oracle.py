@@ -17,7 +17,7 @@ CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
 # How uses that do more than read or write are ordered. Those of the third kind have every view in
 # their way, even those of their own stream.
-AS = {"discard": "write", "attach": "write", "move": "shared"}
+AS = {"discard": "write", "attach": "write", "move": "shared", "to": "write"}
 FINAL = ("close", "discard", "attach")
 HOST = "host"
 
@@ -590,7 +590,8 @@ class Oracle:
         found = {}
         for byte in range(start, stop):
             for use in uses_of_byte(memory, byte):
-                if use.returns and use.node not in known and use.stream is not stream:
+                waits = use.returns and use.stream is not stream and use.node not in known
+                if waits and self.can_be_waited_for(use.stream):
                     found[use.stream] = None
         for other in found:
             self.wait(stream, self._work_of(other))

@@ -43,7 +43,7 @@ TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
 NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
-NOT_WHOLE = "not_whole"
+NOT_WHOLE, OF_POOL = "not_whole", "of_driver_pool"
 GRAPH_CLOSED = "graph_closed"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
@@ -83,6 +83,7 @@ RAISED = {
     LENT: (cu.OwnershipError, "are lent to it"),
     DISCARDED: (cu.ContentsDiscardedError, "were discarded at"),
     NOT_WHOLE: (ValueError, "not the whole of an allocation"),
+    OF_POOL: (ValueError, "memory of a DriverPool, which"),
 }
 # The driver calls that queue work and waits. A refused call makes none of them.
 QUEUEING = (
@@ -104,6 +105,10 @@ ORDERS = {
     "foreign": "non_blocking",
     "foreign_blocking": "blocking",
 }
+
+
+# A call frees the memory of dead buffers, but gives up after a few of them that work still uses.
+MOST_DRAINS = 3
 
 
 class Failed(Exception):
@@ -171,10 +176,6 @@ class Token:
 class Session:
     """Each method is one step of a program. It returns what was made, or None if it was refused."""
 
-    # Whether a created context may be garbage: it frees its pooled memory whenever it is collected,
-    # perhaps in the middle of a refused call.
-    frees_at_any_time = False
-
     def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
         self.oracle = GraphOracle()
@@ -182,12 +183,7 @@ class Session:
         self.here = self.main = Thread()  # `here` is the thread that makes the next call
         self.oracle.thread = self.here
         self.ordered = True  # False once "unchecked" let something pass that strict would refuse
-        Session.frees_at_any_time |= not all(place.context.primary for place in self.places)
-        self.queueing = [
-            name
-            for name in QUEUEING
-            if not (Session.frees_at_any_time and name == "cuMemFreeAsync")
-        ]
+        self.queueing = list(QUEUEING)
         self.disagreed = False
         self.gate = None
         self.awaited = False
@@ -201,6 +197,7 @@ class Session:
         self.unended = False  # whether loans were given back that the library has not ended yet
         self.unseen = Counter()  # calls of the driver that other libraries made
         self.nothing = cu.LockedBuffer(0)
+        self.pool = self.places[0].context.pools.locked
 
     def open_place(self, context):
         excluded = not context.device.attribute("concurrent_managed_access")
@@ -256,9 +253,13 @@ class Session:
         return result
 
     def settle(self):
-        """Let the library end the loans that were given back, as the next call would."""
+        """Let the library do what the next call would do: end the loans that were given back, and
+        free the memory of dead buffers.
+        """
         if self.unended:
             self.unended = self.nothing.borrowed
+        for _ in range(MOST_DRAINS):
+            self.pool.trim(keep_bytes=self.pool.limit_bytes)
 
     def fail(self, what, function, buffers):
         """Make a call in which a driver function fails if it is called. Raises `Failed` then.

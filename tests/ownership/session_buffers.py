@@ -4,11 +4,10 @@ In an accepted program, operations on the same bytes are ordered, and the calls 
 orders that the graph allows. So each byte has the value that the calls give it one after the other.
 """
 
-import contextvars
 import weakref
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -48,6 +47,8 @@ class Memory:
     ended: bool = False
     home: "Memory | None" = None  # the memory of ours whose bytes these are
     owner: Any = None  # a weak reference to the other library's object
+    unused: model.Access | None = None  # its allocation on a stream, until the first use
+    whole: Any = None  # a weak reference to the buffer of all its bytes
 
     def __post_init__(self):
         if self.bytes is None:
@@ -122,36 +123,89 @@ class BufferSession(Session):
     # ---- making and ending buffers ----
 
     def allocate(self, kind, nbytes, stream=None, place=None, driver_pool=False, **options):
-        """With `driver_pool`, device memory comes from a pool of the driver: needs a stream."""
+        """With `driver_pool`, memory of each kind comes from a pool of the driver, on a stream."""
         if stream is not None:
             options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
-        pool = cu.DriverPool("device", place.context.device) if driver_pool else nullcontext()
+        pool = self.driver_pool(kind, place) if driver_pool else nullcontext()
 
         def make():
             with pool:
                 return self.new(place, CLASSES[kind], nbytes, **options)
 
-        if kind == "device":
-            if nbytes and options.get("pooled", True):
-                stream = self.current(stream, place)
-        elif self.currents:  # the order of page-locked and managed memory: tests/pools
-            allocate = make
-            make = lambda: contextvars.Context().run(allocate)  # noqa: E731
+        given, pooled = stream, nbytes and options.get("pooled", True)
+        if pooled:
+            stream = self.current(stream, place)
+        ordered = driver_pool or kind == "device"
+        on = stream if pooled and not ordered and takes_order(stream) else None
+        stream = stream if ordered else on or given
         usable = OK if stream is None else self._usable(stream)
         if usable == OK and stream is not None and stream.model.in_capture:
-            if nbytes and (driver_pool or stream.kind == "legacy"):
+            if ordered and nbytes and (driver_pool or stream.kind == "legacy"):
                 usable = CAPTURED
-            stream = None  # the memory is there before any launch
+            stream = on = None  # the memory is there before any launch
         made = self.call("allocation", usable, make)
         if made is None:
             return None
+        waits = driver_pool and stream is None
+        if waits:
+            stream = self.internal(place)
+        stream = stream if ordered else None
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
         buffer = Buffer(made, memory, 0, nbytes, part=False)
-        if stream is not None and nbytes:
-            self.oracle.issue(stream.model, [buffer.use("write")], next(self.sites), passive=True)
+        user = stream or on
+        if user is not None and nbytes:
+            self.oracle.issue(user.model, [buffer.use("write")], next(self.sites), passive=True)
+        if waits and nbytes:
+            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+        if on is not None:
+            memory.unused, memory.whole = memory.model.accesses[-1], weakref.ref(made)
         return buffer
+
+    def use_on_host(self, *buffers):
+        """The host uses buffers. What it is the first to use has no order any more."""
+        for buffer in buffers:
+            if buffer.memory.unused is not None and not buffer.closed:
+                if not buffer.nbytes:  # some accesses of no bytes count as the first use
+                    assert buffer.real.address
+                buffer.memory.model.accesses.remove(buffer.memory.unused)
+                buffer.memory.unused = None
+
+    def take_address(self, buffer):
+        """What a program may ask for at any time: the host is the first user, then."""
+        self.use_on_host(buffer)
+        return buffer.real.address
+
+    def after_use(self, *buffers):
+        """Find out whether memory without order was used for the first time, and by whom.
+
+        If its address was not known, a stream has chosen the address, and the allocation stays a
+        write. Otherwise the host now ends the order of the allocation.
+        """
+        for memory in {buffer.memory for buffer in buffers if buffer.memory.unused is not None}:
+            whole, access = memory.whole(), memory.unused
+            if whole is None or memory.closed:
+                continue
+            assert whole.address
+            memory.unused = None
+            if not any(borrow.operation == "its allocation" for borrow in whole.borrows):
+                memory.model.accesses.remove(access)
+
+    def internal(self, place):
+        """The stream of blocking calls without a stream."""
+        return Stream(None, place.internal, "internal", place)
+
+    def driver_pool(self, kind, place):
+        """The program's pool of the driver for a kind of buffers."""
+        device = place.context.device if kind == "device" else None
+        if (kind, device) not in self.driver_pools:
+            self.driver_pools[kind, device] = cu.DriverPool(kind, device)
+        return self.driver_pools[kind, device]
+
+    @cached_property
+    def driver_pools(self):
+        return {}
 
     def part(self, buffer, start, stop, how="slice"):
         """The bytes from `start` to `stop` of a buffer, cut out in one of several ways."""
@@ -206,6 +260,8 @@ class BufferSession(Session):
         if made is None:
             return None
         buffer.change(moved=True)
+        if not buffer.part and buffer.memory.unused is not None:
+            buffer.memory.whole = weakref.ref(made)
         return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
 
     def close(self, buffer, stream=None):
@@ -221,6 +277,7 @@ class BufferSession(Session):
             return IS_PART
         if memory.stream is None and stream is not None:
             return NOT_ORDERED
+        self.use_on_host(buffer)
         if memory.shares and buffer.nbytes:
             answer = self.oracle.judge_end(*buffer.use("close")[:3])
             memory.ended = answer == OK
@@ -327,6 +384,7 @@ class BufferSession(Session):
         except Failed:
             self.after_failure(on, uses)
             return False, None
+        self.after_use(*buffers)
         if answer not in (OK, WAITED) or not (self.waited or self.queued):
             return False, None
         node = None
@@ -344,6 +402,7 @@ class BufferSession(Session):
         Uses of other work that the library could not undo may stay, of the same bytes and modes.
         """
         self.failing = None
+        self.after_use(*(buffer for buffer, _ in uses))
         accesses = [buffer.use(mode) for buffer, mode in uses]
         if self.queued:
             self.oracle.issue(on, accesses, next(self.sites))
@@ -440,6 +499,7 @@ class BufferSession(Session):
         """The answer for a host access, after the waits of its policy."""
         if buffer.closed:
             return MEMORY_CLOSED
+        self.use_on_host(buffer)
         request = (*buffer.use(mode), self.policy_of(buffer), lends)
         before = self.oracle.judge_export(*request).answer
         answer = self.oracle.judge_export_and_wait(*request).answer
@@ -460,6 +520,12 @@ class BufferSession(Session):
         if self.ordered:
             known = expected != UNKNOWN
             self.agree(f"bytes of {what}", got[known].tolist(), expected[known].tolist())
+
+
+def takes_order(stream):
+    """Whether host-readable memory is allocated in the order of a stream."""
+    usual = stream is not None and stream.model.kind == "non_blocking"
+    return usual and not stream.place.domain.host_excluded
 
 
 def is_filled(buffer):

@@ -13,6 +13,7 @@ from session import (
     NO_STREAM,
     NOT_OURS,
     NOT_THEIRS,
+    OF_POOL,
     PARTS_LIVE,
     READ_ONLY,
     USED_PARTS,
@@ -107,6 +108,9 @@ class ImportSession(LoanSession):
             return MEMORY_CLOSED
         if buffer.part:
             return IS_PART
+        if buffer.memory.of_driver_pool:
+            return OF_POOL
+        self.take_address(buffer)
         if not buffer.memory.owned:
             return NOT_OURS
         if buffer.memory.model.views:
@@ -126,7 +130,7 @@ class ImportSession(LoanSession):
 
     def from_raw_of_live(self, buffer):
         make = CLASSES[buffer.memory.kind].from_raw
-        address = buffer.real.address
+        address = self.take_address(buffer)
         call = lambda: self.new(buffer.memory.place, make, address, buffer.nbytes)  # noqa: E731
         self.call("from_raw of a live buffer's memory", LIVE, call, buffer)
 
@@ -143,7 +147,7 @@ class ImportSession(LoanSession):
     def overlay(self, buffer):
         """Use the bytes of a live buffer by their address: the records are those of the buffer."""
         make = CLASSES[buffer.memory.kind].from_address
-        address = buffer.real.address
+        address = self.take_address(buffer)
         memory = buffer.memory
         options = {"owner": memory.owner and memory.owner()}
         made = self._over(memory, buffer.start, lambda: make(address, buffer.nbytes, **options))
@@ -326,6 +330,7 @@ class ImportSession(LoanSession):
                 raise
 
         result = self.call("launch with an array", answer, call, out, b)
+        self.after_use(out, b)
         if answer not in (OK, WAITED):
             return None
         accesses = [buffer.use(use) for buffer, use in uses]

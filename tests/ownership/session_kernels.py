@@ -180,6 +180,7 @@ class KernelSession(BufferSession):
         kernel = module.kernels[name]
         call = lambda: kernel.launch(1, 1, buffer.real, count, **options)  # noqa: E731
         result = self.call(f"launch of {name}", answer, call, buffer)
+        self.after_use(buffer)
         if answer not in (OK, WAITED):
             return None
         node = self.issue(on, uses, effect, [(module.code, 0, 1, "shared")])
@@ -206,6 +207,9 @@ class KernelSession(BufferSession):
         uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
         buffers = [buffer for buffer, _ in uses]
         place = stream.place if stream else out.memory.place
+        if way == "pointers":
+            for buffer in buffers[:ARGUMENTS]:
+                self.take_address(buffer)
         answer, on = self._judge_launch(place, stream, uses)
         add = self.kernel(place)
         options = stream_option(stream)
@@ -224,6 +228,7 @@ class KernelSession(BufferSession):
         except Failed:
             self.after_failure(on, uses)
             return None
+        self.after_use(*buffers)
         if answer not in (OK, WAITED):
             return None
         effect = lambda *used: self.add_bytes(*used[:3], count)  # noqa: E731

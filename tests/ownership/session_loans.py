@@ -138,7 +138,7 @@ class LoanSession(KernelSession):
         """Let a consumer on a stream take a capsule of the loan."""
         handle = handle_of(stream)
         usable = self.usable_handle(loan.borrower) if has_name(loan.buffer) else NO_NAME
-        if usable == OK and stream is not loan.borrower:
+        if usable == OK and handle != handle_of(loan.borrower):  # all contexts' defaults share one
             usable = OTHER_CONSUMER
         call = lambda: loan.real.__dlpack__(stream=handle, max_version=(1, 0))  # noqa: E731
         lent, capsule = self._hold("loan.__dlpack__", loan, call, usable)
@@ -325,6 +325,7 @@ class LoanSession(KernelSession):
             if isinstance(loan.borrower, Stream):
                 self.after_failure(loan.borrower.model, [(loan.buffer, loan.mode)])
             return None, None
+        self.after_use(loan.buffer)
         if answer not in (OK, WAITED):
             return None, None
         if begins:
@@ -339,6 +340,8 @@ class LoanSession(KernelSession):
         buffer, use = loan.buffer, (loan.buffer, loan.mode)
         if buffer.closed:
             return MEMORY_CLOSED
+        if not isinstance(loan.borrower, Stream):
+            self.use_on_host(buffer)
         if loan.borrower is NOBODY:
             nobody = model.Stream(buffer.memory.place.domain, "nobody")
             return self.oracle.judge_lend(*buffer.use(loan.mode), nobody).answer

@@ -1,7 +1,7 @@
 """The steps of a program in which managed memory is prefetched, discarded or attached."""
 
 from oracle import CAPTURED, HOST, MEMORY_CLOSED, OK
-from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, WAITED, Failed, Stream, Token
+from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, OF_POOL, WAITED, Failed, Stream, Token
 from session_buffers import UNKNOWN, BufferSession
 
 import cudadrv as cu
@@ -17,6 +17,21 @@ class ManagedSession(BufferSession):
         else:
             call = lambda: buffers[0].real.prefetch(place, given)  # noqa: E731
         return self._queue("prefetch", buffers, "move", stream, call)
+
+    def move_to(self, buffer, place, stream):
+        """Move the pages of a buffer by `to`, which counts as a write, but changes no byte.
+
+        Without a stream the host waits.
+        """
+        given, home = stream and stream.given, buffer.memory.place
+        on = self.current(stream, home) or self.internal(home)
+        call = lambda: buffer.real.to(place, stream=given)  # noqa: E731
+        token = self._queue("to", [buffer], "to", on, call)
+        if token is None:
+            return
+        self.agree("what `to` returns", token.real is buffer.real, True)
+        if stream is None and token.node is not None:
+            self.oracle.synchronize(token.node)
 
     def discard(self, buffers, place, stream, batch):
         """Discard the contents of buffers, which nobody may read before they are written."""
@@ -59,6 +74,7 @@ class ManagedSession(BufferSession):
         except Failed:
             self.after_failure(stream.model, uses)
             return None
+        self.after_use(*buffers)
         if answer not in (OK, WAITED):
             return None
         node = None
@@ -85,8 +101,15 @@ class ManagedSession(BufferSession):
             return CAPTURED
         if mode == "attach" and not is_whole(buffers[0]):
             return NOT_WHOLE
+        if mode == "attach" and is_of_pool(buffers[0].memory):
+            return OF_POOL
         return self._judge_order(stream.model, uses)
 
 
 def is_whole(buffer):
     return buffer.start == 0 and buffer.nbytes == buffer.memory.model.nbytes
+
+
+def is_of_pool(memory):
+    """Whether the bytes are memory of a pool of the driver."""
+    return (memory.home or memory).of_driver_pool

@@ -31,6 +31,8 @@ class Operation:
 
 class ThreadSession(ImportSession):
     def fill_at_once(self, buffer, value, stream):
+        self.take_address(buffer)
+
         def effect():
             buffer.bytes[:] = value
 
@@ -39,6 +41,8 @@ class ThreadSession(ImportSession):
 
     def add_at_once(self, out, a, b, stream):
         count = min(out.nbytes, a.nbytes, b.nbytes)
+        for buffer in (out, a, b):
+            self.take_address(buffer)
         kernel = self.kernel(stream.place)
         args = out.real, MODES["read"](a.real), MODES["read"](b.real), count
         call = lambda: kernel.launch(1, 1, *args, stream=stream.real)  # noqa: E731

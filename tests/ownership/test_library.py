@@ -20,7 +20,14 @@ RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, s
 RARE |= {session.NO_SUCH_FILL, session.ENDED, oracle.OTHER_THREAD}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
 RARE |= {session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
-RARE |= {session.NOT_WHOLE, oracle.DISCARDED, oracle.CAPTURED, oracle.HELD, session.GRAPH_CLOSED}
+RARE |= {
+    session.NOT_WHOLE,
+    session.OF_POOL,
+    oracle.DISCARDED,
+    oracle.CAPTURED,
+    oracle.HELD,
+    session.GRAPH_CLOSED,
+}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

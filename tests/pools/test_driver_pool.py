@@ -433,6 +433,19 @@ def test_advice_is_refused():
         buffer.advise(read_mostly=True)
 
 
+def test_attachments_are_refused(stream):
+    pool = new_pool("unified")
+    with pool:
+        buffer = cu.UnifiedBuffer(MIB)
+    same = cu.UnifiedBuffer.from_address(buffer.address, MIB)
+    for each in (buffer, same):
+        with pytest.raises(ValueError, match="memory of a DriverPool, which cannot be attached"):
+            each.attach(stream)
+        with pytest.raises(ValueError, match="memory of a DriverPool, which takes no advice"):
+            each.advise(read_mostly=True)
+    assert not buffer.borrowed
+
+
 def test_prefetch(stream):
     pool = new_pool("unified", place="host")
     with pool:

@@ -207,6 +207,7 @@ FIRST = {
     "copy_from": lambda buffer: buffer.copy_from(bytes(1000)),
     "copy_to": lambda buffer: buffer.copy_to(bytearray(1000)),
     "fill": lambda buffer: buffer.fill(5),
+    "fill of dates": lambda buffer: buffer.view("M8[s]").fill(np.datetime64(5, "s")),
     "read": read_block,
     "write": write_block,
     "memoryview": lambda buffer: memoryview(buffer).release(),
@@ -430,6 +431,31 @@ def test_arguments(stream, kind):
     with pytest.raises(ValueError, match="is closed"):
         CLASSES[kind](8, stream=closed)
     foreign.synchronize()
+
+
+@KINDS
+def test_an_allocation_on_a_closed_stream_calls_no_driver(stream, kind, unchanged):
+    """It does not even free the memory of dead buffers."""
+    closed, pool = cu.Stream(), cu.DriverPool()
+    dead = cu.DeviceBuffer(1000, stream=stream, pooled=False)
+    dead.fill_async(1, stream)
+    functions = (*ALLOCATIONS, "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuStreamWaitEvent")
+    with closed:
+        closed.close()
+        del dead
+        with unchanged(*functions):
+            with pytest.raises(ValueError, match="is closed"):
+                CLASSES[kind](8)
+            with pool, pytest.raises(ValueError, match="is closed"):
+                CLASSES[kind](8)
+
+
+@ON_HOST
+def test_a_closed_stream_that_gives_no_order_is_not_in_the_way(kind):
+    with cu.Stream(blocking=True) as closed:
+        closed.close()
+        buffer = CLASSES[kind](8)
+        buffer[:] = 1
 
 
 @KINDS
