@@ -232,7 +232,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_begin(own_engine *engine, own_request *request)
     int own_begin_after(
         own_engine *engine, own_request *request, const own_snapshot *before)
-    int own_ask(own_engine *engine, own_request *request, own_clock *waited)
+    int own_ask(
+        own_engine *engine, own_request *request, const own_snapshot *before, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
     bint own_begin_alone(own_engine *engine, own_request *request)
     bint own_follows(const own_stream *stream, const own_snapshot *before)

@@ -520,7 +520,8 @@ cdef class Checks:
         # `own_undo` cannot always restore everything, so the outer plans are asked first.
         for i in range(1, self.count):
             if answer == OWN_OK:
-                self.failed, answer = i, own_ask(self.engines[i], &self.requests[i], NULL)
+                self.failed = i
+                answer = own_ask(self.engines[i], &self.requests[i], NULL, NULL)
         for i in range(self.count):
             if answer == OWN_OK:
                 self.failed, answer = i, own_begin(self.engines[i], &self.requests[i])
@@ -983,7 +984,7 @@ cdef class Capture(Capturing):
                 if not own_foresee(&self.plan.engine, request.conflict.epoch.slot, &waited):
                     raise MemoryError()
                 with nogil:
-                    answer = own_ask(&self.plan.engine, request, waited)
+                    answer = own_ask(&self.plan.engine, request, NULL, waited)
         finally:
             own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
         return found if answer == OWN_OK else []    # else another thread has captured something

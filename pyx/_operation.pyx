@@ -17,7 +17,7 @@ from cudadrv._engine cimport (
     own_begin_alone, own_clock, own_clock_drop, own_conflict, own_event, own_foresee, own_known,
     own_follows, own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_mutex_try_alone,
     own_record_as, own_request,
-    own_settle, own_settle_alone, own_snapshot_drop, own_undo,
+    own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport Event
@@ -80,6 +80,7 @@ cdef int _issue(Operation *operation, Stream stream, own_event *last) except? -1
     as for `issue_after`.
     """
     cdef Capture capture
+    cdef Asked asked
     cdef int reason
     works = None
     while True:
@@ -96,7 +97,8 @@ cdef int _issue(Operation *operation, Stream stream, own_event *last) except? -1
             if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
                 stream.context.check(<CUresult>reason)
             return reason
-        works = missing_waits(&operation.request.conflict, _still_in_the_way, &operation.request)
+        asked.request, asked.before = &operation.request, NULL if last is NULL else &last.snapshot
+        works = missing_waits(&operation.request.conflict, _still_in_the_way, &asked)
         if works is None:
             return reason
         for work in works:
@@ -146,12 +148,17 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
     if stream.capture is not NULL:
         stream.refuse_captured()
     operation.request.stream = stream.order
-    answer = own_ask(engine, &operation.request, NULL)
+    answer = own_ask(engine, &operation.request, NULL, NULL)
     return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
 
 
-cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
-    return own_ask(engine, <own_request *>request, waited)
+cdef struct Asked:
+    own_request *request
+    const own_snapshot *before  # as for own_begin_after, or NULL
+
+
+cdef int _still_in_the_way(void *asked, own_clock *waited) noexcept nogil:
+    return own_ask(engine, (<Asked *>asked).request, (<Asked *>asked).before, waited)
 
 
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:

@@ -265,21 +265,21 @@ static inline int own_begin_usual_(own_engine *engine, own_request *request) {
     return 1;
 }
 
+/* Joins a snapshot into *view. Returns 0 if malloc fails; then *view is dropped. */
+static __attribute__((noinline)) int own_join_view_(own_clock **view, const own_snapshot *news) {
+    own_clock *joined = NULL;
+    int ok = own_clock_join(*view, news, &joined);
+    own_clock_drop(*view);
+    *view = joined;
+    return ok;
+}
+
 /* Does own_begin, as if the stream had waited for `before`, which may be NULL. */
 static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_request *request,
                                                         const own_snapshot *before) {
     own_clock *view;
-    if (!own_view_of_(request, &view)) {
+    if (!own_view_of_(request, &view) || (before && !own_join_view_(&view, before))) {
         return OWN_NO_MEMORY;
-    }
-    if (before) {
-        own_clock *joined;
-        int ok = own_clock_join(view, before, &joined);
-        own_clock_drop(view);
-        if (!ok) {
-            return OWN_NO_MEMORY;
-        }
-        view = joined;
     }
     int answer = own_prepare_(engine, request, view);
     if (answer == OWN_OK) {
@@ -337,19 +337,16 @@ static inline int own_begin_alone(own_engine *engine, own_request *request) {
 }
 
 /* Returns what own_begin would return if the stream had waited for everything in the clock
- * `waited`, and sets the conflict of the request. Borrows nothing. */
-static inline int own_ask(own_engine *engine, own_request *request, own_clock *waited) {
+ * `waited`, and sets the conflict of the request; what own_begin_after would return if `before` is
+ * not NULL. Borrows nothing. */
+static inline int own_ask(own_engine *engine, own_request *request, const own_snapshot *before,
+                          own_clock *waited) {
     own_clock *view;
     int answer = OWN_NO_MEMORY;
     own_lock(engine);
-    int ok = own_view_of_(request, &view);
-    if (ok && waited) {
-        const own_snapshot news = {waited, 0, 0};
-        own_clock *before = view;
-        ok = own_clock_join(before, &news, &view);
-        own_clock_drop(before);
-    }
-    if (ok) {
+    const own_snapshot news = {waited, 0, 0};
+    if (own_view_of_(request, &view) && (!before || own_join_view_(&view, before)) &&
+        (!waited || own_join_view_(&view, &news))) {
         answer = own_check_(engine, request, view);
         own_clock_drop(view);
     }

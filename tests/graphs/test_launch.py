@@ -1,6 +1,7 @@
 """Launches of graphs: what they compute, what they borrow, and what they are ordered after."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -100,6 +101,22 @@ def test_a_launch_is_ordered_after_the_last_one_on_any_stream(world, step):
     assert list(world.result) == [1] * 16
     assert not world.frames.borrowed
     assert token.done
+
+
+def test_other_waits_need_none_for_the_last_launch(world, step):
+    """The last launch was on this thread's default stream, which other threads cannot wait for."""
+
+    def launch():
+        with cu.ordering("wait"):
+            return step.launch(world.main)
+
+    step[-1].enabled = False
+    step.launch(cu.Stream.per_thread())
+    world.result.fill_async(3, world.side)
+    step[-1].enabled = True  # so the next launch has to wait for the fill
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(launch).result().wait()
+    assert set(world.result) == {0}
 
 
 def test_a_refused_launch_orders_nothing(world, step):
