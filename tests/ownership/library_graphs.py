@@ -3,6 +3,7 @@
 from library_managed import ManagedChoices
 
 WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
+WEIGHTS |= {"capture_alike": 6, "set_node": 14, "enable_node": 5, "update": 7}
 OF_GRAPHS = tuple(WEIGHTS)
 MORE = ("discard", "part", "change_policy")  # more frequent in programs with graphs
 # The steps in the block of a capture.
@@ -179,7 +180,7 @@ class GraphChoices(ManagedChoices):
         stream = self.maybe_stream(False, executable.place)
         told = self.executables.index(executable), self.at(stream, self.streams)
         self.note("launch executable", *told)
-        used = {use[0].memory for each in executable.kept.operations for use in each.uses}
+        used = {use[0].memory for each in executable.content.enabled for use in each.uses}
         watched = [each for each in self.buffers if each.memory in used and not each.closed]
         whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
         if self.session.failing and whole != used:
@@ -205,9 +206,10 @@ class GraphChoices(ManagedChoices):
 
     def is_of_graph(self, stream):
         """Whether a graph refers to a stream, or keeps memory that does."""
-        kept = [each.kept for each in (*self.graphs, *self.executables) if each.kept]
-        kept += [block.model for block in self.blocks]
+        kept = [graph.kept.content() for graph in self.graphs if graph.kept]
+        kept += [block.model.content() for block in self.blocks]
+        kept += [executable.content for executable in self.executables]
         uses = [use for each in kept for operation in each.operations for use in operation.uses]
-        return any(stream.model in each.inside for each in kept) or any(
+        return any(stream.model in each.streams for each in kept) or any(
             buffer.memory.stream is stream for buffer, _ in uses
         )

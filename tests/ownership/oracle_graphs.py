@@ -6,9 +6,9 @@ forked from the stream of the launch and joined to it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from oracle import MUST_WAIT, OK, YES, Access, Node, Oracle, past
+from oracle import BORROWED, MUST_WAIT, OK, YES, Access, Node, Oracle, conflict, overlap, past
 
 
 @dataclass(eq=False)
@@ -18,10 +18,15 @@ class Operation:
     node: Node
     uses: list
     effect: Callable
+    more: tuple = ()  # accesses of no buffer
+    after: tuple = ()  # those that it follows at once, by their indices and in the order of waits
 
     @property
     def accesses(self):
         return [buffer.use(mode) for buffer, mode in self.uses]
+
+    def act(self):
+        self.effect(*(buffer for buffer, _ in self.uses))
 
 
 @dataclass(eq=False)
@@ -49,6 +54,52 @@ class Holding:
         while self.held and not self.users:
             memory, hold = self.held.pop()
             memory.holds.remove(hold)
+
+
+@dataclass(eq=False)
+class Content:
+    """What an executable does at a launch, and what it keeps."""
+
+    operations: list
+    holding: Holding
+    ordered: bool
+    streams: tuple
+    disabled: set = field(default_factory=set)
+
+    @property
+    def enabled(self):
+        return [each for each in self.operations if each not in self.disabled]
+
+    def beside(self, operation):
+        """The other operations that the edges of the graph do not order with this one.
+
+        Some edges order more than a wait asks for: a wait for a token waits for its whole stream.
+        """
+        before = []
+        for each in self.operations:
+            before.append({at for first in each.after for at in (first, *before[first])})
+        at = self.operations.index(operation)
+        return [
+            each
+            for other, each in enumerate(self.operations)
+            if other != at and other not in before[at] and at not in before[other]
+        ]
+
+    def set(self, old, uses, effect, ordered):
+        """What it is when an operation has other uses and another effect."""
+        new = replace(old, uses=uses, effect=effect)
+        operations = [new if each is old else each for each in self.operations]
+        holding = Holding()
+        for each in operations:
+            for memory, start, stop, _ in [*each.accesses, *each.more]:
+                holding.add(memory, start, stop)
+        disabled = {new if each is old else each for each in self.disabled}
+        return Content(operations, holding, self.ordered and ordered, self.streams, disabled)
+
+    def update(self, other):
+        """What it is when it takes over all operations of another graph."""
+        disabled = {other.operations[self.operations.index(each)] for each in self.disabled}
+        return replace(other, disabled=disabled)
 
 
 class Capture(Oracle):
@@ -103,13 +154,18 @@ class Capture(Oracle):
         for memory, start, stop, _ in accesses:
             self.holding.add(memory, start, stop)
         node = self.issue(self.inside[stream], self.mirrored(accesses), site)
-        self.operations.append(Operation(node, uses, effect))
+        self.operations.append(Operation(node, uses, effect, more))
         return node
 
     def is_joined(self):
         """Whether the stream that was captured first is ordered after all operations."""
         known = past(self.inside[self.origin].last)
         return all(operation.node in known for operation in self.operations)
+
+    def content(self):
+        """What is instantiated now."""
+        streams = tuple(self.inside)
+        return Content(list(self.operations), self.holding, self.ordered, streams)
 
     def end(self):
         self.ended = True
@@ -119,6 +175,23 @@ class Capture(Oracle):
 
 class GraphOracle(Oracle):
     """The oracle of a program that may launch graphs."""
+
+    def judge_change(self, content, operation, uses, policies):
+        """The answer to other uses of an operation of an executable, and whether strict has it.
+
+        An operation in the graph orders nothing with those beside it. Uses that stay are not asked.
+        """
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        conflicts = {
+            policy
+            for (memory, *access), policy in zip(accesses, policies, strict=True)
+            for other in content.beside(operation)
+            for its_memory, *its in other.accesses
+            if memory is its_memory and meet(Access(None, *access, 0), Access(None, *its, 0))
+        }
+        if accesses == operation.accesses or not conflicts:
+            return OK, True
+        return (OK if conflicts == {"unchecked"} else BORROWED), False
 
     def judge_launch(self, stream, operations, policies, last):
         """The answers to a launch of operations, with the policies of the uses of each.
@@ -175,6 +248,10 @@ class GraphOracle(Oracle):
         stream.last_operation = self.use(stream, join)
         stream.last_site = site
         return join
+
+
+def meet(access, other):
+    return overlap(access, other) and conflict(access.mode, other.mode)
 
 
 def union(operations, policies, policy):

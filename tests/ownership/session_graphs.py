@@ -21,16 +21,26 @@ class Graph:
     kept: oracle_graphs.Capture | None = None
     capturing: bool = False
     closed: bool = False
+    pattern: Any = None  # what its operations have in common with those of other graphs
+
+    @property
+    def holding(self):
+        return self.kept and self.kept.holding
 
 
 @dataclass(eq=False)
 class Executable:
     real: cu.ExecutableGraph | None
     place: Place
-    kept: oracle_graphs.Capture
+    content: oracle_graphs.Content
+    pattern: Any
     last: Node | None = None  # its last launch
     closed: bool = False
     capturing = False
+
+    @property
+    def holding(self):
+        return self.content.holding
 
 
 @dataclass(eq=False)
@@ -119,6 +129,7 @@ class GraphSession(BufferSession):
         for first, second in sorted(graph.real.edges, key=lambda edge: index[edge[1]]):
             before[second] |= before[first]
         for at, operation in enumerate(operations):
+            operation.after = tuple(index[a] for a, b in graph.real.edges if b is nodes[at])
             known = past(operation.node)
             for earlier, other in enumerate(operations):
                 if other.node in known and nodes[earlier] not in before[nodes[at]]:
@@ -135,8 +146,8 @@ class GraphSession(BufferSession):
     def end_graph(self, graph):
         """Note the end of a graph or an executable: what was held by it alone can be closed."""
         graph.closed = True
-        if graph.kept is not None:
-            graph.kept.holding.let_go()
+        if graph.holding is not None:
+            graph.holding.let_go()
 
     def drop_graph(self, graph):
         """Drop the only reference to a graph or an executable."""
@@ -152,7 +163,7 @@ class GraphSession(BufferSession):
         if answer != OK:
             return None
         graph.kept.holding.users += 1
-        return Executable(real, graph.place, graph.kept)
+        return Executable(real, graph.place, graph.kept.content(), graph.pattern)
 
     # ---- launches ----
 
@@ -164,21 +175,22 @@ class GraphSession(BufferSession):
         answer, on = self._judge_graph(executable, stream)
         options, real = stream_option(stream), executable.real
         call = lambda: real.launch(**options)  # noqa: E731
-        kept = executable.kept
+        content = executable.content
+        operations = content.enabled
         try:
             result = self.call("launch of a graph", answer, call, *watched)
         except Failed:
-            self.after_failure(on.model, [use for each in kept.operations for use in each.uses])
+            self.after_failure(on.model, [use for each in operations for use in each.uses])
             return None
         if result is None:
             return None
-        node = self.oracle.launch(on.model, kept.operations, executable.last, next(self.sites))
+        node = self.oracle.launch(on.model, operations, executable.last, next(self.sites))
         executable.last = node
-        self.ordered = self.ordered and kept.ordered
-        for operation in kept.operations:
-            operation.effect()
-        buffers = [buffer for operation in kept.operations for buffer, _ in operation.uses]
-        return Token(result, node, buffers, on.model, streams=tuple(kept.inside))
+        self.ordered = self.ordered and content.ordered
+        for operation in operations:
+            operation.act()
+        buffers = [buffer for operation in operations for buffer, _ in operation.uses]
+        return Token(result, node, buffers, on.model, streams=content.streams)
 
     def _judge_graph(self, executable, stream):
         """The answer after the waits of the policies, and the stream."""
@@ -193,7 +205,7 @@ class GraphSession(BufferSession):
             return OTHER_CONTEXT, on
         if on.model.in_capture:
             return CAPTURED, on
-        operations = executable.kept.operations
+        operations = executable.content.enabled
         policies = [[self.policy_of(buffer) for buffer, _ in each.uses] for each in operations]
         strict = [["strict"] * len(each) for each in policies]
         request = on.model, operations, policies, executable.last
