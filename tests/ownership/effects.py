@@ -17,6 +17,26 @@ def an_item(dtype, value):
 
 
 @dataclass(eq=False)
+class Nothing:
+    """What no operation of the device does. Its buffers stay alive all the same."""
+
+    buffers: tuple
+    kind = "nothing"
+
+    def __call__(self):
+        """Change nothing."""
+
+
+@dataclass(eq=False)
+class Child:
+    """All that another graph does."""
+
+    ordered: bool = True  # as for a plan
+    streams: tuple = ()
+    kind = "graph"
+
+
+@dataclass(eq=False)
 class Copy:
     dtype: np.dtype
     kind = "copy"
@@ -29,11 +49,15 @@ class Copy:
 class Fill:
     item: Any  # its bytes
     dtype: np.dtype
+    parts: int = 0  # how many operations of the device it takes; this cannot change later
     kind = "fill"
 
+    def __post_init__(self):
+        self.parts = self.parts or self.halves
+
     @property
-    def parts(self):
-        """How many operations of the device it takes."""
+    def halves(self):
+        """How many different halves of 4 bytes the item has."""
         wide = len(self.item) == 8
         return 1 + (wide and self.item[:4].tolist() != self.item[4:].tolist())
 

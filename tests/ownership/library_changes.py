@@ -1,8 +1,8 @@
 """The steps of random programs that change what executable graphs do."""
 
 from library_graphs import GraphChoices
+from oracle_graphs import CHANGED
 from session_buffers import is_filled
-from session_changes import CHANGED
 from session_kernels import MODES
 
 WAYS = ("index", "index from the end", "node")

@@ -657,6 +657,104 @@ MUTATIONS = [
         "            if (policy < 0 || access->policy == policy) {\n",
         "            if (1) {\n",
     ),
+    (
+        "a node has the policy of the first buffer of its bytes",
+        "_graph.pyx",
+        "            found[0] = i + 1\n",
+        "",
+    ),
+    # ---- changes of executables ----
+    (
+        "a change conflicts with nothing",
+        "_graph_changes.pyx",
+        "        if top in ordered:\n",
+        "        if True:\n",
+    ),
+    (
+        "a change conflicts with empty parts",
+        "_graph_changes.pyx",
+        "max(access.start, other.start) >= min(access.stop, other.stop)",
+        "access.start >= other.stop or other.start >= access.stop",
+    ),
+    (
+        "a change is refused for empty parts of other nodes",
+        "_graph_changes.pyx",
+        "                    and node is change.node:\n",
+        "                    and True:\n",
+    ),
+    (
+        "what a changed node uses is not held",
+        "_graph_changes.pyx",
+        "        holdings = _hold(items, executable, change)\n",
+        "        pass\n",
+    ),
+    (
+        "launches use what a node has used before its change",
+        "_graph_changes.pyx",
+        "    uses = uses_of(\n        items, ",
+        "    uses = uses_of(\n        executable.uses.items, ",
+    ),
+    (
+        "launches use what disabled nodes use",
+        "_graph.pyx",
+        "        if top not in disabled:\n",
+        "        if True:\n",
+    ),
+    (
+        "an executable keeps what it used before a change",
+        "_graph_changes.pyx",
+        "    executable.holdings, following.holdings = following.holdings, executable.holdings\n",
+        "",
+    ),
+    (
+        "an update enables all nodes",
+        "_graph_changes.pyx",
+        "    if executable.disabled:\n        uses",
+        "    if False:\n        uses",
+    ),
+    # ---- nodes that are added ----
+    (
+        "a node is not ordered after others",
+        "_graph_nodes.pyx",
+        "            if other.plans is not None or other.snapshot.slot != order.slot:\n",
+        "            if False:\n",
+    ),
+    (
+        "a node is ordered after all that its branch has",
+        "_graph_nodes.pyx",
+        "            if plan.tails.get(other.snapshot.slot) == other.index:\n",
+        "            if plan.tails.get(other.snapshot.slot) is not None:\n",
+    ),
+    (
+        "a branch knows what a refused node was to be added after",
+        "_graph_nodes.pyx",
+        "            plan.tails.pop(order.slot, None)    # it may",
+        "            pass    # it may",
+    ),
+    (
+        "a capture is not ordered after nodes",
+        "_capture.pyx",
+        "            self.plan.wait(self.orders[0], node)\n",
+        "",
+    ),
+    (
+        "a refused node gives a graph its context",
+        "_graph.pyx",
+        "        if self.outer is None and _is_new(self) and not self.plan.conditions:\n",
+        "        if False:\n",
+    ),
+    (
+        "constants can be closed",
+        "_graph.pyx",
+        "            holdings.hold(&access, here(), CONSTANT)\n",
+        "            pass\n",
+    ),
+    (
+        "the executables of a discarded graph have its name",
+        "_graph.pyx",
+        "        self.number = number_of_graph()     # exec",
+        "        # exec",
+    ),
     # ---- threads and signals ----
     (
         "a thread's default stream can be used by others",

@@ -11,7 +11,7 @@ from functools import cache
 import library_graphs
 import library_interop
 import library_managed
-from library_changes import ChangeChoices
+from library_building import BuildChoices
 from library_choices import (
     CUTS,
     DTYPES,
@@ -57,7 +57,7 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(ChangeChoices):
+class Program(BuildChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     with_graphs = 0.25  # of all programs
@@ -782,6 +782,13 @@ FAILURES = {
     "set_node": tuple(f"cuGraphExec{kind}NodeSetParams" for kind in ("Kernel", "Memcpy", "Memset")),
     "enable_node": ("cuGraphNodeSetEnabled",),
     "update": ("cuGraphExecUpdate",),
+    "add_node": (
+        *(
+            f"cuGraphAdd{kind}Node"
+            for kind in ("Memcpy", "Memset", "Kernel", "Empty", "ChildGraph")
+        ),
+        "cuGraphCreate",
+    ),
     "prefetch": ("cuMemPrefetchAsync",),
     "discard": ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"),
     "attach": ("cuStreamAttachMemAsync",),

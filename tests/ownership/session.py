@@ -70,13 +70,13 @@ RAISED = {
     ENDED: (cu.OwnershipError, "has ended without an event"),
     OTHER_CONTEXT: (
         ValueError,
-        "another context|no stream reaches both|of the context of|and this executable of",
+        "another context|no stream reaches both|of the context of|and this (executable of|one to)",
     ),
     EVENT_CLOSED: (ValueError, "the event "),
     NO_SUCH_CHANGE: (
         (ValueError, TypeError),
         "is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
-        "|have different dtypes|parts of the same size|^set of ",
+        "|have different dtypes|parts of the same size|^set of |is not a node of|a part of itself",
     ),
     GRAPH_CLOSED: (ValueError, "^(this executable of )?graph .* is closed"),
     STREAM_CLOSED: (ValueError, " is closed"),

@@ -296,7 +296,7 @@ class BufferSession(Session):
         found = capture.judge_operation(self.here, on, accesses, policies)
         before, answer, strictly = found
         if answer == OK and not strictly:
-            capture.ordered = False
+            capture.plan.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
     def issue(self, on, uses, effect, more=()):

@@ -3,12 +3,11 @@
 import numpy as np
 from effects import Add, Copy, Fill, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
+from oracle_graphs import CHANGED
 from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
 from session_buffers import Buffer, kept, relation
 from session_graphs import GraphSession, any_of
 from session_kernels import MODES, VARIABLE_BYTES
-
-CHANGED = ("copy", "fill", "add", "swap", "peek")  # other operations cannot be changed
 
 
 class ChangeSession(GraphSession):
@@ -34,7 +33,7 @@ class ChangeSession(GraphSession):
         (old_target, _), (old_source, _) = old.uses
         to, origin = target or old_target, source or old_source
         given = [each for each in (target, source) if each is not None]
-        reasons = self._reasons(executable, given)
+        reasons = self._reasons(executable, old, given)
         dtypes = {each.real.dtype for each in given} | (
             {old.effect.dtype} if len(given) < 2 else set()
         )
@@ -59,13 +58,13 @@ class ChangeSession(GraphSession):
         ((old_target, _),) = old.uses
         effect, to, item = old.effect, target or old_target, None
         given = [] if target is None else [target]
-        reasons = self._reasons(executable, given)
+        reasons = self._reasons(executable, old, given)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)
-            effect = Fill(bytes_, effect.dtype)
+            effect = Fill(bytes_, effect.dtype, old.effect.parts)
             item = item if meddle is None else Meddler(item, effect.dtype, meddle)
         counts = to.nbytes != old_target.nbytes and old.effect.parts == 2
-        if counts or (effect.parts == 2 and old.effect.parts == 1):
+        if counts or effect.halves > old.effect.parts:
             reasons.add(NO_SUCH_CHANGE)
         if target is not None and target.real.dtype != effect.dtype:
             reasons.add(NO_SUCH_CHANGE)
@@ -84,7 +83,7 @@ class ChangeSession(GraphSession):
             uses += more
         uses += old.uses[old.effect.declared :] if more is None else []
         given = [buffer for buffer, _ in uses]  # of those that stay, empty ones may be moved
-        reasons = self._reasons(executable, given, empty=True)
+        reasons = self._reasons(executable, old, given, empty=True)
         self._set(executable, index, way, uses, Add(count), reasons, args, options)
 
     def set_variables(self, executable, index, way, buffer):
@@ -92,7 +91,7 @@ class ChangeSession(GraphSession):
         old = executable.content.operations[index]
         count = min(buffer.nbytes, VARIABLE_BYTES)
         uses = [(buffer, "write"), old.uses[1]]
-        reasons = self._reasons(executable, [buffer], empty=True)
+        reasons = self._reasons(executable, old, [buffer], empty=True)
         self._set(
             executable, index, way, uses, type(old.effect)(count), reasons, (buffer.real, count), {}
         )
@@ -100,14 +99,14 @@ class ChangeSession(GraphSession):
     def set_shape(self, executable, index, way, nbytes):
         """Change the shared memory of a launch, which no kernel here uses."""
         old = executable.content.operations[index]
-        reasons = self._reasons(executable, [buffer for buffer, _ in old.uses], empty=True)
+        reasons = self._reasons(executable, old, [buffer for buffer, _ in old.uses], empty=True)
         options = {"shared_bytes": nbytes}
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
     def set_wrongly(self, executable, index, way):
         """Pass what belongs to another operation, or nothing."""
         old = executable.content.operations[index]
-        reasons = self._reasons(executable, ()) | {NO_SUCH_CHANGE}
+        reasons = self._reasons(executable, old, ()) | {NO_SUCH_CHANGE}
         options = {} if old.effect.kind == "fill" else {"value": 1}
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
@@ -116,12 +115,13 @@ class ChangeSession(GraphSession):
         self.call("close", CAPTURED, executable.real.close)
         self.call("set", CAPTURED, lambda: executable.real[index].set(value=1))
 
-    def _reasons(self, executable, given, empty=False):
+    def _reasons(self, executable, old, given, empty=False):
         """The reasons to refuse buffers. Some operations take empty ones."""
         found = set()
         if any(buffer.closed for buffer in given):
             found.add(MEMORY_CLOSED)
-        if any(not buffer.goes_to(executable.place) for buffer in given):
+        domains = {old.domain, executable.place.domain}  # of a stream of another context
+        if any(not b.on_host and domains != {b.memory.place.domain} for b in given):
             found.add(OTHER_CONTEXT)
         if not empty and any(not buffer.nbytes for buffer in given):
             found.add(NO_SUCH_CHANGE)
@@ -130,12 +130,14 @@ class ChangeSession(GraphSession):
     def _set(self, executable, index, way, uses, effect, reasons, args, options):
         old = executable.content.operations[index]
         policies = [self.policy_of(buffer) for buffer, _ in uses]
+        if any(not buffer.goes_to(executable.place) for buffer, _ in uses):
+            reasons.add(OTHER_CONTEXT)
         answer, strictly = self.oracle.judge_change(executable.content, old, uses, policies)
         if reasons or answer != OK:  # the order may be checked first, except with empty buffers
             answer = any_of(frozenset(reasons | ({answer} - {OK})))
         if executable.closed:
             answer = GRAPH_CLOSED
-        elif old.effect.kind not in CHANGED:
+        elif old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
         if not self._change(
             f"set of {old.effect.kind}", answer, executable, index, way, "set", args, options
@@ -163,7 +165,8 @@ class ChangeSession(GraphSession):
     def enable(self, executable, index, way, enabled):
         content = executable.content
         operation = None if executable.closed else content.operations[index]
-        answer = OK if operation and operation.effect.kind in CHANGED else CAPTURED
+        known = operation and operation.effect.kind in CHANGED and content.paired
+        answer = OK if known else CAPTURED
         answer = GRAPH_CLOSED if executable.closed else answer
         call = lambda: setattr(self.node(executable, index, way), "enabled", enabled)  # noqa: E731
         try:
@@ -196,8 +199,11 @@ class ChangeSession(GraphSession):
             return CAPTURED
         if graph.place is not executable.place:
             return OTHER_CONTEXT
-        old, new = executable.content.operations, graph.kept.operations
-        return OK if list(map(shape, old)) == list(map(shape, new)) else CAPTURED
+        old, new = executable.content, graph.kept.content()
+        if old.disabled and not old.pairs(new):
+            return CAPTURED
+        alike = list(map(shape, old.operations)) == list(map(shape, new.operations))
+        return OK if alike else CAPTURED
 
 
 class Meddler:
@@ -217,7 +223,11 @@ def is_locked(buffer):
 
 def shape(operation):
     """What must stay in an update: the order, the kind, and what the driver cannot change."""
-    effect, (first, *others) = operation.effect, [buffer for buffer, _ in operation.uses]
+    effect = operation.effect
+    if effect.kind not in CHANGED:
+        groups = [list(map(shape, group)) for group in operation.groups]
+        return operation.after, effect.kind, groups
+    first, *others = [buffer for buffer, _ in operation.uses]
     if isinstance(effect, Copy):
         return operation.after, "copy", is_locked(first), is_locked(others[0])
     if isinstance(effect, Fill):

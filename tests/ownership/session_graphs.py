@@ -6,6 +6,7 @@ from typing import Any
 
 import oracle_graphs
 from oracle import CAPTURED, MUST_WAIT, OK, Node, past
+from oracle_graphs import leaves
 from session import GRAPH_CLOSED, NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
 from session_buffers import BufferSession, stream_option
 
@@ -14,18 +15,28 @@ import cudadrv as cu
 
 @dataclass(eq=False)
 class Graph:
-    """A graph. `kept` is what its capture made of it, or None."""
+    """A graph."""
 
     real: cu.Graph | None
     place: Place | None = None
-    kept: oracle_graphs.Capture | None = None
+    kept: oracle_graphs.Plan | None = None  # None: it has never had nodes
     capturing: bool = False
     closed: bool = False
     pattern: Any = None  # what its operations have in common with those of other graphs
 
     @property
+    def root(self):
+        return self
+
+    @property
     def holding(self):
         return self.kept and self.kept.holding
+
+    def discard(self):
+        """Note that all its nodes are discarded, and what they held is let go."""
+        self.kept.holding.let_go()
+        self.kept.ended = True
+        self.kept = self.place = None
 
 
 @dataclass(eq=False)
@@ -37,6 +48,10 @@ class Executable:
     last: Node | None = None  # its last launch
     closed: bool = False
     capturing = False
+
+    @property
+    def root(self):
+        return self
 
     @property
     def holding(self):
@@ -62,20 +77,28 @@ class GraphSession(BufferSession):
     def make_graph(self, name=None):
         return Graph(cu.Graph(name=name))
 
-    def begin(self, graph, stream):
-        """Begin a capture on a stream, by default the current one. Returns the block, or None."""
+    def begin(self, graph, stream, after=None):
+        """Begin a capture on a stream, by default the current one. Returns the block, or None.
+
+        `after` are indices of nodes of the graph, after which the captured operations run.
+        """
         given = () if stream is None else (stream.given,)
         if stream is None and self.currents:
             stream = self.currents[-1]
-        answer = self._judge_begin(graph, stream)
-        call = lambda: self.begun.append(entered(graph.real.capture(*given)))  # noqa: E731
-        self.call("capture", answer, call)
+        answer = self._judge_begin(graph, stream, after)
+        nodes = None if after is None else [graph.real.nodes[index] for index in after]
+        enter = lambda: entered(graph.real.capture(*given, after=nodes))  # noqa: E731
+        self.call("capture", answer, lambda: self.begun.append(enter()))
         if answer != OK:
             return None
-        graph.capturing = True
-        return Block(self.begun[-1], graph, oracle_graphs.Capture(stream.model))
+        graph.root.capturing = True
+        graph.kept = graph.kept or oracle_graphs.Plan()
+        graph.place = self.place_of(stream.model)
+        points = [graph.kept.operations[index] for index in after or ()]
+        capture = oracle_graphs.Capture(stream.model, graph.kept, points)
+        return Block(self.begun[-1], graph, capture)
 
-    def _judge_begin(self, graph, stream):
+    def _judge_begin(self, graph, stream, after):
         if graph.closed:
             return GRAPH_CLOSED
         if stream is None:
@@ -83,19 +106,24 @@ class GraphSession(BufferSession):
         if (usable := self._usable(stream)) != OK:
             return usable
         refused = stream.kind == "legacy" or stream.model.capture
-        return CAPTURED if refused or graph.capturing or graph.kept else OK
+        plan = graph.kept
+        if plan is not None and after is None:
+            refused = refused or plan.operations or plan.captured
+        if refused or graph.root.capturing or (plan and plan.frozen):
+            return CAPTURED
+        return OK if graph.place in (None, stream.place) else OTHER_CONTEXT
 
     def end(self, block, way="block"):
         """End a capture by the end of its block, by an exception, or because it was dropped."""
         captured, graph = block.model, block.graph
         answer = CAPTURED if way == "block" and not captured.is_joined() else OK
         self._leave(block, way, answer)
-        self.note_end(block)
+        captured.end()
+        graph.root.capturing = False
         if way == "block" and answer == OK:
-            graph.kept = captured
             self.compare_graph(graph)
         else:
-            captured.holding.let_go()
+            graph.root.discard()
 
     def _leave(self, block, way, answer):
         real, block.real = block.real, None
@@ -111,11 +139,6 @@ class GraphSession(BufferSession):
         while self.begun:
             with suppress(Exception):
                 self.begun.pop().__exit__(KeyError, KeyError(), None)
-
-    def note_end(self, block):
-        block.model.end()
-        block.graph.capturing = False
-        block.graph.place = self.place_of(block.model.origin)
 
     def place_of(self, stream):
         return next(place for place in self.places if place.domain is stream.domain)
@@ -138,7 +161,7 @@ class GraphSession(BufferSession):
     # ---- graphs and executables ----
 
     def close_graph(self, graph):
-        answer = CAPTURED if graph.capturing else OK
+        answer = CAPTURED if graph.root.capturing else OK
         self.call("graph.close()", answer, graph.real.close)
         if answer == OK and not graph.closed:
             self.end_graph(graph)
@@ -156,7 +179,7 @@ class GraphSession(BufferSession):
             self.end_graph(graph)
 
     def instantiate(self, graph):
-        answer = OK if graph.kept else CAPTURED
+        answer = OK if self.is_whole(graph) else CAPTURED
         if graph.closed:
             answer = GRAPH_CLOSED
         real = self.call("instantiate", answer, graph.real.instantiate)
@@ -164,6 +187,12 @@ class GraphSession(BufferSession):
             return None
         graph.kept.holding.users += 1
         return Executable(real, graph.place, graph.kept.content(), graph.pattern)
+
+    def is_whole(self, graph):
+        """Whether a graph can be instantiated, or be a part of another one."""
+        plan = graph.kept
+        made = plan is not None and (plan.operations or plan.captured)
+        return bool(made) and plan.outer is None and not graph.root.capturing
 
     # ---- launches ----
 
@@ -180,7 +209,7 @@ class GraphSession(BufferSession):
         try:
             result = self.call("launch of a graph", answer, call, *watched)
         except Failed:
-            self.after_failure(on.model, [use for each in operations for use in each.uses])
+            self.after_failure(on.model, [use for each in leaves(operations) for use in each.uses])
             return None
         if result is None:
             return None
@@ -189,7 +218,7 @@ class GraphSession(BufferSession):
         self.ordered = self.ordered and content.ordered
         for operation in operations:
             operation.act()
-        buffers = [buffer for operation in operations for buffer, _ in operation.uses]
+        buffers = [buffer for leaf in leaves(operations) for buffer, _ in leaf.uses]
         return Token(result, node, buffers, on.model, streams=content.streams)
 
     def _judge_graph(self, executable, stream):
@@ -205,7 +234,7 @@ class GraphSession(BufferSession):
             return OTHER_CONTEXT, on
         if on.model.in_capture:
             return CAPTURED, on
-        operations = executable.content.enabled
+        operations = leaves(executable.content.enabled)
         policies = [[self.policy_of(buffer) for buffer, _ in each.uses] for each in operations]
         strict = [["strict"] * len(each) for each in policies]
         request = on.model, operations, policies, executable.last
