@@ -51,6 +51,10 @@ from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
 
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_NOT_SUPPORTED
+
 cdef enum:
     MOST_JOINED = 4  # own_join_accesses makes at most so many accesses of one
 
@@ -695,7 +699,9 @@ cdef class Graph(Builder):
                 if status == CUDA_SUCCESS:
                     status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
                     leave_context(pushed)
-                self.context.check(status)
+            if status == CUDA_ERROR_NOT_SUPPORTED and self.plan.conditions:
+                _refuse_second(self)    # it was made before the conditions were
+            self.context.check(status)
         finally:
             self.plan.busy = None
         self.single = single
@@ -997,10 +1003,13 @@ cdef int _check_instance(Graph graph) except -1:
     _check_conditions(graph.plan)
     single = None if graph.single is None else graph.single()
     if single is not None and single.raw is not NULL:
-        raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one"
-                           " executable of it at a time, and another one is not closed:"
-                           " step.close()")
+        _refuse_second(graph)
     return 0
+
+
+cdef int _refuse_second(Graph graph) except -1:
+    raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one executable"
+                       " of it at a time, and another one is not closed: step.close()")
 
 
 cdef int _check_conditions(Plan plan) except -1:

@@ -37,6 +37,45 @@ class Child:
 
 
 @dataclass(eq=False)
+class Condition:
+    """A number on the device. Each launch begins with the default."""
+
+    handle: int
+    default: int
+    used: bool = False  # a node has it
+    value: int = 0
+
+
+@dataclass(eq=False)
+class Steer:
+    """A launch of a kernel that sets a condition."""
+
+    condition: Condition
+    value: int
+    kind = "steer"
+
+    def __call__(self):
+        self.condition.value = self.value
+
+
+@dataclass(eq=False)
+class Conditional:
+    """A node that chooses which of its bodies run."""
+
+    kind: str  # "if", "while" or "switch"
+    condition: Condition
+    bodies: int
+
+    def chosen(self):
+        """Yield the indices of the bodies that run."""
+        while self.kind == "while" and self.condition.value:
+            yield 0
+        index = self.condition.value if self.kind == "switch" else 1 - bool(self.condition.value)
+        if self.kind != "while" and index < self.bodies:
+            yield index
+
+
+@dataclass(eq=False)
 class Copy:
     dtype: np.dtype
     kind = "copy"

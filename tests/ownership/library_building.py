@@ -31,7 +31,7 @@ class BuildChoices(ChangeChoices):
     def pick_after(self, graph):
         """Nodes that a new one runs after: most often the last ones."""
         count = len(graph.kept.operations) if graph.kept and not graph.closed else 0
-        if graph.root.capturing:
+        if graph.root.busy:
             return After(graph, [])
         indices = {at for at in range(count) if self.chance(0.25)}
         if count and self.chance(0.7):
@@ -39,7 +39,7 @@ class BuildChoices(ChangeChoices):
         wrong = None
         if self.chance(0.02):
             others = [x for x in self.graphs if x is not graph and not x.closed and x.kept]
-            others = [x for x in others if not x.root.capturing and x.kept.operations]
+            others = [x for x in others if not x.root.busy and x.kept.operations]
             wrong = self.pick(others) if others else None
         return After(graph, sorted(indices), wrong)
 
@@ -100,6 +100,52 @@ class BuildChoices(ChangeChoices):
         if child.kept is None or len(child.kept.operations) < 8:
             self.note("add graph", *self.told_of(graph, after), self.graphs.index(child))
             self.session.add_child(graph, after, child)
+
+    # ---- conditions ----
+
+    def branch(self):
+        """Add a node with bodies to a graph, and fill them."""
+        graph = self.pick_open(self.graphs) if self.graphs and self.chance(0.6) else None
+        if graph is None:
+            graph = self.session.make_graph("branches")
+            self.graphs.append(graph)
+        bodies = self.add_conditional(graph)
+        for body in bodies:
+            for _ in range(self.random.randint(0, 3)):
+                self.add_to(body)
+        if bodies and self.chance(0.2):
+            self.add_conditional(self.pick(bodies))
+        if self.chance(0.3):
+            self.add_to(graph)
+        if graph.kept and graph.root is graph and self.chance(0.7):
+            self.make_executable(graph)
+
+    def add_conditional(self, graph):
+        """Add such a node, with a condition. Returns its bodies."""
+        default, place = self.random.randrange(3), self.pick_place()
+        self.note("condition of", self.graphs.index(graph), default, *self.where(place))
+        condition = self.session.condition(graph, default, place)
+        if condition is None or self.chance(0.05):
+            return []
+        after = self.pick_after(graph)
+        if self.chance(0.4) and after.wrong is None:
+            value = self.random.randrange(3)
+            self.note("  set to", value, after.indices)
+            if self.session.add_steer(graph, after, condition, value) is None:
+                return []
+            last = len(graph.kept.operations) - 1
+            after = After(graph, sorted({*self.pick_after(graph).indices, last}))
+        kind = self.random.choice(("if", "if", "while", "switch"))
+        count = 1 if kind == "while" else self.random.randint(1, 2 if kind == "if" else 3)
+        self.note("  node", kind, count, *self.told_of(graph, after))
+        bodies = self.session.add_conditional(graph, after, kind, condition, count) or []
+        if bodies and self.chance(0.1):
+            self.note("  and another one")
+            self.session.add_conditional(graph, After(graph, []), kind, condition, count)
+        self.graphs += bodies
+        if bodies and kind == "while":  # else it would never end
+            self.session.add_steer(bodies[0], After(bodies[0], []), condition, 0)
+        return bodies
 
     # ---- captures ----
 

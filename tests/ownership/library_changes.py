@@ -82,7 +82,7 @@ class ChangeChoices(GraphChoices):
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):
             self.session.set_wrongly(*node)
-        elif kind in ("add", "swap", "peek") and self.chance(0.15):
+        elif kind in ("add", "swap", "peek", "steer") and self.chance(0.15):
             self.session.set_shape(*node, self.random.choice((0, 64)))
         else:
             getattr(self, f"set_{kind}")(*node)
@@ -167,6 +167,11 @@ class ChangeChoices(GraphChoices):
 
     set_peek = set_swap
 
+    def set_steer(self, *node):
+        value = self.random.randrange(3)
+        self.note("  to", value)
+        self.session.set_steer(*node, value)
+
     def enable_node(self):
         node = self.pick_node()
         if node is not None:
@@ -183,5 +188,7 @@ class ChangeChoices(GraphChoices):
         ]
         if alike and self.chance(0.8):
             graph = self.pick(alike)
+        if executable.content.conditions and graph.root.kept and graph.root.kept.conditions:
+            return  # the driver does not say whose conditions the nodes then have
         self.note("update", self.executables.index(executable), "by", self.graphs.index(graph))
         self.session.update(executable, graph)

@@ -5,7 +5,7 @@ from oracle_graphs import leaves
 
 WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
 WEIGHTS |= {"capture_alike": 6, "set_node": 14, "enable_node": 5, "update": 7}
-WEIGHTS |= {"build": 7, "add_node": 6}
+WEIGHTS |= {"build": 7, "add_node": 6, "branch": 5}
 OF_GRAPHS = tuple(WEIGHTS)
 MORE = ("discard", "part", "change_policy")  # more frequent in programs with graphs
 # The steps in the block of a capture.
@@ -205,9 +205,12 @@ class GraphChoices(ManagedChoices):
         if self.chance(0.5):
             self.note("close", *told)
             self.session.close_graph(thing)
-        elif not getattr(thing, "capturing", False):
+        elif not thing.root.busy:
             self.note("forget", *told)
-            things.remove(thing)
+            if thing.root is thing:  # each body keeps its graph alive
+                things[:] = [each for each in things if each.root is not thing]
+            else:
+                things.remove(thing)
             self.session.drop_graph(thing)
 
     def contents(self):

@@ -24,7 +24,7 @@ from oracle import (
     policies_of,
 )
 
-CHANGED = ("copy", "fill", "add", "swap", "peek")  # no other operation can be changed
+CHANGED = ("copy", "fill", "add", "swap", "peek", "steer")  # no other operation can be changed
 
 
 @dataclass(eq=False)
@@ -123,6 +123,7 @@ class Content:
     ordered: bool
     streams: tuple
     disabled: set = field(default_factory=set)
+    conditions: list = field(default_factory=list)
     paired: bool = True  # whether it is known which nodes of the driver belong to the operations
 
     @property
@@ -155,7 +156,8 @@ class Content:
                     holding.add(memory, start, stop)
         disabled = {new if each is old else each for each in self.disabled}
         ordered = self.ordered and ordered
-        return Content(operations, holding, ordered, self.streams, disabled, self.paired)
+        conditions = self.conditions, self.paired
+        return Content(operations, holding, ordered, self.streams, disabled, *conditions)
 
     def update(self, other):
         """What it is when it takes over all operations of another graph."""
@@ -261,10 +263,12 @@ class Plan(Oracle):
     def content(self):
         """What is instantiated now."""
         operations = [each.frozen() for each in self.operations]
-        return Content(operations, self.holding, self.is_ordered(), self.all_streams())
+        content = Content(operations, self.holding, self.is_ordered(), self.all_streams())
+        content.conditions = self.all_conditions()
+        return content
 
-    def has_conditions(self):
-        return bool(self.conditions)
+    def all_conditions(self):
+        return [*self.conditions, *(x for plan in self.bodies() for x in plan.all_conditions())]
 
     def bodies(self):
         return [plan for each in self.operations for plan in each.plans]

@@ -76,9 +76,10 @@ RAISED = {
     NO_SUCH_CHANGE: (
         (ValueError, TypeError),
         "is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
-        "|have different dtypes|parts of the same size|^set of |is not a node of|a part of itself",
+        "|have different dtypes|parts of the same size|^set of |is not a node of"
+        "|a part of itself|^another node of",
     ),
-    GRAPH_CLOSED: (ValueError, "^(this executable of )?graph .* is closed"),
+    GRAPH_CLOSED: (ValueError, r"^((this executable of )?graph|the body of|body \d) .* is closed"),
     STREAM_CLOSED: (ValueError, " is closed"),
     OVERLAP: (ValueError, "overlap"),
     IS_PART: (ValueError, "only the whole"),

@@ -3,7 +3,7 @@
 import contextvars
 
 import oracle_graphs
-from effects import Add, Child, Copy, Fill, Nothing, Swap, an_item
+from effects import Add, Child, Condition, Conditional, Copy, Fill, Nothing, Steer, Swap, an_item
 from oracle import BORROWED, CAPTURED, MEMORY_CLOSED, MUST_WAIT, OK
 from oracle_graphs import Operation
 from session import (
@@ -17,8 +17,28 @@ from session import (
 )
 from session_buffers import Buffer, Memory, device_side, is_filled, kept, relation
 from session_changes import ChangeSession
-from session_graphs import any_of
+from session_graphs import Body, any_of
 from session_kernels import MODES, VARIABLE_BYTES
+
+import cudadrv as cu
+
+STEER = """
+.version 6.4
+.target sm_75
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+.visible .entry steer(.param .u64 handle, .param .u32 value)
+{
+    .reg .b64 %handle;
+    .reg .b32 %value;
+    ld.param.u64 %handle, [handle];
+    ld.param.u32 %value, [value];
+    { .param .b64 one; .param .b32 two;
+      st.param.b64 [one], %handle; st.param.b32 [two], %value;
+      call.uni cudaGraphSetConditional, (one, two); }
+    ret;
+}
+"""
 
 
 class BuildSession(ChangeSession):
@@ -72,7 +92,7 @@ class BuildSession(ChangeSession):
         reasons = {NO_SUCH_CHANGE} if child is graph else set()
         if child.closed:
             reasons.add(GRAPH_CLOSED)
-        elif not self.is_whole(child) or child.kept.has_conditions():
+        elif not self.is_whole(child) or child.kept.conditions:
             reasons.add(CAPTURED)
         node = Operation(None, [], Child())
         if not reasons:
@@ -127,7 +147,7 @@ class BuildSession(ChangeSession):
         found = set()
         if graph.closed:
             found.add(GRAPH_CLOSED)
-        elif graph.root.capturing or (graph.kept and graph.kept.frozen):
+        elif self._is_fixed(graph):
             found.add(CAPTURED)
         if any(buffer.closed for buffer in buffers):
             found.add(MEMORY_CLOSED)
@@ -160,6 +180,64 @@ class BuildSession(ChangeSession):
         strictly = plan.judge(line, mirrored, "strict").answer == OK
         strictly = strictly and plan.judge_around(accesses, "strict") == OK
         return (WAITED if before == MUST_WAIT else OK), edges, strictly
+
+    # ---- conditions ----
+
+    def condition(self, graph, default, place):
+        """Make a condition of a graph."""
+        place = graph.place or place
+        answer = CAPTURED if self._is_fixed(graph) else OK
+        answer = GRAPH_CLOSED if graph.closed else answer
+        make = lambda: self.new(place, graph.real.condition, default)  # noqa: E731
+        try:
+            handle = self.call("condition", answer, make)
+        except Failed:
+            return None
+        if answer != OK:
+            return None
+        graph.kept, graph.place = graph.kept or oracle_graphs.Plan(), place
+        made = Condition(handle, default)
+        graph.kept.conditions.append(made)
+        return made
+
+    def add_steer(self, graph, after, condition, value):
+        """Add a launch of a kernel that sets a condition."""
+        kernel = self.steering(graph.place)
+        args = kernel, 1, 1, condition.handle, value
+        call = lambda nodes: graph.real.add_launch(*args, after=nodes)  # noqa: E731
+        reasons = self._reasons_against(graph, after, graph.place, ())
+        node = Operation(None, [], Steer(condition, value))
+        return self._add(graph, after, graph.place, node, call, reasons)
+
+    def steering(self, place):
+        """The kernel that sets a condition, in a context."""
+        if ("steer", place) not in self.kernels:
+            self.kernels["steer", place] = self.new(place, cu.Module, STEER)["steer"]
+        return self.kernels["steer", place]
+
+    def add_conditional(self, graph, after, kind, condition, count):
+        """Add a node whose bodies run under a condition. Returns the bodies, or None."""
+        reasons = self._reasons_against(graph, after, graph.place, ())
+        if condition.used:
+            reasons.add(NO_SUCH_CHANGE)
+        made = []
+        options = {} if kind == "while" else {"bodies": count}
+        add = getattr(graph.real, f"add_{kind}")
+        call = lambda nodes: made.extend(add(condition.handle, **options, after=nodes))  # noqa: E731
+        effect = Conditional(kind, condition, count)
+        node = Operation(None, [], effect, choice=effect.chosen)
+        if not self._add(graph, after, graph.place, node, call, reasons):
+            return None
+        condition.used = True
+        node.plans = tuple(oracle_graphs.Plan(graph.kept) for _ in made[1:])
+        for plan in node.plans:
+            plan.entry = node
+        pairs = zip(made[1:], node.plans, strict=True)
+        return [Body(real, graph, plan) for real, plan in pairs]
+
+    def _is_fixed(self, graph):
+        """Whether a graph cannot change now."""
+        return graph.root.busy or (graph.kept is not None and graph.kept.frozen)
 
     # ---- constants ----
 

@@ -1,7 +1,7 @@
 """The steps of a program that change what an executable graph does."""
 
 import numpy as np
-from effects import Add, Copy, Fill, an_item
+from effects import Add, Copy, Fill, Steer, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
 from oracle_graphs import CHANGED
 from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
@@ -103,6 +103,13 @@ class ChangeSession(GraphSession):
         options = {"shared_bytes": nbytes}
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
+    def set_steer(self, executable, index, way, value):
+        """Change the number to which a launch sets a condition."""
+        effect = executable.content.operations[index].effect
+        effect = Steer(effect.condition, value)
+        args = effect.condition.handle, value
+        self._set(executable, index, way, [], effect, set(), args, {})
+
     def set_wrongly(self, executable, index, way):
         """Pass what belongs to another operation, or nothing."""
         old = executable.content.operations[index]
@@ -195,7 +202,7 @@ class ChangeSession(GraphSession):
     def _judge_update(self, executable, graph):
         if executable.closed or graph.closed:
             return GRAPH_CLOSED
-        if graph.kept is None or graph.capturing:
+        if not self.is_whole(graph):
             return CAPTURED
         if graph.place is not executable.place:
             return OTHER_CONTEXT
@@ -227,10 +234,10 @@ def shape(operation):
     if effect.kind not in CHANGED:
         groups = [list(map(shape, group)) for group in operation.groups]
         return operation.after, effect.kind, groups
-    first, *others = [buffer for buffer, _ in operation.uses]
+    buffers = [buffer for buffer, _ in operation.uses]
     if isinstance(effect, Copy):
-        return operation.after, "copy", is_locked(first), is_locked(others[0])
+        return operation.after, "copy", *map(is_locked, buffers)
     if isinstance(effect, Fill):
-        count = first.nbytes if effect.parts == 2 else None
+        count = buffers[0].nbytes if effect.parts == 2 else None
         return operation.after, "fill", effect.parts, count
     return operation.after, "launch"

@@ -1,7 +1,7 @@
 """The steps of a program that capture graphs, launch them and end them."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import oracle_graphs
@@ -21,8 +21,10 @@ class Graph:
     place: Place | None = None
     kept: oracle_graphs.Plan | None = None  # None: it has never had nodes
     capturing: bool = False
+    busy: bool = False  # of a whole graph: a part of it is being captured
     closed: bool = False
     pattern: Any = None  # what its operations have in common with those of other graphs
+    made: list = field(default_factory=list)  # its executables
 
     @property
     def root(self):
@@ -37,6 +39,27 @@ class Graph:
         self.kept.holding.let_go()
         self.kept.ended = True
         self.kept = self.place = None
+        self.made = []
+
+
+class Body(Graph):
+    """A body of a conditional node."""
+
+    def __init__(self, real, outer, plan):
+        self.outer = outer
+        super().__init__(real, outer.place, plan)
+
+    @property
+    def root(self):
+        return self.outer.root
+
+    @property
+    def closed(self):
+        return self.kept.root.ended
+
+    @closed.setter
+    def closed(self, value):
+        """Only the whole graph is closed."""
 
 
 @dataclass(eq=False)
@@ -47,7 +70,7 @@ class Executable:
     pattern: Any
     last: Node | None = None  # its last launch
     closed: bool = False
-    capturing = False
+    busy = False
 
     @property
     def root(self):
@@ -91,7 +114,7 @@ class GraphSession(BufferSession):
         self.call("capture", answer, lambda: self.begun.append(enter()))
         if answer != OK:
             return None
-        graph.root.capturing = True
+        graph.root.busy = graph.capturing = True
         graph.kept = graph.kept or oracle_graphs.Plan()
         graph.place = self.place_of(stream.model)
         points = [graph.kept.operations[index] for index in after or ()]
@@ -109,9 +132,11 @@ class GraphSession(BufferSession):
         plan = graph.kept
         if plan is not None and after is None:
             refused = refused or plan.operations or plan.captured
-        if refused or graph.root.capturing or (plan and plan.frozen):
+        if refused or graph.root.busy:
             return CAPTURED
-        return OK if graph.place in (None, stream.place) else OTHER_CONTEXT
+        reasons = {CAPTURED} if plan is not None and plan.frozen else set()
+        reasons |= set() if graph.place in (None, stream.place) else {OTHER_CONTEXT}
+        return any_of(frozenset(reasons)) if reasons else OK
 
     def end(self, block, way="block"):
         """End a capture by the end of its block, by an exception, or because it was dropped."""
@@ -119,7 +144,7 @@ class GraphSession(BufferSession):
         answer = CAPTURED if way == "block" and not captured.is_joined() else OK
         self._leave(block, way, answer)
         captured.end()
-        graph.root.capturing = False
+        graph.root.busy = graph.capturing = False
         if way == "block" and answer == OK:
             self.compare_graph(graph)
         else:
@@ -161,7 +186,8 @@ class GraphSession(BufferSession):
     # ---- graphs and executables ----
 
     def close_graph(self, graph):
-        answer = CAPTURED if graph.root.capturing else OK
+        refused = graph.root.busy or (graph.root is not graph and not graph.closed)
+        answer = CAPTURED if refused else OK
         self.call("graph.close()", answer, graph.real.close)
         if answer == OK and not graph.closed:
             self.end_graph(graph)
@@ -171,28 +197,38 @@ class GraphSession(BufferSession):
         graph.closed = True
         if graph.holding is not None:
             graph.holding.let_go()
+        if isinstance(graph, Graph) and graph.kept is not None:
+            graph.kept.ended = True
 
     def drop_graph(self, graph):
-        """Drop the only reference to a graph or an executable."""
+        """Drop the only reference to a graph, with all its bodies, or to an executable."""
         graph.real = None
-        if not graph.closed:
+        if not graph.closed and graph.root is graph:
             self.end_graph(graph)
 
     def instantiate(self, graph):
-        answer = OK if self.is_whole(graph) else CAPTURED
+        answer = OK if self.is_whole(graph) and self.is_single(graph) else CAPTURED
         if graph.closed:
             answer = GRAPH_CLOSED
         real = self.call("instantiate", answer, graph.real.instantiate)
         if answer != OK:
             return None
         graph.kept.holding.users += 1
-        return Executable(real, graph.place, graph.kept.content(), graph.pattern)
+        made = Executable(real, graph.place, graph.kept.content(), graph.pattern)
+        graph.made.append(made)
+        return made
 
     def is_whole(self, graph):
         """Whether a graph can be instantiated, or be a part of another one."""
         plan = graph.kept
         made = plan is not None and (plan.operations or plan.captured)
-        return bool(made) and plan.outer is None and not graph.root.capturing
+        return bool(made) and plan.outer is None and not graph.root.busy
+
+    def is_single(self, graph):
+        """Whether its conditions let a graph have another executable."""
+        unused = any(not condition.used for condition in graph.kept.all_conditions())
+        other = any(not executable.closed for executable in graph.made)
+        return not unused and not (graph.kept.conditions and other)
 
     # ---- launches ----
 
@@ -216,6 +252,8 @@ class GraphSession(BufferSession):
         node = self.oracle.launch(on.model, operations, executable.last, next(self.sites))
         executable.last = node
         self.ordered = self.ordered and content.ordered
+        for condition in content.conditions:
+            condition.value = condition.default
         for operation in operations:
             operation.act()
         buffers = [buffer for leaf in leaves(operations) for buffer, _ in leaf.uses]
