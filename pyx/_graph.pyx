@@ -25,8 +25,8 @@ from cudadrv._driver cimport (
     cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine, own_access,
-    own_join_accesses, own_known, own_request, own_snapshot_drop,
+    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
+    own_access, own_join_accesses, own_known, own_request, own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._graph_nodes cimport (
@@ -138,7 +138,9 @@ cdef class Uses:
                 buffers, found = node.writes if written else node.reads, 0
                 for i in range(node.count):
                     if (node.accesses[i].mode != OWN_READ) == written:
-                        region = _region_at(buffers, &node.accesses[i], &found)
+                        # `buffers` has none that are shared: nothing conflicts with these.
+                        region = None if node.accesses[i].mode == OWN_SHARED \
+                            else _region_at(buffers, &node.accesses[i], &found)
                         regions.append(region)
                         contexts.append(self.context if region is None else region.memory.context)
         self.regions, self.contexts = regions, contexts

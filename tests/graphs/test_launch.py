@@ -393,6 +393,18 @@ def test_two_buffers_of_the_same_bytes_have_their_own_policies(world, module, fi
     step.launch(world.main)
 
 
+def test_a_shared_buffer_of_the_same_bytes_has_its_own_policy(world, module):
+    writing = world.work[:]
+    writing.ordering = "wait"
+    operands = 2.0, cu.read(world.frames), world.out, 16
+    borrows = [cu.shared(world.work), writing]
+    with world.graph.capture(world.main):
+        module["saxpy"].launch(1, 1, *operands, borrows=borrows, stream=world.main)
+    step = world.graph.instantiate()
+    world.work.fill_async(1, world.side)
+    step.launch(world.main)
+
+
 def test_a_policy_of_bytes_that_are_read_and_written(world):
     """The read need not be ordered after a read, whatever its policy; the write waits."""
     reading, writing = world.out[:], world.out[:]

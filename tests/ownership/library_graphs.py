@@ -4,8 +4,8 @@ from library_managed import ManagedChoices
 from oracle_graphs import leaves
 
 WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
-WEIGHTS |= {"capture_alike": 6, "set_node": 14, "enable_node": 5, "update": 7}
-WEIGHTS |= {"build": 7, "add_node": 6, "branch": 5}
+WEIGHTS |= {"capture_alike": 8, "set_node": 40, "enable_node": 8, "update": 12}
+WEIGHTS |= {"build": 9, "add_node": 9, "branch": 8}
 OF_GRAPHS = tuple(WEIGHTS)
 MORE = ("discard", "part", "change_policy")  # more frequent in programs with graphs
 # The steps in the block of a capture.

@@ -668,7 +668,7 @@ MUTATIONS = [
         "a change conflicts with nothing",
         "_graph_changes.pyx",
         "        if top in ordered:\n",
-        "        if True:\n",
+        "        if top >= -1:\n",
     ),
     (
         "a change conflicts with empty parts",
@@ -698,7 +698,7 @@ MUTATIONS = [
         "launches use what disabled nodes use",
         "_graph.pyx",
         "        if top not in disabled:\n",
-        "        if True:\n",
+        "        if top >= -1:\n",
     ),
     (
         "an executable keeps what it used before a change",
@@ -754,6 +754,31 @@ MUTATIONS = [
         "_graph.pyx",
         "        self.number = number_of_graph()     # exec",
         "        # exec",
+    ),
+    # ---- nodes with bodies ----
+    (
+        "what is in a body is not checked outside",
+        "_capture.pyx",
+        "            order, plan = plan.place, <Plan>plan.outer\n",
+        "            return checks\n",
+    ),
+    (
+        "what a body writes needs no contents",
+        "_graph.pyx",
+        "    if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:\n",
+        "    if False:\n",
+    ),
+    (
+        "a body can change when something runs after its node",
+        "_capture.pyx",
+        "            if node.plans is not None and not node.followed:\n",
+        "            if False:\n",
+    ),
+    (
+        "launches do not use what is in bodies",
+        "_graph.pyx",
+        "            _flatten(body.finished(), True, index, found)\n",
+        "            pass\n",
     ),
     # ---- threads and signals ----
     (
