@@ -691,14 +691,14 @@ MUTATIONS = [
     (
         "launches use what a node has used before its change",
         "_graph_changes.pyx",
-        "    uses = uses_of(\n        items, ",
-        "    uses = uses_of(\n        executable.uses.items, ",
+        "        items = replaced(uses.items, old, change.node)\n",
+        "        items = uses.items\n",
     ),
     (
         "launches use what disabled nodes use",
-        "_graph.pyx",
-        "        if top not in disabled:\n",
-        "        if top >= -1:\n",
+        "_graph_changes.pyx",
+        "executable.context,\n                            disabled),\n",
+        "executable.context,\n                            frozenset()),\n",
     ),
     (
         "an executable keeps what it used before a change",
