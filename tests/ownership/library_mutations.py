@@ -657,30 +657,12 @@ MUTATIONS = [
         "            if (policy < 0 || access->policy == policy) {\n",
         "            if (1) {\n",
     ),
-    (
-        "a node has the policy of the first buffer of its bytes",
-        "_graph.pyx",
-        "            found[0] = i + 1\n",
-        "",
-    ),
     # ---- changes of executables ----
     (
         "a change conflicts with nothing",
         "_graph_changes.pyx",
         "        if top in ordered:\n",
-        "        if top >= -1:\n",
-    ),
-    (
-        "a change conflicts with empty parts",
-        "_graph_changes.pyx",
-        "max(access.start, other.start) >= min(access.stop, other.stop)",
-        "access.start >= other.stop or other.start >= access.stop",
-    ),
-    (
-        "a change is refused for empty parts of other nodes",
-        "_graph_changes.pyx",
-        "                    and node is change.node:\n",
-        "                    and True:\n",
+        "        if top in ordered or other is not None:\n",
     ),
     (
         "what a changed node uses is not held",

@@ -12,7 +12,7 @@ from pair import Disagreement
 from session_host import FullSession
 
 FOLDER = Path(__file__).parent
-PROGRAMS = 140  # for each policy, under each schedule
+PROGRAMS = 120  # for each policy, under each schedule
 # Misuse that needs no oracle: it is enough if it happens at all.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
 # Of these refusals, only some kinds need to happen.
