@@ -1,7 +1,7 @@
 """The steps of random programs that change what executable graphs do."""
 
 from library_graphs import GraphChoices
-from oracle_graphs import CHANGED
+from oracle_graphs import CHANGED, leaves
 from session_buffers import is_filled
 from session_kernels import MODES
 
@@ -97,9 +97,9 @@ class ChangeChoices(GraphChoices):
         target = source = None
         old = [buffer for buffer, _ in executable.content.operations[index].uses]
         if "target" in sides:
-            target = self.pick_alike(old[0], executable)
+            target = self.pick_alike(old[0], executable, index)
         if "source" in sides:
-            source = self.pick_alike(old[1], executable)
+            source = self.pick_alike(old[1], executable, index)
         if "target" in sides and "source" in sides and target.nbytes <= source.nbytes:
             source, _ = self.like(source, target)
         elif "target" in sides and "source" in sides:
@@ -119,8 +119,18 @@ class ChangeChoices(GraphChoices):
         known = self.buffers.index(buffer) if buffer in self.buffers else "a part"
         return known, buffer.start, buffer.nbytes
 
-    def pick_alike(self, old, executable):
+    def pick_beside(self, executable, index):
+        """A buffer that a node beside this one uses, which a change must not use then, or None."""
+        content = executable.content
+        uses = [x for each in leaves(content.beside(content.operations[index])) for x in each.uses]
+        memories = {buffer.memory for buffer, _ in uses}
+        found = [b for b in self.buffers if b.memory in memories and not b.closed and b.nbytes]
+        return self.pick(found) if found and self.chance(0.4) else None
+
+    def pick_alike(self, old, executable, index):
         """A buffer in the place of another one, most often on the same side of the bus."""
+        if (found := self.pick_beside(executable, index)) is not None:
+            return found
         place = self.near(executable)
         found = [
             b for b in self.buffers if (b.memory.kind == "locked") == (old.memory.kind == "locked")
@@ -135,7 +145,7 @@ class ChangeChoices(GraphChoices):
         old = executable.content.operations[index]
         target = value = meddle = None
         if self.chance(0.7):
-            target = self.pick_alike(old.uses[0][0], executable)
+            target = self.pick_alike(old.uses[0][0], executable, index)
             if not target.closed and target.real.dtype != old.effect.dtype and self.chance(0.9):
                 target = self.view_of(target, [old.effect.dtype])
         if target is None or self.chance(0.5):
@@ -149,6 +159,7 @@ class ChangeChoices(GraphChoices):
     def set_add(self, *node):
         place = self.near(node[0])
         out, a, b = (self.pick_buffer(place=place) or self.buffers[0] for _ in range(3))
+        out = self.pick_beside(*node[:2]) or out
         more = None
         if self.chance(0.6):
             more = [(self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES)))]
@@ -190,5 +201,9 @@ class ChangeChoices(GraphChoices):
             graph = self.pick(alike)
         if executable.content.conditions and graph.root.kept and graph.root.kept.conditions:
             return  # the driver does not say whose conditions the nodes then have
+        if self.chance(0.3) and executable.content.operations and not executable.closed:
+            index = self.random.randrange(len(executable.content.operations))
+            self.note("disable", self.executables.index(executable), index)
+            self.session.enable(executable, index, "index", False)
         self.note("update", self.executables.index(executable), "by", self.graphs.index(graph))
         self.session.update(executable, graph)
