@@ -708,34 +708,16 @@ MUTATIONS = [
         "            if plan.tails.get(other.snapshot.slot) is not None:\n",
     ),
     (
-        "a branch knows what a refused node was to be added after",
-        "_graph_nodes.pyx",
-        "            plan.tails.pop(order.slot, None)    # it may",
-        "            pass    # it may",
+        "constants can be closed",
+        "_graph.pyx",
+        "        if made.nbytes:\n            borrow(made, &access, OWN_READ)\n",
+        "        if made.nbytes > 1 << 40:\n            borrow(made, &access, OWN_READ)\n",
     ),
     (
         "a capture is not ordered after nodes",
         "_capture.pyx",
         "            self.plan.wait(self.orders[0], node)\n",
         "",
-    ),
-    (
-        "a refused node gives a graph its context",
-        "_graph.pyx",
-        "        if self.outer is None and _is_new(self) and not self.plan.conditions:\n",
-        "        if False:\n",
-    ),
-    (
-        "constants can be closed",
-        "_graph.pyx",
-        "            holdings.hold(&access, here(), CONSTANT)\n",
-        "            pass\n",
-    ),
-    (
-        "the executables of a discarded graph have its name",
-        "_graph.pyx",
-        "        self.number = number_of_graph()     # exec",
-        "        # exec",
     ),
     # ---- nodes with bodies ----
     (
