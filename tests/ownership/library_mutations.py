@@ -708,12 +708,6 @@ MUTATIONS = [
         "            if plan.tails.get(other.snapshot.slot) is not None:\n",
     ),
     (
-        "constants can be closed",
-        "_graph.pyx",
-        "        if made.nbytes:\n            borrow(made, &access, OWN_READ)\n",
-        "        if made.nbytes > 1 << 40:\n            borrow(made, &access, OWN_READ)\n",
-    ),
-    (
         "a capture is not ordered after nodes",
         "_capture.pyx",
         "            self.plan.wait(self.orders[0], node)\n",
@@ -742,7 +736,7 @@ MUTATIONS = [
         "launches do not use what is in bodies",
         "_graph.pyx",
         "            _flatten(body.finished(), True, index, found)\n",
-        "            pass\n",
+        "            _flatten(body.finished()[:0], True, index, found)\n",
     ),
     # ---- threads and signals ----
     (
