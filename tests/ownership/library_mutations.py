@@ -730,7 +730,7 @@ MUTATIONS = [
         "a body can change when something runs after its node",
         "_capture.pyx",
         "            if node.plans is not None and not node.followed:\n",
-        "            if False:\n",
+        "            if node.plans is not None and node.followed:\n",
     ),
     (
         "launches do not use what is in bodies",
