@@ -25,8 +25,8 @@ from cudadrv._driver cimport (
     cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine, own_access,
-    own_join_accesses, own_known, own_request, own_snapshot_drop,
+    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
+    own_access, own_join_accesses, own_known, own_request, own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._graph_nodes cimport (
@@ -50,6 +50,10 @@ from cudadrv._token cimport Token, new_token, stand_for
 from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_NOT_SUPPORTED
 
 cdef enum:
     MOST_JOINED = 4  # own_join_accesses makes at most so many accesses of one
@@ -119,16 +123,24 @@ cdef class Uses:
         cdef GraphNode node
         cdef Region region
         cdef uint32_t i
+        cdef Py_ssize_t found
         if self.regions is not None:
             return 0
         regions = []
         contexts = []
         for node in self.nodes:
+            if isinstance(node.source, Uses):
+                (<Uses>node.source).find_buffers()
+                regions.extend((<Uses>node.source).regions)
+                contexts.extend((<Uses>node.source).contexts)
+                continue
             for written in (False, True):   # the order of `each`
-                buffers = list(node.writes if written else node.reads)
+                buffers, found = node.writes if written else node.reads, 0
                 for i in range(node.count):
                     if (node.accesses[i].mode != OWN_READ) == written:
-                        region = _region_at(buffers, &node.accesses[i])
+                        # `buffers` has none that are shared: nothing conflicts with these.
+                        region = None if node.accesses[i].mode == OWN_SHARED \
+                            else _region_at(buffers, &node.accesses[i], &found)
                         regions.append(region)
                         contexts.append(self.context if region is None else region.memory.context)
         self.regions, self.contexts = regions, contexts
@@ -187,7 +199,7 @@ cdef Uses _uses_without_accesses(tuple items, Context context, frozenset disable
     for node, _, top in items:
         if top not in disabled:
             nodes.append(node)
-            uses.total += node.count
+            uses.total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
     uses.items, uses.nodes, uses.context = items, tuple(nodes), context
     uses.each = <own_access *>malloc((uses.total + 1) * sizeof(own_access))
     if uses.each is NULL:
@@ -197,35 +209,39 @@ cdef Uses _uses_without_accesses(tuple items, Context context, frozenset disable
 
 cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) noexcept:
     """Add accesses of a node: those that only read come first, because it may read all at once."""
-    cdef own_access *added
     cdef uint32_t i
+    if isinstance(node.source, Uses):   # another graph, whose buffers may have several policies
+        for i in range(0 if written else (<Uses>node.source).total):
+            _add_access(uses, &(<Uses>node.source).each[i], in_body)
+        return
     for i in range(node.count):
         if (node.accesses[i].mode != OWN_READ) == written:
-            added = &uses.each[uses.total]
-            added[0] = node.accesses[i]
-            # A body may not run, so what it writes may keep its contents.
-            if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:
-                added.effect = OWN_USES
-            uses.total += 1
+            _add_access(uses, &node.accesses[i], in_body)
 
 
-cdef Region _region_at(list buffers, own_access *access):
-    """Return a buffer that has exactly these bytes, else one that has some of them, or None.
+cdef void _add_access(Uses uses, own_access *access, bint in_body) noexcept:
+    cdef own_access *added = &uses.each[uses.total]
+    added[0] = access[0]
+    # A body may not run, so what it writes may keep its contents.
+    if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:
+        added.effect = OWN_USES
+    uses.total += 1
 
-    One with exactly these bytes is removed: the next access of these bytes may be another buffer's.
+
+cdef Region _region_at(tuple buffers, own_access *access, Py_ssize_t *found):
+    """Return the next buffer that has exactly these bytes, or None. Accesses come in their order.
+
+    *found is the number of buffers that are not asked any more: several may have the same bytes.
     """
     cdef Region region
     cdef Py_ssize_t i
-    other = None
-    for i in range(len(buffers)):
+    for i in range(found[0], len(buffers)):
         region = buffers[i]
-        if region.memory is None or region.memory.state is not access.memory:
-            continue
-        if region.start == access.start and region.nbytes == access.stop - access.start:
-            return buffers.pop(i)
-        if region.start < access.stop and access.start < region.start + region.nbytes:
-            other = region      # the node is another graph, whose accesses are joined
-    return other
+        if region.memory is not None and region.memory.state is access.memory \
+                and region.start == access.start and region.nbytes == access.stop - access.start:
+            found[0] = i + 1
+            return region
+    return None
 
 
 cdef tuple _items_of(tuple nodes):
@@ -685,7 +701,9 @@ cdef class Graph(Builder):
                 if status == CUDA_SUCCESS:
                     status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
                     leave_context(pushed)
-                self.context.check(status)
+            if status == CUDA_ERROR_NOT_SUPPORTED and self.plan.conditions:
+                _refuse_second(self)    # it was made before the conditions were
+            self.context.check(status)
         finally:
             self.plan.busy = None
         self.single = single
@@ -802,6 +820,9 @@ cdef class Graph(Builder):
 
     cdef void end_change(self) noexcept:
         self.plan.root().busy = None
+        if self.outer is None and _is_new(self) and not self.plan.conditions:
+            _drop_driver_graph(self)    # the change has failed, and the graph is as it was
+            self.context = None
 
     cdef int begin(self, Capture capture) except -1:
         self.usable()
@@ -817,8 +838,6 @@ cdef class Graph(Builder):
         if self.context is not None and self.context is not capture.origin.context:
             raise ValueError(f"the nodes of {self.label} belong to {self.context!r}, and"
                              f" {capture.origin!r} to another context; use another graph")
-        if self.outer is None and _is_new(self) and not (self.plan and self.plan.conditions):
-            _drop_driver_graph(self)    # the capture makes another one
         if self.raw is not NULL:
             refuse_old_driver(CONDITIONS, "a capture into a graph that has nodes")
         self.begin_plan(f"being captured, in the block that began at {place(capture.site)}")
@@ -858,6 +877,7 @@ cdef class Graph(Builder):
             self.plan.end()
         self.plan = self.known = self.single = None
         self.context, self.site = None, 0
+        self.number = number_of_graph()     # executables may have the nodes and what they hold
         return 0
 
     cdef Uses uses(self):
@@ -985,10 +1005,13 @@ cdef int _check_instance(Graph graph) except -1:
     _check_conditions(graph.plan)
     single = None if graph.single is None else graph.single()
     if single is not None and single.raw is not NULL:
-        raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one"
-                           " executable of it at a time, and another one is not closed:"
-                           " step.close()")
+        _refuse_second(graph)
     return 0
+
+
+cdef int _refuse_second(Graph graph) except -1:
+    raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one executable"
+                       " of it at a time, and another one is not closed: step.close()")
 
 
 cdef int _check_conditions(Plan plan) except -1:

@@ -472,7 +472,9 @@ cdef Holdings _hold(tuple items, ExecutableGraph executable, NodeChange change):
     cdef uint32_t i
     for node, _, _ in items:
         for i in range(node.count):
-            if not holdings.hold(&node.accesses[i], node.site_number, node.operation):
+            # Other nodes may have empty parts of closed memory, as a graph does not hold these.
+            if not holdings.hold(&node.accesses[i], node.site_number, node.operation) \
+                    and node is change.node:
                 refuse_closed(change.targets()[i])
     return holdings
 
@@ -520,7 +522,7 @@ cdef set _ordered_with(tuple nodes, Py_ssize_t index):
 cdef bint _conflicts(own_access *access, own_access *other) noexcept:
     """As the engine decides between two operations that nothing orders."""
     if access.memory is not other.memory or access.policy == OWN_UNCHECKED \
-            or access.start >= other.stop or other.start >= access.stop \
+            or max(access.start, other.start) >= min(access.stop, other.stop) \
             or OWN_SHARED in (access.mode, other.mode):
         return False
     return access.mode != other.mode or access.mode == OWN_WRITE

@@ -18,8 +18,6 @@ class KernelRun : public Piecewise {
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
-    // The operation that runs this kernel.
-    std::weak_ptr<Operation> operation;
 
   private:
     bool find(uintptr_t address, ptx::Segment &segment);

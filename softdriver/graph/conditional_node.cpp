@@ -81,16 +81,18 @@ class ConditionalRun : public Piecewise {
     bool advance(uint64_t steps) override {
         if (next_ == operations_.size() && !begin_body())
             return true;
-        Operation &operation = *operations_[next_];
-        if (operation.pieces && !operation.pieces->advance(steps))
+        Operation &part = *operations_[next_];
+        if (part.pieces && !part.pieces->advance(steps))
             return false;
-        if (operation.action)
-            operation.action();
+        if (part.action) {
+            come_to_write(part.writes);
+            part.action();
+        }
         Lock lock(state().mutex);
-        if (operation.pieces)
-            add(operation.pieces->end());
+        if (part.pieces)
+            add(part.pieces->end());
         else
-            add({CUDA_SUCCESS, operation.reads, operation.writes, operation.updates});
+            add({CUDA_SUCCESS, part.reads, part.writes, part.updates});
         next_++;
         return outcome_.status != CUDA_SUCCESS;
     }
@@ -124,8 +126,25 @@ class ConditionalRun : public Piecewise {
             if (node->work->type() == CU_GRAPH_NODE_TYPE_GRAPH)
                 for (const GraphPtr &inner : node->work->inner())
                     prepare(*inner);
-            for (OperationPtr &operation : node->work->prepare(*stream_))
-                operations_.push_back(std::move(operation));
+            for (OperationPtr &part : node->work->prepare(*stream_)) {
+                if (part->pieces)
+                    part->pieces->operation = operation;
+                operations_.push_back(std::move(part));
+            }
+        }
+    }
+
+    // Called before a part writes memory. As for a kernel, memory that the host can access is noted
+    // before it changes, so that the change is not taken for a write of the host.
+    void come_to_write(const std::vector<Range> &ranges) {
+        Lock lock(state().mutex);
+        OperationPtr self = operation.lock();
+        for (const Range &range : ranges) {
+            const Allocation *allocation = find_allocation(range.begin);
+            if (!self || !allocation || allocation->on_device())
+                continue;
+            self->writes.push_back(range);
+            state().races.comes_to_use(self, *allocation);
         }
     }
 
@@ -152,6 +171,7 @@ std::vector<OperationPtr> ConditionalWork::prepare(Stream &stream) const {
     // Changes of the executable graph from now on are for later launches.
     auto frozen = std::static_pointer_cast<const ConditionalWork>(copy());
     operation->pieces = std::make_shared<ConditionalRun>(std::move(frozen), stream);
+    operation->pieces->operation = operation;
     operation->unforeseen = true;
     return {operation};
 }

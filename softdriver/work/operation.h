@@ -13,6 +13,7 @@
 
 namespace soft {
 
+struct Operation;
 struct Stream;
 
 using Clock = std::chrono::steady_clock;
@@ -34,6 +35,9 @@ struct Piecewise {
     // Called once, with the state lock held, after advance() has returned true. Not called if the
     // work was dropped.
     virtual Outcome end() = 0;
+
+    // The submitted operation whose accesses these are. Set it before the first piece runs.
+    std::weak_ptr<Operation> operation;
 };
 
 // One operation of a stream. It may run when it is the first of its stream, all operations in

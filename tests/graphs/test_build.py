@@ -504,6 +504,46 @@ def test_another_context(world, module):
     stream.close()
 
 
+def test_a_refused_first_node_leaves_a_graph_of_no_context(world):
+    other = cu.Graph()
+    other.add_fill(world.out, 1)
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        there = cu.DeviceBuffer(16, "f4")
+        stream = cu.Stream()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="is not a node of graph 'step'"):
+            world.graph.add_fill(world.work, 1, after=other.nodes)
+        world.graph.add_fill(there, 1)
+        world.graph.close()
+        world.graph = cu.Graph(name="step")
+    with pytest.raises(ValueError, match="is not a node of graph 'step'"):
+        world.graph.add_fill(world.work, 1, after=other.nodes)
+    with world.graph.capture(stream):
+        there.fill_async(1, stream)
+    world.graph.close()
+    there.close()
+    stream.close()
+
+
+def test_each_buffer_of_another_graph_has_its_own_policy(world):
+    """Also if that graph uses their bytes as one piece."""
+    left, right = world.out[:8], world.out[4:]
+    left.ordering = "wait"
+    inner = cu.Graph()
+    inner.add_fill(right, 2, after=[inner.add_fill(left, 1)])
+    world.graph.add_graph(inner)
+    step = world.graph.instantiate()
+    world.out[:4].fill_async(3, world.side)
+    step.launch(world.main)
+    world.main.synchronize()
+    world.out[4:8].fill_async(3, world.side)
+    with pytest.raises(cu.BufferBorrowedError):
+        step.launch(world.main)
+    right.ordering = "wait"
+    step.launch(world.main)
+
+
 def test_portable_memory_of_another_context(world):
     with cu.Context.create(cu.Device(0)):
         there = cu.LockedBuffer.zeros(16, "f4")
@@ -575,3 +615,21 @@ def test_long_chains_and_wide_graphs(world):
     world.graph.add_copy(world.result, world.work, after=many)
     launched(world, world.graph)
     assert list(world.result) == [199] * 16
+
+
+def test_a_discarded_graph_begins_anew(world):
+    """An executable of what it was neither takes its nodes, nor ends its name in messages."""
+    graph = world.graph
+    graph.add_fill(world.out, 1)
+    step = graph.instantiate()
+    with pytest.raises(KeyError), graph.capture(world.main, after=[]):
+        raise KeyError
+    assert graph.nodes == ()
+    node = graph.add_fill(world.work, 2)
+    with pytest.raises(ValueError, match="is no node of this executable"):
+        step[node]
+    step.close()
+    gc.collect()
+    world.out.close()
+    with pytest.raises(cu.BufferBorrowedError, match="graph 'step' uses it, in add_fill at"):
+        world.work.close()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cudadrv as cu
+from cudadrv import testing
 
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy", "random"], indirect=True)
 
@@ -227,6 +228,38 @@ def test_a_body_may_not_write_what_is_read_after_it(world):
             step.launch(world.main)
         managed.fill_async(1, world.main)
         step.launch(world.main).wait()
+
+
+@pytest.mark.parametrize("way", ["fill", "kernel", "inner"])
+def test_what_a_body_writes_is_no_write_of_the_host(world, kernels, way):
+    """Also while the host does not know yet that an earlier reader is done."""
+    items = cu.LockedBuffer.zeros(4, "u4", name="items")
+    graph = world.graph
+    _, body = graph.add_if(graph.condition(1))
+    if way == "inner":
+        _, body = body.add_if(body.condition(1))
+    if way == "kernel":
+        body.add_launch(kernels.add_one, 1, 1, items)
+    else:
+        body.add_fill(items, 1)
+    with graph.instantiate() as step:
+        world.work[:4].view("u4").copy_from_async(items, world.main)
+        step.launch(world.main)
+        world.main.synchronize()
+    assert items[0] == 1
+    if cu.driver_info().is_software:
+        assert testing.races() == []
+
+
+def test_one_executable_also_of_those_made_before_the_conditions(world):
+    graph = world.graph
+    graph.add_fill(world.out, 1)
+    step = graph.instantiate()
+    graph.add_if(graph.condition(1))
+    with pytest.raises(cu.CaptureError, match="one executable of it at a time"):
+        graph.instantiate()
+    step.close()
+    graph.instantiate().close()
 
 
 def test_conditions_are_for_one_node_of_their_graph(world):

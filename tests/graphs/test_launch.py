@@ -425,6 +425,33 @@ def test_each_buffer_has_its_own_policy(world):
     assert list(world.result[:8]) == [1] * 8
 
 
+@pytest.mark.parametrize("first", ["strict", "wait"])
+def test_two_buffers_of_the_same_bytes_have_their_own_policies(world, module, first):
+    one, two = world.work[:], world.work[:]
+    one.ordering, two.ordering = first, "wait" if first == "strict" else "strict"
+    operands = 2.0, cu.read(one), world.out, 16
+    with world.graph.capture(world.main):
+        module["saxpy"].launch(1, 1, *operands, borrows=[cu.read(two)], stream=world.main)
+    step = world.graph.instantiate()
+    world.work.fill_async(1, world.side)
+    with pytest.raises(cu.BufferBorrowedError, match="'work'"):
+        step.launch(world.main)
+    one.ordering = two.ordering = "wait"
+    step.launch(world.main)
+
+
+def test_a_shared_buffer_of_the_same_bytes_has_its_own_policy(world, module):
+    writing = world.work[:]
+    writing.ordering = "wait"
+    operands = 2.0, cu.read(world.frames), world.out, 16
+    borrows = [cu.shared(world.work), writing]
+    with world.graph.capture(world.main):
+        module["saxpy"].launch(1, 1, *operands, borrows=borrows, stream=world.main)
+    step = world.graph.instantiate()
+    world.work.fill_async(1, world.side)
+    step.launch(world.main)
+
+
 def test_a_policy_of_bytes_that_are_read_and_written(world):
     """The read need not be ordered after a read, whatever its policy; the write waits."""
     reading, writing = world.out[:], world.out[:]

@@ -332,6 +332,36 @@ def test_readers_share_and_shared_memory_is_the_programs_own(world, module):
         step[1].set(2.0, world.work, world.out[8:], 8)
 
 
+def test_empty_buffers_conflict_with_nothing(world, module):
+    with world.graph.capture(world.main):
+        world.side.wait(world.main)
+        world.out.fill_async(1, world.main)
+        module["saxpy"].launch(1, 1, 2.0, cu.read(world.work), world.frames, 0, stream=world.side)
+        world.main.wait(world.side)
+    step = world.graph.instantiate()
+    step[1].set(2.0, cu.read(world.out[4:4]), world.out[5:5], 0)
+    step.launch(world.main).wait()
+    with pytest.raises(cu.BufferBorrowedError):
+        step[1].set(2.0, cu.read(world.out[4:5]), world.out[5:5], 0)
+
+
+def test_empty_parts_of_closed_memory_are_in_nobodys_way(world, module):
+    """A graph does not hold memory of which it uses no bytes."""
+    closed = cu.DeviceBuffer(4, "f4", name="closed")
+    with world.graph.capture(world.main):
+        world.out.fill_async(1, world.main)
+        module["saxpy"].launch(
+            1, 1, 2.0, cu.read(closed[:0]), world.work, 0, stream=world.main
+        )  # fmt: skip
+    step = world.graph.instantiate()
+    closed.close()
+    step[0].set(target=world.work, value=3)
+    step.launch(world.main).wait()
+    step[0].set(target=world.result)
+    step.launch(world.main).wait()
+    assert list(world.result) == [3] * 16
+
+
 def test_borrows(world, module):
     saxpy = module["saxpy"]
     with world.graph.capture(world.main):

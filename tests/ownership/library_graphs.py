@@ -1,8 +1,11 @@
 """The steps of random programs that capture graphs and launch them."""
 
 from library_managed import ManagedChoices
+from oracle_graphs import leaves
 
 WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
+WEIGHTS |= {"capture_alike": 8, "set_node": 40, "enable_node": 8, "update": 12}
+WEIGHTS |= {"build": 9, "add_node": 9, "branch": 8}
 OF_GRAPHS = tuple(WEIGHTS)
 MORE = ("discard", "part", "change_policy")  # more frequent in programs with graphs
 # The steps in the block of a capture.
@@ -43,6 +46,8 @@ INSIDE = {
     "instantiate": 0.5,
     "end_graph": 0.7,
     "capture": 0.7,
+    "constant": 1,
+    "add_node": 1,
 }
 MOST_INSIDE = 18
 
@@ -76,14 +81,15 @@ class GraphChoices(ManagedChoices):
 
     def capture(self):
         """Capture a graph: a few steps in the block of a capture, and its end."""
-        graph = None if self.chance(0.9) else self.pick_open(self.graphs)
+        graph = None if self.chance(0.8) else self.pick_open(self.graphs)
         if graph is None:
             graph = self.session.make_graph(self.random.choice(("step", None)))
             self.graphs.append(graph)
         stream = self.maybe_stream(False, None)
-        told = self.graphs.index(graph), self.at(stream, self.streams)
+        after = self.pick_after(graph).indices if self.chance(0.8) else None
+        told = self.graphs.index(graph), self.at(stream, self.streams), after
         self.note("capture graph", *told)
-        block = self.session.begin(graph, stream)
+        block = self.session.begin(graph, stream, after)
         if block is None:
             return
         self.blocks.append(block)
@@ -99,7 +105,7 @@ class GraphChoices(ManagedChoices):
         if self.chance(0.9):
             self.join_all(block)
         self.end_capture(block, "block" if self.chance(0.93) else "exception")
-        if graph.kept and self.chance(0.9):
+        if graph.kept and self.chance(0.7):
             self.make_executable(graph)
 
     def end_capture(self, block, way):
@@ -179,7 +185,8 @@ class GraphChoices(ManagedChoices):
         stream = self.maybe_stream(False, executable.place)
         told = self.executables.index(executable), self.at(stream, self.streams)
         self.note("launch executable", *told)
-        used = {use[0].memory for each in executable.kept.operations for use in each.uses}
+        found = leaves(executable.content.enabled)
+        used = {use[0].memory for each in found for use in each.uses}
         watched = [each for each in self.buffers if each.memory in used and not each.closed]
         whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
         if self.session.failing and whole != used:
@@ -198,16 +205,34 @@ class GraphChoices(ManagedChoices):
         if self.chance(0.5):
             self.note("close", *told)
             self.session.close_graph(thing)
-        elif not getattr(thing, "capturing", False):
+        elif not thing.root.busy:
             self.note("forget", *told)
-            things.remove(thing)
+            if thing.root is thing:  # each body keeps its graph alive
+                things[:] = [each for each in things if each.root is not thing]
+            else:
+                things.remove(thing)
             self.session.drop_graph(thing)
+
+    def contents(self):
+        """What graphs, captures and executables have."""
+        kept = [each.kept.content() for each in self.graphs if each.kept and not each.closed]
+        kept += [block.model.plan.content() for block in self.blocks]
+        kept += [each.content for each in self.executables if not each.closed]
+        return kept
+
+    def kept_buffers(self):
+        """The buffers that graphs keep alive."""
+        found = [leaf for each in self.contents() for leaf in leaves(each.operations)]
+        idle = [buffer for leaf in found for buffer in getattr(leaf.effect, "buffers", ())]
+        return [*idle, *(buffer for leaf in found for buffer, _ in leaf.uses)]
 
     def is_of_graph(self, stream):
         """Whether a graph refers to a stream, or keeps memory that does."""
-        kept = [each.kept for each in (*self.graphs, *self.executables) if each.kept]
-        kept += [block.model for block in self.blocks]
-        uses = [use for each in kept for operation in each.operations for use in operation.uses]
-        return any(stream.model in each.inside for each in kept) or any(
-            buffer.memory.stream is stream for buffer, _ in uses
+        return any(stream.model in each.streams for each in self.contents()) or any(
+            buffer.memory.stream is stream for buffer in self.kept_buffers()
         )
+
+    def has_parts(self, whole):
+        kept = [each for each in self.kept_buffers() if each.memory is whole.memory]
+        parts = [each for each in kept if not each.is_object(whole.real) and not each.moved]
+        return bool(parts) or super().has_parts(whole)

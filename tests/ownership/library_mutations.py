@@ -657,6 +657,87 @@ MUTATIONS = [
         "            if (policy < 0 || access->policy == policy) {\n",
         "            if (1) {\n",
     ),
+    # ---- changes of executables ----
+    (
+        "a change conflicts with nothing",
+        "_graph_changes.pyx",
+        "        if top in ordered:\n",
+        "        if top in ordered or other is not None:\n",
+    ),
+    (
+        "what a changed node uses is not held",
+        "_graph_changes.pyx",
+        "        holdings = _hold(items, executable, change)\n",
+        "        pass\n",
+    ),
+    (
+        "launches use what a node has used before its change",
+        "_graph_changes.pyx",
+        "        items = replaced(uses.items, old, change.node)\n",
+        "        items = uses.items\n",
+    ),
+    (
+        "launches use what disabled nodes use",
+        "_graph_changes.pyx",
+        "executable.context,\n                            disabled),\n",
+        "executable.context,\n                            frozenset()),\n",
+    ),
+    (
+        "an executable keeps what it used before a change",
+        "_graph_changes.pyx",
+        "    executable.holdings, following.holdings = following.holdings, executable.holdings\n",
+        "",
+    ),
+    (
+        "an update enables all nodes",
+        "_graph_changes.pyx",
+        "    if executable.disabled:\n        uses",
+        "    if False:\n        uses",
+    ),
+    # ---- nodes that are added ----
+    (
+        "a node is not ordered after others",
+        "_graph_nodes.pyx",
+        "            if other.plans is not None or other.snapshot.slot != order.slot:\n",
+        "            if False:\n",
+    ),
+    (
+        "a node is ordered after all that its branch has",
+        "_graph_nodes.pyx",
+        "            if plan.tails.get(other.snapshot.slot) == other.index:\n",
+        "            if plan.tails.get(other.snapshot.slot) is not None:\n",
+    ),
+    (
+        "a capture is not ordered after nodes",
+        "_capture.pyx",
+        "            self.plan.wait(self.orders[0], node)\n",
+        "",
+    ),
+    # ---- nodes with bodies ----
+    (
+        "what is in a body is not checked outside",
+        "_capture.pyx",
+        "            order, plan = plan.place, <Plan>plan.outer\n",
+        "            return checks\n",
+    ),
+    (
+        "what a body writes needs no contents",
+        "_graph.pyx",
+        "    if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:\n",
+        "    if False:\n",
+    ),
+    (
+        "a body can change when something runs after its node",
+        "_capture.pyx",
+        "            if node.plans is not None and not node.followed:\n",
+        "            if node.plans is not None and node.followed:\n",
+    ),
+    (
+        "launches do not use what is in bodies",
+        "_graph.pyx",
+        "            _flatten(body.finished(), True, index, found)\n",
+        "            _flatten(body.finished()[:0], True, index, found)\n",
+    ),
     # ---- threads and signals ----
     (
         "a thread's default stream can be used by others",

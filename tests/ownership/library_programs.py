@@ -11,6 +11,7 @@ from functools import cache
 import library_graphs
 import library_interop
 import library_managed
+from library_building import BuildChoices
 from library_choices import (
     CUTS,
     DTYPES,
@@ -21,7 +22,7 @@ from library_choices import (
     SIZES,
     divides,
 )
-from library_graphs import OF_GRAPHS, GraphChoices
+from library_graphs import OF_GRAPHS
 from library_interop import OF_IMPORTS, OF_LOANS
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Failed, Thread
@@ -56,8 +57,10 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(GraphChoices):
+class Program(BuildChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
+
+    with_graphs = 0.25  # of all programs
 
     def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
@@ -83,7 +86,7 @@ class Program(GraphChoices):
             self.workers = [self.new_worker() for _ in range(self.random.choice((1, 2)))]
             self.kinds += ("per_thread",)
         self.interop, self.imports = self.chance(0.4), self.chance(0.3)
-        self.captures = self.chance(0.25)
+        self.captures = self.chance(self.with_graphs)
         if self.captures:
             self.interop = self.imports = False
         self.weights = dict(self.choose_weights(awaits))
@@ -796,6 +799,16 @@ FAILURES = {
     "fill": FILLS,
     "launch": ("cuLaunchKernel",),
     "launch_graph": ("cuGraphLaunch",),
+    "set_node": tuple(f"cuGraphExec{kind}NodeSetParams" for kind in ("Kernel", "Memcpy", "Memset")),
+    "enable_node": ("cuGraphNodeSetEnabled",),
+    "update": ("cuGraphExecUpdate",),
+    "add_node": (
+        *(
+            f"cuGraphAdd{kind}Node"
+            for kind in ("Memcpy", "Memset", "Kernel", "Empty", "ChildGraph")
+        ),
+        "cuGraphCreate",
+    ),
     "prefetch": ("cuMemPrefetchAsync",),
     "move_to": ("cuMemPrefetchAsync",),
     "discard": ("cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync"),

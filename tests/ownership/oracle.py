@@ -411,7 +411,11 @@ class Oracle:
         return self.snapshot(stream, record=stream.open)
 
     def _in_the_way(self, known, accesses, policies):
-        """The stream that is waited for first. That wait may also cover others.
+        """The stream that is waited for first."""
+        return self._use_in_the_way(known, accesses, policies).stream
+
+    def _use_in_the_way(self, known, accesses, policies):
+        """The use that is waited for first. That wait may also cover others.
 
         The contract does not define the order. This is the engine's: the last access, its first
         byte, the oldest use of that byte.
@@ -422,7 +426,7 @@ class Oracle:
             for byte in range(start, stop) if policy == "wait" else ():
                 for use in uses_of_byte(memory, byte):
                     if conflict(use.mode, mode) and use.node not in known:
-                        return use.stream
+                        return use
         raise AssertionError("nothing is in the way")
 
     def issue(self, stream, accesses, site, passive=False):

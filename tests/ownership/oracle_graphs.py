@@ -6,22 +6,85 @@ forked from the stream of the launch and joined to it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from oracle import MUST_WAIT, OK, YES, Access, Node, Oracle, past
+from oracle import (
+    BORROWED,
+    MUST_WAIT,
+    OK,
+    YES,
+    Access,
+    Domain,
+    Node,
+    Oracle,
+    Stream,
+    conflict,
+    overlap,
+    past,
+    policies_of,
+)
+
+CHANGED = ("copy", "fill", "add", "swap", "peek", "steer")  # no other operation can be changed
 
 
 @dataclass(eq=False)
 class Operation:
-    """An operation of a graph. `uses` are buffers and modes; `effect` changes their bytes."""
+    """A node of a graph. `uses` are buffers and modes; `effect` changes their bytes.
+
+    A node that runs other nodes has `groups` of these, and `choice` says which groups run.
+    """
 
     node: Node
     uses: list
     effect: Callable
+    more: tuple = ()  # accesses of no buffer
+    after: tuple = ()  # those that it follows at once, by their indices and in the order of waits
+    line: Stream | None = None  # what stands for its branch, if it was not captured
+    domain: Domain | None = None  # of its stream
+    plans: tuple = ()  # those of its bodies
+    groups: tuple = ()
+    choice: Callable | None = None
+    in_body: bool = False  # it may not run
+    followed: bool = False  # a node was added after it
 
     @property
     def accesses(self):
         return [buffer.use(mode) for buffer, mode in self.uses]
+
+    @property
+    def point(self):
+        """What it has to be waited for: itself, and what is in its bodies by now."""
+        return self.line.last if self.plans else self.node
+
+    def is_of(self, use):
+        """Whether an access of the plan's memory is one of this node."""
+        return use.stream is self.line if self.plans else use.node is self.node
+
+    def frozen(self, in_body=False):
+        """What it is in another graph or an executable, which later changes do not change."""
+        if not self.groups and not self.plans:
+            return replace(self, in_body=True) if in_body else self
+        inside = in_body or bool(self.plans)
+        groups = self.groups or tuple(plan.operations for plan in self.plans)
+        groups = tuple([each.frozen(inside) for each in group] for group in groups)
+        return replace(self, groups=groups, plans=())
+
+    def leaves(self):
+        """The operations of the device."""
+        if not self.groups:
+            return [self]
+        return [leaf for group in self.groups for each in group for leaf in each.leaves()]
+
+    def act(self):
+        if not self.groups:
+            self.effect(*(buffer for buffer, _ in self.uses))
+        for index in self.choice() if self.groups else ():
+            for each in self.groups[index]:
+                each.act()
+
+
+def leaves(operations):
+    return [leaf for each in operations for leaf in each.leaves()]
 
 
 @dataclass(eq=False)
@@ -51,35 +114,95 @@ class Holding:
             memory.holds.remove(hold)
 
 
-class Capture(Oracle):
-    """The order inside a capture. It knows no other work, no views, and no other captures."""
+@dataclass(eq=False)
+class Content:
+    """What an executable does at a launch, and what it keeps."""
 
-    def __init__(self, origin):
+    operations: list
+    holding: Holding
+    ordered: bool
+    streams: tuple
+    disabled: set = field(default_factory=set)
+    conditions: list = field(default_factory=list)
+    paired: bool = True  # whether it is known which nodes of the driver belong to the operations
+
+    @property
+    def enabled(self):
+        return [each for each in self.operations if each not in self.disabled]
+
+    def beside(self, operation):
+        """The other operations that the edges of the graph do not order with this one.
+
+        Some edges order more than a wait asks for: a wait for a token waits for its whole stream.
+        """
+        before = []
+        for each in self.operations:
+            before.append({at for first in each.after for at in (first, *before[first])})
+        at = self.operations.index(operation)
+        return [
+            each
+            for other, each in enumerate(self.operations)
+            if other != at and other not in before[at] and at not in before[other]
+        ]
+
+    def set(self, old, uses, effect, ordered):
+        """What it is when an operation has other uses and another effect."""
+        new = replace(old, uses=uses, effect=effect)
+        operations = [new if each is old else each for each in self.operations]
+        holding = Holding()
+        for each in operations:
+            for leaf in each.leaves():
+                for memory, start, stop, _ in [*leaf.accesses, *leaf.more]:
+                    holding.add(memory, start, stop)
+        disabled = {new if each is old else each for each in self.disabled}
+        ordered = self.ordered and ordered
+        conditions = self.conditions, self.paired
+        return Content(operations, holding, ordered, self.streams, disabled, *conditions)
+
+    def update(self, other):
+        """What it is when it takes over all operations of another graph."""
+        disabled = {other.operations[self.operations.index(each)] for each in self.disabled}
+        return replace(other, disabled=disabled, paired=self.pairs(other))
+
+    def pairs(self, other):
+        """Whether that is known after an update."""
+        kinds = {each.effect.kind for each in (*self.operations, *other.operations)}
+        return self.paired and kinds <= set(CHANGED)
+
+
+class Plan(Oracle):
+    """The order of a graph's nodes. It knows no other work, and no views.
+
+    The body of a conditional node has a plan of its own. In the plan around it, `outer`, its
+    operations are work on the line of the node, `entry`.
+    """
+
+    def __init__(self, outer=None):
         super().__init__()
         self.domain = self.open_domain(False)
-        self.inside = {}  # what stands here for streams
-        self.alike = {}  # and for memory
+        self.alike = {}  # what stands here for memory
         self.operations = []
-        self.holding = Holding()
+        self.outer, self.entry = outer, None
+        self.holding = outer.holding if outer else Holding()
         self.ordered = True  # False once "unchecked" let something pass that strict would refuse
         self.ended = False
-        self.origin = origin
-        self.join(origin)
+        self.block = None  # the capture that goes on
+        self.captured = False
+        self.members = []  # the streams that were captured
+        self.conditions = []
 
-    def join(self, stream):
-        """Make a stream a part of the capture."""
-        stream.capture = self
-        if stream not in self.inside:
-            self.inside[stream] = self.open_stream(self.domain, "non_blocking", stream.thread)
+    @property
+    def root(self):
+        return self.outer.root if self.outer else self
 
-    def point(self, stream, record):
-        """What an event on a stream, or a token of an operation of no bytes, stands for."""
-        return self.snapshot(self.inside[stream], record)
+    @property
+    def frozen(self):
+        """Whether something runs after the node whose body this is."""
+        return self.outer is not None and (self.entry.followed or self.outer.frozen)
 
-    def wait_inside(self, stream, point):
-        """A stream, which may join by this, waits for a point of the capture."""
-        self.join(stream)
-        self.wait(self.inside[stream], point)
+    def can_be_waited_for(self, stream):
+        lines = self.block.inside.values() if self.block else ()
+        return stream in lines and stream.thread in (None, self.thread)
 
     def mirrored(self, accesses):
         found = []
@@ -89,36 +212,145 @@ class Capture(Oracle):
             found.append((self.alike[memory], *access))
         return found
 
-    def judge_operation(self, thread, stream, accesses, policies):
+    def line_after(self, operations):
+        """The line of a new node that runs after some others."""
+        line = self.open_stream(self.domain, "non_blocking")
+        for each in operations:
+            self.order_after(line, each.point)
+        return line
+
+    def judge_around(self, accesses, policies):
+        """The answer to an operation from what runs beside the nodes whose bodies it is in."""
+        if self.outer is None:
+            return OK
+        found = self.outer.judge(self.entry.line, self.outer.mirrored(accesses), policies).answer
+        return self.outer.judge_around(accesses, policies) if found == OK else BORROWED
+
+    def judge_node(self, thread, line, accesses, policies):
         """The answers before and after the waits of the policies, and whether strict has it."""
         self.thread = thread
-        request = self.inside[stream], self.mirrored(accesses)
-        before = self.judge(*request, policies)
-        after = self.judge_and_wait(*request, policies)
-        return before.answer, after.answer, self.judge(*request, "strict") == YES
+        around = self.judge_around(accesses, policies)
+        if around != OK:
+            return around, around, False
+        request = line, self.mirrored(accesses)
+        before = self.judge(*request, policies).answer
+        after = self.judge_and_wait(*request, policies).answer
+        strictly = self.judge(*request, "strict") == YES
+        return before, after, strictly and self.judge_around(accesses, "strict") == OK
+
+    def edges_for(self, line, accesses, policies):
+        """The nodes that the policies want a new node to run after. Its line then does."""
+        found = []
+        request = line, self.mirrored(accesses)
+        while self.judge(*request, policies).answer == MUST_WAIT:
+            known = past(*self.before(line))
+            use = self._use_in_the_way(known, request[1], policies_of(policies, accesses))
+            found.append(next(x for x in self.operations if x.is_of(use)))
+            self.order_after(line, found[-1].point)
+        return found
+
+    def add(self, operation, accesses, site):
+        """Add a node that uses these bytes, on its line."""
+        for memory, start, stop, _ in accesses:
+            self.holding.add(memory, start, stop)
+        operation.node = self.issue(operation.line, self.mirrored(accesses), site)
+        plan = self
+        while plan.outer is not None:
+            line, plan = plan.entry.line, plan.outer
+            plan.issue(line, plan.mirrored(accesses), site)
+        self.operations.append(operation)
+
+    def content(self):
+        """What is instantiated now."""
+        operations = [each.frozen() for each in self.operations]
+        content = Content(operations, self.holding, self.is_ordered(), self.all_streams())
+        content.conditions = self.all_conditions()
+        return content
+
+    def all_conditions(self):
+        return [*self.conditions, *(x for plan in self.bodies() for x in plan.all_conditions())]
+
+    def bodies(self):
+        return [plan for each in self.operations for plan in each.plans]
+
+    def is_ordered(self):
+        return self.ordered and all(plan.is_ordered() for plan in self.bodies())
+
+    def all_streams(self):
+        return (*self.members, *(x for plan in self.bodies() for x in plan.all_streams()))
+
+
+class Capture:
+    """A capture that goes on, or has ended: which streams are a part of it."""
+
+    def __init__(self, origin, plan, after=()):
+        self.plan, plan.block, plan.captured = plan, self, True
+        self.inside = {}  # what stands in the plan for streams
+        self.first = len(plan.operations)
+        self.ended = False
+        self.origin = origin
+        self.join(origin)
+        for each in after:
+            plan.order_after(self.inside[origin], each.point)
+
+    def join(self, stream):
+        """Make a stream a part of the capture."""
+        stream.capture = self
+        if stream not in self.inside:
+            plan = self.plan
+            self.inside[stream] = plan.open_stream(plan.domain, "non_blocking", stream.thread)
+            plan.members.append(stream)
+
+    def point(self, stream, record):
+        """What an event on a stream, or a token of an operation of no bytes, stands for."""
+        return self.plan.snapshot(self.inside[stream], record)
+
+    def wait_inside(self, stream, point):
+        """A stream, which may join by this, waits for a point of the capture."""
+        self.join(stream)
+        self.plan.wait(self.inside[stream], point)
+
+    def judge_operation(self, thread, stream, accesses, policies):
+        return self.plan.judge_node(thread, self.inside[stream], accesses, policies)
 
     def add(self, stream, uses, effect, more, site):
         """Capture an operation. `more` are accesses of no buffer."""
-        accesses = [*(buffer.use(mode) for buffer, mode in uses), *more]
-        for memory, start, stop, _ in accesses:
-            self.holding.add(memory, start, stop)
-        node = self.issue(self.inside[stream], self.mirrored(accesses), site)
-        self.operations.append(Operation(node, uses, effect))
-        return node
+        operation = Operation(None, uses, effect, more, domain=stream.domain)
+        operation.line = self.inside[stream]
+        self.plan.add(operation, [*operation.accesses, *more], site)
+        operation.line = None
+        return operation.node
 
     def is_joined(self):
         """Whether the stream that was captured first is ordered after all operations."""
         known = past(self.inside[self.origin].last)
-        return all(operation.node in known for operation in self.operations)
+        return all(operation.node in known for operation in self.plan.operations[self.first :])
 
     def end(self):
-        self.ended = True
+        self.ended, self.plan.block = True, None
         for stream in self.inside:
             stream.capture = None
 
 
 class GraphOracle(Oracle):
     """The oracle of a program that may launch graphs."""
+
+    def judge_change(self, content, operation, uses, policies):
+        """The answer to other uses of an operation of an executable, and whether strict has it.
+
+        An operation in the graph orders nothing with those beside it. Uses that stay are not asked.
+        """
+        accesses = [buffer.use(mode) for buffer, mode in uses]
+        conflicts = {
+            policy
+            for (memory, *access), policy in zip(accesses, policies, strict=True)
+            for other in content.beside(operation)
+            for its_memory, *its in (access for leaf in other.leaves() for access in leaf.accesses)
+            if memory is its_memory and meet(Access(None, *access, 0), Access(None, *its, 0))
+        }
+        if accesses == operation.accesses or not conflicts:
+            return OK, True
+        return (OK if conflicts == {"unchecked"} else BORROWED), False
 
     def judge_launch(self, stream, operations, policies, last):
         """The answers to a launch of operations, with the policies of the uses of each.
@@ -136,7 +368,8 @@ class GraphOracle(Oracle):
             for (memory, *access), policy in zip(operation.accesses, its, strict=True):
                 if access[0] != access[1]:  # otherwise the memory may even be closed
                     use = Access(None, *access, 0)
-                    reasons = self._reasons(stream, known, memory, use, policy)
+                    lends = operation.in_body  # what it writes stays if it does not run
+                    reasons = self._reasons(stream, known, memory, use, policy, lends)
                     answers += [reason for reason in reasons if reason]
             for memory, *access in operation.accesses:
                 self.change(memory, *access, 0)
@@ -160,21 +393,27 @@ class GraphOracle(Oracle):
 
     def launch(self, stream, operations, last, site):
         """Issue the operations on forks of a stream, and join these. Returns the join."""
-        fork = Node(*self.before(stream), last)
-        ends = {}
-        for operation in operations:
-            inside = past(operation.node)
-            ends[operation] = Node(
-                fork, *(end for other, end in ends.items() if other.node in inside)
-            )
-        join = Node(fork, *ends.values())
-        for operation, end in ends.items():
-            for memory, *access in operation.accesses:
-                self.change(memory, *access, site)
-            self._borrow(stream, operation.accesses, site, end)
+        join = self._run(stream, operations, Node(*self.before(stream), last), site)
         stream.last_operation = self.use(stream, join)
         stream.last_site = site
         return join
+
+    def _run(self, stream, operations, fork, site):
+        ends = {}
+        for operation in operations:
+            inside = past(operation.node)
+            end = Node(fork, *(end for other, end in ends.items() if other.node in inside))
+            for memory, *access in operation.accesses:
+                self.change(memory, *access, site)
+            self._borrow(stream, operation.accesses, site, end)
+            if operation.groups:
+                end = Node(end, *(self._run(stream, x, end, site) for x in operation.groups))
+            ends[operation] = end
+        return Node(fork, *ends.values())
+
+
+def meet(access, other):
+    return overlap(access, other) and conflict(access.mode, other.mode)
 
 
 def union(operations, policies, policy):
@@ -189,10 +428,10 @@ def union(operations, policies, policy):
         pairs.sort(key=lambda pair: pair[0][3] != "read")
         for (memory, start, stop, mode), one in pairs:
             for byte in range(start, stop):
+                if (mode == "read" or operation.in_body) and (memory, byte) not in written:
+                    needed.add((memory, byte))
                 if mode != "read":
                     written.add((memory, byte))
-                elif (memory, byte) not in written:
-                    needed.add((memory, byte))
                 used = bytes_.setdefault(memory, {}).setdefault(byte, set())
                 if one == policy:
                     used.add(mode)

@@ -44,7 +44,7 @@ NO_NAME, OTHER_CONSUMER, READ_ONLY = "no_name", "other_consumer", "read_only"
 NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 NOT_WHOLE, OF_POOL = "not_whole", "of_driver_pool"
-GRAPH_CLOSED = "graph_closed"
+GRAPH_CLOSED, NO_SUCH_CHANGE = "graph_closed", "no_such_change"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
@@ -68,9 +68,18 @@ RAISED = {
     NOT_RECORDED: (cu.EventNotRecordedError, "never recorded"),
     OTHER_THREAD: (ValueError, "is another thread's"),
     ENDED: (cu.OwnershipError, "has ended without an event"),
-    OTHER_CONTEXT: (ValueError, "another context|no stream reaches both|of the context of"),
+    OTHER_CONTEXT: (
+        ValueError,
+        "another context|no stream reaches both|of the context of|and this (executable of|one to)",
+    ),
     EVENT_CLOSED: (ValueError, "the event "),
-    GRAPH_CLOSED: (ValueError, "^(this executable of )?graph .* is closed"),
+    NO_SUCH_CHANGE: (
+        (ValueError, TypeError),
+        "is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
+        "|have different dtypes|parts of the same size|^set of |is not a node of"
+        "|a part of itself|^another node of",
+    ),
+    GRAPH_CLOSED: (ValueError, r"^((this executable of )?graph|the body of|body \d) .* is closed"),
     STREAM_CLOSED: (ValueError, " is closed"),
     OVERLAP: (ValueError, "overlap"),
     IS_PART: (ValueError, "only the whole"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import oracle as model
+from effects import UNKNOWN, Copy, Fill, an_item
 from oracle import CAPTURED, HELD, MEMORY_CLOSED, MUST_WAIT, OK
 from session import (
     IS_PART,
@@ -31,7 +32,6 @@ from session import (
 import cudadrv as cu
 
 CLASSES = {"device": cu.DeviceBuffer, "locked": cu.LockedBuffer, "unified": cu.UnifiedBuffer}
-UNKNOWN = -1  # the value of a byte that nobody has written
 
 
 @dataclass(eq=False)
@@ -353,7 +353,7 @@ class BufferSession(Session):
         found = capture.judge_operation(self.here, on, accesses, policies)
         before, answer, strictly = found
         if answer == OK and not strictly:
-            capture.ordered = False
+            capture.plan.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
     def issue(self, on, uses, effect, more=()):
@@ -363,10 +363,7 @@ class BufferSession(Session):
         """
         site = next(self.sites)
         if on.capture is not None:
-            kept = {buffer: buffer.keep() for buffer, _ in uses}
-            uses = [(kept[buffer], mode) for buffer, mode in uses]
-            act = partial(effect, *(buffer for buffer, _ in uses))
-            return on.capture.add(on, uses, act, more, site)
+            return on.capture.add(on, kept(uses), effect, more, site)
         accesses = [*(buffer.use(mode) for buffer, mode in uses), *more]
         node = self.oracle.issue(on, accesses, site)
         effect(*(buffer for buffer, _ in uses))
@@ -431,25 +428,15 @@ class BufferSession(Session):
         options = stream_option(stream)
         uses = [(target, "write"), (source, "read")]
         call = lambda: method(other.real, **options)  # noqa: E731
-
-        def effect(target, source):
-            target.bytes[:] = source.bytes.copy()
-
+        effect = Copy(target.real.dtype)
         _, token = self._operate(method.__name__, stream, uses, blocking, call, effect)
         return token
 
     def fill(self, buffer, value, stream=None, blocking=False):
-        """Fill a buffer with an item whose bytes count up from a value."""
-        item = (np.arange(buffer.real.itemsize) + value).astype("u1")
-        number = item.view(buffer.real.dtype)[0]
-        if buffer.real.dtype.kind in "iu":
-            number = int(number)
+        """Fill a buffer with an item of some bytes."""
+        number, item = an_item(buffer.real.dtype, value)
         method = getattr(buffer.real, name_of("fill", blocking))
-        items = np.tile(item, buffer.real.count)
-
-        def effect(buffer):
-            buffer.bytes[:] = items
-
+        effect = Fill(item, buffer.real.dtype)
         _, token = self._on_either_side(buffer, "write", method, number, stream, blocking, effect)
         return token
 
@@ -526,6 +513,12 @@ def takes_order(stream):
     """Whether host-readable memory is allocated in the order of a stream."""
     usual = stream is not None and stream.model.kind == "non_blocking"
     return usual and not stream.place.domain.host_excluded
+
+
+def kept(uses):
+    """The uses that a graph keeps."""
+    found = {buffer: buffer.keep() for buffer, _ in uses}
+    return [(found[buffer], mode) for buffer, mode in uses]
 
 
 def is_filled(buffer):

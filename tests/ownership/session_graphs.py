@@ -1,11 +1,12 @@
 """The steps of a program that capture graphs, launch them and end them."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import oracle_graphs
 from oracle import CAPTURED, MUST_WAIT, OK, Node, past
+from oracle_graphs import leaves
 from session import GRAPH_CLOSED, NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
 from session_buffers import BufferSession, stream_option
 
@@ -14,23 +15,70 @@ import cudadrv as cu
 
 @dataclass(eq=False)
 class Graph:
-    """A graph. `kept` is what its capture made of it, or None."""
+    """A graph."""
 
     real: cu.Graph | None
     place: Place | None = None
-    kept: oracle_graphs.Capture | None = None
+    kept: oracle_graphs.Plan | None = None  # None: it has never had nodes
     capturing: bool = False
+    busy: bool = False  # of a whole graph: a part of it is being captured
     closed: bool = False
+    pattern: Any = None  # what its operations have in common with those of other graphs
+    made: list = field(default_factory=list)  # its executables
+
+    @property
+    def root(self):
+        return self
+
+    @property
+    def holding(self):
+        return self.kept and self.kept.holding
+
+    def discard(self):
+        """Note that all its nodes are discarded, and what they held is let go."""
+        self.kept.holding.let_go()
+        self.kept.ended = True
+        self.kept = self.place = None
+        self.made = []
+
+
+class Body(Graph):
+    """A body of a conditional node."""
+
+    def __init__(self, real, outer, plan):
+        self.outer = outer
+        super().__init__(real, outer.place, plan)
+
+    @property
+    def root(self):
+        return self.outer.root
+
+    @property
+    def closed(self):
+        return self.kept.root.ended
+
+    @closed.setter
+    def closed(self, value):
+        """Only the whole graph is closed."""
 
 
 @dataclass(eq=False)
 class Executable:
     real: cu.ExecutableGraph | None
     place: Place
-    kept: oracle_graphs.Capture
+    content: oracle_graphs.Content
+    pattern: Any
     last: Node | None = None  # its last launch
     closed: bool = False
-    capturing = False
+    busy = False
+
+    @property
+    def root(self):
+        return self
+
+    @property
+    def holding(self):
+        return self.content.holding
 
 
 @dataclass(eq=False)
@@ -52,20 +100,28 @@ class GraphSession(BufferSession):
     def make_graph(self, name=None):
         return Graph(cu.Graph(name=name))
 
-    def begin(self, graph, stream):
-        """Begin a capture on a stream, by default the current one. Returns the block, or None."""
+    def begin(self, graph, stream, after=None):
+        """Begin a capture on a stream, by default the current one. Returns the block, or None.
+
+        `after` are indices of nodes of the graph, after which the captured operations run.
+        """
         given = () if stream is None else (stream.given,)
         if stream is None and self.currents:
             stream = self.currents[-1]
-        answer = self._judge_begin(graph, stream)
-        call = lambda: self.begun.append(entered(graph.real.capture(*given)))  # noqa: E731
-        self.call("capture", answer, call)
+        answer = self._judge_begin(graph, stream, after)
+        nodes = None if after is None else [graph.real.nodes[index] for index in after]
+        enter = lambda: entered(graph.real.capture(*given, after=nodes))  # noqa: E731
+        self.call("capture", answer, lambda: self.begun.append(enter()))
         if answer != OK:
             return None
-        graph.capturing = True
-        return Block(self.begun[-1], graph, oracle_graphs.Capture(stream.model))
+        graph.root.busy = graph.capturing = True
+        graph.kept = graph.kept or oracle_graphs.Plan()
+        graph.place = self.place_of(stream.model)
+        points = [graph.kept.operations[index] for index in after or ()]
+        capture = oracle_graphs.Capture(stream.model, graph.kept, points)
+        return Block(self.begun[-1], graph, capture)
 
-    def _judge_begin(self, graph, stream):
+    def _judge_begin(self, graph, stream, after):
         if graph.closed:
             return GRAPH_CLOSED
         if stream is None:
@@ -73,19 +129,26 @@ class GraphSession(BufferSession):
         if (usable := self._usable(stream)) != OK:
             return usable
         refused = stream.kind == "legacy" or stream.model.capture
-        return CAPTURED if refused or graph.capturing or graph.kept else OK
+        plan = graph.kept
+        if plan is not None and after is None:
+            refused = refused or plan.operations or plan.captured
+        if refused or graph.root.busy:
+            return CAPTURED
+        reasons = {CAPTURED} if plan is not None and plan.frozen else set()
+        reasons |= set() if graph.place in (None, stream.place) else {OTHER_CONTEXT}
+        return any_of(frozenset(reasons)) if reasons else OK
 
     def end(self, block, way="block"):
         """End a capture by the end of its block, by an exception, or because it was dropped."""
         captured, graph = block.model, block.graph
         answer = CAPTURED if way == "block" and not captured.is_joined() else OK
         self._leave(block, way, answer)
-        self.note_end(block)
+        captured.end()
+        graph.root.busy = graph.capturing = False
         if way == "block" and answer == OK:
-            graph.kept = captured
             self.compare_graph(graph)
         else:
-            captured.holding.let_go()
+            graph.root.discard()
 
     def _leave(self, block, way, answer):
         real, block.real = block.real, None
@@ -102,11 +165,6 @@ class GraphSession(BufferSession):
             with suppress(Exception):
                 self.begun.pop().__exit__(KeyError, KeyError(), None)
 
-    def note_end(self, block):
-        block.model.end()
-        block.graph.capturing = False
-        block.graph.place = self.place_of(block.model.origin)
-
     def place_of(self, stream):
         return next(place for place in self.places if place.domain is stream.domain)
 
@@ -119,6 +177,7 @@ class GraphSession(BufferSession):
         for first, second in sorted(graph.real.edges, key=lambda edge: index[edge[1]]):
             before[second] |= before[first]
         for at, operation in enumerate(operations):
+            operation.after = tuple(index[a] for a, b in graph.real.edges if b is nodes[at])
             known = past(operation.node)
             for earlier, other in enumerate(operations):
                 if other.node in known and nodes[earlier] not in before[nodes[at]]:
@@ -127,7 +186,8 @@ class GraphSession(BufferSession):
     # ---- graphs and executables ----
 
     def close_graph(self, graph):
-        answer = CAPTURED if graph.capturing else OK
+        refused = graph.root.busy or (graph.root is not graph and not graph.closed)
+        answer = CAPTURED if refused else OK
         self.call("graph.close()", answer, graph.real.close)
         if answer == OK and not graph.closed:
             self.end_graph(graph)
@@ -135,24 +195,40 @@ class GraphSession(BufferSession):
     def end_graph(self, graph):
         """Note the end of a graph or an executable: what was held by it alone can be closed."""
         graph.closed = True
-        if graph.kept is not None:
-            graph.kept.holding.let_go()
+        if graph.holding is not None:
+            graph.holding.let_go()
+        if isinstance(graph, Graph) and graph.kept is not None:
+            graph.kept.ended = True
 
     def drop_graph(self, graph):
-        """Drop the only reference to a graph or an executable."""
+        """Drop the only reference to a graph, with all its bodies, or to an executable."""
         graph.real = None
-        if not graph.closed:
+        if not graph.closed and graph.root is graph:
             self.end_graph(graph)
 
     def instantiate(self, graph):
-        answer = OK if graph.kept else CAPTURED
+        answer = OK if self.is_whole(graph) and self.is_single(graph) else CAPTURED
         if graph.closed:
             answer = GRAPH_CLOSED
         real = self.call("instantiate", answer, graph.real.instantiate)
         if answer != OK:
             return None
         graph.kept.holding.users += 1
-        return Executable(real, graph.place, graph.kept)
+        made = Executable(real, graph.place, graph.kept.content(), graph.pattern)
+        graph.made.append(made)
+        return made
+
+    def is_whole(self, graph):
+        """Whether a graph can be instantiated, or be a part of another one."""
+        plan = graph.kept
+        made = plan is not None and (plan.operations or plan.captured)
+        return bool(made) and plan.outer is None and not graph.root.busy
+
+    def is_single(self, graph):
+        """Whether its conditions let a graph have another executable."""
+        unused = any(not condition.used for condition in graph.kept.all_conditions())
+        other = any(not executable.closed for executable in graph.made)
+        return not unused and not (graph.kept.conditions and other)
 
     # ---- launches ----
 
@@ -164,21 +240,24 @@ class GraphSession(BufferSession):
         answer, on = self._judge_graph(executable, stream)
         options, real = stream_option(stream), executable.real
         call = lambda: real.launch(**options)  # noqa: E731
-        kept = executable.kept
+        content = executable.content
+        operations = content.enabled
         try:
             result = self.call("launch of a graph", answer, call, *watched)
         except Failed:
-            self.after_failure(on.model, [use for each in kept.operations for use in each.uses])
+            self.after_failure(on.model, [use for each in leaves(operations) for use in each.uses])
             return None
         if result is None:
             return None
-        node = self.oracle.launch(on.model, kept.operations, executable.last, next(self.sites))
+        node = self.oracle.launch(on.model, operations, executable.last, next(self.sites))
         executable.last = node
-        self.ordered = self.ordered and kept.ordered
-        for operation in kept.operations:
-            operation.effect()
-        buffers = [buffer for operation in kept.operations for buffer, _ in operation.uses]
-        return Token(result, node, buffers, on.model, streams=tuple(kept.inside))
+        self.ordered = self.ordered and content.ordered
+        for condition in content.conditions:
+            condition.value = condition.default
+        for operation in operations:
+            operation.act()
+        buffers = [buffer for leaf in leaves(operations) for buffer, _ in leaf.uses]
+        return Token(result, node, buffers, on.model, streams=content.streams)
 
     def _judge_graph(self, executable, stream):
         """The answer after the waits of the policies, and the stream."""
@@ -193,7 +272,7 @@ class GraphSession(BufferSession):
             return OTHER_CONTEXT, on
         if on.model.in_capture:
             return CAPTURED, on
-        operations = executable.kept.operations
+        operations = leaves(executable.content.enabled)
         policies = [[self.policy_of(buffer) for buffer, _ in each.uses] for each in operations]
         strict = [["strict"] * len(each) for each in policies]
         request = on.model, operations, policies, executable.last

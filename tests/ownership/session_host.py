@@ -8,7 +8,7 @@ import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
 from session_buffers import Buffer
-from session_graphs import GraphSession
+from session_building import BuildSession
 from session_managed import ManagedSession
 from session_threads import ThreadSession
 
@@ -45,7 +45,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(GraphSession, ThreadSession, ManagedSession):
+class FullSession(BuildSession, ThreadSession, ManagedSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):

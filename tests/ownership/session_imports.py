@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from capsules import new_capsule
+from effects import Add
 from oracle import BORROWED, EXPORTED, HELD, MEMORY_CLOSED, OK
 from session import (
     IS_PART,
@@ -335,7 +336,7 @@ class ImportSession(LoanSession):
             return None
         accesses = [buffer.use(use) for buffer, use in uses]
         node = self.oracle.issue(on, accesses, next(self.sites))
-        self.add_bytes(out, a, b, size)
+        Add(size)(out, a, b)
         return Token(result, node, [out, b], on)
 
 

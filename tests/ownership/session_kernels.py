@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import oracle as model
+from effects import Add, Peek, Swap
 from oracle import BORROWED, EXPORTED, HELD, MEMORY_CLOSED, OK
 from session import NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
-from session_buffers import UNKNOWN, Buffer, BufferSession, Memory, stream_option
+from session_buffers import Buffer, BufferSession, Memory, stream_option
 
 import cudadrv as cu
 
@@ -151,39 +152,25 @@ class KernelSession(BufferSession):
 
     def swap(self, module, buffer, stream):
         """Exchange as many bytes of a buffer and a variable as both have."""
-
-        def effect(buffer, variable):
-            count = min(buffer.nbytes, VARIABLE_BYTES)
-            mine, kept = buffer.bytes[:count], variable.bytes[:count]
-            if buffer.memory is variable.memory:  # one byte after the other
-                for i in range(count):
-                    mine[i], kept[i] = kept[i], mine[i]
-            else:
-                mine[:], kept[:] = kept.copy(), mine.copy()
-
-        return self._launch_of(module, "swap", buffer, stream, (module.kept, "write"), effect)
+        return self._launch_of(module, Swap, buffer, stream, (module.kept, "write"))
 
     def peek(self, module, buffer, stream):
-        def effect(buffer, variable):
-            count = min(buffer.nbytes, VARIABLE_BYTES)
-            buffer.bytes[:count] = variable.bytes[:count]
+        return self._launch_of(module, Peek, buffer, stream, (module.fixed, "read"))
 
-        return self._launch_of(module, "peek", buffer, stream, (module.fixed, "read"), effect)
-
-    def _launch_of(self, module, name, buffer, stream, variable, effect):
+    def _launch_of(self, module, effect, buffer, stream, variable):
         uses = [(buffer, "write"), variable]
         answer, on = MEMORY_CLOSED, None
         if not module.closed:
             answer, on = self._judge_launch(module.place, stream, uses)
         count = min(buffer.nbytes, VARIABLE_BYTES)
         options = stream_option(stream)
-        kernel = module.kernels[name]
+        kernel = module.kernels[effect.kind]
         call = lambda: kernel.launch(1, 1, buffer.real, count, **options)  # noqa: E731
-        result = self.call(f"launch of {name}", answer, call, buffer)
+        result = self.call(f"launch of {effect.kind}", answer, call, buffer)
         self.after_use(buffer)
         if answer not in (OK, WAITED):
             return None
-        node = self.issue(on, uses, effect, [(module.code, 0, 1, "shared")])
+        node = self.issue(on, uses, effect(count), [(module.code, 0, 1, "shared")])
         return Token(result, node, [buffer], on, capture=on.capture)
 
     # ---- launches ----
@@ -231,14 +218,8 @@ class KernelSession(BufferSession):
         self.after_use(*buffers)
         if answer not in (OK, WAITED):
             return None
-        effect = lambda *used: self.add_bytes(*used[:3], count)  # noqa: E731
-        node = self.issue(on, uses, effect)
+        node = self.issue(on, uses, Add(count, 0 if way == "pointers" else ARGUMENTS))
         return Token(result, node, buffers, on, capture=on.capture)
-
-    def add_bytes(self, out, a, b, count):
-        for i in range(count):
-            x, y = a.bytes[i], b.bytes[i]
-            out.bytes[i] = UNKNOWN if UNKNOWN in (x, y) else (x + y) % 256
 
     def _judge_launch(self, place, stream, uses):
         """The answer after the waits of the policies, and the oracle's stream."""

@@ -1,8 +1,9 @@
 """The steps of a program in which managed memory is prefetched, discarded or attached."""
 
+from effects import UNKNOWN
 from oracle import CAPTURED, HOST, MEMORY_CLOSED, OK
 from session import DEFAULT_STREAM, NO_STREAM, NOT_WHOLE, OF_POOL, WAITED, Failed, Stream, Token
-from session_buffers import UNKNOWN, BufferSession
+from session_buffers import BufferSession
 
 import cudadrv as cu
 

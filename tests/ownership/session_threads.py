@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from effects import UNKNOWN, Add
 from oracle import OK
 from session import Stream
-from session_buffers import UNKNOWN
 from session_imports import ImportSession
 from session_kernels import MODES
 
@@ -47,7 +47,7 @@ class ThreadSession(ImportSession):
         args = out.real, MODES["read"](a.real), MODES["read"](b.real), count
         call = lambda: kernel.launch(1, 1, *args, stream=stream.real)  # noqa: E731
         uses = [(out, "write"), (a, "read"), (b, "read")]
-        return Operation(stream, uses, call, lambda: self.add_bytes(out, a, b, count))
+        return Operation(stream, uses, call, lambda: Add(count)(out, a, b))
 
     def can_be_at_once(self, first, second, thread):
         """Whether the oracle can tell afterwards what happened, for every order of the calls.

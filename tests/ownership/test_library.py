@@ -12,12 +12,12 @@ from pair import Disagreement
 from session_host import FullSession
 
 FOLDER = Path(__file__).parent
-PROGRAMS = 140  # for each policy, under each schedule
+PROGRAMS = 120  # for each policy, under each schedule
 # Misuse that needs no oracle: it is enough if it happens at all.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
 # Of these refusals, only some kinds need to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
-RARE |= {session.NO_SUCH_FILL, session.ENDED, oracle.OTHER_THREAD}
+RARE |= {session.NO_SUCH_FILL, session.NO_SUCH_CHANGE, session.ENDED, oracle.OTHER_THREAD}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
 RARE |= {session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
 RARE |= {

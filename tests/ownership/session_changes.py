@@ -1,0 +1,243 @@
+"""The steps of a program that change what an executable graph does."""
+
+import numpy as np
+from effects import Add, Copy, Fill, Steer, an_item
+from oracle import CAPTURED, MEMORY_CLOSED, OK
+from oracle_graphs import CHANGED
+from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
+from session_buffers import Buffer, kept, relation
+from session_graphs import GraphSession, any_of
+from session_kernels import MODES, VARIABLE_BYTES
+
+
+class ChangeSession(GraphSession):
+    # ---- one node ----
+
+    def node(self, executable, index, way):
+        """A node of an executable, as the program names it."""
+        real = executable.real
+        index += 0 if way == "index" else -len(executable.content.operations)
+        return real[real.nodes[index] if way == "node" else index]
+
+    def shown(self, executable, index, mode):
+        """The buffer that a node has now, to be used again."""
+        operation = executable.content.operations[index]
+        buffer = next(each for each, its in operation.uses if its == mode)
+        node = executable.real.nodes[index]
+        real = (node.reads if mode == "read" else node.writes)[0]
+        return Buffer(real, buffer.memory, buffer.start, buffer.nbytes, True, buffer.policy)
+
+    def set_copy(self, executable, index, way, target, source):
+        """Change a copy. What is None stays."""
+        old = executable.content.operations[index]
+        (old_target, _), (old_source, _) = old.uses
+        to, origin = target or old_target, source or old_source
+        given = [each for each in (target, source) if each is not None]
+        reasons = self._reasons(executable, old, given)
+        dtypes = {each.real.dtype for each in given} | (
+            {old.effect.dtype} if len(given) < 2 else set()
+        )
+        overlapping, same = relation(to, origin)
+        sides = [(to, old_target), (origin, old_source)]
+        if same or any(is_locked(new) != is_locked(present) for new, present in sides):
+            reasons.add(NO_SUCH_CHANGE)
+        if len(dtypes) > 1 or to.nbytes != origin.nbytes:
+            reasons.add(NO_SUCH_CHANGE)
+        if overlapping:
+            reasons.add(OVERLAP)
+        if len({each.memory.place for each in (to, origin) if not each.on_host}) > 1:
+            reasons.add(OTHER_CONTEXT)
+        uses = [(to, "write"), (origin, "read")]
+        options = {"target": target and target.real, "source": source and source.real}
+        dtype = given[0].real.dtype if given else None
+        self._set(executable, index, way, uses, Copy(dtype), reasons, (), options)
+
+    def set_fill(self, executable, index, way, target, value, meddle=None):
+        """Change a fill. What is None stays. `meddle` is called while the value is converted."""
+        old = executable.content.operations[index]
+        ((old_target, _),) = old.uses
+        effect, to, item = old.effect, target or old_target, None
+        given = [] if target is None else [target]
+        reasons = self._reasons(executable, old, given)
+        if value is not None:
+            item, bytes_ = an_item(effect.dtype, value)
+            effect = Fill(bytes_, effect.dtype, old.effect.parts)
+            item = item if meddle is None else Meddler(item, effect.dtype, meddle)
+        counts = to.nbytes != old_target.nbytes and old.effect.parts == 2
+        if counts or effect.halves > old.effect.parts:
+            reasons.add(NO_SUCH_CHANGE)
+        if target is not None and target.real.dtype != effect.dtype:
+            reasons.add(NO_SUCH_CHANGE)
+        options = {"target": target and target.real, "value": item}
+        self._set(executable, index, way, [(to, "write")], effect, reasons, (), options)
+
+    def set_launch(self, executable, index, way, buffers, modes, more):
+        """Change the arguments of a launch of `add`. With `more` None, `borrows` stay."""
+        old = executable.content.operations[index]
+        count = min(buffer.nbytes for buffer in buffers)
+        uses = [*zip(buffers, ("write", *modes), strict=True)]
+        args = [*(MODES[mode](buffer.real) for buffer, mode in uses), count]
+        options = {}
+        if more is not None:
+            options["borrows"] = [MODES[mode](buffer.real) for buffer, mode in more]
+            uses += more
+        uses += old.uses[old.effect.declared :] if more is None else []
+        given = [buffer for buffer, _ in uses]  # of those that stay, empty ones may be moved
+        reasons = self._reasons(executable, old, given, empty=True)
+        self._set(executable, index, way, uses, Add(count), reasons, args, options)
+
+    def set_variables(self, executable, index, way, buffer):
+        """Change the buffer of a launch of `swap` or `peek`."""
+        old = executable.content.operations[index]
+        count = min(buffer.nbytes, VARIABLE_BYTES)
+        uses = [(buffer, "write"), old.uses[1]]
+        reasons = self._reasons(executable, old, [buffer], empty=True)
+        self._set(
+            executable, index, way, uses, type(old.effect)(count), reasons, (buffer.real, count), {}
+        )
+
+    def set_shape(self, executable, index, way, nbytes):
+        """Change the shared memory of a launch, which no kernel here uses."""
+        old = executable.content.operations[index]
+        reasons = self._reasons(executable, old, [buffer for buffer, _ in old.uses], empty=True)
+        options = {"shared_bytes": nbytes}
+        self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
+
+    def set_steer(self, executable, index, way, value):
+        """Change the number to which a launch sets a condition."""
+        effect = executable.content.operations[index].effect
+        effect = Steer(effect.condition, value)
+        args = effect.condition.handle, value
+        self._set(executable, index, way, [], effect, set(), args, {})
+
+    def set_wrongly(self, executable, index, way):
+        """Pass what belongs to another operation, or nothing."""
+        old = executable.content.operations[index]
+        reasons = self._reasons(executable, old, ()) | {NO_SUCH_CHANGE}
+        options = {} if old.effect.kind == "fill" else {"value": 1}
+        self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
+
+    def meddle(self, executable, index):
+        """Try to use an executable that is being changed."""
+        self.call("close", CAPTURED, executable.real.close)
+        self.call("set", CAPTURED, lambda: executable.real[index].set(value=1))
+
+    def _reasons(self, executable, old, given, empty=False):
+        """The reasons to refuse buffers. Some operations take empty ones."""
+        found = set()
+        if any(buffer.closed for buffer in given):
+            found.add(MEMORY_CLOSED)
+        domains = {old.domain, executable.place.domain}  # of a stream of another context
+        if any(not b.on_host and domains != {b.memory.place.domain} for b in given):
+            found.add(OTHER_CONTEXT)
+        if not empty and any(not buffer.nbytes for buffer in given):
+            found.add(NO_SUCH_CHANGE)
+        return found
+
+    def _set(self, executable, index, way, uses, effect, reasons, args, options):
+        old = executable.content.operations[index]
+        policies = [self.policy_of(buffer) for buffer, _ in uses]
+        if any(not buffer.goes_to(executable.place) for buffer, _ in uses):
+            reasons.add(OTHER_CONTEXT)
+        answer, strictly = self.oracle.judge_change(executable.content, old, uses, policies)
+        if reasons or answer != OK:  # the order may be checked first, except with empty buffers
+            answer = any_of(frozenset(reasons | ({answer} - {OK})))
+        if executable.closed:
+            answer = GRAPH_CLOSED
+        elif old.effect.kind not in CHANGED or not executable.content.paired:
+            answer = CAPTURED
+        if not self._change(
+            f"set of {old.effect.kind}", answer, executable, index, way, "set", args, options
+        ):
+            return
+        stays = {id(buffer) for buffer, _ in old.uses}
+        new = kept([use for use in uses if id(use[0]) not in stays])
+        uses = [use if id(use[0]) in stays else new.pop(0) for use in uses]
+        self.take_over(executable, executable.content.set(old, uses, effect, strictly))
+
+    def _change(self, what, answer, executable, index, way, method, args, options):
+        """Make the call that changes a node. Returns whether it was accepted."""
+        call = lambda: getattr(self.node(executable, index, way), method)(*args, **options)  # noqa: E731
+        try:
+            self.call(what, answer, call)
+        except Failed:
+            return False
+        return answer == OK
+
+    def take_over(self, executable, content):
+        """Let an executable have another content, which it keeps from now on."""
+        executable.content.holding.let_go()
+        executable.content = content
+
+    def enable(self, executable, index, way, enabled):
+        content = executable.content
+        operation = None if executable.closed else content.operations[index]
+        known = operation and operation.effect.kind in CHANGED and content.paired
+        answer = OK if known else CAPTURED
+        answer = GRAPH_CLOSED if executable.closed else answer
+        call = lambda: setattr(self.node(executable, index, way), "enabled", enabled)  # noqa: E731
+        try:
+            self.call("enabled = value", answer, call)
+        except Failed:
+            return
+        if answer == OK:
+            content.disabled = content.disabled - {operation}
+            content.disabled |= set() if enabled else {operation}
+            self.agree("enabled", self.node(executable, index, way).enabled, enabled)
+
+    # ---- all nodes ----
+
+    def update(self, executable, graph):
+        answer = self._judge_update(executable, graph)
+        try:
+            self.call("update", answer, lambda: executable.real.update(graph.real))
+        except Failed:
+            return
+        if answer == OK:
+            graph.kept.holding.users += 1
+            content = executable.content.update(graph.kept.content())
+            self.take_over(executable, content)
+            executable.pattern = graph.pattern
+
+    def _judge_update(self, executable, graph):
+        if executable.closed or graph.closed:
+            return GRAPH_CLOSED
+        if not self.is_whole(graph):
+            return CAPTURED
+        if graph.place is not executable.place:
+            return OTHER_CONTEXT
+        old, new = executable.content, graph.kept.content()
+        if old.disabled and not old.pairs(new):
+            return CAPTURED
+        alike = list(map(shape, old.operations)) == list(map(shape, new.operations))
+        return OK if alike else CAPTURED
+
+
+class Meddler:
+    """A value whose conversion calls the program."""
+
+    def __init__(self, number, dtype, meddle):
+        self.number, self.dtype, self.meddle = number, dtype, meddle
+
+    def __array__(self, dtype=None, copy=None):
+        self.meddle()
+        return np.array(self.number, self.dtype)
+
+
+def is_locked(buffer):
+    return buffer.memory.kind == "locked"
+
+
+def shape(operation):
+    """What must stay in an update: the order, the kind, and what the driver cannot change."""
+    effect = operation.effect
+    if effect.kind not in CHANGED:
+        groups = [list(map(shape, group)) for group in operation.groups]
+        return operation.after, effect.kind, groups
+    buffers = [buffer for buffer, _ in operation.uses]
+    if isinstance(effect, Copy):
+        return operation.after, "copy", *map(is_locked, buffers)
+    if isinstance(effect, Fill):
+        count = buffers[0].nbytes if effect.parts == 2 else None
+        return operation.after, "fill", effect.parts, count
+    return operation.after, "launch"
