@@ -349,22 +349,10 @@ class InteropChoices(Choices):
         if any(view.of_part and view.buffer.memory is whole.memory for view in self.views):
             return True
         held += [*self.buffers, *(each for token in self.tokens for each in token.buffers)]
-        held += self.kept_by_graphs()
         return any(
             each.memory is whole.memory and not each.is_object(whole.real) and not each.moved
             for each in held
         )
-
-    def kept_by_graphs(self):
-        """The buffers that graphs and executables keep alive, and captures that go on."""
-        kept = [each.kept for each in (*self.graphs, *self.executables) if not each.closed]
-        kept += [block.model for block in self.blocks]
-        return [
-            buffer
-            for capture in kept
-            for operation in (capture.operations if capture else ())
-            for buffer, _ in operation.uses
-        ]
 
     def launch_theirs(self):
         theirs = self.pick_theirs()

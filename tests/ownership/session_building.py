@@ -54,6 +54,7 @@ class BuildSession(ChangeSession):
         reasons = {OVERLAP} if overlapping else set()
         reasons |= self._reasons_against(graph, after, place, (target, source))
         self._add(graph, after, place, node, call, reasons)
+        self.after_use(target, source)
 
     def add_fill(self, graph, after, buffer, value):
         number, item = an_item(buffer.real.dtype, value)
@@ -65,6 +66,7 @@ class BuildSession(ChangeSession):
         reasons = set() if is_filled(buffer) else {NO_SUCH_FILL}
         reasons |= self._reasons_against(graph, after, place, (buffer,))
         self._add(graph, after, place, node, call, reasons)
+        self.after_use(buffer)
 
     def add_launch(self, graph, after, place, buffers, modes, more):
         count = min(buffer.nbytes for buffer in buffers)
@@ -75,6 +77,7 @@ class BuildSession(ChangeSession):
         call = lambda nodes: graph.real.add_launch(kernel, 1, 1, *args, **options, after=nodes)  # noqa: E731
         reasons = self._reasons_against(graph, after, place, [buffer for buffer, _ in uses])
         self._add(graph, after, place, Operation(None, uses, Add(count)), call, reasons)
+        self.after_use(*(buffer for buffer, _ in uses))
 
     def add_launch_of_module(self, graph, after, module, effect, buffer):
         count = min(buffer.nbytes, VARIABLE_BYTES)
@@ -86,6 +89,7 @@ class BuildSession(ChangeSession):
         reasons = {MEMORY_CLOSED} if module.closed else set()
         reasons |= self._reasons_against(graph, after, module.place, (buffer,))
         self._add(graph, after, module.place, node, call, reasons)
+        self.after_use(buffer)
 
     def add_child(self, graph, after, child):
         """Add all that another graph does as one node."""

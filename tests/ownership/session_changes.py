@@ -146,9 +146,10 @@ class ChangeSession(GraphSession):
             answer = GRAPH_CLOSED
         elif old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
-        if not self._change(
-            f"set of {old.effect.kind}", answer, executable, index, way, "set", args, options
-        ):
+        what = f"set of {old.effect.kind}"
+        changed = self._change(what, answer, executable, index, way, "set", args, options)
+        self.after_use(*(buffer for buffer, _ in uses))
+        if not changed:
             return
         stays = {id(buffer) for buffer, _ in old.uses}
         new = kept([use for use in uses if id(use[0]) not in stays])
