@@ -114,6 +114,15 @@ class Holding:
             memory.holds.remove(hold)
 
 
+def holding_of(operations):
+    """What keeps all that operations use."""
+    holding = Holding()
+    for leaf in leaves(operations):
+        for memory, start, stop, _ in [*leaf.accesses, *leaf.more]:
+            holding.add(memory, start, stop)
+    return holding
+
+
 @dataclass(eq=False)
 class Content:
     """What an executable does at a launch, and what it keeps."""
@@ -149,11 +158,11 @@ class Content:
         """What it is when an operation has other uses and another effect."""
         new = replace(old, uses=uses, effect=effect)
         operations = [new if each is old else each for each in self.operations]
-        holding = Holding()
-        for each in operations:
-            for leaf in each.leaves():
-                for memory, start, stop, _ in [*leaf.accesses, *leaf.more]:
-                    holding.add(memory, start, stop)
+        if new.accesses == old.accesses:
+            holding = self.holding
+            holding.users += 1
+        else:
+            holding = holding_of(operations)
         disabled = {new if each is old else each for each in self.disabled}
         ordered = self.ordered and ordered
         conditions = self.conditions, self.paired
