@@ -185,8 +185,6 @@ class Numba(Library):
 
     def __init__(self):
         self.cuda = imported("numba.cuda")
-        if cu.driver_info().is_software:
-            link_by_the_driver()
         self.current = None
         try:
             self.plus = _numba_plus(self.cuda)
@@ -386,13 +384,6 @@ class Mpi4py(Library):
         ),
         "MPI needs several processes: tests/external/test_mpi.py",
     )
-
-
-def link_by_the_driver():
-    """Other linkers make machine code, which only a GPU runs: tests/external/numba_module.py."""
-    linker, decorators = imported("cuda.core._linker"), imported("numba.cuda.decorators")
-    linker._nvjitlink_has_version_symbol = lambda *_: False
-    decorators._have_nvjitlink = lambda: False
 
 
 def _numba_plus(cuda):

@@ -287,8 +287,8 @@ def test_kernel(code, scale, stream, source, target):
     assert (array(target).view("u4") == expected).all()
 
 
-def test_machine_code(scale):
-    """What other linkers make is for a GPU."""
+@pytest.mark.filterwarnings("ignore:libnvJitLink.* is too old:RuntimeWarning")
+def test_linked_code(scale):
+    """nvJitLink is hidden, so the driver links, and its result can run."""
     program = Program(scale.decode(), "ptx", ProgramOptions(arch="sm_90"))
-    with pytest.raises(Exception, match="NO_BINARY_FOR_GPU"):
-        program.compile("cubin").get_kernel("scale")
+    assert program.compile("cubin").get_kernel("scale")

@@ -5,25 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "interop" / "numba_kernels.py"
-# Warnings of numba's: the grid is small, and the linker is the driver's.
-PROGRAM = f"""
-import runpy, warnings
-import numba_module
-warnings.simplefilter("ignore")
-numba_module.link_by_the_driver()
-runpy.run_path({str(EXAMPLE)!r}, run_name="__main__")
-"""
 
 
 def test_numba_kernels(schedule):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        # Warnings of numba's: the grid is small, and the linker is the driver's.
+        [sys.executable, "-W", "ignore", EXAMPLE],
         env={
             **os.environ,
-            "PYTHONPATH": f"{ROOT}:{HERE}",
+            "PYTHONPATH": str(ROOT),
             # numba and cudadrv have to share one driver.
             "CUDADRV_DRIVER": f"{os.environ['LD_LIBRARY_PATH'].partition(':')[0]}/libcuda.so.1",
             "CUDADRV_SOFTWARE": f"schedule={schedule},seed=3",
