@@ -434,6 +434,8 @@ class Session:
         usable, capture = self._usable(stream), other.model.capture
         if usable == OK and stream.model.in_capture and not capture:
             usable = CAPTURED
+        if usable == OK and capture:
+            usable = self._judge_wait(stream, capture)
         if usable == OK:
             usable = self._usable(other)
         if usable == OK and other.kind == "legacy":
