@@ -153,7 +153,7 @@ cdef class Receiver:
 
     cdef int begin(self, Capture capture) except -1
     cdef int receive(self, Capture capture, CUgraph raw) except -1
-    cdef void give_up(self) noexcept
+    cdef void give_up(self, bint destroyed) noexcept
     cdef void cannot_begin(self) noexcept
 
 
@@ -163,6 +163,7 @@ cdef class Capture(Capturing):
     cdef str listed             # what `Context.captured_by` says of it
     cdef Plan plan
     cdef CUgraph into           # the driver's graph, if it has nodes already, else NULL
+    cdef bint destroyed         # the driver has destroyed `into`, because the capture has failed
     cdef tuple wanted           # the argument `after`, or None
     cdef CUgraphNode *after     # handles of the nodes in it
     cdef size_t after_count

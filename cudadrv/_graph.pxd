@@ -18,7 +18,7 @@ cdef class NodeNames(Parts):
 cdef class Uses:
     cdef NodeNames names
     cdef tuple items            # (GraphNode, whether it is in a body, index in `Graph.nodes`): all
-    cdef tuple nodes            # the GraphNodes of them that are not disabled
+    cdef tuple nodes            # the GraphNodes that launches run
     cdef own_access *each       # what these use, one after the other
     cdef uint32_t total         # number of these
     cdef list regions           # for each of these: the buffer, or None for a variable
@@ -68,14 +68,15 @@ cdef class ExecutableGraph:
     cdef DriverGraph original   # the graph that it was instantiated from
     cdef list raws              # the nodes of `original`, by which the driver knows those of this
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    cdef frozenset disabled     # indices of the disabled nodes
+    # The disabled nodes: their indices, and of a fill the one that runs in its place, else None.
+    cdef dict disabled
     cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
     cdef str broken             # the node that the driver has changed only in part, or None
     cdef object __weakref__
 
 
-cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled)
-cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, frozenset disabled)
+cdef Uses uses_of(tuple items, str graph, Context context, dict disabled)
+cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, dict disabled)
 cdef tuple replaced(tuple items, GraphNode old, GraphNode new)
 cdef int check_whole(Graph graph) except -1
 cdef Uses usable_executable(ExecutableGraph executable)

@@ -11,6 +11,7 @@ cdef class Next:
     cdef tuple nodes
     cdef Uses uses
     cdef Holdings holdings
+    cdef dict disabled
     cdef own_access *accesses
     cdef uint16_t operation
     cdef bint named             # `operation` was made for this, and has to be given back

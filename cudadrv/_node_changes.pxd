@@ -1,6 +1,7 @@
 """Node changes: another call for a node of an executable graph."""
 
 from cudadrv._capture cimport GraphNode
+from cudadrv._device cimport Context
 from cudadrv._driver cimport CUcontext, CUgraphExec, CUgraphNode, CUresult
 
 
@@ -15,7 +16,8 @@ cdef class NodeChange:
 
 cdef NodeChange change_launch(
     GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows)
-cdef NodeChange change_copy(GraphNode old, object source, object target)
-cdef NodeChange change_fill(GraphNode old, object target, object value)
+cdef NodeChange change_copy(GraphNode old, Context context, object source, object target)
+cdef NodeChange change_fill(GraphNode old, Context context, object target, object value)
 cdef NodeChange same_fill(GraphNode old)
-cdef NodeChange switch(GraphNode node, bint enabled)
+cdef NodeChange disable(GraphNode node, Context context)
+cdef NodeChange enable(GraphNode node)

@@ -597,8 +597,11 @@ cdef class Receiver:
         """Take over the driver's graph."""
         raise NotImplementedError
 
-    cdef void give_up(self) noexcept:
-        """The capture has ended without a graph: discard all nodes."""
+    cdef void give_up(self, bint destroyed) noexcept:
+        """The capture has failed: discard all nodes.
+
+        `destroyed` says that the driver has destroyed the graph into which it captured.
+        """
 
     cdef void cannot_begin(self) noexcept:
         """The capture has not begun. The nodes stay."""
@@ -622,7 +625,7 @@ cdef class Capture(Capturing):
         if self.entered and not self.ended:
             self.end(&raw)
             if self.receiver is not None:
-                self.receiver.give_up()
+                self.receiver.give_up(self.destroyed)
             destroy_graph(self.origin.context, raw)
         free(self.orders)
         free(self.after)
@@ -702,7 +705,7 @@ cdef class Capture(Capturing):
                     and (exception is not None or unjoined is not None or self.half_done):
                 report_in(self.origin.context, <CUresult>reason)
             if not received:
-                self.receiver.give_up()
+                self.receiver.give_up(self.destroyed)
                 destroy_graph(self.origin.context, raw)
             self.let_go()
 
@@ -1111,7 +1114,8 @@ cdef class Capture(Capturing):
             for i in range(self.lock_count):
                 own_mutex_take(self.locks[i])
             reason = _end(self, self.origin, raw)
-            if self.into is not NULL:   # the receiver has it already
+            if self.into is not NULL:   # the receiver has it, unless the driver has destroyed it
+                self.destroyed = raw[0] is NULL
                 raw[0] = NULL
             for i in range(self.lock_count):
                 own_mutex_give(self.locks[i])

@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffers cimport LockedBuffer
 from cudadrv._capture cimport (
-    Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
+    COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
 )
 from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
@@ -31,8 +31,8 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._graph_nodes cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, Builder, ConditionKind, add_child,
-    add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request, new_condition,
-    refuse_old_driver,
+    add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request,
+    is_locked_elsewhere, new_condition, refuse_old_driver,
 )
 from cudadrv._kernel cimport Kernel
 from cudadrv._names cimport (
@@ -147,8 +147,11 @@ cdef class Uses:
         return 0
 
 
-cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled):
-    """Join what nodes use that are not disabled. `graph` is their graph's name in messages."""
+cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
+    """Join what nodes use, except disabled ones. `graph` is their graph's name in messages.
+
+    `disabled` is that of an ExecutableGraph.
+    """
     cdef Uses uses = _uses_without_accesses(items, context, disabled)
     cdef uint32_t total = uses.total
     cdef GraphNode node
@@ -159,7 +162,8 @@ cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled):
         raise MemoryError()
     uses.total = 0
     for node, in_body, top in items:
-        if top not in disabled:
+        node = disabled.get(top, node)
+        if node is not None:
             _add_accesses(uses, node, in_body, False)
             _add_accesses(uses, node, in_body, True)
     if not own_join_accesses(uses.each, total, -1, uses.accesses, &uses.count):
@@ -167,7 +171,7 @@ cdef Uses uses_of(tuple items, str graph, Context context, frozenset disabled):
     return uses
 
 
-cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, frozenset disabled):
+cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, dict disabled):
     """Return `former` with a node in the place of another one that has the same accesses."""
     cdef Uses uses = _uses_without_accesses(
         replaced(former.items, old, new), former.context, disabled)
@@ -191,13 +195,14 @@ cdef tuple replaced(tuple items, GraphNode old, GraphNode new):
     return tuple(found)
 
 
-cdef Uses _uses_without_accesses(tuple items, Context context, frozenset disabled):
+cdef Uses _uses_without_accesses(tuple items, Context context, dict disabled):
     """Make a Uses with room for `each`. The caller sets it, `accesses` and `names`."""
     cdef Uses uses = Uses.__new__(Uses)
     cdef GraphNode node
     nodes = []
     for node, _, top in items:
-        if top not in disabled:
+        node = disabled.get(top, node)
+        if node is not None:
             nodes.append(node)
             uses.total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
     uses.items, uses.nodes, uses.context = items, tuple(nodes), context
@@ -687,7 +692,7 @@ cdef class Graph(Builder):
         made.uses, made.holdings = uses, self.plan.holdings
         made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
         made.numbers[0] = made.numbers[1] = self.number
-        made.disabled, made.paired = frozenset(), True
+        made.disabled, made.paired = {}, True
         made.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
         if made.accesses is NULL:
             raise MemoryError()
@@ -861,13 +866,17 @@ cdef class Graph(Builder):
         if self.raw is NULL:
             self.forget()
 
-    cdef void give_up(self) noexcept:
+    cdef void give_up(self, bint destroyed) noexcept:
         """Discard all nodes; those of a body with the whole graph, of which they are a part."""
         cdef Graph graph = self
         self.capturing = False
         while graph.outer is not None:
             graph = graph.outer
         graph.plan.busy = None
+        if destroyed:
+            # Its handle may be that of another graph now. A graph whose body is destroyed is leaked,
+            # because drivers crash when it is destroyed (580 does).
+            graph.driver_graph.raw = NULL
         _drop_driver_graph(graph)
         graph.forget()
 
@@ -887,7 +896,7 @@ cdef class Graph(Builder):
         if self.known is None or self.seen != changes:
             items = _items_of(self.plan.finished())
             self.known, self.seen = uses_of(
-                items, self.label, self.context, frozenset()), changes
+                items, self.label, self.context, {}), changes
         return self.known
 
     cdef object add_bodies(
@@ -1003,6 +1012,7 @@ cdef int _check_instance(Graph graph) except -1:
     cdef ExecutableGraph single
     check_whole(graph)
     _check_conditions(graph.plan)
+    _check_bodies(graph.plan, graph.context)
     single = None if graph.single is None else graph.single()
     if single is not None and single.raw is not NULL:
         _refuse_second(graph)
@@ -1011,7 +1021,8 @@ cdef int _check_instance(Graph graph) except -1:
 
 cdef int _refuse_second(Graph graph) except -1:
     raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one executable"
-                       " of it at a time, and another one is not closed: step.close()")
+                       " of it at a time, and another one is not closed: step.close(). Or it is a"
+                       " part of another graph, by add_graph: close that one and its executables")
 
 
 cdef int _check_conditions(Plan plan) except -1:
@@ -1026,6 +1037,25 @@ cdef int _check_conditions(Plan plan) except -1:
     for node in plan.finished():
         for body in node.plans or ():
             _check_conditions(body)
+    return 0
+
+
+cdef int _check_bodies(Plan plan, Context context) except -1:
+    """Raise if a copy or a fill in a body has page-locked memory of another context."""
+    cdef GraphNode node, inner
+    cdef Plan body
+    cdef Region region
+    for node in plan.finished():
+        for body in node.plans or ():
+            _check_bodies(body, context)
+            for inner in body.finished():
+                for region in inner.reads + inner.writes:
+                    if inner.kind in (COPY_NODE, FILL_NODE) \
+                            and is_locked_elsewhere(region, context):
+                        raise ValueError(
+                            f"{inner.called()} of {body.graph} uses {region.describe()}, page-locked"
+                            f" memory of {region.memory.context!r}, and the graph belongs to"
+                            f" {context!r}. Copies and fills in a body need memory of that context")
     return 0
 
 

@@ -33,7 +33,7 @@ from cudadrv._graph cimport (
 )
 from cudadrv._names cimport give_back_name, number_of_graph
 from cudadrv._node_changes cimport (
-    NodeChange, change_copy, change_fill, change_launch, same_fill, switch,
+    NodeChange, change_copy, change_fill, change_launch, disable, enable, same_fill,
 )
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._region cimport Region
@@ -66,6 +66,7 @@ cdef class Next:
 cdef Next _next(ExecutableGraph executable, tuple nodes, Uses uses, Holdings holdings):
     cdef Next following = Next.__new__(Next)
     following.nodes, following.uses, following.holdings = nodes, uses, holdings
+    following.disabled = executable.disabled
     following.operation = executable.operation
     following.number, following.paired = executable.numbers[1], executable.paired
     following.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
@@ -88,6 +89,7 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
     executable.uses, following.uses = following.uses, executable.uses
     executable.holdings, following.holdings = following.holdings, executable.holdings
     executable.accesses, following.accesses = following.accesses, executable.accesses
+    executable.disabled, following.disabled = following.disabled, executable.disabled
     executable.numbers[1], executable.paired = following.number, following.paired
 
 
@@ -153,10 +155,15 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
                          f" {executable.label} to {executable.context!r}")
     nodes, uses, driver_graph = graph.plan.finished(), graph.uses(), graph.driver_graph
     paired = _pair(executable, graph, nodes)
-    if executable.disabled:
-        uses = uses_of(uses.items, graph.label, executable.context, executable.disabled)
+    disabled = {}
+    changes = []
+    for index in executable.disabled:
+        changes.append(disable(nodes[index], executable.context))
+        disabled[index] = _in_place(changes[-1])
+    if disabled:
+        uses = uses_of(uses.items, graph.label, executable.context, disabled)
     following = _next(executable, nodes, uses, graph.plan.holdings)
-    following.number, following.paired = graph.number, paired
+    following.number, following.paired, following.disabled = graph.number, paired, disabled
     memset(&info, 0, sizeof(info))
     with nogil:
         status = enter_context(executable.context.raw, &pushed)
@@ -167,7 +174,25 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
             executable.context.check(status)
     if status != CUDA_SUCCESS:
         _refuse_update(executable, graph.label, nodes, &info)
+    _disable_again(executable, changes)
     return following
+
+
+cdef GraphNode _in_place(NodeChange change):
+    """Return the node that runs in the place of a disabled one, or None."""
+    return change.node if change.node.kind == FILL_NODE else None
+
+
+cdef int _disable_again(ExecutableGraph executable, list changes) except -1:
+    """Disable nodes after an update, with which the driver has replaced what disables fills."""
+    cdef NodeChange change
+    for change in changes:
+        try:
+            _make(executable, change.node, change, change)
+        except BaseException:
+            executable.broken = change.node.called()
+            raise
+    return 0
 
 
 cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
@@ -315,12 +340,13 @@ cdef class ExecutableNode:
             if old.kind == LAUNCH_NODE:
                 change = change_launch(old, args, grid, block, shared_bytes, borrows)
             elif old.kind == COPY_NODE:
-                change = change_copy(old, source, target)
+                change = change_copy(old, executable.context, source, target)
             else:
-                change = change_fill(old, target, value)
+                change = change_fill(old, executable.context, target, value)
                 undo = same_fill(old) if old.raw_count == 2 else None
             following = _following(executable, old, change)
-            _make(executable, old, change, undo)
+            if old.kind != FILL_NODE or self.index not in executable.disabled:
+                _make(executable, old, change, undo)
             _take_over(executable, following)
         finally:
             executable.changing = False
@@ -330,10 +356,15 @@ cdef class ExecutableNode:
         """Whether launches run the node. A disabled node does nothing, and orders as before.
 
         What a disabled node would use is not borrowed by launches. The executable keeps it, because
-        the node can be enabled again. Setting it raises CaptureError for what is neither a launch,
-        a copy nor a fill, and while another thread launches or changes the executable.
+        the node can be enabled again. A disabled fill fills memory of its own instead: one item, or
+        as many as before if an item has two different halves of 4 bytes.
 
-        Driver function of the setter: cuGraphNodeSetEnabled.
+        Setting it raises CaptureError for what is neither a launch, a copy nor a fill, and while
+        another thread launches or changes the executable; and CudaOutOfMemoryError if there is no
+        memory for a disabled fill.
+
+        Driver functions of the setter: cuGraphNodeSetEnabled; for fills cuMemAlloc and
+        cuGraphExecMemsetNodeSetParams.
         """
         _node_of(self)
         return self.index not in self.executable.disabled
@@ -342,22 +373,28 @@ cdef class ExecutableNode:
     def enabled(self, value):
         cdef ExecutableGraph executable = _executable_of(self)
         cdef GraphNode old
+        cdef NodeChange change, undo = None
         cdef Next following = None
-        cdef frozenset disabled
+        cdef dict disabled
         cdef bint wanted = value
         _begin_change(executable)
         try:
             old = _known_node(executable, self.index)
-            disabled = executable.disabled - {self.index} if wanted \
-                else executable.disabled | {self.index}
-            if disabled != executable.disabled:
+            if wanted == (self.index in executable.disabled):
+                disabled = dict(executable.disabled)
+                if wanted:
+                    change, present = enable(old), disabled.pop(self.index)
+                    undo = None if present is None else same_fill(present)
+                else:
+                    change, undo = disable(old, executable.context), enable(old)
+                    disabled[self.index] = _in_place(change)
                 following = _next(
                     executable, executable.nodes,
                     uses_of(executable.uses.items, executable.uses.names.graph, executable.context,
                             disabled),
                     executable.holdings)
-                _make(executable, old, switch(old, wanted), switch(old, not wanted))
-                executable.disabled = disabled
+                following.disabled = disabled
+                _make(executable, old, change, undo)
                 _take_over(executable, following)
         finally:
             executable.changing = False
@@ -387,6 +424,10 @@ cdef GraphNode _node_of(ExecutableNode node):
 cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
     """Return a node that can be changed. Raises CaptureError for others."""
     cdef GraphNode node = executable.nodes[index]
+    if executable.original.raw is NULL:
+        raise CaptureError(f"{node.called()} of {executable.label} cannot be changed any more: a"
+                           " capture into that graph has failed, and the driver has destroyed it."
+                           " Capture the graph again, and pass it to update")
     if node.kind == OTHER_NODE or (node.kind == LAUNCH_NODE and node.kernel is None):
         raise CaptureError(f"{node.called()} of {executable.label} cannot be changed: only"
                            " launches, copies and fills can. Capture the graph again, and pass it"

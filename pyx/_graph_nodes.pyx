@@ -34,9 +34,11 @@ from cudadrv._kernel cimport (
     Kernel, Prepared, advice_of, borrow_of, count_accesses, described, prepared, remember_launch,
     set_cluster,
 )
+from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
+from cudadrv._release cimport LOCKED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
 
@@ -365,6 +367,17 @@ cdef void fill_params(
         params.pitch, params.width, params.height = 8, 1, count
     elif itemsize == 8:
         params.width = 2 * count
+
+
+cdef bint is_locked_elsewhere(Region region, Context context) noexcept:
+    """Whether this is page-locked memory of another context.
+
+    Streams of every context use it. But drivers refuse it in copies and fills of bodies, and in the
+    place of other memory in an executable graph.
+    """
+    cdef Memory memory = region.memory
+    return memory is not None and memory.kind == LOCKED and memory.pool is None \
+        and memory.context is not context
 
 
 cdef GraphNode add_fill(Builder graph, object destination, object value, object after):

@@ -10,8 +10,10 @@ from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport Shape, is_array
-from cudadrv._capture cimport GraphNode
+from cudadrv._buffers cimport new_buffer
+from cudadrv._capture cimport FILL_NODE, GraphNode
 from cudadrv._copy cimport check_pair, refuse_other_device, refuse_other_dtype, set_item
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraphExec,
     CUgraphNode, CUresult, bind_driver, cuGraphExecKernelNodeSetParams,
@@ -19,12 +21,18 @@ from cudadrv._driver cimport (
     cudadrv_table,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
-from cudadrv._graph_nodes cimport copy_params, fill_params, halves_of, launch_params
+from cudadrv._graph_nodes cimport (
+    copy_params, fill_params, halves_of, is_locked_elsewhere, launch_params,
+)
 from cudadrv._kernel cimport (
     Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
 )
+from cudadrv._memory cimport Memory
 from cudadrv._region cimport Region, borrow, check_region, is_region, pointer_of
+from cudadrv._release cimport FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport here
+
+from cudadrv._buffers import DeviceBuffer
 
 bind_driver(&cudadrv_table)
 
@@ -60,8 +68,13 @@ cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t 
     return node
 
 
-cdef Region _buffer(GraphNode old, str name, object given, object present):
-    """Return the buffer that a node gets: the given one, or the present one for None."""
+cdef Region _buffer(
+    GraphNode old, Context context, str name, object given, object present
+):
+    """Return the buffer that a node gets: the given one, or the present one for None.
+
+    `context` is that of the executable graph.
+    """
     cdef Region region
     if given is None:
         region = present
@@ -75,6 +88,9 @@ cdef Region _buffer(GraphNode old, str name, object given, object present):
                          " disable the node instead: step[node].enabled = False")
     if old.stream is not None:  # the node was captured
         refuse_other_device(region, old.stream)
+    if given is not None and is_locked_elsewhere(region, context):
+        raise ValueError(f"{region.describe()} is page-locked memory of {region.memory.context!r},"
+                         f" and {old.called()} belongs to {context!r}; use memory of that context")
     return region
 
 
@@ -139,16 +155,16 @@ cdef class CopyChange(NodeChange):
         return cuGraphExecMemcpyNodeSetParams(executable, raw, &self.params, context)
 
 
-cdef NodeChange change_copy(GraphNode old, object source, object target):
+cdef NodeChange change_copy(GraphNode old, Context context, object source, object target):
     """Return a change of a copy. None means the buffer of now."""
     cdef CopyChange change = CopyChange.__new__(CopyChange)
-    cdef Region to = _buffer(old, "target", target, old.target)
-    cdef Region origin = _buffer(old, "source", source, old.source)
+    cdef Region to = _buffer(old, context, "target", target, old.target)
+    cdef Region origin = _buffer(old, context, "source", source, old.source)
     check_pair(to, origin)
     if pointer_of(to) == pointer_of(origin):
         raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
-    _refuse_other_side(old, "target", to, old.target)
-    _refuse_other_side(old, "source", origin, old.source)
+    _refuse_other_kind(old, "target", to, old.target)
+    _refuse_other_kind(old, "source", origin, old.source)
     change.node = _renewed(old, origin, to, 2)
     change.node.count = 2
     borrow(to, &change.node.accesses[0], OWN_WRITE)
@@ -157,13 +173,27 @@ cdef NodeChange change_copy(GraphNode old, object source, object target):
     return change
 
 
-cdef int _refuse_other_side(GraphNode old, str name, Region region, Region present) except -1:
-    """Refuse a copy in another direction: the driver cannot change this."""
-    if region.host_side != present.host_side:
-        raise ValueError(f"{name} of {old.called()} is {present.describe()}, and cannot become"
-                         f" {region.describe()}: page-locked memory stays page-locked, and memory"
-                         " of a device stays that")
+cdef int _refuse_other_kind(GraphNode old, str name, Region region, Region present) except -1:
+    """Refuse memory that the driver does not accept in the place of the present memory."""
+    now, then = _kind_of(present), _kind_of(region)
+    if region.host_side != present.host_side or "foreign" not in (now, then) and now != then:
+        raise ValueError(f"{name} of {old.called()} is {present.describe()}, {now} memory, and"
+                         f" cannot become {region.describe()}, {then} memory. Capture the graph"
+                         " with such memory, and instantiate that")
     return 0
+
+
+cdef str _kind_of(Region region):
+    """Return the kind of memory, as far as the driver tells kinds apart in nodes that copy."""
+    cdef Memory memory = region.memory
+    cdef bint pooled = memory.pool is not None
+    if memory.kind == STREAM_ORDERED:
+        return "stream-ordered"
+    if memory.kind == LOCKED:
+        return "stream-ordered page-locked" if pooled else "page-locked"
+    if memory.kind == UNIFIED and pooled:
+        return "stream-ordered managed"
+    return "foreign" if memory.kind == FOREIGN else "device or managed"
 
 
 # ---- fills ----
@@ -184,10 +214,10 @@ cdef class FillChange(NodeChange):
         return cuGraphExecMemsetNodeSetParams(executable, raw, &params, context)
 
 
-cdef NodeChange change_fill(GraphNode old, object target, object value):
+cdef NodeChange change_fill(GraphNode old, Context context, object target, object value):
     """Return a change of a fill. None means the target and the value of now."""
     cdef FillChange change
-    cdef Region region = _buffer(old, "target", target, old.target)
+    cdef Region region = _buffer(old, context, "target", target, old.target)
     cdef Region present = old.target
     if region.dtype is not present.dtype:
         refuse_other_dtype(region, present.dtype, present.describe())
@@ -215,6 +245,22 @@ cdef NodeChange same_fill(GraphNode old):
     return change
 
 
+cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
+    """Return the change that lets a fill write to memory which nothing else uses.
+
+    A disabled fill does that, because driver 580 loses the order of the nodes before and after a
+    memset node that cuGraphNodeSetEnabled has disabled. The node of the change has the memory.
+    """
+    cdef Region present = old.target
+    cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
+    cdef Region region = new_buffer(DeviceBuffer, count, present.dtype, context, None, "of a disabled fill")
+    cdef FillChange change = _fill_of(old, region)
+    change.node.site_number = old.site_number
+    _fill_in(change, region)
+    borrow(region, change.node.accesses, OWN_WRITE)
+    return change
+
+
 cdef FillChange _fill_of(GraphNode old, Region region):
     cdef FillChange change = FillChange.__new__(FillChange)
     change.node = _renewed(old, None, region, 1)
@@ -234,7 +280,7 @@ cdef int _fill_in(FillChange change, Region region) except -1:
 
 @cython.final
 cdef class Switch(NodeChange):
-    """Whether launches run a node."""
+    """Whether launches run a launch or a copy."""
 
     cdef unsigned int enabled
 
@@ -244,8 +290,17 @@ cdef class Switch(NodeChange):
         return cuGraphNodeSetEnabled(executable, raw, self.enabled)
 
 
-cdef NodeChange switch(GraphNode node, bint enabled):
-    """Return the change that enables or disables a node."""
+cdef NodeChange disable(GraphNode node, Context context):
+    """Return the change that disables a node."""
+    return _fill_elsewhere(node, context) if node.kind == FILL_NODE else _switch(node, False)
+
+
+cdef NodeChange enable(GraphNode node):
+    """Return the change that enables a node."""
+    return same_fill(node) if node.kind == FILL_NODE else _switch(node, True)
+
+
+cdef NodeChange _switch(GraphNode node, bint enabled):
     cdef Switch change = Switch.__new__(Switch)
     change.node, change.enabled = node, enabled
     return change

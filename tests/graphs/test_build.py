@@ -287,6 +287,44 @@ def test_an_exception_in_a_capture_discards_all_nodes(world):
     launched(world, world.graph)
 
 
+@pytest.mark.parametrize("inside", ["graph", "body", "body of a body"])
+def test_the_driver_destroys_a_graph_into_which_a_capture_fails(world, inside, recwarn):
+    """Its handle may be that of another graph at once, which must not be destroyed instead."""
+    step = None
+    for _ in range(5):
+        graph, others = cu.Graph(name="failing"), []
+        node, at = graph.add_fill(world.work, 1), graph
+        for _ in range(("graph", "body", "body of a body").index(inside)):
+            at = at.add_if(at.condition(1))[1]
+        if inside == "graph":
+            step = graph.instantiate()
+        after = [node] if inside == "graph" else []
+        with pytest.raises(cu.CaptureError, match="not joined|wait"), at.capture(
+            world.main, after=after
+        ):
+            world.side.wait(world.main)
+            world.out.fill_async(1, world.side)
+        assert graph.nodes == ()
+        for value in range(4):
+            others.append(cu.Graph())
+            others[-1].add_fill(world.result, value)
+        graph.close()
+        del graph, at
+        for other in others:
+            other.instantiate().launch(world.main).wait()
+        assert list(world.result) == [3] * 16
+        if step is not None:
+            step.launch(world.main).wait()
+            for change in (
+                lambda: step[0].set(value=2), lambda: setattr(step[0], "enabled", False)
+            ):  # fmt: skip
+                with pytest.raises(cu.CaptureError, match="the driver has destroyed it"):
+                    change()
+            step.update(others[0])
+            step.launch(world.main).wait()
+    assert not recwarn
+
+
 def test_a_capture_that_cannot_begin_keeps_the_nodes(world):
     node = world.graph.add_fill(world.work, 1)
     with pytest.raises(cu.CaptureError, match="legacy"):

@@ -58,7 +58,7 @@ CHANGES = {
     ),
     "cuGraphExecMemcpyNodeSetParams": lambda w, step, other: step[3].set(target=other),
     "cuGraphExecMemsetNodeSetParams": lambda w, step, other: step[1].set(value=7),
-    "cuGraphNodeSetEnabled": lambda w, step, other: setattr(step[1], "enabled", False),
+    "cuGraphNodeSetEnabled": lambda w, step, other: setattr(step[2], "enabled", False),
 }
 
 
@@ -72,7 +72,7 @@ def test_a_change_that_fails_changes_nothing(world, step, fault, function, statu
         CHANGES[function](world, step, other)
     assert (caught.value.call, caught.value.status) == (function, status)
     assert step.nodes == nodes
-    assert step[1].enabled
+    assert step[2].enabled
     assert result(world, step) == USUAL
     other.close()
     other = cu.LockedBuffer.zeros(16, "f4")
@@ -120,14 +120,14 @@ def disable(step):
     step[0].enabled = False
 
 
-PARTS = {change_value: "cuGraphExecMemsetNodeSetParams", disable: "cuGraphNodeSetEnabled"}
+PART = "cuGraphExecMemsetNodeSetParams"
 
 
-@pytest.mark.parametrize("change", PARTS)
+@pytest.mark.parametrize("change", [change_value, disable])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_part_of_a_change_fails(world, wide, filling, fault, change, nth):
-    fault(PARTS[change], nth)
-    with pytest.raises(cu.CudaError, match=PARTS[change]):
+    fault(PART, nth)
+    with pytest.raises(cu.CudaError, match=PART):
         change(filling)
     filling.launch(world.main).wait()
     assert list(wide) == [1.5] * 4
@@ -137,11 +137,53 @@ def test_a_part_of_a_change_fails(world, wide, filling, fault, change, nth):
     assert list(wide) == [0 if change is disable else 2.1] * 4
 
 
-@pytest.mark.parametrize("change", PARTS)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_fill_that_cannot_be_enabled_stays_disabled(world, wide, filling, fault, nth):
+    disable(filling)
+    fault(PART, nth)
+    with pytest.raises(cu.CudaError, match=PART):
+        filling[0].enabled = True
+    assert not filling[0].enabled
+    filling.launch(world.main).wait()
+    assert list(wide) == [0] * 4
+    filling[0].enabled = True
+    filling.launch(world.main).wait()
+    assert list(wide) == [1.5] * 4
+
+
+def test_a_fill_that_an_update_enables_and_nothing_disables_again(world, wide, filling, fault):
+    disable(filling)
+    other = cu.Graph(name="other")
+    with other.capture(world.main):
+        wide.fill_async(2.1, world.main)
+    fault(PART)
+    with pytest.raises(cu.CudaError, match=PART):
+        filling.update(other)
+    with pytest.raises(cu.CaptureError, match="in the middle of a change of fill_async at"):
+        filling.launch(world.main)
+    filling.close()
+    assert list(wide) == [0] * 4
+
+
+def test_there_is_no_memory_for_a_disabled_fill(world, step):
+    from cudadrv import testing
+
+    world.main.context.pool.trim()
+    testing.configure("fault=cuMemAlloc_v2:1:2")
+    try:
+        with pytest.raises(cu.CudaOutOfMemoryError):
+            step[1].enabled = False
+    finally:
+        testing.configure("fault=none")
+    assert step[1].enabled
+    assert result(world, step) == USUAL
+
+
+@pytest.mark.parametrize("change", [change_value, disable])
 def test_a_part_of_a_change_cannot_be_undone(world, wide, filling, fault, change):
-    fault(PARTS[change], 2)
-    fault(PARTS[change], 2)  # counts from when the first one has struck
-    with pytest.raises(cu.CudaError, match=PARTS[change]):
+    fault(PART, 2)
+    fault(PART, 2)  # counts from when the first one has struck
+    with pytest.raises(cu.CudaError, match=PART):
         change(filling)
     for use in (lambda: filling.launch(world.main), lambda: filling[0], lambda: filling.nodes):
         with pytest.raises(cu.CaptureError, match="in the middle of a change of fill_async at"):

@@ -584,16 +584,66 @@ def test_all_nodes_can_be_disabled(world, step):
     assert result(world, step) == line(2, 1)
 
 
-def test_a_disabled_node_orders_as_before(world, gate):
+@pytest.mark.parametrize("middle", ["fill", "copy", "launch"])
+@pytest.mark.parametrize("first", ["fill", "copy"])
+def test_a_disabled_node_orders_as_before(world, module, first, middle):
+    """Driver 580 loses the order around a disabled memset node. What comes first takes longer."""
+    count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
+    big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer(count, "f4")
+    ones.fill_async(1, world.main)
+    end, saxpy = big[-16:], module["saxpy"]
     with world.graph.capture(world.main):
-        world.out.fill_async(1, world.main)
-        world.work.fill_async(2, world.main)
-        world.result.copy_from_async(world.out, world.main)
+        if first == "fill":
+            big.fill_async(1, world.main)
+        else:
+            big.copy_from_async(ones, world.main)
+        if middle == "fill":
+            end.fill_async(5, world.main)
+        elif middle == "copy":
+            end.copy_from_async(world.work, world.main)
+        else:
+            saxpy.launch(1, 16, 5.0, cu.read(ones[:16]), end, 16, stream=world.main)
+        saxpy.launch(1, 16, 2.0, cu.read(ones[:16]), end, 16, stream=world.main)
+        world.result.copy_from_async(end, world.main)
     step = world.graph.instantiate()
     step[1].enabled = False
-    for _ in range(20):
-        assert result(world, step) == [1] * 16
-        world.out.fill(0)
+    for _ in range(10):
+        big.fill_async(0, world.main)
+        assert result(world, step) == [3] * 16
+
+
+def test_a_disabled_fill_at_the_end(world):
+    """A launch is complete when its other nodes are."""
+    count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
+    big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer.zeros(count, "f4")
+    with world.graph.capture(world.main):
+        big.copy_from_async(ones, world.main)
+        big[-16:].copy_from_async(world.frames, world.main)
+        big[-16:].fill_async(7, world.main)
+    step = world.graph.instantiate()
+    step[2].enabled = False
+    world.frames[:] = 3
+    for _ in range(10):
+        big.fill_async(9, world.main)
+        step.launch(world.main)
+        world.result.copy_from_async(big[-16:], world.main).wait()
+        assert list(world.result) == [3] * 16
+
+
+def test_the_memory_of_a_disabled_fill_is_its_own(world, step):
+    def spare():
+        return [live for live in cu.live_buffers() if "of a disabled fill" in str(live)]
+
+    assert spare() == []
+    step[FILL].enabled = False
+    assert [live.nbytes for live in spare()] == [4]
+    assert step[FILL].node.writes == (world.out,)
+    token = step.launch(world.main)
+    assert "of a disabled fill" in [buffer.name for buffer in token.writes]
+    step[FILL].enabled = True
+    token.wait()
+    del token
+    assert spare() == []
 
 
 def test_a_change_of_a_disabled_node(world, step):
@@ -604,6 +654,18 @@ def test_a_change_of_a_disabled_node(world, step):
     assert result(world, step) == line(2, 0)
     step[FILL].enabled = True
     assert result(world, step) == line(2, 5)
+
+
+def test_another_target_of_a_disabled_fill(world, step):
+    step[FILL].enabled = False
+    step[FILL].set(target=world.out[3:5], value=7)
+    world.out.fill(0)
+    assert result(world, step) == line(2, 0)
+    step[FILL].enabled = True
+    world.out.fill(0)
+    wanted = line(2, 0)
+    wanted[3:5] = [wanted[3] + 7, wanted[4] + 7]
+    assert result(world, step) == wanted
 
 
 def test_contents_that_a_disabled_node_would_write(world):

@@ -199,10 +199,23 @@ class Plan(Oracle):
         self.captured = False
         self.members = []  # the streams that were captured
         self.conditions = []
+        self.executables = []
+        self.parents = []  # the plans of graphs of which this one was made a part
 
     @property
     def root(self):
         return self.outer.root if self.outer else self
+
+    @property
+    def in_driver(self):
+        """Whether the driver has this graph, or a copy of it in another graph or an executable."""
+        used = any(not executable.closed for executable in self.executables)
+        return not self.ended or used or self.is_part
+
+    @property
+    def is_part(self):
+        """Whether the driver has a copy of this graph as a part of another one."""
+        return any(plan.in_driver for plan in self.parents)
 
     @property
     def frozen(self):
@@ -281,6 +294,17 @@ class Plan(Oracle):
 
     def bodies(self):
         return [plan for each in self.operations for plan in each.plans]
+
+    def uses_far_memory(self, place):
+        """Whether a copy or a fill has page-locked memory that drivers refuse in a body."""
+        buffers = [
+            buffer
+            for each in self.operations
+            if each.effect.kind in ("copy", "fill")
+            for buffer, _ in each.uses
+        ]
+        far = any(buffer.memory.is_far_from(place) for buffer in buffers)
+        return far or any(plan.uses_far_memory(place) for plan in self.bodies())
 
     def is_ordered(self):
         return self.ordered and all(plan.is_ordered() for plan in self.bodies())

@@ -58,6 +58,17 @@ class Memory:
     def closed(self):
         return self.ended or self.model.closed
 
+    @property
+    def group(self):
+        """What the nodes of a copy cannot exchange for anything else."""
+        if self.of_driver_pool or (self.kind == "device" and self.stream is not None):
+            return self.kind, "stream-ordered"
+        return ("locked", self.place) if self.kind == "locked" else "device or managed"
+
+    def is_far_from(self, place):
+        """Whether it is page-locked memory of another context, which some nodes do not take."""
+        return self.group == ("locked", self.place) and self.place is not place
+
 
 @dataclass(eq=False)
 class Buffer:

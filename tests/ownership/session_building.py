@@ -105,7 +105,8 @@ class BuildSession(ChangeSession):
             node.groups, node.choice = (content.operations,), lambda: (0,)
         call = lambda nodes: graph.real.add_graph(child.real, after=nodes)  # noqa: E731
         reasons |= self._reasons_against(graph, after, child.place, ())
-        self._add(graph, after, child.place, node, call, reasons)
+        if self._add(graph, after, child.place, node, call, reasons):
+            child.kept.parents.append(graph.kept.root)
 
     def _place_for(self, graph, buffer):
         return graph.place if buffer.on_host and graph.place else buffer.memory.place

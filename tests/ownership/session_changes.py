@@ -39,7 +39,7 @@ class ChangeSession(GraphSession):
         )
         overlapping, same = relation(to, origin)
         sides = [(to, old_target), (origin, old_source)]
-        if same or any(is_locked(new) != is_locked(present) for new, present in sides):
+        if same or any(new.memory.group != present.memory.group for new, present in sides):
             reasons.add(NO_SUCH_CHANGE)
         if len(dtypes) > 1 or to.nbytes != origin.nbytes:
             reasons.add(NO_SUCH_CHANGE)
@@ -127,6 +127,9 @@ class ChangeSession(GraphSession):
         found = set()
         if any(buffer.closed for buffer in given):
             found.add(MEMORY_CLOSED)
+        if old.effect.kind in ("copy", "fill"):
+            if any(buffer.memory.is_far_from(executable.place) for buffer in given):
+                found.add(OTHER_CONTEXT)
         domains = {old.domain, executable.place.domain}  # of a stream of another context
         if any(not b.on_host and domains != {b.memory.place.domain} for b in given):
             found.add(OTHER_CONTEXT)
@@ -144,7 +147,7 @@ class ChangeSession(GraphSession):
             answer = any_of(frozenset(reasons | ({answer} - {OK})))
         if executable.closed:
             answer = GRAPH_CLOSED
-        elif old.effect.kind not in CHANGED or not executable.content.paired:
+        elif executable.orphan or old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
         what = f"set of {old.effect.kind}"
         changed = self._change(what, answer, executable, index, way, "set", args, options)
@@ -174,6 +177,7 @@ class ChangeSession(GraphSession):
         content = executable.content
         operation = None if executable.closed else content.operations[index]
         known = operation and operation.effect.kind in CHANGED and content.paired
+        known = known and not executable.orphan
         answer = OK if known else CAPTURED
         answer = GRAPH_CLOSED if executable.closed else answer
         call = lambda: setattr(self.node(executable, index, way), "enabled", enabled)  # noqa: E731
@@ -225,10 +229,6 @@ class Meddler:
         return np.array(self.number, self.dtype)
 
 
-def is_locked(buffer):
-    return buffer.memory.kind == "locked"
-
-
 def shape(operation):
     """What must stay in an update: the order, the kind, and what the driver cannot change."""
     effect = operation.effect
@@ -237,7 +237,7 @@ def shape(operation):
         return operation.after, effect.kind, groups
     buffers = [buffer for buffer, _ in operation.uses]
     if isinstance(effect, Copy):
-        return operation.after, "copy", *map(is_locked, buffers)
+        return operation.after, "copy", *(buffer.memory.group for buffer in buffers)
     if isinstance(effect, Fill):
         count = buffers[0].nbytes if effect.parts == 2 else None
         return operation.after, "fill", effect.parts, count

@@ -70,6 +70,7 @@ class Executable:
     pattern: Any
     last: Node | None = None  # its last launch
     closed: bool = False
+    orphan: bool = False  # the driver has destroyed the graph that it was made from
     busy = False
 
     @property
@@ -148,6 +149,8 @@ class GraphSession(BufferSession):
         if way == "block" and answer == OK:
             self.compare_graph(graph)
         else:
+            for executable in graph.root.made:  # the capture was one into nodes that it has, too
+                executable.orphan = not captured.is_joined()
             graph.root.discard()
 
     def _leave(self, block, way, answer):
@@ -207,7 +210,11 @@ class GraphSession(BufferSession):
             self.end_graph(graph)
 
     def instantiate(self, graph):
-        answer = OK if self.is_whole(graph) and self.is_single(graph) else CAPTURED
+        whole = self.is_whole(graph)
+        reasons = set() if whole and self.is_single(graph) else {CAPTURED}
+        if whole and any(body.uses_far_memory(graph.place) for body in graph.kept.bodies()):
+            reasons.add(OTHER_CONTEXT)
+        answer = any_of(frozenset(reasons or {OK}))
         if graph.closed:
             answer = GRAPH_CLOSED
         real = self.call("instantiate", answer, graph.real.instantiate)
@@ -216,6 +223,7 @@ class GraphSession(BufferSession):
         graph.kept.holding.users += 1
         made = Executable(real, graph.place, graph.kept.content(), graph.pattern)
         graph.made.append(made)
+        graph.kept.executables.append(made)
         return made
 
     def is_whole(self, graph):
@@ -228,7 +236,7 @@ class GraphSession(BufferSession):
         """Whether its conditions let a graph have another executable."""
         unused = any(not condition.used for condition in graph.kept.all_conditions())
         other = any(not executable.closed for executable in graph.made)
-        return not unused and not (graph.kept.conditions and other)
+        return not unused and not (graph.kept.conditions and (other or graph.kept.is_part))
 
     # ---- launches ----
 
