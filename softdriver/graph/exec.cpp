@@ -90,7 +90,7 @@ CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t f
                      CUgraphInstantiateResult &reason, GraphNodePtr &culprit) {
     GraphPtr graph = find_graph(handle);
     reason = CUDA_GRAPH_INSTANTIATE_ERROR;
-    if (!result || !graph || !valid_flags(flags))
+    if (!result || !graph || !valid_flags(flags) || is_damaged(*graph))
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(call.context.get()))
         return status;

@@ -117,6 +117,14 @@ void erase_handles(Graph &graph) {
     state().graphs.erase(reinterpret_cast<uintptr_t>(graph.handle));
 }
 
+bool is_damaged(const Graph &graph) {
+    for (const auto &entry : graph.nodes)
+        for (const GraphPtr &inner : entry.second->work->inner())
+            if (is_damaged(*inner))
+                return true;
+    return graph.destroyed;
+}
+
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose) {
     std::map<uint64_t, size_t> missing; // how many dependencies of each node are not sorted yet
     std::map<uint64_t, std::vector<GraphNodePtr>> dependents;

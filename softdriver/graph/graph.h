@@ -88,6 +88,8 @@ struct Graph : std::enable_shared_from_this<Graph> {
     Capture *capture = nullptr;
     // The graph is inside a node, and lives as long as this node.
     bool inside = false;
+    // The graph is inside a node, and a capture that failed has destroyed it.
+    bool destroyed = false;
     UserObjects objects;
     std::vector<std::shared_ptr<Condition>> conditions; // that were made for the graph
 
@@ -110,6 +112,9 @@ GraphPtr copy_graph(const Graph &graph);
 GraphNodePtr add_node(Graph &graph, NodeWorkPtr work, std::vector<Edge> after);
 // Makes the handles of the graph, of its nodes and of its inner graphs invalid.
 void erase_handles(Graph &graph);
+// Returns true if a capture that failed has destroyed the graph or a graph inside. Real drivers
+// crash when such a graph is instantiated or destroyed.
+bool is_damaged(const Graph &graph);
 // Returns the nodes so that each comes after those on which it depends, or nothing if there is a
 // circle. `choose` is called with the number of nodes that can be next, and returns which is.
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose);
