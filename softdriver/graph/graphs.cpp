@@ -236,7 +236,9 @@ SOFT_API(cuGraphClone, (CUgraph * result, CUgraph handle), (result, handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     if (is_unique(*graph))
         return CUDA_ERROR_NOT_SUPPORTED;
-    *result = handle_of(*copy_graph(*graph));
+    GraphPtr copy = copy_graph(*graph);
+    copy->source = copy->id;
+    *result = handle_of(*copy);
     return CUDA_SUCCESS;
 }
 
