@@ -91,8 +91,11 @@ SOFT_API(cuGraphExecMemsetNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
           CUcontext context),
          (exec, node, params, context)) {
-    return change_exec_node<FillWork>(
-        exec, node, [&](auto &work) { return make_fill_work(call, params, context, work); });
+    return change_exec_node<FillWork>(exec, node, [&](auto &work) {
+        CUresult status = make_fill_work(call, params, context, work);
+        bool refused = !status && is_of_other(params->dst, *work->context());
+        return refused ? CUDA_ERROR_INVALID_VALUE : status;
+    });
 }
 
 } // namespace soft

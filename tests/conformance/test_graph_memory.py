@@ -150,3 +150,26 @@ def test_page_locked_memory_of_a_copy_stays_in_its_context(client, elsewhere):
         node, step = step_of(client, copy_of(*old))
         assert node.set(step, copy_of(*new)) == INVALID_VALUE
         assert update(client, step, copy_of(*new)) == (UPDATE_FAILURE, PARAMETERS_CHANGED)
+
+
+@pytest.mark.parametrize("before", KINDS)
+def test_a_fill_can_get_memory_of_any_kind(client, before):
+    first = MAKE[before](client)
+    for after in KINDS:
+        second = fill_of(MAKE[after](client))
+        node, step = step_of(client, fill_of(first))
+        assert node.set(step, second) == SUCCESS, after
+        assert update(client, step, second) == (SUCCESS, 0), after
+
+
+def test_a_fill_gets_page_locked_memory_of_its_context(client, elsewhere):
+    memory, context = elsewhere
+    node, step = step_of(client, fill_of(client.device(SIZE)))
+    assert node.set(step, fill_of(memory)) == INVALID_VALUE
+    assert node.set(step, fill_of(memory), context) == SUCCESS
+    assert node.set(step, fill_of(client.host(SIZE)), context) == INVALID_VALUE
+
+
+def test_an_update_gives_a_fill_page_locked_memory_of_any_context(client, elsewhere):
+    _, step = step_of(client, fill_of(client.device(SIZE)))
+    assert update(client, step, fill_of(elsewhere[0])) == (SUCCESS, 0)
