@@ -69,6 +69,11 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
             reason = CUDA_GRAPH_INSTANTIATE_ERROR;
             return status;
         }
+        if (flags & in_body)
+            if (CUresult status = entry.second->work->check_body()) {
+                reason = CUDA_GRAPH_INSTANTIATE_ERROR;
+                return status;
+            }
         for (const GraphPtr &inner : entry.second->work->inner())
             if (CUresult status = check_structure(*inner, flags | body_flag(type), reason, culprit))
                 return status;

@@ -30,6 +30,8 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual ContextPtr context() const { return nullptr; }
     // Returns an error if no executable graph can have the work now.
     virtual CUresult check_instantiation() const { return CUDA_SUCCESS; }
+    // Returns an error if no body of a conditional node can have the work now.
+    virtual CUresult check_body() const { return CUDA_SUCCESS; }
     // Returns an error if the work cannot be launched now. The flags are those of the executable
     // graph.
     virtual CUresult check(uint64_t) const { return CUDA_SUCCESS; }

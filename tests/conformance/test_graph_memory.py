@@ -6,7 +6,7 @@ import pytest
 
 from .boxes import UNIFIED, Copy3D
 from .client import INVALID_VALUE, SUCCESS
-from .graphs import instantiated, new_graph
+from .graphs import IF, conditional, instantiated, new_graph
 from .kernels import TEXT
 from .structures import DEVICE_LOCATION, HOST_LOCATION, READWRITE, Access, Location, pool_properties
 
@@ -173,3 +173,14 @@ def test_a_fill_gets_page_locked_memory_of_its_context(client, elsewhere):
 def test_an_update_gives_a_fill_page_locked_memory_of_any_context(client, elsewhere):
     _, step = step_of(client, fill_of(client.device(SIZE)))
     assert update(client, step, fill_of(elsewhere[0])) == (SUCCESS, 0)
+
+
+@pytest.mark.parametrize("what", ["fill", "target", "source"])
+def test_a_body_uses_page_locked_memory_of_its_context(client, elsewhere, what):
+    device = client.device(SIZE)
+    for memory, status in ((elsewhere[0], INVALID_VALUE), (client.host(SIZE), SUCCESS)):
+        graph = new_graph(client)
+        _, (body,), _ = conditional(client, graph, IF, 1, 1)
+        ends = (memory, device) if what == "target" else (device, memory)
+        Node(client, body, fill_of(memory) if what == "fill" else copy_of(*ends))
+        assert instantiated(client, graph)[0] == status
