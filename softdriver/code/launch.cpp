@@ -113,7 +113,8 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.kernel = function.kernel;
     std::memcpy(launch.grid, request.grid, sizeof launch.grid);
     std::memcpy(launch.block, request.block, sizeof launch.block);
-    if (product(request.cluster))
+    launch.clustered = product(request.cluster) != 0;
+    if (launch.clustered)
         std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
     launch.shared_bytes = request.shared;
     launch.cooperative = request.cooperative;

@@ -8,40 +8,90 @@
 namespace soft {
 namespace {
 
+// Where the memory of a side is from. In an executable graph, other memory can take its place only
+// if it is from the same. `Other` is any memory of which real drivers have not been asked.
+enum class Origin { Other, Device, Pool, ManagedPool, Host, HostPool };
+
+Origin origin_of(const Allocation &memory) {
+    bool of_graph = memory.captured || !memory.graph.expired();
+    switch (memory.kind) {
+    case MemoryKind::Device:
+        return Origin::Device;
+    case MemoryKind::Async:
+        return memory.pool ? Origin::Pool : Origin::Other;
+    case MemoryKind::Managed:
+        return memory.pool ? Origin::ManagedPool : of_graph ? Origin::Other : Origin::Device;
+    case MemoryKind::Host:
+        return memory.pool ? Origin::HostPool : Origin::Host;
+    default:
+        return Origin::Other;
+    }
+}
+
+// A side of a copy, as it was when the work was made.
+struct CopySide {
+    explicit CopySide(const End &end) : side(end.side) {
+        const Allocation *memory = end.host ? find_allocation(end.address) : nullptr;
+        if (memory) {
+            origin = origin_of(*memory);
+            context = memory->context;
+        }
+    }
+
+    // Page-locked memory must also be of the same context.
+    bool replaceable(const CopySide &next) const {
+        if (origin == Origin::Other || next.origin == Origin::Other)
+            return true;
+        return origin == next.origin && (origin != Origin::Host || context == next.context);
+    }
+
+    // Memory that the driver knew was freed: what is there now may be anything.
+    bool is_gone(const End &now) const {
+        return side != Side::Pageable && now.side == Side::Pageable;
+    }
+
+    bool is_of_other(const Context &now) const {
+        return origin == Origin::Host && context != now.handle;
+    }
+
+    Side side;
+    Origin origin = Origin::Other;
+    CUcontext context = nullptr;
+};
+
 class CopyWork : public NodeWork {
   public:
     CopyWork(const CUDA_MEMCPY3D_v2 &box, const Transfer &transfer, const ContextPtr &context)
-        : box(box), context_(context), target_(transfer.target.side),
-          source_(transfer.source.side) {}
+        : box(box), context_(context), target_(transfer.target), source_(transfer.source) {}
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
     ContextPtr context() const override { return context_; }
     bool can_be_disabled() const override { return true; }
+    CUresult check_body() const override {
+        bool other = target_.is_of_other(*context_) || source_.is_of_other(*context_);
+        return other ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         Transfer transfer{};
         CUresult status = read_box(box, transfer);
-        if (status || is_gone(target_, transfer.target) || is_gone(source_, transfer.source))
+        if (status || target_.is_gone(transfer.target) || source_.is_gone(transfer.source))
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return {transfer.bytes() ? copy_operation(transfer, false) : std::make_shared<Operation>()};
     }
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
-        const CUDA_MEMCPY3D_v2 &other = static_cast<const CopyWork &>(next).box;
-        bool same =
-            box.srcMemoryType == other.srcMemoryType && box.dstMemoryType == other.dstMemoryType;
+        const auto &other = static_cast<const CopyWork &>(next);
+        bool same = box.srcMemoryType == other.box.srcMemoryType &&
+                    box.dstMemoryType == other.box.dstMemoryType &&
+                    target_.replaceable(other.target_) && source_.replaceable(other.source_);
         return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
 
     const CUDA_MEMCPY3D_v2 box;
 
   private:
-    // Memory that the driver knew was freed: what is there now may be anything.
-    static bool is_gone(Side before, const End &now) {
-        return before != Side::Pageable && now.side == Side::Pageable;
-    }
-
     ContextPtr context_;
-    Side target_, source_;
+    CopySide target_, source_;
 };
 
 } // namespace

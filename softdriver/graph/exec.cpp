@@ -69,6 +69,11 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
             reason = CUDA_GRAPH_INSTANTIATE_ERROR;
             return status;
         }
+        if (flags & in_body)
+            if (CUresult status = entry.second->work->check_body()) {
+                reason = CUDA_GRAPH_INSTANTIATE_ERROR;
+                return status;
+            }
         for (const GraphPtr &inner : entry.second->work->inner())
             if (CUresult status = check_structure(*inner, flags | body_flag(type), reason, culprit))
                 return status;
@@ -80,17 +85,34 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
     return unused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// Some graphs can have only one executable graph at a time.
+// Returns true if the other graph is a copy of the graph, or has one inside.
+bool has_copy(const Graph &other, const Graph &graph) {
+    if (&other != &graph && other.source == graph.id)
+        return true;
+    for (const auto &entry : other.nodes)
+        for (const GraphPtr &inner : entry.second->work->inner())
+            if (has_copy(*inner, graph))
+                return true;
+    return false;
+}
+
+// Some graphs can be instantiated only if no executable graph, and no node of another graph, has a
+// copy of them. The copy may be older than what makes the graph such a one.
 bool is_taken(const Graph &graph) {
-    auto of_this = [&](const auto &entry) { return entry.second->image->origin == graph.id; };
-    return is_unique(graph) && std::any_of(state().execs.begin(), state().execs.end(), of_this);
+    auto &graphs = state().graphs;
+    auto &execs = state().execs;
+    return is_unique(graph) &&
+           (std::any_of(execs.begin(), execs.end(),
+                        [&](auto &entry) { return has_copy(*entry.second->image, graph); }) ||
+            std::any_of(graphs.begin(), graphs.end(),
+                        [&](auto &entry) { return has_copy(*entry.second, graph); }));
 }
 
 CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t flags,
                      CUgraphInstantiateResult &reason, GraphNodePtr &culprit) {
     GraphPtr graph = find_graph(handle);
     reason = CUDA_GRAPH_INSTANTIATE_ERROR;
-    if (!result || !graph || !valid_flags(flags))
+    if (!result || !graph || !valid_flags(flags) || is_damaged(*graph))
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = context_status(call.context.get()))
         return status;

@@ -20,6 +20,9 @@ class FillWork : public NodeWork {
         char *address = nullptr;
         return check_fill(fill, *context_, address);
     }
+    CUresult check_body() const override {
+        return is_of_other(fill.dst, *context_) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         char *address = nullptr;
@@ -87,12 +90,17 @@ SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_P
         node, [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
+// Memory of any kind can take the place of any other. cuGraphExecUpdate accepts page-locked memory
+// of another context, too.
 SOFT_API(cuGraphExecMemsetNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
           CUcontext context),
          (exec, node, params, context)) {
-    return change_exec_node<FillWork>(
-        exec, node, [&](auto &work) { return make_fill_work(call, params, context, work); });
+    return change_exec_node<FillWork>(exec, node, [&](auto &work) {
+        CUresult status = make_fill_work(call, params, context, work);
+        bool refused = !status && is_of_other(params->dst, *work->context());
+        return refused ? CUDA_ERROR_INVALID_VALUE : status;
+    });
 }
 
 } // namespace soft

@@ -50,7 +50,7 @@ const char *name_of(CUgraphNodeType type) {
 
 GraphPtr create_graph() {
     auto graph = std::make_shared<Graph>();
-    graph->id = state().new_id();
+    graph->id = graph->source = state().new_id();
     return graph;
 }
 
@@ -79,6 +79,7 @@ CUgraphNode handle_of(GraphNode &node) {
 GraphPtr copy_graph(const Graph &graph) {
     GraphPtr copy = create_graph();
     copy->origin = graph.id;
+    copy->source = graph.source;
     copy->objects = graph.objects;
     std::map<uint64_t, uint64_t> ids;
     for (const auto &entry : graph.nodes) {
@@ -115,6 +116,14 @@ void erase_handles(Graph &graph) {
             erase_handles(*inner);
     }
     state().graphs.erase(reinterpret_cast<uintptr_t>(graph.handle));
+}
+
+bool is_damaged(const Graph &graph) {
+    for (const auto &entry : graph.nodes)
+        for (const GraphPtr &inner : entry.second->work->inner())
+            if (is_damaged(*inner))
+                return true;
+    return graph.destroyed;
 }
 
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose) {

@@ -30,6 +30,8 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual ContextPtr context() const { return nullptr; }
     // Returns an error if no executable graph can have the work now.
     virtual CUresult check_instantiation() const { return CUDA_SUCCESS; }
+    // Returns an error if no body of a conditional node can have the work now.
+    virtual CUresult check_body() const { return CUDA_SUCCESS; }
     // Returns an error if the work cannot be launched now. The flags are those of the executable
     // graph.
     virtual CUresult check(uint64_t) const { return CUDA_SUCCESS; }
@@ -83,11 +85,16 @@ struct Graph : std::enable_shared_from_this<Graph> {
     CUgraph handle = nullptr; // null until the program asks for it
     uint64_t id = 0;
     uint64_t origin = 0;                    // of a clone: the id of the original graph
+    // The id of the graph that the program made, of a copy of it inside a node or an executable
+    // graph, and of a copy of such a copy. Else the graph's own id.
+    uint64_t source = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
     // The capture that adds nodes to the graph, or null.
     Capture *capture = nullptr;
     // The graph is inside a node, and lives as long as this node.
     bool inside = false;
+    // The graph is inside a node, and a capture that failed has destroyed it.
+    bool destroyed = false;
     UserObjects objects;
     std::vector<std::shared_ptr<Condition>> conditions; // that were made for the graph
 
@@ -110,6 +117,9 @@ GraphPtr copy_graph(const Graph &graph);
 GraphNodePtr add_node(Graph &graph, NodeWorkPtr work, std::vector<Edge> after);
 // Makes the handles of the graph, of its nodes and of its inner graphs invalid.
 void erase_handles(Graph &graph);
+// Returns true if a capture that failed has destroyed the graph or a graph inside. Real drivers
+// crash when such a graph is instantiated or destroyed.
+bool is_damaged(const Graph &graph);
 // Returns the nodes so that each comes after those on which it depends, or nothing if there is a
 // circle. `choose` is called with the number of nodes that can be next, and returns which is.
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose);

@@ -222,7 +222,7 @@ SOFT_API(cuGraphCreate, (CUgraph * result, unsigned flags), (result, flags)) {
 
 SOFT_API(cuGraphDestroy, (CUgraph handle), (handle)) {
     GraphPtr graph = find_graph(handle);
-    if (!graph || graph->inside)
+    if (!graph || graph->inside || is_damaged(*graph))
         return CUDA_ERROR_INVALID_VALUE;
     if (graph->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
@@ -236,7 +236,9 @@ SOFT_API(cuGraphClone, (CUgraph * result, CUgraph handle), (result, handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     if (is_unique(*graph))
         return CUDA_ERROR_NOT_SUPPORTED;
-    *result = handle_of(*copy_graph(*graph));
+    GraphPtr copy = copy_graph(*graph);
+    copy->source = copy->id;
+    *result = handle_of(*copy);
     return CUDA_SUCCESS;
 }
 
@@ -266,14 +268,17 @@ SOFT_API(cuGraphDestroyNode, (CUgraphNode handle), (handle)) {
     Graph &graph = *node->graph;
     if (is_fixed(graph))
         return CUDA_ERROR_NOT_SUPPORTED;
+    std::vector<GraphPtr> inner = node->work->inner();
+    if (std::any_of(inner.begin(), inner.end(), [](auto &each) { return is_damaged(*each); }))
+        return CUDA_ERROR_INVALID_VALUE;
     for (const auto &entry : graph.nodes) {
         auto &after = entry.second->after;
         after.erase(std::remove_if(after.begin(), after.end(),
                                    [&](const Edge &edge) { return edge.from == node->id; }),
                     after.end());
     }
-    for (const GraphPtr &inner : node->work->inner())
-        erase_handles(*inner);
+    for (const GraphPtr &each : inner)
+        erase_handles(*each);
     state().nodes.erase(reinterpret_cast<uintptr_t>(handle));
     graph.nodes.erase(node->id);
     return CUDA_SUCCESS;

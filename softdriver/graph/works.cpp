@@ -1,5 +1,7 @@
 #include "graph/works.h"
 
+#include "memory/allocation.h"
+
 namespace soft {
 namespace {
 
@@ -11,6 +13,12 @@ struct Failing : Piecewise {
 };
 
 } // namespace
+
+bool is_of_other(uintptr_t address, const Context &context) {
+    const Allocation *memory = find_allocation(address);
+    return memory && memory->kind == MemoryKind::Host && !memory->pool &&
+           memory->context != context.handle;
+}
 
 OperationPtr failing_operation(CUresult status) {
     auto operation = std::make_shared<Operation>();

@@ -80,10 +80,22 @@ void decode_small(Decoder &decoder) {
     decoder.emit(copy_small);
 }
 
+// GPUs can copy within shared memory only in launches with clusters. A cluster may be one block.
+bool check_cluster(Warp &warp, const Step &step) {
+    if (warp.machine.launch.clustered)
+        return true;
+    warp.machine.fail(warp, step, unsigned(__builtin_ctz(warp.active)),
+                      CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                      "a bulk copy within shared memory, in a launch without clusters");
+    return false;
+}
+
 // The handler of cp.async.bulk. rows[0] and rows[1] have the addresses of the target and of the
 // source, rows[2] the number of bytes. If the copy tells an mbarrier, its address is in rows[3].
 template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Step &step) {
     constexpr size_t unit = 16;
+    if (to == Space::Shared && from == Space::Shared && !check_cluster(warp, step))
+        return;
     Access target{warp, step, to, Use::Write}, source{warp, step, from, Use::Read};
     warp.machine.progress++;
     for (uint32_t left = warp.active; left; left &= left - 1) {

@@ -23,6 +23,7 @@ struct Launch {
     std::shared_ptr<const Program> program;
     const Kernel *kernel = nullptr;
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
+    bool clustered = false;  // the launch or the kernel has set the shape of the clusters
     size_t shared_bytes = 0; // bytes of dynamic shared memory
     bool cooperative = false;
     // Address of the memory in which the blocks of a cooperative launch count arrivals at a barrier

@@ -84,6 +84,13 @@ void discard_graph(Capture &capture) {
         erase_handles(*capture.graph);
 }
 
+// Destroys the graph of a capture that failed, as real drivers do even if the program has created
+// it. A graph inside a node stays there, without a handle.
+static void destroy_graph(Capture &capture) {
+    capture.graph->destroyed = capture.graph->inside;
+    erase_handles(*capture.graph);
+}
+
 CUresult capture_node(Stream &stream, NodeWorkPtr work) {
     Capture &capture = *stream.capture;
     if (!capture.valid)
@@ -276,7 +283,10 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
                       : strange       ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
                       : !complete     ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
                                       : CUDA_SUCCESS;
-    if (status || !graph)
+    if (status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+        status == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+        destroy_graph(*capture);
+    else if (status || !graph)
         discard_graph(*capture);
     else
         *graph = capture->graph->handle;

@@ -103,7 +103,8 @@ cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
 cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
 cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
 cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
-cuStreamBeginCaptureToGraph ppppzi
+cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp
+cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 

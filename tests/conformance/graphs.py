@@ -3,6 +3,10 @@
 import contextlib
 import ctypes
 
+from .client import SUCCESS
+
+IF, WHILE, SWITCH = 0, 1, 2
+
 
 class Graph:
     """What the streams captured in the block. It can be launched when the block has ended."""
@@ -38,6 +42,57 @@ def captured(client, stream):
     graph = Graph(client, stream)
     yield graph
     graph.end()
+
+
+def new_graph(client):
+    return client._make("cuGraphDestroy", ctypes.c_void_p, "cuGraphCreate", 0)
+
+
+def instantiated(client, graph):
+    """The status of an instantiation, and the executable graph."""
+    step = ctypes.c_void_p()
+    found = ctypes.byref(step)
+    status = client.call("cuGraphInstantiateWithFlags", found, graph, ctypes.c_uint64(0))
+    if status == SUCCESS:
+        client._undo.append(("cuGraphExecDestroy", step.value))
+    return status, step.value
+
+
+class Conditional(ctypes.Structure):
+    """A CUgraphNodeParams of a conditional node."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+        ("handle", ctypes.c_uint64),
+        ("kind", ctypes.c_int),
+        ("count", ctypes.c_uint),
+        ("graphs", ctypes.POINTER(ctypes.c_void_p)),
+        ("context", ctypes.c_void_p),
+        ("rest", ctypes.c_uint64 * 26),
+    ]
+
+
+def conditional(client, graph, kind, count, value, after=()):
+    """A node, the graphs inside it, and the handle of its condition."""
+    handle, node = ctypes.c_uint64(), ctypes.c_void_p()
+    found = ctypes.byref(handle)
+    client.ok("cuGraphConditionalHandleCreate", found, graph, client.lib.primary, value, 1)
+    params = Conditional(13, (0, 0, 0), handle.value, kind, count, None, client.lib.primary)
+    before = (ctypes.c_void_p * max(1, len(after)))(*after)
+    client.ok(
+        "cuGraphAddNode_v2", ctypes.byref(node), graph, before, None, len(after),
+        ctypes.byref(params),
+    )  # fmt: skip
+    return node.value, [params.graphs[i] for i in range(count)], handle.value
+
+
+@contextlib.contextmanager
+def inside(client, body, stream):
+    """Captures into the graph inside a conditional node."""
+    client.ok("cuStreamBeginCaptureToGraph", stream, body, None, None, 0, 2)
+    yield
+    client.ok("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
 
 
 def forked(program, stream, sides):

@@ -17,6 +17,7 @@ from .client import (
     INVALID_VALUE,
     SUCCESS,
 )
+from .graphs import IF, conditional, instantiated, new_graph
 
 CAPTURE_MERGE, WRONG_THREAD = 902, 908
 THREAD_LOCAL = 1
@@ -255,6 +256,48 @@ def test_stream_destroyed_with_unjoined_work(client, capture):
     client.forget("cuStreamDestroy_v2", capture.other)
     client.ok("cuStreamDestroy_v2", capture.other)
     assert end(client, capture.stream) == (CAPTURE_UNJOINED, None)
+
+
+def fail_to_capture(client, graph, why):
+    """Begins to capture to a graph, and ends the capture by an error."""
+    stream, other = client.stream(), client.stream()
+    event, target = client.event(), client.device(64)
+    client.ok("cuStreamBeginCaptureToGraph", stream, graph, None, None, 0, 2)
+    if why == CAPTURE_INVALIDATED:
+        assert client.call("cuStreamQuery", stream) == CAPTURE_UNSUPPORTED
+    else:
+        client.ok("cuEventRecord", event, stream)
+        client.ok("cuStreamWaitEvent", other, event, 0)
+        client.ok("cuMemsetD8Async", target, 7, 64, other)
+    assert end(client, stream) == (why, None)
+
+
+WHY = pytest.mark.parametrize("why", [CAPTURE_INVALIDATED, CAPTURE_UNJOINED])
+
+
+@WHY
+def test_an_end_that_fails_destroys_the_programs_graph(client, why):
+    graph, count = new_graph(client), ctypes.c_size_t()
+    fail_to_capture(client, graph, why)
+    # A real driver gives the next graph this handle, so that it must not be destroyed again.
+    client.forget("cuGraphDestroy", graph)
+    assert client.call("cuGraphGetNodes", graph, None, ctypes.byref(count)) == INVALID_VALUE
+    assert instantiated(client, graph) == (INVALID_VALUE, None)
+    if client.lib.software:
+        assert client.call("cuGraphDestroy", graph) == INVALID_VALUE
+
+
+@WHY
+@pytest.mark.cuda_software  # a real driver crashes
+def test_an_end_that_fails_in_a_body_loses_the_whole_graph(lost, why):
+    graph, count = new_graph(lost), ctypes.c_size_t()
+    _, (body,), _ = conditional(lost, graph, IF, 1, 1)
+    fail_to_capture(lost, body, why)
+    assert lost.call("cuGraphGetNodes", body, None, ctypes.byref(count)) == INVALID_VALUE
+    lost.ok("cuGraphGetNodes", graph, None, ctypes.byref(count))
+    assert count.value == 1
+    assert instantiated(lost, graph) == (INVALID_VALUE, None)
+    assert lost.call("cuGraphDestroy", graph) == INVALID_VALUE
 
 
 @pytest.mark.cuda_software

@@ -1,6 +1,5 @@
 """Launches of graphs: what they compute, in which order, and what lives how long."""
 
-import contextlib
 import ctypes
 import itertools
 import random
@@ -8,7 +7,7 @@ import random
 import pytest
 
 from .client import HOST_FUNCTION, INVALID_VALUE, NOT_READY, SUCCESS
-from .graphs import RandomWork, captured, forked, joined
+from .graphs import IF, SWITCH, WHILE, RandomWork, captured, conditional, forked, inside, joined
 from .race_program import Program
 
 SIZE = 64
@@ -262,44 +261,6 @@ COUNT_DOWN = b"""
     ret;
 }
 """
-IF, WHILE, SWITCH = 0, 1, 2
-
-
-class Conditional(ctypes.Structure):
-    """A CUgraphNodeParams of a conditional node."""
-
-    _fields_ = [
-        ("type", ctypes.c_int),
-        ("reserved", ctypes.c_int * 3),
-        ("handle", ctypes.c_uint64),
-        ("kind", ctypes.c_int),
-        ("count", ctypes.c_uint),
-        ("graphs", ctypes.POINTER(ctypes.c_void_p)),
-        ("context", ctypes.c_void_p),
-        ("rest", ctypes.c_uint64 * 26),
-    ]
-
-
-def conditional(client, graph, kind, count, value, after=()):
-    """A node, the graphs inside it, and the handle of its condition."""
-    handle, node = ctypes.c_uint64(), ctypes.c_void_p()
-    found = ctypes.byref(handle)
-    client.ok("cuGraphConditionalHandleCreate", found, graph, client.lib.primary, value, 1)
-    params = Conditional(13, (0, 0, 0), handle.value, kind, count, None, client.lib.primary)
-    before = (ctypes.c_void_p * max(1, len(after)))(*after)
-    client.ok(
-        "cuGraphAddNode_v2", ctypes.byref(node), graph, before, None, len(after),
-        ctypes.byref(params),
-    )  # fmt: skip
-    return node.value, [params.graphs[i] for i in range(count)], handle.value
-
-
-@contextlib.contextmanager
-def inside(client, body, stream):
-    """Captures into the graph inside a conditional node."""
-    client.ok("cuStreamBeginCaptureToGraph", stream, body, None, None, 0, 2)
-    yield
-    client.ok("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
 
 
 @pytest.mark.cuda_software

@@ -13,7 +13,7 @@ from .kernels import TEXT
 
 pytestmark = pytest.mark.cuda_software
 
-LAUNCH_TIMEOUT, MISALIGNED, LAUNCH_FAILED = 702, 716, 719
+LAUNCH_TIMEOUT, ILLEGAL_INSTRUCTION, MISALIGNED, LAUNCH_FAILED = 702, 715, 716, 719
 
 
 def fault(client, name, *arguments, **sizes):
@@ -87,6 +87,53 @@ def test_constants_cannot_be_written(lost):
 def test_trap(lost, software):
     assert fault(lost, "stop") == LAUNCH_FAILED
     assert "stop" in software.fault_text()
+
+
+# Copies within shared memory, which is for clusters.
+WITHIN = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copy() {directives}
+{{
+    .shared .align 16 .b8 tile[64];
+    .shared .align 8 .b64 bar;
+    mbarrier.init.shared.b64 [bar], 1;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [tile+32], [tile], 16,
+    [bar];
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("directives", "status"),
+    [("", ILLEGAL_INSTRUCTION), (".reqnctapercluster 1, 1, 1", SUCCESS)],
+)
+def test_a_bulk_copy_within_shared_memory_needs_a_cluster(lost, software, directives, status):
+    lost.kernels = lost.module(WITHIN.format(directives=directives).encode())
+    assert fault(lost, "copy") == status
+    if status:
+        assert "without clusters" in software.fault_text()
+
+
+# Asks for the memory of the second of two blocks.
+OTHER_BLOCK = b""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry other() .reqnctapercluster 2, 1, 1
+{
+    .reg .b32 %r<2>;
+    .shared .align 4 .b32 word;
+    mapa.shared::cluster.u32 %r1, word, 1;
+    ret;
+}
+"""
+
+
+def test_a_block_reaches_only_its_own_shared_memory(lost, software):
+    lost.kernels = lost.module(OTHER_BLOCK)
+    assert fault(lost, "other", grid=2) == ILLEGAL_INSTRUCTION
+    assert "cannot reach" in software.fault_text()
 
 
 def test_a_kernel_without_an_end_is_ended(lost, software):

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from .graphs import RandomWork, captured, forked, joined
+from .graphs import IF, RandomWork, captured, conditional, forked, inside, joined
 from .race_program import FILL, SIZE, check_report, check_silence, store
-from .test_graphs import IF, conditional, inside
 
 pytestmark = pytest.mark.cuda_software
 LAUNCH = "cuGraphLaunch"

@@ -641,6 +641,7 @@ def _(p):
     p("cuMemsetD8Async", p.device(), 1, 16, s)
     p("cuStreamQuery", s)
     ended = p.get("cuStreamEndCapture", s, OUT)
+    p.forget(g)  # the end has destroyed it, and the next graph has its handle
     return ended, shape(p, g)
 
 

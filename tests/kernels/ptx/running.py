@@ -9,7 +9,7 @@ TEXT = """.version {version}
 .target sm_{target}
 .address_size 64
 {before}
-.visible .entry k(.param .u64 out, .param .u64 in)
+.visible .entry k(.param .u64 out, .param .u64 in) {directives}
 {{
     .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<16>;
     {declared}
@@ -42,12 +42,14 @@ def run(
     version: str = "8.0",
     declared: str = "",
     before: str = "",
+    directives: str = "",
 ) -> np.ndarray:
     """Run `body`, in which %rd1 is the address of a copy of `result`, %rd2 that of `given`, and %r1
-    the number of the thread in its block. Returns what the copy of `result` then is."""
+    the number of the thread in its block. Returns what the copy of `result` then is. `directives`
+    stand after the list of parameters."""
     require(capability)
     target = min(capability, 90) if cu.driver_info().is_software else capability
-    parts = {"declared": declared, "before": before, "body": body}
+    parts = {"declared": declared, "before": before, "directives": directives, "body": body}
     text = TEXT.format(version=version, target=target, **parts)
     given, result = np.ascontiguousarray(given), np.array(result)
     with cu.Module(text) as module, cu.Stream() as stream:

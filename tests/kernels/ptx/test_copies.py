@@ -140,5 +140,5 @@ def test_bulk_copies_within_shared_memory():
     1024, [bar];
     second: mbarrier.try_wait.parity.shared.b64 %p7, [bar], 1; @!%p7 bra second;
     end: bar.sync 0; add.u32 %r2, %r2, 2048;"""
-    given, found = copied(copy, 16, capability=90)
+    given, found = copied(copy, 16, capability=90, directives=".reqnctapercluster 1, 1, 1")
     assert (found == given).all()

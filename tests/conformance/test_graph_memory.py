@@ -1,0 +1,186 @@
+"""Which memory nodes of executable graphs, and of conditional nodes, may use."""
+
+import ctypes
+
+import pytest
+
+from .boxes import UNIFIED, Copy3D
+from .client import INVALID_VALUE, SUCCESS
+from .graphs import IF, conditional, instantiated, new_graph
+from .kernels import TEXT
+from .structures import DEVICE_LOCATION, HOST_LOCATION, READWRITE, Access, Location, pool_properties
+
+SIZE = 64
+UPDATE_FAILURE, PARAMETERS_CHANGED = 910, 5
+PINNED, MANAGED = 1, 2
+WRITE_COMBINED = 4
+# The kinds of memory, and which of them can take each other's place in a copy.
+KINDS = {
+    "device": "device",
+    "managed": "device",
+    "variable": "device",
+    "ordered": "pool of a device",
+    "pool": "pool of a device",
+    "managed pool": "managed pool",
+    "host": "host",
+    "write-combined": "host",
+    "host pool": "pool of the host",
+}
+
+
+class Fill(ctypes.Structure):
+    """A CUDA_MEMSET_NODE_PARAMS."""
+
+    _fields_ = [
+        ("dst", ctypes.c_uint64),
+        ("pitch", ctypes.c_size_t),
+        ("value", ctypes.c_uint),
+        ("element", ctypes.c_uint),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    ]
+
+
+def from_pool(client, kind, where):
+    properties = pool_properties(allocType=kind, location=Location(where, 0))
+    pool = client._make("cuMemPoolDestroy", ctypes.c_void_p, "cuMemPoolCreate", properties)
+    if where == HOST_LOCATION:
+        access = Access(Location(DEVICE_LOCATION, 0), READWRITE)
+        client.ok("cuMemPoolSetAccess", pool, ctypes.byref(access), 1)
+    stream = client.stream()
+    made = "cuMemFree_v2", ctypes.c_uint64, "cuMemAllocFromPoolAsync", SIZE, pool, stream
+    address = client._make(*made)
+    client.ok("cuStreamSynchronize", stream)
+    return address
+
+
+def ordered(client):
+    stream = client.stream()
+    address = client._make("cuMemFree_v2", ctypes.c_uint64, "cuMemAllocAsync", SIZE, stream)
+    client.ok("cuStreamSynchronize", stream)
+    return address
+
+
+def page_locked(client, flags=0):
+    return client._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", SIZE, flags)
+
+
+MAKE = {
+    "device": lambda client: client.device(SIZE),
+    "managed": lambda client: client.managed(SIZE),
+    "variable": lambda client: client.variable(client.module(TEXT), "counter")[0],
+    "ordered": ordered,
+    "pool": lambda client: from_pool(client, PINNED, DEVICE_LOCATION),
+    "managed pool": lambda client: from_pool(client, MANAGED, DEVICE_LOCATION),
+    "host": page_locked,
+    "write-combined": lambda client: page_locked(client, WRITE_COMBINED),
+    "host pool": lambda client: from_pool(client, PINNED, HOST_LOCATION),
+}
+
+
+@pytest.fixture
+def elsewhere(client):
+    """Page-locked memory of another context, and this context."""
+    context = ctypes.c_void_p()
+    client.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    memory = page_locked(client)
+    client.ok("cuCtxSetCurrent", client.lib.primary)
+    yield memory, context.value
+    client.close()
+    client.ok("cuCtxDestroy_v2", context)
+
+
+def fill_of(address):
+    return ctypes.byref(Fill(dst=address, value=1, element=4, width=1, height=1))
+
+
+def copy_of(target, source):
+    box = {"WidthInBytes": 4, "Height": 1, "Depth": 1}
+    ends = {"dstMemoryType": UNIFIED, "srcMemoryType": UNIFIED}
+    return ctypes.byref(Copy3D(dstDevice=target, srcDevice=source, **ends, **box))
+
+
+class Node:
+    """A node, and what changes it in an executable graph."""
+
+    def __init__(self, client, graph, params, context=None):
+        self.client, self.graph, self.node = client, graph, ctypes.c_void_p()
+        self.name = "Memset" if isinstance(params._obj, Fill) else "Memcpy"
+        self.context = context or client.lib.primary
+        place = ctypes.byref(self.node), graph, None, 0
+        client.ok(f"cuGraphAdd{self.name}Node", *place, params, self.context)
+
+    def set(self, step, params, context=None):
+        change = f"cuGraphExec{self.name}NodeSetParams"
+        return self.client.call(change, step, self.node, params, context or self.context)
+
+
+def step_of(client, params):
+    """An executable graph of one node, and the node."""
+    node = Node(client, new_graph(client), params)
+    status, step = instantiated(client, node.graph)
+    assert status == SUCCESS
+    return node, step
+
+
+def update(client, step, params):
+    """The answer to an update to a graph of one such node."""
+    info = (ctypes.c_uint64 * 3)()
+    node = Node(client, new_graph(client), params)
+    return client.call("cuGraphExecUpdate_v2", step, node.graph, info), info[0] & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("before", KINDS)
+def test_both_sides_of_a_copy_keep_their_kind_of_memory(client, before):
+    device, first = client.device(SIZE), MAKE[before](client)
+    for after, kind in KINDS.items():
+        second = MAKE[after](client)
+        for sides in (slice(None), slice(None, None, -1)):
+            old, new = copy_of(*(device, first)[sides]), copy_of(*(device, second)[sides])
+            node, step = step_of(client, old)
+            same = kind == KINDS[before]
+            assert node.set(step, new) == (SUCCESS if same else INVALID_VALUE), after
+            expected = (SUCCESS, 0) if same else (UPDATE_FAILURE, PARAMETERS_CHANGED)
+            assert update(client, step, new) == expected, after
+
+
+def test_page_locked_memory_of_a_copy_stays_in_its_context(client, elsewhere):
+    device, mine, other = client.device(SIZE), client.host(SIZE), elsewhere[0]
+    for old, new in (((device, mine), (device, other)), ((other, device), (mine, device))):
+        node, step = step_of(client, copy_of(*old))
+        assert node.set(step, copy_of(*new)) == INVALID_VALUE
+        assert update(client, step, copy_of(*new)) == (UPDATE_FAILURE, PARAMETERS_CHANGED)
+
+
+@pytest.mark.parametrize("before", KINDS)
+def test_a_fill_can_get_memory_of_any_kind(client, before):
+    first = MAKE[before](client)
+    for after in KINDS:
+        second = fill_of(MAKE[after](client))
+        node, step = step_of(client, fill_of(first))
+        assert node.set(step, second) == SUCCESS, after
+        assert update(client, step, second) == (SUCCESS, 0), after
+
+
+def test_a_fill_gets_page_locked_memory_of_its_context(client, elsewhere):
+    memory, context = elsewhere
+    node, step = step_of(client, fill_of(client.device(SIZE)))
+    assert node.set(step, fill_of(memory)) == INVALID_VALUE
+    assert node.set(step, fill_of(memory), context) == SUCCESS
+    assert node.set(step, fill_of(client.host(SIZE)), context) == INVALID_VALUE
+
+
+def test_an_update_gives_a_fill_page_locked_memory_of_any_context(client, elsewhere):
+    _, step = step_of(client, fill_of(client.device(SIZE)))
+    assert update(client, step, fill_of(elsewhere[0])) == (SUCCESS, 0)
+
+
+@pytest.mark.parametrize("what", ["fill", "target", "source"])
+def test_a_body_uses_page_locked_memory_of_its_context(client, elsewhere, what):
+    device = client.device(SIZE)
+    for memory, status in ((elsewhere[0], INVALID_VALUE), (client.host(SIZE), SUCCESS)):
+        graph = new_graph(client)
+        _, (body,), _ = conditional(client, graph, IF, 1, 1)
+        ends = (memory, device) if what == "target" else (device, memory)
+        Node(client, body, fill_of(memory) if what == "fill" else copy_of(*ends))
+        assert instantiated(client, graph)[0] == status
