@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from cudadrv._arguments cimport Room, new_room
-from cudadrv._buffers cimport LockedBuffer
+from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
 )
@@ -473,7 +473,7 @@ cdef class Graph(Builder):
         cdef own_access access
         _refuse_uncaptured(self)
         array = plain_array(array)
-        made = LockedBuffer(array.size, array.dtype, name=name)
+        made = new_buffer(LockedBuffer, array.size, array.dtype, self.context, None, name)
         if array.ndim > 1:
             made.sizes = array.shape
         made.copy_in_on_host(array.reshape(made.shape))
@@ -846,7 +846,7 @@ cdef class Graph(Builder):
         if self.raw is not NULL:
             refuse_old_driver(CONDITIONS, "a capture into a graph that has nodes")
         self.begin_plan(f"being captured, in the block that began at {place(capture.site)}")
-        self.capturing = True
+        self.context, self.capturing = capture.origin.context, True
         return 0
 
     cdef int receive(self, Capture capture, CUgraph raw) except -1:
