@@ -24,8 +24,8 @@ EXPECTED = HERE / "numba_expected.txt"
 FOLDER = "numba_cuda/numba/cuda/tests/cudadrv"
 SCHEDULES = ("eager", "lazy", "random")
 TIMEOUT = 1800  # seconds for one module; on an idle machine the longest takes 10
-# The process of each module is forked from a server that has imported the slowest packages, which
-# halves the time of most modules. The server has not loaded the driver.
+# The process of each module is forked from a server that has imported the packages whose import
+# takes longest. The server has not loaded the driver.
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(["cuda.core", "numba", "pytest"])
 
