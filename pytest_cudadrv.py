@@ -27,7 +27,7 @@ DRIVER = "CUDADRV_DRIVER"
 # The path of the libcuda.so.1 that a run of pytest has made, for the processes that it starts.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
 SETTINGS = "CUDADRV_SOFTWARE"
-# Which this plugin changes.
+# The variables that this plugin changes.
 ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, "LD_LIBRARY_PATH", "LD_PRELOAD")
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",

@@ -248,6 +248,16 @@ def summary(figures):
     }
 
 
+def measure_and_print(table, machine, options, text_of):
+    """Measure as the options say. Print what `text_of(figures)` returns, and write the figures."""
+    measure(table, options.rounds)
+    rows = results(table)
+    print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
+    print(text_of(rows))
+    if options.json:
+        write(options.json, rows, machine)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures, with machine and versions, here")
@@ -260,12 +270,7 @@ def main():
     table, machine = prepared(found, options.rows), about()
     if not machine["software"]:  # the software driver may still start threads, which inherit this
         stay_on_the_quickest_processor()
-    measure(table, options.rounds)
-    rows = results(table)
-    print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
-    print(tables.calls(rows, machine["software"]))
-    if options.json:
-        write(options.json, rows, machine)
+    measure_and_print(table, machine, options, lambda rows: tables.calls(rows, machine["software"]))
 
 
 if __name__ == "__main__":

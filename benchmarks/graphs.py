@@ -14,13 +14,12 @@ import tables
 from calls import (
     ROUNDS,
     add_bindings,
-    measure,
+    measure_and_print,
     prepared,
-    results,
     stay_on_the_quickest_processor,
 )
 from floor import Floor
-from machine import about, share_software_driver, write
+from machine import about, share_software_driver
 from peers import KERNEL, NBYTES, PTX, Peer
 
 import cudadrv as cu
@@ -206,12 +205,7 @@ def main():
     table, machine = prepared(found, tables.GRAPHS), about()
     if not machine["software"]:
         stay_on_the_quickest_processor()
-    measure(table, options.rounds)
-    rows = results(table)
-    print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
-    print(tables.graphs(rows))
-    if options.json:
-        write(options.json, rows, machine)
+    measure_and_print(table, machine, options, tables.graphs)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import sys
 
 import numpy as np
 import tables
-from calls import ROUNDS, measure, prepared, results, stay_on_the_quickest_processor, timers
-from machine import about, write
+from calls import ROUNDS, measure_and_print, prepared, stay_on_the_quickest_processor, timers
+from machine import about
 from peers import KERNEL, NBYTES, PTX, Peer
 
 import cudadrv as cu
@@ -141,12 +141,7 @@ def main():
     table = prepared({name: timers(peer) for name, peer in columns.items()}, tables.INTEROP)
     machine = about()
     stay_on_the_quickest_processor()
-    measure(table, options.rounds)
-    rows = results(table)
-    print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
-    print(tables.interop(rows))
-    if options.json:
-        write(options.json, rows, machine)
+    measure_and_print(table, machine, options, tables.interop)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1
 cdef Token nothing_to_do(int name, Stream stream, Region source, Region target)
 cdef Region device_side_of(Region target, Region source)
-cdef int check_pair(Region target, Region source) except -1
 cdef Stream blocking_stream(Stream stream, Region region)
 cdef Token copy_async(int name, Region target, Region source, object stream, str method)
 cdef Stream current_stream(object stream, Region region, str method)

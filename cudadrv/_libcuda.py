@@ -14,8 +14,8 @@ from cudadrv._library import software_path
 NAME = "libcuda.so.1"
 BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME with which setup.py builds the software driver
 MARK = b"cudadrvSoftVersion"  # a function that no other driver has
-# Libraries without functions, as which programs find that nvJitLink is too old: the driver has to
-# link PTX, because it cannot run what nvJitLink makes (softdriver/nvjitlink.c).
+# The names of nvJitLink, for libraries without functions (softdriver/nvjitlink.c): programs take
+# them for an old nvJitLink, and let the driver link PTX. It cannot run what nvJitLink makes.
 NO_LINKERS = ("libnvJitLink.so.12", "libnvJitLink.so.13")
 NO_LINKER_MARK = b"cudadrvNoNvJitLink"
 LOAD, DYNAMIC = 1, 2  # segments of ELF files
@@ -66,7 +66,7 @@ def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
 
     ``before`` has the present ones. They keep their values, behind those for ``library``.
     """
-    # LD_PRELOAD separates names also at spaces. Names without a path are searched in the folder.
+    # LD_PRELOAD separates names at spaces, too. Names without a path are found by LD_LIBRARY_PATH.
     spaced = any(letter.isspace() for letter in str(library))
     linkers = [name if spaced else str(library.parent / name) for name in NO_LINKERS]
     ours = {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": ":".join(linkers)}
@@ -74,7 +74,7 @@ def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
 
 
 def open_here(library: Path) -> None:
-    """Load what `lay_out` has made, so that this process finds it by the names."""
+    """Load what `lay_out` has made: later searches for these names in this process find it."""
     for path in (library, *(library.parent / name for name in NO_LINKERS)):
         ctypes.CDLL(str(path))
 

@@ -107,25 +107,22 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def checked_settings(options: argparse.Namespace) -> str:
     """Return the settings of the environment and those of the options, which take precedence."""
+    given = {name: getattr(options, name) for name in SETTINGS}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if "," in value:
+            raise RunError(f"--{name} {value!r}: a value has no comma")
     before = [
         item
         for item in os.environ.get("CUDADRV_SOFTWARE", "").split(",")
-        if item and item.partition("=")[0] not in {"report", *given_settings(options)}
+        if item and item.partition("=")[0] not in {"report", *given}
     ]
-    settings = ",".join([*before, *(f"{k}={v}" for k, v in given_settings(options).items())])
-    for name, value in given_settings(options).items():
-        if "," in value:
-            raise RunError(f"--{name} {value!r}: a value has no comma")
+    settings = ",".join([*before, *(f"{name}={value}" for name, value in given.items())])
     driver = ctypes.CDLL(software_path())
     driver.cudadrvSoftError.restype = ctypes.c_char_p
     if driver.cudadrvSoftConfigure(os.fsencode(settings)):
         raise RunError(os.fsdecode(driver.cudadrvSoftError()))
     return settings
-
-
-def given_settings(options: argparse.Namespace) -> dict[str, str]:
-    given = {name: getattr(options, name) for name in SETTINGS}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 @contextmanager
@@ -216,7 +213,7 @@ def spawn_and_wait(command: Sequence[str], environment: dict[str, str]) -> int:
         child = spawn(command, environment)
         for number in waiting:
             os.kill(child, number)
-        # The process stays until it is waited for again, so no signal can go to another one.
+        # WNOWAIT keeps the process number in use, so that no signal goes to another process.
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else SIGNALLED - code
@@ -224,7 +221,7 @@ def spawn_and_wait(command: Sequence[str], environment: dict[str, str]) -> int:
 
 @contextmanager
 def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the signals that are forwarded, but for those that nohup or a shell ignores."""
+    """Handle the signals that are forwarded, except those that nohup or a shell ignores."""
     numbers = [getattr(signal, name) for name in FORWARDED]
     former = {number: signal.getsignal(number) for number in numbers}
     changed = [number for number in numbers if former[number] != signal.SIG_IGN]

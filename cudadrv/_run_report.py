@@ -31,7 +31,7 @@ KINDS = {
     "contexts": "created contexts",
 }
 
-
+# The kinds of records that are a text each.
 NOTES = ("refused_image", "kernel_fault", "data_race", "forked")
 
 

@@ -125,7 +125,7 @@ class Watch:
         return [work for work in dict.fromkeys(unfinished_work()) if work not in self._unfinished]
 
     def finds_anything(self) -> bool:
-        """Return whether anything new is alive now. It may be about to go, other than a leak."""
+        """Return whether anything new is alive now, even if it is about to be released."""
         settle(self.device)
         return bool(self._look())
 

@@ -10,7 +10,7 @@ COUNT, ENOUGH = 256, 1e-6
 module = cu.Module.from_file(Path(__file__).parent / "kernels" / "conjugate_gradient.ptx")
 apply, advance, decide = module["apply"], module["advance"], module["decide"]
 
-# Solve A x = b, where A is 2 on the diagonal and -1 beside it.
+# Solve A x = b. The matrix A has 2 on its diagonal, -1 directly above and below it, else 0.
 b = cu.LockedBuffer.from_array(np.sin(np.arange(COUNT, dtype="f4")), name="b")
 x, r, p, q = (cu.DeviceBuffer(COUNT, "f4", name=name) for name in "xrpq")
 numbers = cu.LockedBuffer.zeros(3, "f4", name="numbers")  # r . r, p . q, the number of steps

@@ -553,7 +553,7 @@ cdef Token launch_packed(
 
 
 cdef void _remember(Token token, Kernel kernel, Launch *launch, Packed *packed) noexcept:
-    """If a launch was captured, let its node know how it was made."""
+    """If a launch was captured, store in its node how it was made."""
     cdef GraphNode node
     cdef Py_ssize_t i
     cdef Py_ssize_t arguments
@@ -569,7 +569,7 @@ cdef void _remember(Token token, Kernel kernel, Launch *launch, Packed *packed) 
 cdef void remember_launch(
     GraphNode node, Kernel kernel, const Shape *shape, Py_ssize_t arguments
 ) noexcept:
-    """Let a node know its launch. `arguments` of its `source` are what the kernel gets."""
+    """Store in a node how it launches. The kernel gets the first `arguments` items of `source`."""
     node.kernel, node.arguments = kernel, arguments
     memcpy(node.settings, shape, sizeof(Shape))
 
@@ -785,7 +785,8 @@ cdef Py_ssize_t count_accesses(Prepared ready) except -1:
 cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1:
     """Fill in the accesses of a prepared launch, after `count_accesses`. Returns their number.
 
-    The same as in `launch_packed`, into which the compiler inlines functions with one caller only.
+    Repeats a part of `launch_packed`, where a shared function would be a call: the compiler inlines
+    only functions with a single caller.
     """
     cdef Kernel kernel = ready.kernel
     cdef Packed *packed = &ready.packed

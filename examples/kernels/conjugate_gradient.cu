@@ -1,5 +1,5 @@
-// One step of the conjugate gradient method for a tridiagonal matrix: 2 on the diagonal and -1
-// beside it. One block of 256 threads has an item of each vector for each thread.
+// One step of the conjugate gradient method for a tridiagonal matrix: 2 on the diagonal, -1 directly
+// above and below it. One block of 256 threads runs, and each thread has one item of each vector.
 
 #define THREADS 256
 

@@ -29,8 +29,8 @@ constexpr uint64_t most_lines = 500;
 enum class Note { RefusedImage, Forked, KernelFault, Race };
 constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault", "data_race"};
 
-// What report_numbers has: calls, work that has not run, objects by kind, and, from a fixed place
-// on, calls of functions that are not implemented.
+// The order of report_numbers: calls, operations that have not run, objects by kind, and, from a
+// fixed index on, calls of functions that are not implemented.
 constexpr size_t pending_place = 1, objects_place = 2, unsupported_place = 32;
 constexpr size_t most_numbers = unsupported_place + 992;
 static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
@@ -161,19 +161,17 @@ void note(Note kind, const std::string &text) {
                    "\":" + quoted(text) + "}");
 }
 
-// Locks if that is possible soon. A thread that exits may have interrupted itself, in a handler of
-// a signal, while it held the lock.
+// Tries to lock for a second. At exit a lock may never become free: a signal handler that calls
+// exit() may have interrupted its own thread while that held the lock.
 template <class Mutex> std::unique_lock<Mutex> lock_soon(Mutex &mutex) {
-    std::unique_lock<Mutex> lock(mutex, std::try_to_lock);
-    for (int i = 0; i < 200 && !lock.owns_lock(); i++) {
+    std::unique_lock<Mutex> lock(mutex, std::defer_lock);
+    for (int i = 0; i < 200 && !lock.try_lock(); i++)
         std::this_thread::sleep_for(5ms);
-        lock.try_lock();
-    }
     return lock;
 }
 
-// Brings everything up to date. Races that still wait for the client's names are written without
-// them, because it is too late to call the client.
+// Writes the last races and numbers. Races that still wait for the client's names are written
+// without them, because it is too late to call the client.
 void note_last() {
     if (in_forked_child() || !report_numbers)
         return;

@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/range.h"
 #include "code/jit.h"
 #include "device/device_attributes.h"
 
@@ -70,8 +71,7 @@ size_t constant_bytes(const ptx::Program &program) {
     size_t bytes = 0;
     for (const ptx::Variable &variable : program.variables)
         if (variable.space == ptx::Space::Const)
-            bytes = (bytes + variable.alignment - 1) / variable.alignment * variable.alignment +
-                    variable.bytes();
+            bytes = round_up(bytes, variable.alignment) + variable.bytes();
     return bytes;
 }
 

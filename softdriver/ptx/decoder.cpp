@@ -1,5 +1,6 @@
 #include "ptx/decoder.h"
 
+#include "base/range.h"
 #include "ptx/warp.h"
 
 #include <algorithm>
@@ -95,7 +96,7 @@ void Decoder::decode() {
     code_.sources.emplace_back();
     code_.written.push_back("the end of the function");
     resolve_branches();
-    code_.frame_bytes = (code_.frame_bytes + 63) / 64 * 64;
+    code_.frame_bytes = round_up(code_.frame_bytes, 64);
 }
 
 void Decoder::decode_instruction(const Instruction &instruction) {

@@ -51,10 +51,10 @@ class Decoder {
     // Functions that read modifiers of the instruction and mark them as taken. Modifiers that are
     // not taken in the end are an error.
     bool take(std::string_view modifier);
-    // Takes one of these modifiers and returns its index in the list. Returns -1 if the instruction
-    // has none of them.
+    // Both functions take one of these modifiers and return its index in the list, or -1 if the
+    // instruction has none of them. If it has several, take_any() takes the one that comes first in
+    // the list, and take_first() the one that comes first in the instruction.
     int take_any(std::initializer_list<std::string_view> modifiers);
-    // Like take_any(), but takes the modifier that comes first in the instruction.
     int take_first(std::initializer_list<std::string_view> modifiers);
     Type take_type(); // takes the next modifier, which must be a type
     bool next_is_type() const;

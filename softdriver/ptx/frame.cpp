@@ -54,7 +54,7 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
     return made;
 }
 
-// Returns where the local memory of a callee begins that these lanes call. With alloca, the lanes
+// Returns where the local memory of a function begins that these lanes call. After alloca the lanes
 // may use different amounts of memory.
 uint64_t Warp::local_end(const Frame &of, uint32_t lanes) const {
     uint64_t end = of.local_begin + of.code->local_bytes;

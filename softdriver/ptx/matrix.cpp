@@ -105,6 +105,34 @@ template <class T> void multiply(Warp &warp, const Step &step) {
                                    (step.detail & saturating_bit) != 0));
 }
 
+bool are_factors(Item a, Item b) {
+    auto both = [&](Item first, Item second) {
+        return (a == first || a == second) && (b == first || b == second);
+    };
+    return a == b || both(Item::S8, Item::U8) || both(Item::S4, Item::U4) ||
+           both(Item::E4M3, Item::E5M2);
+}
+
+// Returns whether products of such factors can be added to items of this type.
+bool is_sum(Item item, Item factor) {
+    if (is_integer(factor))
+        return item == Item::S32;
+    if (factor == Item::F64)
+        return item == Item::F64;
+    bool narrow = factor == Item::F16 || factor == Item::E4M3 || factor == Item::E5M2;
+    return item == Item::F32 || (item == Item::F16 && narrow);
+}
+
+// For items of a single bit, reads how they are multiplied. Returns true for .xor.
+bool take_exclusive(Decoder &decoder, Item item) {
+    if (item != Item::B1)
+        return false;
+    int operation = decoder.take_any({"and", "xor"});
+    if (operation < 0 || !decoder.take("popc"))
+        decoder.refuse(".and.popc or .xor.popc is missing");
+    return operation == 1;
+}
+
 } // namespace
 
 // In the layouts A, B and C four lanes share a row (in B: a column), and each register of a lane
@@ -179,15 +207,21 @@ void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment
     }
 }
 
-void emit_product(Decoder &decoder, const Fragment (&fragments)[4], bool saturates,
-                  bool exclusive) {
+bool types_fit(Item d, Item a, Item b, Item c) {
+    return are_factors(a, b) && is_sum(d, a) && is_sum(c, a);
+}
+
+void emit_product(Decoder &decoder, const Fragment (&fragments)[4]) {
+    Item item = fragments[1].item;
+    bool exclusive = take_exclusive(decoder, item);
+    bool saturates = is_integer(item) && item != Item::B1 && decoder.take("satfinite");
     auto &all = decoder.code().fragments;
     decoder.step.place = uint32_t(all.size());
     for (const Fragment &fragment : fragments)
         all.push_back(std::make_shared<Fragment>(fragment));
     decoder.step.detail =
         uint16_t((saturates ? saturating_bit : 0) | (exclusive ? exclusive_bit : 0));
-    decoder.emit(is_integer(fragments[1].item) ? multiply<int64_t> : multiply<double>);
+    decoder.emit(is_integer(item) ? multiply<int64_t> : multiply<double>);
 }
 
 bool whole_warp(Warp &warp, const Step &step) {

@@ -32,7 +32,7 @@ constexpr unsigned bits_of(Item item) {
     }
 }
 constexpr bool is_integer(Item item) { return item >= Item::S8; }
-// The width of a register that holds such items, in bits.
+// Returns the width in bits of the registers that hold such items.
 constexpr unsigned register_bits(Item item) { return item == Item::F64 ? 64 : 32; }
 
 struct Fragment {
@@ -60,9 +60,19 @@ void take_sync_aligned(Decoder &decoder);
 // Reads the registers of an operand: a vector, or a single register. There must be `count`.
 void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment, size_t count,
                     bool is_result);
-// Decodes a multiplication. The fragments are those of the matrices d, a, b and c in D = A * B + C.
-// `exclusive` says how items of a single bit are multiplied.
-void emit_product(Decoder &decoder, const Fragment (&fragments)[4], bool saturates, bool exclusive);
+// Takes the first of these shapes whose name is a modifier of the instruction.
+template <class Shape, size_t count>
+Shape take_shape(Decoder &decoder, const Shape (&shapes)[count]) {
+    for (const Shape &shape : shapes)
+        if (decoder.take(shape.name))
+            return shape;
+    decoder.refuse("this shape is not supported by the software driver");
+}
+// Returns whether D = A * B + C can have items of these types, in matrices of a suitable shape.
+bool types_fit(Item d, Item a, Item b, Item c);
+// Decodes a multiplication and its last modifiers. The fragments are those of the matrices d, a, b
+// and c in D = A * B + C.
+void emit_product(Decoder &decoder, const Fragment (&fragments)[4]);
 
 // Returns whether all lanes of the warp are at this step. If they are not, the step must do
 // nothing: the warp tries it again later, or the launch has ended with an error.

@@ -76,7 +76,7 @@ constexpr unsigned generic_bit = 0x100;
 enum class Change : uint16_t {
     Init,
     Invalidate,
-    Check, // does nothing if there is an mbarrier
+    Check, // only checks that there is an mbarrier
     Arrive,
     Drop,
     ArriveBefore, // .noComplete: must not end the phase
@@ -121,17 +121,14 @@ char *reach_word(Warp &warp, const Step &step, unsigned lane, uint64_t address) 
                         (step.detail & generic_bit) != 0);
 }
 
-bool change_or_fail(Warp &warp, const Step &step, unsigned lane, uint64_t address, Change action,
+bool change_or_fail(Warp &warp, const Step &step, unsigned lane, uint64_t &word, Change action,
                     uint64_t number) {
-    uint64_t *word = find_mbarrier(warp, step, lane, address);
-    if (!word)
-        return false;
-    Mbarrier barrier(*word);
+    Mbarrier barrier(word);
     if (std::string wrong = change(barrier, action, number); !wrong.empty()) {
         warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION, wrong);
         return false;
     }
-    *word = barrier.word();
+    word = barrier.word();
     warp.machine.progress++;
     return true;
 }
@@ -167,12 +164,11 @@ void invalidate(Warp &warp, const Step &step) {
 void update(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        uint64_t address = warp.row<uint64_t>(step.rows[9])[lane];
-        uint64_t number = warp.row<uint32_t>(step.rows[1])[lane];
-        uint64_t *word = find_mbarrier(warp, step, lane, address);
-        uint64_t before = word ? *word : 0;
-        if (!word ||
-            !change_or_fail(warp, step, lane, address, Change(step.detail & ~generic_bit), number))
+        uint64_t *word = find_mbarrier(warp, step, lane, warp.row<uint64_t>(step.rows[9])[lane]);
+        if (!word)
+            return;
+        uint64_t before = *word, number = warp.row<uint32_t>(step.rows[1])[lane];
+        if (!change_or_fail(warp, step, lane, *word, Change(step.detail & ~generic_bit), number))
             return;
         warp.row<uint64_t>(step.rows[0])[lane] = before;
     }
@@ -321,11 +317,12 @@ uint64_t *find_mbarrier(Warp &warp, const Step &step, unsigned lane, uint64_t ad
 }
 
 bool complete_bytes(Warp &warp, const Step &step, unsigned lane, uint64_t address, uint64_t bytes) {
-    return change_or_fail(warp, step, lane, address, Change::Complete, bytes);
+    uint64_t *word = find_mbarrier(warp, step, lane, address);
+    return word && change_or_fail(warp, step, lane, *word, Change::Complete, bytes);
 }
 
-// All earlier copies are complete. Without .noinc the instruction also expects one arrival more, so
-// that it changes nothing.
+// All earlier copies are complete, so the arrival is at once. Without .noinc the instruction first
+// expects one more arrival: the two cancel out, and the mbarrier does not change.
 void decode_arrival_of_copies(Decoder &decoder) {
     if (!decoder.take("arrive"))
         decoder.refuse(".arrive is missing");

@@ -19,7 +19,7 @@ class Mbarrier {
     // These functions return what is wrong, or an empty text.
     std::string arrive(uint64_t count);
     std::string drop(uint64_t count);         // arrives, and is not expected in later phases
-    std::string expect_bytes(int64_t number); // a negative number is for bytes that have come
+    std::string expect_bytes(int64_t number); // a negative number is for bytes that have arrived
 
     bool odd_phase = false;
     uint64_t pending = 0;  // arrivals that this phase still waits for
@@ -34,8 +34,8 @@ class Mbarrier {
 // Returns the word of the mbarrier to which a lane's address points. If there is no mbarrier at
 // this address of shared memory, ends the launch with an error and returns null.
 uint64_t *find_mbarrier(Warp &warp, const Step &step, unsigned lane, uint64_t address);
-// Tells an mbarrier that these bytes of a copy have come. Returns false if this is an error, which
-// ends the launch.
+// Tells an mbarrier that these bytes of a copy have arrived. Returns false if this is an error,
+// which ends the launch.
 bool complete_bytes(Warp &warp, const Step &step, unsigned lane, uint64_t address, uint64_t bytes);
 
 // Decodes the rest of cp.async.mbarrier.

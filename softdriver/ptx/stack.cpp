@@ -1,3 +1,4 @@
+#include "base/range.h"
 #include "ptx/decoder.h"
 #include "ptx/families.h"
 #include "ptx/machine.h"
@@ -17,7 +18,7 @@ template <class T> void allocate(Warp &warp, const Step &step) {
     uint64_t alignment = uint64_t(step.offset), highest = 0;
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        uint64_t begin = (tops[lane] + alignment - 1) / alignment * alignment;
+        uint64_t begin = round_up(tops[lane], alignment);
         if (begin > most_local_bytes || sizes[lane] > most_local_bytes - begin)
             return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
                                      "the stack overflows: " + std::to_string(sizes[lane]) +

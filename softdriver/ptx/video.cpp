@@ -17,11 +17,12 @@ enum class Part : uint8_t { B0, B1, B2, B3, H0, H1, Word };
 // What an instruction does. It is stored in Step::offset.
 struct VideoForm {
     Video operation;
-    uint8_t signs; // a mask of the operands with signed types: see below
+    uint8_t signs; // flags, see below: which types are signed, and whether .sat is there
     Secondary secondary;
-    uint8_t comparison_or_wrap; // for vset: index in the list of comparisons; for shifts: .wrap
-    // For a scalar instruction: a Part. For others: four digits, each the number of a byte or half
-    // of the two registers together.
+    uint8_t mode; // vset: the index of the comparison; shifts: 1 for .wrap; vmad: 1 for .po
+    // The parts of the registers that are the operands. A scalar instruction has a Part. Others
+    // have a hexadecimal digit for each result, the lowest digit for the lowest result. A digit is
+    // the index of a byte (or half) of the two registers, which count as one.
     uint16_t a, b;
 };
 static_assert(sizeof(VideoForm) == sizeof(int64_t));
@@ -33,7 +34,7 @@ VideoForm form_of(const Step &step) {
     return form;
 }
 
-// Extracts `bits` bits and extends them.
+// Extracts `bits` bits, the lowest of which is `first`, and extends them to 64 bits.
 int64_t extract(uint64_t from, unsigned first, unsigned bits, bool is_signed) {
     uint64_t raised = from >> first << (64 - bits);
     return is_signed ? int64_t(raised) >> (64 - bits) : int64_t(raised >> (64 - bits));
@@ -44,7 +45,11 @@ unsigned first_bit(Part part) {
 }
 unsigned bits_of_part(Part part) { return part < Part::H0 ? 8 : part < Part::Word ? 16 : 32; }
 
-int64_t limited(int64_t value, unsigned bits, bool is_signed) {
+int64_t extract(uint32_t from, Part part, bool is_signed) {
+    return extract(from, first_bit(part), bits_of_part(part), is_signed);
+}
+
+template <class T> T limited(T value, unsigned bits, bool is_signed) {
     int64_t low = is_signed ? -(int64_t{1} << (bits - 1)) : 0;
     int64_t high = (int64_t{1} << (is_signed ? bits - 1 : bits)) - 1;
     return value < low ? low : value > high ? high : value;
@@ -70,10 +75,10 @@ int64_t computed(const VideoForm &form, int64_t a, int64_t b) {
     case Video::Avrg:
         return (a + b + (a + b >= 0)) >> 1;
     case Video::Set:
-        return compared(form.comparison_or_wrap, a, b);
+        return compared(form.mode, a, b);
     case Video::Shl:
     case Video::Shr:
-        b = form.comparison_or_wrap ? b & 31 : b > 32 ? 32 : b;
+        b = form.mode ? b & 31 : b > 32 ? 32 : b;
         return form.operation == Video::Shl ? int64_t(uint64_t(a) << b) : a >> b;
     }
     return 0;
@@ -88,10 +93,8 @@ void scalar_video(Warp &warp, const Step &step) {
     uint32_t *result = warp.row<uint32_t>(step.rows[0]);
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
-        int64_t a = extract(warp.row<uint32_t>(step.rows[1])[lane], first_bit(a_part),
-                            bits_of_part(a_part), form.signs & a_signed);
-        int64_t b = extract(warp.row<uint32_t>(step.rows[2])[lane], first_bit(b_part),
-                            bits_of_part(b_part), form.signs & b_signed);
+        int64_t a = extract(warp.row<uint32_t>(step.rows[1])[lane], a_part, form.signs & a_signed);
+        int64_t b = extract(warp.row<uint32_t>(step.rows[2])[lane], b_part, form.signs & b_signed);
         uint32_t third = warp.row<uint32_t>(step.rows[3])[lane];
         int64_t c = extract(third, 0, 32, is_signed), value = computed(form, a, b);
         if (form.signs & saturates)
@@ -135,24 +138,20 @@ template <unsigned count> void simd_video(Warp &warp, const Step &step) {
 }
 
 // The handler of vmad: rows[0] = (rows[1] * rows[2] + rows[3] + 1) >> Step::detail. The 1 is only
-// added with .po, a flag that takes the place of the comparison.
+// added with .po.
 void multiply_video(Warp &warp, const Step &step) {
     const VideoForm form = form_of(step);
     const Part a_part = Part(form.a), b_part = Part(form.b);
     bool is_signed = (form.signs & (a_signed | b_signed)) != 0;
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
-        int64_t a = extract(warp.row<uint32_t>(step.rows[1])[lane], first_bit(a_part),
-                            bits_of_part(a_part), form.signs & a_signed);
-        int64_t b = extract(warp.row<uint32_t>(step.rows[2])[lane], first_bit(b_part),
-                            bits_of_part(b_part), form.signs & b_signed);
+        int64_t a = extract(warp.row<uint32_t>(step.rows[1])[lane], a_part, form.signs & a_signed);
+        int64_t b = extract(warp.row<uint32_t>(step.rows[2])[lane], b_part, form.signs & b_signed);
         int64_t c = extract(warp.row<uint32_t>(step.rows[3])[lane], 0, 32, is_signed);
-        __int128 sum = __int128(a) * b + c + (form.comparison_or_wrap ? 1 : 0);
+        __int128 sum = __int128(a) * b + c + form.mode;
         sum >>= step.detail;
-        __int128 low = is_signed ? -(int64_t{1} << 31) : 0;
-        __int128 high = (int64_t{1} << (is_signed ? 31 : 32)) - 1;
         if (form.signs & saturates)
-            sum = sum < low ? low : sum > high ? high : sum;
+            sum = limited(sum, 32, is_signed);
         warp.row<uint32_t>(step.rows[0])[lane] = uint32_t(uint64_t(sum));
     }
 }
@@ -192,6 +191,15 @@ Row take_source(Decoder &decoder, size_t n, std::string &part) {
     return decoder.source(without_part(decoder.operand(n), part), Type::B32);
 }
 
+// Reads the operands a and b of a scalar instruction.
+void take_parts(Decoder &decoder, VideoForm &form) {
+    std::string part;
+    decoder.step.rows[1] = take_source(decoder, 1, part);
+    form.a = uint16_t(part_named(decoder, part));
+    decoder.step.rows[2] = take_source(decoder, 2, part);
+    form.b = uint16_t(part_named(decoder, part));
+}
+
 void keep(Decoder &decoder, const VideoForm &form) {
     memcpy(&decoder.step.offset, &form, sizeof form);
 }
@@ -216,7 +224,7 @@ template <Video operation> void decode_scalar_video(Decoder &decoder) {
     form.signs = take_signs(decoder, operation != Video::Set);
     if (operation != Video::Set && decoder.take("sat"))
         form.signs |= saturates;
-    form.comparison_or_wrap = take_mode(decoder, operation);
+    form.mode = take_mode(decoder, operation);
     if ((operation == Video::Shl || operation == Video::Shr) && form.signs & b_signed)
         decoder.refuse_types();
     form.secondary = Secondary(decoder.take_any({"add", "min", "max"}) + 1);
@@ -228,10 +236,7 @@ template <Video operation> void decode_scalar_video(Decoder &decoder) {
         decoder.refuse("a part of a register cannot receive the result of two operations");
     decoder.expect_operands(merges || combines ? 4 : 3);
     decoder.step.rows[0] = decoder.destination(result, Type::B32);
-    decoder.step.rows[1] = take_source(decoder, 1, part);
-    form.a = uint16_t(part_named(decoder, part));
-    decoder.step.rows[2] = take_source(decoder, 2, part);
-    form.b = uint16_t(part_named(decoder, part));
+    take_parts(decoder, form);
     decoder.step.rows[3] =
         merges || combines ? decoder.source(decoder.operand(3), Type::B32) : decoder.constant(4, 0);
     keep(decoder, form);
@@ -241,16 +246,12 @@ template <Video operation> void decode_scalar_video(Decoder &decoder) {
 void decode_video_multiplication(Decoder &decoder) {
     VideoForm form{Video::Add, 0, Secondary::None, 0, 0, 0};
     form.signs = take_signs(decoder, true);
-    form.comparison_or_wrap = decoder.take("po");
+    form.mode = decoder.take("po");
     form.signs |= decoder.take("sat") ? saturates : 0;
     int shift = decoder.take_any({"shr7", "shr15"});
     decoder.expect_operands(4);
-    std::string part;
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B32);
-    decoder.step.rows[1] = take_source(decoder, 1, part);
-    form.a = uint16_t(part_named(decoder, part));
-    decoder.step.rows[2] = take_source(decoder, 2, part);
-    form.b = uint16_t(part_named(decoder, part));
+    take_parts(decoder, form);
     decoder.step.rows[3] = decoder.source(decoder.operand(3), Type::B32);
     decoder.step.detail = uint16_t(shift < 0 ? 0 : shift == 0 ? 7 : 15);
     keep(decoder, form);
@@ -295,7 +296,7 @@ template <Video operation, unsigned count> void decode_simd_video(Decoder &decod
     constexpr char letter = count == 2 ? 'h' : 'b';
     VideoForm form{operation, 0, Secondary::None, 0, 0, 0};
     form.signs = take_signs(decoder, operation != Video::Set);
-    form.comparison_or_wrap = take_mode(decoder, operation);
+    form.mode = take_mode(decoder, operation);
     form.secondary = decoder.take("add") ? Secondary::Add : Secondary::None;
     if (operation != Video::Set && form.secondary == Secondary::None && decoder.take("sat"))
         form.signs |= saturates;

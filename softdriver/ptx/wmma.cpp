@@ -23,13 +23,6 @@ constexpr WmmaShape wmma_shapes[] = {
     {"m8n8k128", 8, 8, 128},
 };
 
-WmmaShape take_wmma_shape(Decoder &decoder) {
-    for (const WmmaShape &shape : wmma_shapes)
-        if (decoder.take(shape.name))
-            return shape;
-    decoder.refuse("this shape is not supported by the software driver");
-}
-
 // Returns whether matrices A and B of this type can have the shape.
 bool fits(const WmmaShape &shape, Item item) {
     switch (item) {
@@ -68,19 +61,6 @@ bool sum_fits(const WmmaShape &shape, Item item) {
     }
 }
 
-bool are_factors(Item a, Item b) {
-    bool bytes = (a == Item::S8 || a == Item::U8) && (b == Item::S8 || b == Item::U8);
-    bool nibbles = (a == Item::S4 || a == Item::U4) && (b == Item::S4 || b == Item::U4);
-    return a == b || bytes || nibbles;
-}
-
-bool adds_to(Item factor, Item sum) {
-    return is_integer(factor)    ? sum == Item::S32
-           : factor == Item::F64 ? sum == Item::F64
-           : factor == Item::F16 ? sum == Item::F16 || sum == Item::F32
-                                 : sum == Item::F32;
-}
-
 Fragment fragment_of(Decoder &decoder, Which which, const WmmaShape &shape, Item item,
                      const Operand &operand, bool is_result) {
     Fragment made;
@@ -100,11 +80,11 @@ Fragment fragment_of(Decoder &decoder, Which which, const WmmaShape &shape, Item
 // contiguous in memory.
 constexpr unsigned space_mask = 0xf, column_bit = 0x10;
 
-// The bits of an item in memory: their first byte, their number of bytes, and the lowest bit.
+// Where an item is in memory. An item of less than 8 bits shares its byte with others.
 struct ItemBytes {
     uint64_t address;
     size_t bytes;
-    unsigned shift;
+    unsigned shift; // of the item in its byte
 };
 
 // Where a lane finds the matrix in memory: its address, and the distance of its rows (or columns)
@@ -163,7 +143,7 @@ Space take_state_space(Decoder &decoder) {
 template <bool is_load> void decode_transfer(Decoder &decoder, Which which) {
     take_sync_aligned(decoder);
     bool by_columns = take_by_columns(decoder);
-    WmmaShape shape = take_wmma_shape(decoder);
+    WmmaShape shape = take_shape(decoder, wmma_shapes);
     Space space = take_state_space(decoder);
     Item item = take_item(decoder);
     if (which == Which::C ? !sum_fits(shape, item) : !fits(shape, item))
@@ -183,19 +163,11 @@ template <bool is_load> void decode_transfer(Decoder &decoder, Which which) {
     decoder.emit(transfer_matrix<is_load>);
 }
 
-// Reads how single bits are multiplied. Returns true for .xor.
-bool take_bit_operation(Decoder &decoder, bool &found) {
-    int operation = decoder.take_any({"and", "xor"});
-    found = operation >= 0 && decoder.take("popc");
-    return operation == 1;
-}
-
 void decode_product(Decoder &decoder) {
-    bool of_bits = false, exclusive = take_bit_operation(decoder, of_bits);
     take_sync_aligned(decoder);
     take_by_columns(decoder);
     take_by_columns(decoder);
-    WmmaShape shape = take_wmma_shape(decoder);
+    WmmaShape shape = take_shape(decoder, wmma_shapes);
     decoder.expect_operands(4);
     Item d = take_item(decoder), a = take_item(decoder), b, c = a;
     if (take_item(decoder, b))
@@ -204,17 +176,15 @@ void decode_product(Decoder &decoder) {
         a = b = Item::F16; // only the types of D and C are written
     if (a == Item::F64)
         decoder.take("rn");
-    bool sums = adds_to(a, d) && adds_to(a, c) && sum_fits(shape, d) && sum_fits(shape, c);
-    if (!are_factors(a, b) || !fits(shape, a) || !sums || of_bits != (a == Item::B1))
+    if (!types_fit(d, a, b, c) || !fits(shape, a) || !sum_fits(shape, d) || !sum_fits(shape, c))
         decoder.refuse("these types are not supported with this shape");
-    bool saturates = is_integer(a) && a != Item::B1 && decoder.take("satfinite");
     Fragment fragments[4] = {
         fragment_of(decoder, Which::C, shape, d, decoder.operand(0), true),
         fragment_of(decoder, Which::A, shape, a, decoder.operand(1), false),
         fragment_of(decoder, Which::B, shape, b, decoder.operand(2), false),
         fragment_of(decoder, Which::C, shape, c, decoder.operand(3), false),
     };
-    emit_product(decoder, fragments, saturates, exclusive);
+    emit_product(decoder, fragments);
 }
 
 void decode_wmma(Decoder &decoder) {

@@ -24,9 +24,10 @@ EXPECTED = HERE / "numba_expected.txt"
 FOLDER = "numba_cuda/numba/cuda/tests/cudadrv"
 SCHEDULES = ("eager", "lazy", "random")
 TIMEOUT = 1800  # seconds for one module; on an idle machine the longest takes 10
-# Each module's process is forked from one that has imported what takes longest, and no driver.
+# The process of each module is forked from a server that has imported the packages whose import
+# takes longest. The server has not loaded the driver.
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["numba", "pytest", "cuda.core._linker"])
+FORKED.set_forkserver_preload(["cuda.core", "numba", "pytest"])
 
 
 def read_expected():

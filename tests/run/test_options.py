@@ -83,7 +83,8 @@ def test_two_dashes_are_for_the_run_only_once(run):
 def test_help_names_all_options(run):
     ran = run("--help", report=False)
     assert (ran.status, ran.err) == (0, "")
-    for name in ("schedule", "seed", "races", "devices", "driver", "memory", "json"):
+    names = ("schedule", "seed", "races", "devices", "driver", "memory", "json", "error-exitcode")
+    for name in names:
         assert re.search(rf"^  --{name} [A-Z]+ ", ran.out, re.MULTILINE)
 
 

@@ -265,21 +265,27 @@ def test_what_was_accessed(run):
 @pytest.mark.parametrize(
     "body, problem",
     [
-        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [out, {%r1,%r2}];", ""),
-        ("add.u33 %r1, %r1, %r1;", ""),
-        ("add.rn.u32 %r1, %r1, %r1;", "4 add.rn.u32: '.rn' is not supported here"),
-        ("add.u64 %rd1, %rd1, %r1;", "4 add.u64: register %r1 has not the width of the type"),
-        ("add.u32 %r1, %r1;", "4 add.u32: 2 operands where 3 are needed"),
-        ("frobnicate %r1;", "4 frobnicate: not supported by the software driver"),
-        ("red.shared.add.v2.f32 [0], {%f1, %f1};", "4 red.shared.add.v2.f32: vectors must be in"),
-        ("red.global.add.v8.f32 [out], {%f1};", "4 red.global.add.v8.f32: the vector does not"),
-        ("red.global.add.noftz.f32 [%rd1], %f1;", "4 red.global.add.noftz.f32: .noftz is for 16"),
-        ("min.xorsign.abs.f32 %f1, %f1, %f1, %f1;", "4 min.xorsign.abs.f32: '.xorsign' is not"),
-        ("min.f64 %fd1, %fd1, %fd1, %fd1;", ""),
-        ("alloca.u64 %rd1, 8, 12;", "4 alloca.u64: the alignment must be a power of 2"),
-        ("cp.async.cg.shared.global [0], [%rd1], 8;", "4 cp.async.cg.shared.global: this number"),
-        ("cp.async.bulk.tensor.1d.shared::cta.global.tile [0], [%rd1, {%r1}], [0];", ""),
-        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [0], 16;", ""),
+        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [out, {%r1,%r2}];", "not supported by the"),
+        ("add.u33 %r1, %r1, %r1;", "add.u33: a type is missing"),
+        ("add.rn.u32 %r1, %r1, %r1;", "add.rn.u32: '.rn' is not supported here"),
+        ("add.u64 %rd1, %rd1, %r1;", "add.u64: register %r1 has not the width of the type"),
+        ("add.u32 %r1, %r1;", "add.u32: 2 operands where 3 are needed"),
+        ("frobnicate %r1;", "frobnicate: not supported by the software driver"),
+        ("red.shared.add.v2.f32 [0], {%f1, %f1};", "red.shared.add.v2.f32: vectors must be in"),
+        ("red.global.add.v8.f32 [out], {%f1};", "red.global.add.v8.f32: the vector does not"),
+        ("red.global.add.noftz.f32 [%rd1], %f1;", "red.global.add.noftz.f32: .noftz is for 16"),
+        ("min.xorsign.abs.f32 %f1, %f1, %f1, %f1;", "min.xorsign.abs.f32: '.xorsign' is not"),
+        ("min.f64 %rd1, %rd1, %rd1, %rd1;", "min.f64: not supported with this type"),
+        ("alloca.u64 %rd1, 8, 12;", "alloca.u64: the alignment must be a power of 2"),
+        ("cp.async.cg.shared.global [0], [%rd1], 8;", "cp.async.cg.shared.global: this number"),
+        (
+            "cp.async.bulk.tensor.1d.shared::cta.global.tile [0], [%rd1, {%r1}], [0];",
+            "not supported by the software driver",
+        ),
+        (
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [0], 16;",
+            "'.reduce' is not supported here",
+        ),
         ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [0];", "only .sync.aligned"),
         ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [0];", "1 registers where 2 are needed"),
         (
@@ -291,7 +297,11 @@ def test_what_was_accessed(run):
             " {%r1}, {%r1};",
             "1 registers where 2 are needed",
         ),
-        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {}, {}, {}, {}, %r1, 0;", ""),
+        (
+            "mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1,%f1,%f1,%f1}, {%r1,%r1},"
+            " {%r1,%r1}, {%f1,%f1,%f1,%f1}, %r1, 0;",
+            "6 operands where 4 are needed",
+        ),
         ("wmma.load.a.sync.aligned.col.m8n8k32.s4 {%r1}, [%rd1];", "contiguous along"),
         ("wmma.load.a.sync.aligned.row.m8n8k32.f16 {%r1}, [%rd1];", "not supported with this type"),
         ("vadd.u32.u32.u32 %r1.b4, %r1, %r1, %r1;", "'.b4' is no part of a register"),
@@ -299,17 +309,16 @@ def test_what_was_accessed(run):
         ("vadd2.u32.u32.u32 %r1.h01, %r1, %r1, %r1;", "'.h01' does not select parts of a"),
         ("vadd4.u32.u32.u32 %r1, %r1.b3218, %r1, %r1;", "'.b3218' does not select parts of two"),
         ("vadd2.u32.u32.u32.sat.add %r1, %r1, %r1, %r1;", "'.sat' is not supported here"),
-        ("vmad.u32.u32.u32 %r1, -%r1, %r1, %r1;", ""),
+        ("vmad.u32.u32.u32 %r1, -%r1, %r1, %r1;", "syntax error near '%r1'"),
         ("add.u32 %r1.b0, %r1, %r1;", "parts of registers are allowed in video instructions only"),
         ("cvt.rn.e4m3x2.f32 %h1, %f1, %f1;", ".satfinite is missing"),
-        ("cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f1;", ""),
-        ("mbarrier.arrive.shared.b64 [0];", "4 mbarrier.arrive.shared.b64: 1 operands where 2"),
+        ("cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f1;", "a type is missing"),
+        ("mbarrier.arrive.shared.b64 [0];", "mbarrier.arrive.shared.b64: 1 operands where 2"),
         ("mbarrier.try_wait.acquire.gpu.shared.b64 %p1, [0], %rd1;", "'.gpu' is not supported"),
         ("fence.proxy.tensormap::generic.release.gpu;", "only .async and .alias are supported"),
     ],
 )
 def test_what_is_not_known_is_refused(run, body, problem):
     outcome = run(body)
-    assert outcome.problem
+    assert problem in outcome.problem
     assert not outcome.words
-    assert not problem or problem.split(" ", 1)[1] in outcome.problem

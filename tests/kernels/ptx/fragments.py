@@ -1,10 +1,21 @@
-"""How matrices lie in the registers of a warp, after the PTX documentation, and their items."""
+"""How matrices lie in the registers of a warp, after the PTX documentation; formats of items."""
 
 import numpy as np
 
 LANES = np.arange(32)
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "e4m3": 8, "e5m2": 8}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "s32": 32}
+
+# The greatest error of an item of a product, by the type of the result: a part of the sum of all
+# |a * b| and |c|.
+BOUNDS = {"f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}
+
+
+def random_integers(random: np.random.Generator, item: str, shape: tuple[int, int]) -> np.ndarray:
+    """Any integers that the format has."""
+    top = 1 << BITS[item]
+    low = -top // 2 if item[0] == "s" else 0
+    return random.integers(low, low + top, shape)
 
 
 def places(matrix: str, item: str, m: int, k: int) -> tuple[np.ndarray, np.ndarray]:

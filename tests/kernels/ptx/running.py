@@ -5,6 +5,9 @@ import pytest
 
 import cudadrv as cu
 
+# Makes %rd3 the address of the thread's word of the result.
+WORD = "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd1, %rd3;"
+
 TEXT = """.version {version}
 .target sm_{target}
 .address_size 64

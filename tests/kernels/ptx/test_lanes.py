@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from .running import run
+from .running import WORD, run
 
-WORD = "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd1, %rd3;"
-one_schedule = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
-pytestmark = one_schedule
+pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 
 
 @pytest.mark.parametrize("mask", [0xFFFFFFFF, 0x00FFFF00, 0x80000001])
@@ -37,7 +35,7 @@ SPECIALS = np.array(
 
 
 def expected(flags: str, greatest: bool, values: np.ndarray) -> float:
-    values = values.astype("f8")  # numpy knows no -0 < +0; the sign is compared by itself
+    values = values.astype("f8")  # for NumPy -0 equals +0, so the order below compares signs, too
     if ".ftz" in flags:
         values = np.where(np.abs(values) < 2.0**-126, np.copysign(0.0, values), values)
     if ".abs" in flags:

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from .fragments import BITS, pack, places, unpack
+from .fragments import BITS, BOUNDS, pack, places, random_integers, unpack
 from .running import run
 
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
@@ -33,7 +33,7 @@ def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.nda
     m, k = map(int, re.search(r"m(\d+)n8k(\d+)", text).groups())
     items = [each for each in re.split(r"\.", text) if each in BITS]
     wide = items[1] == "f64"
-    where = {x: places(x, item, m, k) for x, item in zip("dabc"[1:], items[1:], strict=True)}
+    where = {x: places(x, item, m, k) for x, item in zip("abc", items[1:], strict=True)}
     where["d"] = places("c", items[0], m, k)
     parts = [
         pack(values, where[x], item)
@@ -61,12 +61,6 @@ def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.nda
     return unpack(found, where["d"], items[0], (m, 8))
 
 
-def integers(item: str, shape: tuple[int, int]) -> np.ndarray:
-    top = 1 << BITS[item]
-    low = -top // 2 if item[0] == "s" else 0
-    return RANDOM.integers(low, low + top, shape)
-
-
 INTEGERS = [
     *[
         (f"m{m}n8k{k}", a, b)
@@ -87,7 +81,8 @@ INTEGERS = [
 def test_integers(shape, first, second, limited):
     """With .satfinite sums are limited; without it they wrap around."""
     m, k = map(int, re.search(r"m(\d+)n8k(\d+)", shape).groups())
-    a, b = integers(first, (m, k)), integers(second, (k, 8))
+    a = random_integers(RANDOM, first, (m, k))
+    b = random_integers(RANDOM, second, (k, 8))
     c = RANDOM.integers(-(1 << 20), 1 << 20, (m, 8))
     c[0], c[1] = (1 << 31) - 5, -(1 << 31) + 5
     text = f"{shape}.row.col{'.satfinite' if limited else ''}.s32.{first}.{second}.s32"
@@ -101,7 +96,7 @@ def test_integers(shape, first, second, limited):
 @pytest.mark.parametrize("operation", ["xor", "and"])
 @pytest.mark.parametrize("m, k", [(8, 128), (16, 128), (16, 256)])
 def test_single_bits(m, k, operation):
-    a, b = integers("b1", (m, k)), integers("b1", (k, 8))
+    a, b = (random_integers(RANDOM, "b1", shape) for shape in ((m, k), (k, 8)))
     c = RANDOM.integers(-1000, 1000, (m, 8))
     text = f"m{m}n8k{k}.row.col.s32.b1.b1.s32.{operation}.popc"
     found = product(text, a, b, c, 90 if operation == "and" else 80)
@@ -118,7 +113,6 @@ FLOATS = [
     (8, 4, "f64", "f64", 80),
     *[(16, k, "f64", "f64", 90) for k in (4, 8, 16)],
 ]
-BOUNDS = {"f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}
 FRACTIONS = {"f16": 10, "bf16": 7, "tf32": 10, "e4m3": 3, "e5m2": 2, "f64": 52}
 
 
@@ -138,7 +132,7 @@ def test_floats(m, k, item, result, capability):
     size = np.abs(a) @ np.abs(b) + np.abs(c)
     bound = 2.0**-11 if item[0] == "e" else BOUNDS[result]
     assert (np.abs(found - (a @ b + c)) <= bound * size).all()
-    assert len(np.unique(found)) > 4 * m  # it is no array of the same number
+    assert len(np.unique(found)) > 4 * m  # most items differ
 
 
 def test_different_types_of_f8():
@@ -159,10 +153,10 @@ def test_infinities_and_nans():
     assert not found[4:].any()
 
 
-@pytest.mark.parametrize("schedule_of_lanes", [0, 7])
-def test_lanes_that_parted_multiply_together(schedule_of_lanes):
+@pytest.mark.parametrize("late_lanes", [0, 7])
+def test_lanes_that_parted_multiply_together(late_lanes):
     """Some lanes come later; the result overwrites an operand."""
-    body = f"""mov.b32 %r2, 0x01010101; setp.lt.u32 %p1, %r1, {schedule_of_lanes}; @%p1 bra late;
+    body = f"""mov.b32 %r2, 0x01010101; setp.lt.u32 %p1, %r1, {late_lanes}; @%p1 bra late;
     mov.b32 %r3, 0x02020202; bra join; late: mov.b32 %r3, 0x02020202; add.u32 %r9, %r1, 1;
     join: mov.b32 %r4, %r1; mov.b32 %r5, 5;
     mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {{%r4, %r5}}, {{%r2}}, {{%r3}}, {{%r4, %r5}};

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from .running import run
+from .running import WORD, run
 
-WORD = "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd1, %rd3;"
 DECLARED = ".shared .align 8 .b64 bar; .shared .align 16 .b32 data[1024];"
 INIT = """setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], {count};
 @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;"""

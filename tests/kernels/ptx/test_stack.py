@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from .running import run
+from .running import WORD, run
 
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
-WORD = "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd1, %rd3;"
 
 
 def words(body: str, before: str = "") -> list[int]:

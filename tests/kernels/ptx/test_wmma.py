@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from .fragments import BITS, decode, encode
+from .fragments import BITS, BOUNDS, decode, encode, random_integers
 from .running import run
 
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
@@ -60,12 +60,6 @@ def product(shape: str, types: str, a, b, c, layouts="row col row row", stride="
     return values.reshape(m, n) if ld == "row" else values.reshape(n, m).T
 
 
-def integers(item: str, shape: tuple[int, int]) -> np.ndarray:
-    top = 1 << BITS[item]
-    low = -top // 2 if item[0] == "s" else 0
-    return RANDOM.integers(low, low + top, shape)
-
-
 SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8, 16)}
 
 
@@ -74,7 +68,8 @@ SHAPES = {"m16n16k16": (16, 16, 16), "m8n32k16": (8, 32, 16), "m32n8k16": (32, 8
 @pytest.mark.parametrize("item", ["s8", "u8"])
 def test_bytes(shape, layouts, item):
     m, n, k = SHAPES[shape]
-    a, b, c = integers(item, (m, k)), integers(item, (k, n)), RANDOM.integers(-99, 99, (m, n))
+    a, b = (random_integers(RANDOM, item, size) for size in ((m, k), (k, n)))
+    c = RANDOM.integers(-99, 99, (m, n))
     c[0, 0] = (1 << 31) - 1
     a[0], b[:, 0] = 1, 1
     found = product(shape, f"s32.{item}.{item}.s32", a, b, c, layouts)
@@ -84,7 +79,8 @@ def test_bytes(shape, layouts, item):
 @pytest.mark.parametrize("shape, item", [("m8n8k32", "s4"), ("m8n8k32", "u4"), ("m8n8k128", "b1")])
 def test_parts_of_bytes(shape, item):
     k = 128 if item == "b1" else 32
-    a, b, c = integers(item, (8, k)), integers(item, (k, 8)), RANDOM.integers(-99, 99, (8, 8))
+    a, b = (random_integers(RANDOM, item, size) for size in ((8, k), (k, 8)))
+    c = RANDOM.integers(-99, 99, (8, 8))
     found = product(shape, f"s32.{item}.{item}.s32", a, b, c)
     wanted = (a[:, :, None] ^ b[None]).sum(axis=1) if item == "b1" else a @ b
     assert (found == wanted + c).all()
@@ -96,7 +92,6 @@ FLOATS = [
     ("m16n16k8", "f32.tf32.tf32.f32"),
     ("m8n8k4", "f64.f64.f64.f64"),
 ]
-BOUNDS = {"f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}
 
 
 @pytest.mark.parametrize("shape, types", FLOATS)
