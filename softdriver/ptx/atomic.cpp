@@ -256,7 +256,7 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     decoder.take("L2::cache_hint");
     bool subnormals = decoder.take("noftz");
     int vector = decoder.take_any({"v2", "v4", "v8"});
-    int space = decoder.take_any({"global", "shared", "shared::cta"});
+    int space = decoder.take_any({"global", "shared", "shared::cta", "shared::cluster"});
     int operation =
         decoder.take_any({"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"});
     Type type = decoder.take_type();

@@ -25,6 +25,7 @@ void add_approximate(Opcodes &opcodes);
 void add_atomics(Opcodes &opcodes);
 void add_shuffles(Opcodes &opcodes);
 void add_stack(Opcodes &opcodes);
+void add_clusters(Opcodes &opcodes);
 void add_mbarriers(Opcodes &opcodes);
 void add_copies(Opcodes &opcodes);
 void add_matrix_moves(Opcodes &opcodes);

@@ -215,9 +215,10 @@ unsigned take_hints(Decoder &decoder) {
 Space take_space(Decoder &decoder) {
     static const std::pair<const char *, Space> spaces[] = {
         {"global", Space::Global},      {"shared", Space::Shared},
-        {"shared::cta", Space::Shared}, {"local", Space::Local},
-        {"const", Space::Const},        {"param", Space::Param},
-        {"param::entry", Space::Param}, {"param::func", Space::Param},
+        {"shared::cta", Space::Shared}, {"shared::cluster", Space::Shared},
+        {"local", Space::Local},        {"const", Space::Const},
+        {"param", Space::Param},        {"param::entry", Space::Param},
+        {"param::func", Space::Param},
     };
     for (auto &[name, space] : spaces)
         if (decoder.take(name))

@@ -38,9 +38,7 @@ template <int dimension> uint64_t cluster_nctaid(const Machine &machine, const W
     return machine.launch.cluster[dimension];
 }
 uint64_t cluster_ctarank(const Machine &machine, const Warp &warp, unsigned) {
-    const unsigned *cluster = machine.launch.cluster, *index = warp.block.index;
-    return index[0] % cluster[0] +
-           cluster[0] * (index[1] % cluster[1] + uint64_t{cluster[1]} * (index[2] % cluster[2]));
+    return rank_in_cluster(machine, warp);
 }
 uint64_t cluster_nctarank(const Machine &machine, const Warp &, unsigned) {
     const unsigned *cluster = machine.launch.cluster;
@@ -145,6 +143,12 @@ bool starts_with(std::string_view text, std::string_view beginning) {
 }
 
 } // namespace
+
+unsigned rank_in_cluster(const Machine &machine, const Warp &warp) {
+    const unsigned *cluster = machine.launch.cluster, *index = warp.block.index;
+    return index[0] % cluster[0] +
+           cluster[0] * (index[1] % cluster[1] + cluster[1] * (index[2] % cluster[2]));
+}
 
 const Special *find_special(std::string_view name) {
     for (const Special &special : specials)

@@ -19,6 +19,9 @@ struct Special {
     bool of_block = false; // true if the value depends only on the block
 };
 
+// Returns the number of the warp's block in its cluster.
+unsigned rank_in_cluster(const Machine &machine, const Warp &warp);
+
 const Special *find_special(std::string_view name);
 
 } // namespace soft::ptx

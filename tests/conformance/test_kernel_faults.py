@@ -116,6 +116,26 @@ def test_a_bulk_copy_within_shared_memory_needs_a_cluster(lost, software, direct
         assert "without clusters" in software.fault_text()
 
 
+# Asks for the memory of the second of two blocks.
+OTHER_BLOCK = b""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry other() .reqnctapercluster 2, 1, 1
+{
+    .reg .b32 %r<2>;
+    .shared .align 4 .b32 word;
+    mapa.shared::cluster.u32 %r1, word, 1;
+    ret;
+}
+"""
+
+
+def test_a_block_reaches_only_its_own_shared_memory(lost, software):
+    lost.kernels = lost.module(OTHER_BLOCK)
+    assert fault(lost, "other", grid=2) == ILLEGAL_INSTRUCTION
+    assert "cannot reach" in software.fault_text()
+
+
 def test_a_kernel_without_an_end_is_ended(lost, software):
     software.configure("instructions=100000")
     assert fault(lost, "forever") == LAUNCH_TIMEOUT
