@@ -71,8 +71,9 @@ static inline int own_some_twice_(own_engine *engine, const own_request *request
 }
 
 /* Returns whether a request can take the fast path: all its accesses can, they use different
- * memory, and the default streams' rules do not order the stream. */
-static inline int own_all_usual_(own_engine *engine, const own_request *request) {
+ * memory, and the default streams' rules do not order the stream. If `apart` is true, the caller
+ * knows that they use different memory. */
+static inline int own_all_usual_(own_engine *engine, const own_request *request, int apart) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
     if (__builtin_expect(stream->order != OWN_NON_BLOCKING || stream->state != OWN_OPEN ||
@@ -80,8 +81,9 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
                          0)) {
         return 0;
     }
-    if (request->count > 1 && (request->count == 2 ? access[0].memory == access[1].memory
-                                                   : own_some_twice_(engine, request))) {
+    if (!apart && request->count > 1 &&
+        (request->count == 2 ? access[0].memory == access[1].memory
+                             : own_some_twice_(engine, request))) {
         return 0;
     }
     for (; access < end; access++) {
