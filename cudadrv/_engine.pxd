@@ -7,7 +7,6 @@ cdef extern from "cudadrv/mutex.h" nogil:
     ctypedef struct own_mutex:
         pass
     bint own_mutex_try(own_mutex *mutex)
-    bint own_mutex_try_alone(own_mutex *mutex)
     void own_mutex_take(own_mutex *mutex)
     void own_mutex_give(own_mutex *mutex)
 
@@ -175,6 +174,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint64_t after, own_conflict *conflict)
     void own_engine_end(own_engine *engine, own_domain *domain)
     bint own_is_joined(own_engine *engine, const own_stream *stream, const own_stream *other)
+    bint own_are_apart(const own_access *joined, uint32_t count)
     bint own_join_accesses(
         const own_access *accesses, uint32_t count, int policy, own_access *result,
         uint32_t *found)
@@ -208,6 +208,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
     bint own_record(own_engine *engine, own_stream *stream, own_event *event)
+    void own_record_as_alone(const own_snapshot *as_of, own_event *event)
     void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event)
     bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
     bint own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news)
@@ -235,7 +236,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_ask(
         own_engine *engine, own_request *request, const own_snapshot *before, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
-    bint own_begin_alone(own_engine *engine, own_request *request)
+    bint own_begin_alone(own_engine *engine, own_request *request, bint apart)
+    bint own_begin_after_alone(
+        own_engine *engine, own_request *request, own_event *last, bint apart)
     bint own_follows(const own_stream *stream, const own_snapshot *before)
     void own_settle_alone(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)

@@ -8,6 +8,7 @@ from cudadrv._driver cimport CUgraph, CUgraphExec
 from cudadrv._engine cimport own_access, own_event
 from cudadrv._graph_nodes cimport Builder, ConditionKind
 from cudadrv._names cimport Parts
+from cudadrv._stream cimport Stream
 
 
 cdef class NodeNames(Parts):
@@ -16,6 +17,9 @@ cdef class NodeNames(Parts):
 
 
 cdef class Uses:
+    cdef uint32_t count         # number of `accesses`
+    cdef bint apart             # each of these uses other memory
+    cdef own_access *accesses   # what the whole graph uses: `each`, joined
     cdef NodeNames names
     cdef tuple items            # (GraphNode, whether it is in a body, index in `Graph.nodes`): all
     cdef tuple nodes            # the GraphNodes that launches run
@@ -24,8 +28,6 @@ cdef class Uses:
     cdef list regions           # for each of these: the buffer, or None for a variable
     cdef list contexts          # for each of these: the context of the memory or of the graph
     cdef Context context        # the graph's
-    cdef own_access *accesses   # what the whole graph uses: `each`, joined
-    cdef uint32_t count
 
     cdef str called(self, own_access *access)
     cdef tuple targets(self, own_access *accesses, uint32_t count)
@@ -54,24 +56,25 @@ cdef class Graph(Builder):
 
 
 cdef class ExecutableGraph:
-    cdef str label
-    cdef tuple nodes            # as in `Graph.nodes`
+    # What launches read comes first, in few cache lines.
     cdef Context context
     cdef Uses uses
-    cdef Holdings holdings
     cdef CUgraphExec raw        # NULL once closed
     cdef own_access *accesses   # a copy of those of `uses`, which launches change
+    cdef str broken             # the node that the driver has changed only in part, or None
     cdef own_event last         # its last launch; launches hold its issue lock
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # threads that are launching it; close() waits for none
     cdef bint changing          # it is being changed: no launch and no other change may begin
+    cdef str label
+    cdef tuple nodes            # as in `Graph.nodes`
+    cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from
     cdef list raws              # the nodes of `original`, by which the driver knows those of this
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
     # The disabled nodes: their indices, and of a fill the one that runs in its place, else None.
     cdef dict disabled
     cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
-    cdef str broken             # the node that the driver has changed only in part, or None
     cdef object __weakref__
 
 
@@ -81,5 +84,6 @@ cdef tuple replaced(tuple items, GraphNode old, GraphNode new)
 cdef int check_whole(Graph graph) except -1
 cdef Uses usable_executable(ExecutableGraph executable)
 cdef int refuse_while_busy(ExecutableGraph executable) except -1
+cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1
 cdef uint16_t name_launches(str graph, NodeNames names) except? 0
 cdef void retire_name(ExecutableGraph executable) noexcept

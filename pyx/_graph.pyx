@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
-    own_access, own_join_accesses, own_known, own_request, own_snapshot_drop,
+    own_access, own_are_apart, own_join_accesses, own_known, own_request, own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._graph_nodes cimport (
@@ -168,6 +168,7 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
             _add_accesses(uses, node, in_body, True)
     if not own_join_accesses(uses.each, total, -1, uses.accesses, &uses.count):
         raise MemoryError()
+    uses.apart = own_are_apart(uses.accesses, uses.count)
     return uses
 
 
@@ -181,7 +182,7 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, dict disabled):
     uses.accesses = <own_access *>malloc((former.count + 1) * sizeof(own_access))
     if uses.accesses is NULL:
         raise MemoryError()
-    uses.count = former.count
+    uses.count, uses.apart = former.count, former.apart
     memcpy(uses.each, former.each, uses.total * sizeof(own_access))
     memcpy(uses.accesses, former.accesses, uses.count * sizeof(own_access))
     return uses
@@ -1196,19 +1197,16 @@ cdef class ExecutableGraph:
         cdef Room room = None
         cdef own_access *accesses
         cdef uint32_t count
-        usable_executable(self)
-        found = stream_for(stream, self.context)
-        if found is None:
+        if unlikely(not _is_usable(self)):
+            usable_executable(self)
+        found = stream if isinstance(stream, Stream) else stream_for(stream, self.context)
+        if unlikely(found is None):
             raise TypeError("launch of a graph needs a stream: pass one, or call it inside a"
                             " `with stream:` block")
-        check_stream(found)
-        if found.context is not self.context:
-            raise ValueError(f"{self.label} belongs to {self.context!r}, and {found!r} to another"
-                             " context; use a stream of the graph's context")
-        uses, accesses = usable_executable(self), self.accesses
+        if unlikely(found.context is not self.context or self.changing or not _is_usable(self)):
+            refuse_launch(self, found)
+        uses, accesses = self.uses, self.accesses
         count = uses.count
-        if unlikely(self.changing):
-            refuse_while_busy(self)
         self.launching += 1     # from here on, finalizers that run cannot close or change this
         try:
             if unlikely(policies_used):
@@ -1216,7 +1214,7 @@ cdef class ExecutableGraph:
                 accesses = <own_access *>room.start
             token = new_token(found, uses, _buffers_in)
             prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
-            reason = issue_after(&operation, found, &self.last)
+            reason = issue_after(&operation, found, &self.last, uses.apart and room is None)
         finally:
             self.launching -= 1
         if unlikely(reason):
@@ -1299,6 +1297,21 @@ cdef class ExecutableGraph:
             return "<ExecutableGraph, never initialized>"
         state = "closed" if self.raw is NULL else _count_of(self.nodes)
         return f"<ExecutableGraph of {self.label}, {state}>"
+
+
+cdef inline bint _is_usable(ExecutableGraph executable) noexcept:
+    """Whether `usable_executable` would not raise. Inlined for the fast path."""
+    return executable.raw is not NULL and executable.broken is None and not cudadrv_table.forked
+
+
+cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1:
+    """Raise the reason why an executable cannot be launched on a stream."""
+    check_stream(stream)
+    if stream.context is not executable.context:
+        raise ValueError(f"{executable.label} belongs to {executable.context!r}, and {stream!r} to"
+                         " another context; use a stream of the graph's context")
+    usable_executable(executable)
+    return refuse_while_busy(executable)
 
 
 cdef Uses usable_executable(ExecutableGraph executable):

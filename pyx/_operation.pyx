@@ -15,8 +15,7 @@ from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table,
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_after,
     own_begin_alone, own_clock, own_clock_drop, own_conflict, own_event, own_foresee, own_known,
-    own_follows, own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_mutex_try_alone,
-    own_record_as, own_request,
+    own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_record_as, own_request,
     own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
@@ -38,46 +37,9 @@ def _note_the_end():
 atexit.register(_note_the_end)
 
 
-cdef int issue_unusual(Operation *operation, Stream stream) except? -1:
-    """The slow path of `issue`, for every operation. The caller has set `request.stream`."""
-    return _issue(operation, stream, NULL)
-
-
-cdef int issue_after(Operation *operation, Stream stream, own_event *last) except? -1:
-    """As `issue`, for an operation that the driver runs after its own last run, on any stream.
-
-    `last` is that run. The operation is refused on a stream that is captured.
-    """
-    cdef PyThreadState *thread = operation.thread
-    cdef bint queued = False
-    cdef CUresult status
-    cdef int reason = 0
-    check_stream(stream)
-    operation.request.stream = stream.order
-    # The fast path of `issue`, if the last run was on this stream.
-    if unlikely(not is_alone(thread) or not names_context(stream)
-                or not own_follows(stream.order, &last.snapshot)
-                or not own_mutex_try_alone(&last.issue)):
-        return _issue(operation, stream, last)
-    if unlikely(not own_begin_alone(engine, &operation.request)):
-        own_mutex_give(&last.issue)
-        return _issue(operation, stream, last)
-    PyEval_SaveThread()
-    status = operation.call(operation.arguments, stream.raw, &queued)
-    PyEval_RestoreThread(thread)
-    if unlikely(status != CUDA_SUCCESS):
-        reason = after_failure(operation, stream, status, queued)
-    else:
-        settle(operation, stream)
-    if likely(reason == 0):
-        own_record_as(engine, &operation.request.issued, last)
-    own_mutex_give(&last.issue)
-    return reason
-
-
-cdef int _issue(Operation *operation, Stream stream, own_event *last) except? -1:
-    """Pass an operation to the driver, after the waits that the policy inserts. `last` is NULL, or
-    as for `issue_after`.
+cdef int issue_unusual(Operation *operation, Stream stream, own_event *last) except? -1:
+    """The slow path of `issue` and `issue_after`, for every operation. Inserts the waits that the
+    policy wants. The caller has set `request.stream`.
     """
     cdef Capture capture
     cdef Asked asked
@@ -106,18 +68,20 @@ cdef int _issue(Operation *operation, Stream stream, own_event *last) except? -1
 
 
 cdef int after_failure(
-    Operation *operation, Stream stream, CUresult status, bint queued
+    Operation *operation, Stream stream, CUresult status, bint queued, own_event *last
 ) except? -1:
-    """Handle a failed driver call of the fast path, and return what `issue` has to return.
+    """Handle a failed driver call of the fast path, and return what `issue_after` has to return.
 
-    `own_begin_alone` has recorded the operation and taken the issue lock.
+    The engine has recorded the operation. The caller has taken the issue locks.
     """
     cdef bint pushed = False
     cdef int reason
     with nogil:
         reason = _after_failure(operation, stream, status, not queued, queued, &pushed)
         leave_context(pushed)
-    own_mutex_give(stream.order.issue)
+    if last is not NULL and reason == CUDA_SUCCESS:
+        own_record_as(engine, &operation.request.issued, last)
+    give_issue_locks(stream, last)
     return reason
 
 
@@ -127,7 +91,7 @@ cdef int note(Operation *operation, Stream stream) except? -1:
     check_stream(stream)
     operation.request.stream = stream.order
     if is_alone(operation.thread) and not stream.exposed \
-            and own_begin_alone(engine, &operation.request):
+            and own_begin_alone(engine, &operation.request, False):
         own_settle_alone(engine, &operation.request)
         own_mutex_give(stream.order.issue)
         return 0
@@ -199,9 +163,7 @@ cdef inline int _attempt(Operation *operation, Stream stream, own_event *last) e
         else:
             reason = REFUSED - answer
         leave_context(pushed)
-    if last is not NULL:
-        own_mutex_give(&last.issue)
-    own_mutex_give(stream.order.issue)
+    give_issue_locks(stream, last)
     return reason
 
 

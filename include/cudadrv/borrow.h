@@ -252,9 +252,9 @@ static inline void own_number_(own_request *request, own_clock *view) {
 }
 
 /* Does own_begin on the fast path. If the request cannot take the fast path, returns 0 and changes
- * nothing. */
-static inline int own_begin_usual_(own_engine *engine, own_request *request) {
-    if (__builtin_expect(!own_all_usual_(engine, request), 0)) {
+ * nothing. `apart` is as for own_all_usual_. */
+static inline int own_begin_usual_(own_engine *engine, own_request *request, int apart) {
+    if (__builtin_expect(!own_all_usual_(engine, request, apart), 0)) {
         return 0;
     }
     own_access *access = request->accesses, *end = access + request->count;
@@ -296,7 +296,7 @@ static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_
 static inline int own_begin(own_engine *engine, own_request *request) {
     int answer = OWN_OK;
     own_lock(engine);
-    if (!own_begin_usual_(engine, request)) {
+    if (!own_begin_usual_(engine, request, 0)) {
         answer = own_begin_unusual_(engine, request, NULL);
     }
     own_unlock(engine);
@@ -324,13 +324,28 @@ static inline int own_begin_after(own_engine *engine, own_request *request,
 
 /* Takes the issue lock and does own_begin on the fast path. The caller knows that no other thread
  * can be in the engine. If the lock is taken or the fast path is not possible, returns 0 and
- * changes nothing; otherwise returns 1. */
-static inline int own_begin_alone(own_engine *engine, own_request *request) {
+ * changes nothing; otherwise returns 1. `apart` is as for own_all_usual_. */
+static inline int own_begin_alone(own_engine *engine, own_request *request, int apart) {
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;
     }
-    if (__builtin_expect(!own_begin_usual_(engine, request), 0)) {
+    if (__builtin_expect(!own_begin_usual_(engine, request, apart), 0)) {
         own_mutex_give(request->stream->issue);
+        return 0;
+    }
+    return 1;
+}
+
+/* Does own_begin_alone for an operation that runs after `last`, its own last run. Also takes the
+ * issue lock of `last`. */
+static inline int own_begin_after_alone(own_engine *engine, own_request *request, own_event *last,
+                                        int apart) {
+    if (__builtin_expect(!own_follows(request->stream, &last->snapshot), 0) ||
+        __builtin_expect(!own_mutex_try_alone(&last->issue), 0)) {
+        return 0;
+    }
+    if (__builtin_expect(!own_begin_alone(engine, request, apart), 0)) {
+        own_mutex_give(&last->issue);
         return 0;
     }
     return 1;

@@ -296,4 +296,14 @@ static inline int own_join_accesses(const own_access *accesses, uint32_t count, 
     return ok;
 }
 
+/* Returns whether no two accesses that own_join_accesses has made use the same memory. */
+static inline int own_are_apart(const own_access *joined, uint32_t count) {
+    for (uint32_t i = 1; i < count; i++) {
+        if (joined[i - 1].memory == joined[i].memory) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 #endif

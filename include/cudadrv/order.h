@@ -157,13 +157,18 @@ static inline int own_record(own_engine *engine, own_stream *stream, own_event *
     return ok;
 }
 
-/* Like own_record, but the event gets the earlier snapshot `as_of` instead of a new one. */
-static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
-    own_lock(engine);
+/* Does own_record_as for a caller who knows that no other thread can be in the engine. */
+static inline void own_record_as_alone(const own_snapshot *as_of, own_event *event) {
     own_clock_drop(event->snapshot.clock);
     event->snapshot = *as_of;
     own_clock_share(as_of->clock);
     event->recorded++;
+}
+
+/* Like own_record, but the event gets the earlier snapshot `as_of` instead of a new one. */
+static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
+    own_lock(engine);
+    own_record_as_alone(as_of, event);
     own_unlock(engine);
 }
 

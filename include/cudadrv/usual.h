@@ -41,9 +41,9 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     const own_range *range = memory->ranges;
     uint32_t left = 0;
     uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->unusual |
-                       (access->effect >= OWN_ATTACHES) | access->start |
-                       (access->stop ^ memory->nbytes);
-    if (__builtin_expect(unusual || memory->exports || access->stop == 0, 0)) {
+                       (uintptr_t)memory->exports | (access->effect >= OWN_ATTACHES) |
+                       access->start | (access->stop ^ memory->nbytes);
+    if (__builtin_expect(unusual || access->stop == 0, 0)) {
         return 0;
     }
     if (__builtin_expect(range->count == 1 && range->few->slot == stream->slot, 1)) {
@@ -71,8 +71,9 @@ static inline int own_some_twice_(own_engine *engine, const own_request *request
 }
 
 /* Returns whether a request can take the fast path: all its accesses can, they use different
- * memory, and the default streams' rules do not order the stream. */
-static inline int own_all_usual_(own_engine *engine, const own_request *request) {
+ * memory, and the default streams' rules do not order the stream. If `apart` is true, the caller
+ * knows that they use different memory. */
+static inline int own_all_usual_(own_engine *engine, const own_request *request, int apart) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
     if (__builtin_expect(stream->order != OWN_NON_BLOCKING || stream->state != OWN_OPEN ||
@@ -80,8 +81,9 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request)
                          0)) {
         return 0;
     }
-    if (request->count > 1 && (request->count == 2 ? access[0].memory == access[1].memory
-                                                   : own_some_twice_(engine, request))) {
+    if (!apart && request->count > 1 &&
+        (request->count == 2 ? access[0].memory == access[1].memory
+                             : own_some_twice_(engine, request))) {
         return 0;
     }
     for (; access < end; access++) {
@@ -116,7 +118,9 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
     if (__builtin_expect(range->count > 1, 0)) {
         access->saved[1] = range->few[1];
     }
-    if (access->mode != OWN_WRITE && (range->count != 1 || range->few->mode != access->mode)) {
+    if (__builtin_expect(access->mode != OWN_WRITE &&
+                             (range->count != 1 || range->few->mode != access->mode),
+                         0)) {
         kept = own_keep_others_(engine, range, access->mode);
     }
     range->few[kept] = (own_epoch){request->issued.seq, request->issued.slot, request->site,

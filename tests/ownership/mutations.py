@@ -250,7 +250,7 @@ MUTATIONS = [
         "old->slot != stream->slot && !own_known_(engine, old->slot, old->seq)",
         "0",
     ),
-    ("what the host sees is usual", "usual.h", "memory->exports || ", ""),
+    ("what the host sees is usual", "usual.h", "(uintptr_t)memory->exports | ", ""),
     (
         "closed memory is usual",
         "usual.h",
@@ -261,7 +261,7 @@ MUTATIONS = [
     (
         "parts are usual",
         "usual.h",
-        "access->start |\n                       (access->stop ^ memory->nbytes)",
+        "access->start | (access->stop ^ memory->nbytes)",
         "0",
     ),
     (

@@ -176,7 +176,7 @@ cdef class StreamState:
         request.attachment.site = site
         request.attachment.stream = tag_of(attach_to)
         # As `issue` does it for a program's only thread, where that is possible, every second time.
-        alone = self.stream.seq % 2 and own_begin_alone(engine, &request)
+        alone = self.stream.seq % 2 and own_begin_alone(engine, &request, False)
         answer = OWN_OK if alone else own_begin(engine, &request)
         if answer == OWN_OK:
             try:
