@@ -63,7 +63,7 @@ cdef GraphNode add_launch(
 cdef GraphNode add_child(
     Builder graph, Context context, own_request *request, CUgraph child, tuple after,
     object source, object target, tuple targets)
-cdef bint is_locked_elsewhere(Region region, Context context) noexcept
+cdef bint is_of_other_context(Region region, Context context) noexcept
 cdef int refuse_old_driver(int wanted, str what) except -1
 cdef object new_condition(Builder graph, Context context, object default)
 cdef str conditional_call(ConditionKind kind)

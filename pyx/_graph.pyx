@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
-    COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
+    FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
 )
 from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
@@ -32,7 +32,7 @@ from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._graph_nodes cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, Builder, ConditionKind, add_child,
     add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request,
-    is_locked_elsewhere, new_condition, refuse_old_driver,
+    is_of_other_context, new_condition, refuse_old_driver,
 )
 from cudadrv._kernel cimport Kernel
 from cudadrv._names cimport (
@@ -1042,7 +1042,7 @@ cdef int _check_conditions(Plan plan) except -1:
 
 
 cdef int _check_bodies(Plan plan, Context context) except -1:
-    """Raise if a copy or a fill in a body has page-locked memory of another context."""
+    """Raise if a fill in a body has memory of another context."""
     cdef GraphNode node, inner
     cdef Plan body
     cdef Region region
@@ -1051,12 +1051,11 @@ cdef int _check_bodies(Plan plan, Context context) except -1:
             _check_bodies(body, context)
             for inner in body.finished():
                 for region in inner.reads + inner.writes:
-                    if inner.kind in (COPY_NODE, FILL_NODE) \
-                            and is_locked_elsewhere(region, context):
+                    if inner.kind == FILL_NODE and is_of_other_context(region, context):
                         raise ValueError(
-                            f"{inner.called()} of {body.graph} uses {region.describe()}, page-locked"
-                            f" memory of {region.memory.context!r}, and the graph belongs to"
-                            f" {context!r}. Copies and fills in a body need memory of that context")
+                            f"{inner.called()} of {body.graph} uses {region.describe()}, which belongs"
+                            f" to {region.memory.context!r}, and the graph to {context!r}. A fill"
+                            " in a body needs memory of that context")
     return 0
 
 

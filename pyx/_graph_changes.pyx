@@ -22,7 +22,7 @@ from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
     CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, bind_driver, cuGraphExecUpdate,
-    cudadrv_table,
+    cudadrv_table, last_failure,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, own_access,
@@ -38,13 +38,14 @@ from cudadrv._node_changes cimport (
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._region cimport Region
 
-from cudadrv._errors import BufferBorrowedError, CaptureError
+from cudadrv._errors import BufferBorrowedError, CaptureError, CudaError
 
 bind_driver(&cudadrv_table)
 
 cdef extern from "cudadrv/driver.h":
     enum:
         CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+        CUDA_ERROR_INVALID_VALUE
 
 
 # ---- what an executable has before and after ----
@@ -340,7 +341,7 @@ cdef class ExecutableNode:
             if old.kind == LAUNCH_NODE:
                 change = change_launch(old, args, grid, block, shared_bytes, borrows)
             elif old.kind == COPY_NODE:
-                change = change_copy(old, executable.context, source, target)
+                change = change_copy(old, source, target)
             else:
                 change = change_fill(old, executable.context, target, value)
                 undo = same_fill(old) if old.raw_count == 2 else None
@@ -584,6 +585,12 @@ cdef int _refuse_conflict(
         "  Capture a graph in which one of them waits for the other.")
 
 
+cdef str OTHER_MEMORY = \
+    "In a copy or a fill, the driver accepts only memory of the same kind in the place of other" \
+    " memory, and page-locked memory only of the same context. Capture the graph with that" \
+    " memory, and instantiate it."
+
+
 cdef int _make(
     ExecutableGraph executable, GraphNode old, NodeChange change, NodeChange undo
 ) except -1:
@@ -613,5 +620,7 @@ cdef int _make(
             leave_context(pushed)
     if again != CUDA_SUCCESS:
         executable.broken = old.called()
+    if status == CUDA_ERROR_INVALID_VALUE and change.node.kind != LAUNCH_NODE:
+        raise CudaError(<int>status, last_failure().decode(), OTHER_MEMORY)
     executable.context.check(status)
     return 0

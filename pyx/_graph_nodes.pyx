@@ -38,7 +38,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
-from cudadrv._release cimport LOCKED
+from cudadrv._release cimport LOCKED, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
 
@@ -369,15 +369,15 @@ cdef void fill_params(
         params.width = 2 * count
 
 
-cdef bint is_locked_elsewhere(Region region, Context context) noexcept:
-    """Whether this is page-locked memory of another context.
+cdef bint is_of_other_context(Region region, Context context) noexcept:
+    """Whether this is page-locked or managed memory of another context.
 
-    Streams of every context use it. But drivers refuse it in copies and fills of bodies, and in the
-    place of other memory in an executable graph.
+    Streams of every context use it. But drivers refuse it in fills of bodies, and as another target
+    of a fill in an executable graph.
     """
     cdef Memory memory = region.memory
-    return memory is not None and memory.kind == LOCKED and memory.pool is None \
-        and memory.context is not context
+    return memory is not None and (memory.kind == LOCKED or memory.kind == UNIFIED) \
+        and memory.pool is None and memory.context is not context
 
 
 cdef GraphNode add_fill(Builder graph, object destination, object value, object after):

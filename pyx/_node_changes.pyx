@@ -1,6 +1,7 @@
 """Node changes: another call for a node of an executable graph.
 
-The arguments are checked and packed as for the call that was captured, and what is not given stays.
+The arguments are checked and packed as for the call that was captured. Those that are not given
+keep their values.
 Nothing here changes an executable graph, except `NodeChange.make`, which calls the driver.
 """
 
@@ -22,7 +23,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._graph_nodes cimport (
-    copy_params, fill_params, halves_of, is_locked_elsewhere, launch_params,
+    copy_params, fill_params, halves_of, is_of_other_context, launch_params,
 )
 from cudadrv._kernel cimport (
     Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
@@ -68,13 +69,8 @@ cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t 
     return node
 
 
-cdef Region _buffer(
-    GraphNode old, Context context, str name, object given, object present
-):
-    """Return the buffer that a node gets: the given one, or the present one for None.
-
-    `context` is that of the executable graph.
-    """
+cdef Region _buffer(GraphNode old, str name, object given, object present):
+    """Return the buffer that a node gets: the given one, or the present one for None."""
     cdef Region region
     if given is None:
         region = present
@@ -88,9 +84,6 @@ cdef Region _buffer(
                          " disable the node instead: step[node].enabled = False")
     if old.stream is not None:  # the node was captured
         refuse_other_device(region, old.stream)
-    if given is not None and is_locked_elsewhere(region, context):
-        raise ValueError(f"{region.describe()} is page-locked memory of {region.memory.context!r},"
-                         f" and {old.called()} belongs to {context!r}; use memory of that context")
     return region
 
 
@@ -155,11 +148,11 @@ cdef class CopyChange(NodeChange):
         return cuGraphExecMemcpyNodeSetParams(executable, raw, &self.params, context)
 
 
-cdef NodeChange change_copy(GraphNode old, Context context, object source, object target):
+cdef NodeChange change_copy(GraphNode old, object source, object target):
     """Return a change of a copy. None means the buffer of now."""
     cdef CopyChange change = CopyChange.__new__(CopyChange)
-    cdef Region to = _buffer(old, context, "target", target, old.target)
-    cdef Region origin = _buffer(old, context, "source", source, old.source)
+    cdef Region to = _buffer(old, "target", target, old.target)
+    cdef Region origin = _buffer(old, "source", source, old.source)
     check_pair(to, origin)
     if pointer_of(to) == pointer_of(origin):
         raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
@@ -176,10 +169,14 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
 cdef int _refuse_other_kind(GraphNode old, str name, Region region, Region present) except -1:
     """Refuse memory that the driver does not accept in the place of the present memory."""
     now, then = _kind_of(present), _kind_of(region)
-    if region.host_side != present.host_side or "foreign" not in (now, then) and now != then:
-        raise ValueError(f"{name} of {old.called()} is {present.describe()}, {now} memory, and"
-                         f" cannot become {region.describe()}, {then} memory. Capture the graph"
-                         " with such memory, and instantiate that")
+    cdef bint elsewhere = now == "page-locked" \
+        and region.memory.context is not present.memory.context
+    if region.host_side != present.host_side or elsewhere \
+            or "foreign" not in (now, then) and now != then:
+        raise ValueError(f"{name} of {old.called()} is {present.describe()}, {now} memory of"
+                         f" {present.memory.context!r}, and cannot become {region.describe()},"
+                         f" {then} memory of {region.memory.context!r}. Capture the graph with such"
+                         " memory, and instantiate that")
     return 0
 
 
@@ -217,8 +214,9 @@ cdef class FillChange(NodeChange):
 cdef NodeChange change_fill(GraphNode old, Context context, object target, object value):
     """Return a change of a fill. None means the target and the value of now."""
     cdef FillChange change
-    cdef Region region = _buffer(old, context, "target", target, old.target)
+    cdef Region region = _buffer(old, "target", target, old.target)
     cdef Region present = old.target
+    _refuse_other_context(old, region, context)
     if region.dtype is not present.dtype:
         refuse_other_dtype(region, present.dtype, present.describe())
     change = _fill_of(old, region)
@@ -238,6 +236,15 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
     return change
 
 
+cdef int _refuse_other_context(GraphNode old, Region region, Context context) except -1:
+    """Refuse memory with which the driver cannot change a fill; `context` is the executable's."""
+    if is_of_other_context(region, context):
+        raise ValueError(f"{region.describe()} belongs to {region.memory.context!r}, and"
+                         f" {old.called()} to {context!r}: the driver changes, disables and enables"
+                         " a fill only if it has memory of that context")
+    return 0
+
+
 cdef NodeChange same_fill(GraphNode old):
     """Return the change that makes a fill what it is now."""
     cdef FillChange change = _fill_of(old, old.target)
@@ -252,6 +259,7 @@ cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     memset node that cuGraphNodeSetEnabled has disabled. The node of the change has the memory.
     """
     cdef Region present = old.target
+    _refuse_other_context(old, present, context)
     cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
     cdef Region region = new_buffer(DeviceBuffer, count, present.dtype, context, None, "of a disabled fill")
     cdef FillChange change = _fill_of(old, region)

@@ -50,10 +50,6 @@ struct CopySide {
         return side != Side::Pageable && now.side == Side::Pageable;
     }
 
-    bool is_of_other(const Context &now) const {
-        return origin == Origin::Host && context != now.handle;
-    }
-
     Side side;
     Origin origin = Origin::Other;
     CUcontext context = nullptr;
@@ -67,10 +63,6 @@ class CopyWork : public NodeWork {
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
     ContextPtr context() const override { return context_; }
     bool can_be_disabled() const override { return true; }
-    CUresult check_body() const override {
-        bool other = target_.is_of_other(*context_) || source_.is_of_other(*context_);
-        return other ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         Transfer transfer{};

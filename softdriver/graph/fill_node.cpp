@@ -90,15 +90,18 @@ SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_P
         node, [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
-// Memory of any kind can take the place of any other. cuGraphExecUpdate accepts page-locked memory
-// of another context, too.
+// Memory of any kind can take the place of any other, if it is of the context of the node.
+// cuGraphExecUpdate accepts memory of another context, too.
 SOFT_API(cuGraphExecMemsetNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
           CUcontext context),
          (exec, node, params, context)) {
+    GraphNodePtr present;
+    if (CUresult status = find_exec_node(exec, node, present))
+        return status;
     return change_exec_node<FillWork>(exec, node, [&](auto &work) {
         CUresult status = make_fill_work(call, params, context, work);
-        bool refused = !status && is_of_other(params->dst, *work->context());
+        bool refused = !status && is_of_other(params->dst, *present->work->context());
         return refused ? CUDA_ERROR_INVALID_VALUE : status;
     });
 }

@@ -79,7 +79,7 @@ CUgraphNode handle_of(GraphNode &node) {
 GraphPtr copy_graph(const Graph &graph) {
     GraphPtr copy = create_graph();
     copy->origin = graph.id;
-    copy->source = graph.source;
+    copy->source = graph.id;
     copy->objects = graph.objects;
     std::map<uint64_t, uint64_t> ids;
     for (const auto &entry : graph.nodes) {

@@ -85,8 +85,7 @@ struct Graph : std::enable_shared_from_this<Graph> {
     CUgraph handle = nullptr; // null until the program asks for it
     uint64_t id = 0;
     uint64_t origin = 0;                    // of a clone: the id of the original graph
-    // The id of the graph that the program made, of a copy of it inside a node or an executable
-    // graph, and of a copy of such a copy. Else the graph's own id.
+    // Of a copy inside a node or an executable graph: the id of its original. Else its own id.
     uint64_t source = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
     // The capture that adds nodes to the graph, or null.

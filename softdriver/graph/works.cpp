@@ -16,8 +16,8 @@ struct Failing : Piecewise {
 
 bool is_of_other(uintptr_t address, const Context &context) {
     const Allocation *memory = find_allocation(address);
-    return memory && memory->kind == MemoryKind::Host && !memory->pool &&
-           memory->context != context.handle;
+    return memory && (memory->kind == MemoryKind::Host || memory->kind == MemoryKind::Managed) &&
+           !memory->pool && memory->context != context.handle;
 }
 
 OperationPtr failing_operation(CUresult status) {

@@ -165,20 +165,6 @@ def test_a_fill_that_an_update_enables_and_nothing_disables_again(world, wide, f
     assert list(wide) == [0] * 4
 
 
-def test_there_is_no_memory_for_a_disabled_fill(world, step):
-    from cudadrv import testing
-
-    world.main.context.pool.trim()
-    testing.configure("fault=cuMemAlloc_v2:1:2")
-    try:
-        with pytest.raises(cu.CudaOutOfMemoryError):
-            step[1].enabled = False
-    finally:
-        testing.configure("fault=none")
-    assert step[1].enabled
-    assert result(world, step) == USUAL
-
-
 @pytest.mark.parametrize("change", [change_value, disable])
 def test_a_part_of_a_change_cannot_be_undone(world, wide, filling, fault, change):
     fault(PART, 2)

@@ -691,8 +691,26 @@ MUTATIONS = [
     (
         "an update enables all nodes",
         "_graph_changes.pyx",
-        "    if executable.disabled:\n        uses",
+        "    if disabled:\n        uses",
         "    if False:\n        uses",
+    ),
+    (
+        "an update lets disabled fills run",
+        "_graph_changes.pyx",
+        "    _disable_again(executable, changes)\n    return following",
+        "    return following",
+    ),
+    (
+        "a changed fill runs although it is disabled",
+        "_graph_changes.pyx",
+        "if old.kind != FILL_NODE or self.index not in executable.disabled:",
+        "if True:",
+    ),
+    (
+        "a fill takes memory of another context",
+        "_node_changes.pyx",
+        "    if is_of_other_context(region, context):",
+        "    if False:",
     ),
     # ---- nodes that are added ----
     (

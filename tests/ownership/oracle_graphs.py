@@ -208,9 +208,8 @@ class Plan(Oracle):
 
     @property
     def in_driver(self):
-        """Whether the driver has this graph, or a copy of it in another graph or an executable."""
-        used = any(not executable.closed for executable in self.executables)
-        return not self.ended or used or self.is_part
+        """Whether the driver has this graph: executables keep it."""
+        return not self.ended or any(not each.closed for each in self.executables)
 
     @property
     def is_part(self):
@@ -296,13 +295,9 @@ class Plan(Oracle):
         return [plan for each in self.operations for plan in each.plans]
 
     def uses_far_memory(self, place):
-        """Whether a copy or a fill has page-locked memory that drivers refuse in a body."""
-        buffers = [
-            buffer
-            for each in self.operations
-            if each.effect.kind in ("copy", "fill")
-            for buffer, _ in each.uses
-        ]
+        """Whether a fill has memory that drivers refuse in a body."""
+        fills = [each for each in self.operations if each.effect.kind == "fill"]
+        buffers = [buffer for each in fills for buffer, _ in each.uses]
         far = any(buffer.memory.is_far_from(place) for buffer in buffers)
         return far or any(plan.uses_far_memory(place) for plan in self.bodies())
 

@@ -69,14 +69,14 @@ RAISED = {
     OTHER_THREAD: (ValueError, "is another thread's"),
     ENDED: (cu.OwnershipError, "has ended without an event"),
     OTHER_CONTEXT: (
-        ValueError,
-        "another context|no stream reaches both|of the context of|and this (executable of|one to)"
+        (ValueError, cu.CudaError),
+        "^cuGraph(InstantiateWithFlags|ExecMemsetNodeSetParams): CUDA_ERROR_INVALID_VALUE|another context|no stream reaches both|of the context of|and this (executable of|one to)"
         "|memory of that context",
     ),
     EVENT_CLOSED: (ValueError, "the event "),
     NO_SUCH_CHANGE: (
         (ValueError, TypeError, cu.CudaError),
-        "^cuGraphExecMem(cpy|set)NodeSetParams: CUDA_ERROR_INVALID_VALUE|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
+        "^cuGraphExecMemcpyNodeSetParams: CUDA_ERROR_INVALID_VALUE|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
         "|have different dtypes|parts of the same size|^set of |is not a node of"
         "|a part of itself|^another node of",
     ),
@@ -251,7 +251,7 @@ class Session:
                 if self.interrupting:
                     self.gate.open()
                 result, self.waited = function(), True
-        except (cu.OwnershipError, BufferError, ValueError, TypeError) as error:
+        except (cu.OwnershipError, cu.CudaError, BufferError, ValueError, TypeError) as error:
             got, text = self._named(what, error), f", which says {error}"
         if isinstance(expected, frozenset) and got in expected:
             expected = got

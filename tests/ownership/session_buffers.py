@@ -66,8 +66,11 @@ class Memory:
         return ("locked", self.place) if self.kind == "locked" else "device or managed"
 
     def is_far_from(self, place):
-        """Whether it is page-locked memory of another context, which some nodes do not take."""
-        return self.group == ("locked", self.place) and self.place is not place
+        """Whether it is memory of another context that streams of each context use.
+
+        A fill cannot have it in a body of a conditional node, and cannot be changed to it.
+        """
+        return self.kind != "device" and not self.of_driver_pool and self.place is not place
 
 
 @dataclass(eq=False)

@@ -59,6 +59,8 @@ class ChangeSession(GraphSession):
         effect, to, item = old.effect, target or old_target, None
         given = [] if target is None else [target]
         reasons = self._reasons(executable, old, given)
+        if to.memory.is_far_from(executable.place):
+            reasons.add(OTHER_CONTEXT)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)
             effect = Fill(bytes_, effect.dtype, old.effect.parts)
@@ -127,9 +129,6 @@ class ChangeSession(GraphSession):
         found = set()
         if any(buffer.closed for buffer in given):
             found.add(MEMORY_CLOSED)
-        if old.effect.kind in ("copy", "fill"):
-            if any(buffer.memory.is_far_from(executable.place) for buffer in given):
-                found.add(OTHER_CONTEXT)
         domains = {old.domain, executable.place.domain}  # of a stream of another context
         if any(not b.on_host and domains != {b.memory.place.domain} for b in given):
             found.add(OTHER_CONTEXT)
@@ -179,6 +178,8 @@ class ChangeSession(GraphSession):
         known = operation and operation.effect.kind in CHANGED and content.paired
         known = known and not executable.orphan
         answer = OK if known else CAPTURED
+        if known and enabled == (operation in content.disabled):
+            answer = self._judge_switch(executable, operation, enabled)
         answer = GRAPH_CLOSED if executable.closed else answer
         call = lambda: setattr(self.node(executable, index, way), "enabled", enabled)  # noqa: E731
         try:
@@ -189,6 +190,14 @@ class ChangeSession(GraphSession):
             content.disabled = content.disabled - {operation}
             content.disabled |= set() if enabled else {operation}
             self.agree("enabled", self.node(executable, index, way).enabled, enabled)
+
+    def _judge_switch(self, executable, operation, enabled):
+        """The answer to disabling a node, or to enabling it."""
+        if operation.effect.kind != "fill":
+            return OK
+        memory = operation.uses[0][0].memory
+        refused = memory.is_far_from(executable.place) and (enabled or memory.owned)
+        return OTHER_CONTEXT if refused else OK
 
     # ---- all nodes ----
 
@@ -215,7 +224,11 @@ class ChangeSession(GraphSession):
         if old.disabled and not old.pairs(new):
             return CAPTURED
         alike = list(map(shape, old.operations)) == list(map(shape, new.operations))
-        return OK if alike else CAPTURED
+        if not alike:
+            return CAPTURED
+        disabled = [old.operations.index(each) for each in old.disabled]
+        answers = {self._judge_switch(executable, new.operations[i], False) for i in disabled}
+        return OTHER_CONTEXT if OTHER_CONTEXT in answers else OK
 
 
 class Meddler:
