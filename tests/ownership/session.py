@@ -70,13 +70,15 @@ RAISED = {
     ENDED: (cu.OwnershipError, "has ended without an event"),
     OTHER_CONTEXT: (
         (ValueError, cu.CudaError),
-        "^cuGraph(InstantiateWithFlags|ExecMemsetNodeSetParams): CUDA_ERROR_INVALID_VALUE|another context|no stream reaches both|of the context of|and this (executable of|one to)"
+        "^cuGraph(InstantiateWithFlags|ExecMemsetNodeSetParams): CUDA_ERROR_INVALID_VALUE"
+        "|another context|no stream reaches both|of the context of|and this (executable of|one to)"
         "|memory of that context",
     ),
     EVENT_CLOSED: (ValueError, "the event "),
     NO_SUCH_CHANGE: (
         (ValueError, TypeError, cu.CudaError),
-        "^cuGraphExecMemcpyNodeSetParams: CUDA_ERROR_INVALID_VALUE|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
+        "^cuGraphExecMemcpyNodeSetParams: CUDA_ERROR_INVALID_VALUE"
+        "|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
         "|have different dtypes|parts of the same size|^set of |is not a node of"
         "|a part of itself|^another node of",
     ),
