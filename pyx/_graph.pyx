@@ -875,8 +875,8 @@ cdef class Graph(Builder):
             graph = graph.outer
         graph.plan.busy = None
         if destroyed:
-            # Its handle may be that of another graph now. A graph whose body is destroyed is leaked,
-            # because drivers crash when it is destroyed (580 does).
+            # Its handle may be that of another graph now. A graph whose body is destroyed is
+            # leaked, because drivers crash when it is destroyed (580 does).
             graph.driver_graph.raw = NULL
         _drop_driver_graph(graph)
         graph.forget()
@@ -1053,8 +1053,8 @@ cdef int _check_bodies(Plan plan, Context context) except -1:
                 for region in inner.reads + inner.writes:
                     if inner.kind == FILL_NODE and is_of_other_context(region, context):
                         raise ValueError(
-                            f"{inner.called()} of {body.graph} uses {region.describe()}, which belongs"
-                            f" to {region.memory.context!r}, and the graph to {context!r}. A fill"
+                            f"{inner.called()} of {body.graph} uses {region.describe()}, which"
+                            f" belongs to {region.memory.context!r}, and the graph to {context!r}. A fill"
                             " in a body needs memory of that context")
     return 0
 

@@ -261,7 +261,8 @@ cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     cdef Region present = old.target
     _refuse_other_context(old, present, context)
     cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
-    cdef Region region = new_buffer(DeviceBuffer, count, present.dtype, context, None, "of a disabled fill")
+    cdef Region region = new_buffer(
+        DeviceBuffer, count, present.dtype, context, None, "of a disabled fill")
     cdef FillChange change = _fill_of(old, region)
     change.node.site_number = old.site_number
     _fill_in(change, region)

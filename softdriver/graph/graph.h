@@ -84,7 +84,7 @@ using UserObjects = std::map<std::shared_ptr<UserObject>, uint64_t>;
 struct Graph : std::enable_shared_from_this<Graph> {
     CUgraph handle = nullptr; // null until the program asks for it
     uint64_t id = 0;
-    uint64_t origin = 0;                    // of a clone: the id of the original graph
+    uint64_t origin = 0; // of a clone: the id of the original graph
     // Of a copy inside a node or an executable graph: the id of its original. Else its own id.
     uint64_t source = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
