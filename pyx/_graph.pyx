@@ -1054,8 +1054,8 @@ cdef int _check_bodies(Plan plan, Context context) except -1:
                     if inner.kind == FILL_NODE and is_of_other_context(region, context):
                         raise ValueError(
                             f"{inner.called()} of {body.graph} uses {region.describe()}, which"
-                            f" belongs to {region.memory.context!r}, and the graph to {context!r}. A fill"
-                            " in a body needs memory of that context")
+                            f" belongs to {region.memory.context!r}, and the graph to {context!r}."
+                            " A fill in a body needs memory of that context")
     return 0
 
 
