@@ -101,6 +101,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_mutex issue
         own_snapshot snapshot
         uint64_t recorded
+    ctypedef struct own_runs:
+        own_event last
     ctypedef struct own_engine:
         uint32_t size
     ctypedef struct own_operation:
@@ -237,8 +239,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_engine *engine, own_request *request, const own_snapshot *before, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)
     bint own_begin_alone(own_engine *engine, own_request *request, bint apart)
-    bint own_begin_after_alone(
-        own_engine *engine, own_request *request, own_event *last, bint apart)
+    bint own_begin_run_alone(
+        own_engine *engine, own_request *request, own_runs *runs, bint apart)
+    void own_catch_up(own_engine *engine)
     bint own_follows(const own_stream *stream, const own_snapshot *before)
     void own_settle_alone(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)

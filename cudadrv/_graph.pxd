@@ -5,7 +5,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from cudadrv._capture cimport Capture, DriverGraph, GraphNode, Holdings
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph, CUgraphExec
-from cudadrv._engine cimport own_access, own_event
+from cudadrv._engine cimport own_access, own_runs
 from cudadrv._graph_nodes cimport Builder, ConditionKind
 from cudadrv._names cimport Parts
 from cudadrv._stream cimport Stream
@@ -62,7 +62,7 @@ cdef class ExecutableGraph:
     cdef CUgraphExec raw        # NULL once closed
     cdef own_access *accesses   # a copy of those of `uses`, which launches change
     cdef str broken             # the node that the driver has changed only in part, or None
-    cdef own_event last         # its last launch; launches hold its issue lock
+    cdef own_runs runs          # its launches, which hold the issue lock of this
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # threads that are launching it; close() waits for none
     cdef bint changing          # it is being changed: no launch and no other change may begin
@@ -72,7 +72,8 @@ cdef class ExecutableGraph:
     cdef DriverGraph original   # the graph that it was instantiated from
     cdef list raws              # the nodes of `original`, by which the driver knows those of this
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    # The disabled nodes: their indices, and of a fill the one that runs in its place, else None.
+    # The indices of the disabled nodes. A disabled fill has the node that runs in its place as its
+    # value, other nodes have None.
     cdef dict disabled
     cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
     cdef object __weakref__

@@ -4,8 +4,8 @@ from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_STAYS, engine, own_access, own_begin_after_alone, own_begin_alone, own_clock, own_conflict,
-    own_event, own_memory, own_mutex_give, own_record_as, own_record_as_alone, own_request,
+    OWN_STAYS, engine, own_access, own_begin_alone, own_begin_run_alone, own_clock, own_conflict,
+    own_memory, own_mutex_give, own_record_as, own_record_as_alone, own_request, own_runs,
     own_settle, own_settle_alone,
 )
 from cudadrv._site cimport site_of
@@ -22,9 +22,9 @@ cdef struct Operation:
     PyThreadState *thread   # the state of the calling thread
 
 
-cdef int issue_unusual(Operation *operation, Stream stream, own_event *last) except? -1
+cdef int issue_unusual(Operation *operation, Stream stream, own_runs *runs) except? -1
 cdef int after_failure(
-    Operation *operation, Stream stream, CUresult status, bint queued, own_event *last
+    Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
 ) except? -1
 cdef int note(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
@@ -74,16 +74,17 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
     After 0 the caller owns the snapshot `request.issued`. A reason is a status of the driver, a
     reason of enter_stream, or REFUSED minus the engine's answer.
     """
-    return issue_after(operation, stream, NULL, False)
+    return issue_run(operation, stream, NULL, False)
 
 
-cdef inline int issue_after(
-        Operation *operation, Stream stream, own_event *last, bint apart) except? -1:
-    """As `issue`, for an operation that the driver runs after its own last run, on any stream.
+cdef inline int issue_run(
+        Operation *operation, Stream stream, own_runs *runs, bint apart) except? -1:
+    """As `issue`, for an operation with several runs: the driver runs each after the last one, on
+    any stream.
 
-    `last` is that run; it is NULL for all other operations. An operation with a last run is
-    refused on a stream that is captured. `apart` is true if the caller knows that no two accesses
-    use the same memory.
+    `runs` is NULL for all other operations. An operation with runs is refused on a stream that is
+    captured. `apart` is true if no two accesses use the same memory, and if they were those of the
+    last run, too.
 
     This function is the fast path, and is inlined into the functions that make operations. It is
     for programs with one Python thread. No other thread can be in the engine then, so the engine's
@@ -97,39 +98,39 @@ cdef inline int issue_after(
     check_stream(stream)
     operation.request.stream = stream.order
     if unlikely(not is_alone(thread) or not names_context(stream)) \
-            or unlikely(not _begin_alone(&operation.request, last, apart)):
-        return issue_unusual(operation, stream, last)
+            or unlikely(not _begin_alone(&operation.request, runs, apart)):
+        return issue_unusual(operation, stream, runs)
     PyEval_SaveThread()
     status = call(operation.arguments, stream.raw, &queued)
     PyEval_RestoreThread(thread)
     if unlikely(status != CUDA_SUCCESS):
-        return after_failure(operation, stream, status, queued, last)
-    settle(operation, stream, last)
+        return after_failure(operation, stream, status, queued, runs)
+    settle(operation, stream, runs)
     return 0
 
 
-cdef inline bint _begin_alone(own_request *request, own_event *last, bint apart) noexcept:
-    if last is NULL:
+cdef inline bint _begin_alone(own_request *request, own_runs *runs, bint apart) noexcept:
+    if runs is NULL:
         return own_begin_alone(engine, request, apart)
-    return own_begin_after_alone(engine, request, last, apart)
+    return own_begin_run_alone(engine, request, runs, apart)
 
 
-cdef inline void settle(Operation *operation, Stream stream, own_event *last) noexcept:
+cdef inline void settle(Operation *operation, Stream stream, own_runs *runs) noexcept:
     """End the fast path, once the driver has the operation."""
     if likely(is_alone(operation.thread)):
         own_settle_alone(engine, &operation.request)
-        if last is not NULL:
-            own_record_as_alone(&operation.request.issued, last)
+        if runs is not NULL:
+            own_record_as_alone(&operation.request.issued, &runs.last)
     else:
         own_settle(engine, &operation.request)
-        if last is not NULL:
-            own_record_as(engine, &operation.request.issued, last)
-    give_issue_locks(stream, last)
+        if runs is not NULL:
+            own_record_as(engine, &operation.request.issued, &runs.last)
+    give_issue_locks(stream, runs)
 
 
-cdef inline void give_issue_locks(Stream stream, own_event *last) noexcept nogil:
-    if last is not NULL:
-        own_mutex_give(&last.issue)
+cdef inline void give_issue_locks(Stream stream, own_runs *runs) noexcept nogil:
+    if runs is not NULL:
+        own_mutex_give(&runs.last.issue)
     own_mutex_give(stream.order.issue)
 
 

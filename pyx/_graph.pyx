@@ -26,7 +26,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
-    own_access, own_are_apart, own_join_accesses, own_known, own_request, own_snapshot_drop,
+    own_access, own_are_apart, own_catch_up, own_join_accesses, own_known, own_request,
+    own_snapshot_drop,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._graph_nodes cimport (
@@ -39,7 +40,7 @@ from cudadrv._names cimport (
     CONSTANT, LAUNCH, Parts, checked_name, give_back_name, graph_launch, number_of_graph,
     operation_name, parts_of,
 )
-from cudadrv._operation cimport Operation, issue_after, prepare
+from cudadrv._operation cimport Operation, issue_run, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
@@ -1111,7 +1112,8 @@ cdef void retire_name(ExecutableGraph executable) noexcept:
         return
     try:
         _last_launches.append((
-            executable.operation, executable.last.snapshot.slot, executable.last.snapshot.seq))
+            executable.operation, executable.runs.last.snapshot.slot,
+            executable.runs.last.snapshot.seq))
     except MemoryError:
         pass    # the name is not used again
 
@@ -1148,7 +1150,8 @@ cdef class ExecutableGraph:
         _destroy_executable(self)
         if self.operation and self.uses is not None:
             retire_name(self)
-        own_snapshot_drop(engine, &self.last.snapshot)
+        own_catch_up(engine)
+        own_snapshot_drop(engine, &self.runs.last.snapshot)
         free(self.accesses)
 
     @property
@@ -1213,7 +1216,7 @@ cdef class ExecutableGraph:
                 accesses = <own_access *>room.start
             token = new_token(found, uses, _buffers_in)
             prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
-            reason = issue_after(&operation, found, &self.last, uses.apart and room is None)
+            reason = issue_run(&operation, found, &self.runs, uses.apart and room is None)
         finally:
             self.launching -= 1
         if unlikely(reason):
@@ -1279,6 +1282,7 @@ cdef class ExecutableGraph:
         refuse_if_forked()
         refuse_while_busy(self)
         _destroy_executable(self)
+        own_catch_up(engine)
         retire_name(self)
         self.uses = self.holdings = self.original = self.nodes = None
 

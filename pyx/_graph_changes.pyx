@@ -25,7 +25,7 @@ from cudadrv._driver cimport (
     cudadrv_table, last_failure,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, own_access,
+    OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
 )
 from cudadrv._graph cimport (
     ExecutableGraph, Graph, Uses, check_whole, name_launches, refuse_while_busy, replaced,
@@ -83,6 +83,7 @@ cdef Next _next(ExecutableGraph executable, tuple nodes, Uses uses, Holdings hol
 
 cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
     """Let an executable have what was made for it. The driver has changed it already."""
+    own_catch_up(engine)
     if following.operation != executable.operation:
         retire_name(executable)
         executable.operation, following.named = following.operation, False

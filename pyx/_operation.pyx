@@ -14,9 +14,9 @@ from cudadrv._device cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_after,
-    own_begin_alone, own_clock, own_clock_drop, own_conflict, own_event, own_foresee, own_known,
+    own_begin_alone, own_clock, own_clock_drop, own_conflict, own_foresee, own_known,
     own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_record_as, own_request,
-    own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_undo,
+    own_runs, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport Event
@@ -37,8 +37,8 @@ def _note_the_end():
 atexit.register(_note_the_end)
 
 
-cdef int issue_unusual(Operation *operation, Stream stream, own_event *last) except? -1:
-    """The slow path of `issue` and `issue_after`, for every operation. Inserts the waits that the
+cdef int issue_unusual(Operation *operation, Stream stream, own_runs *runs) except? -1:
+    """The slow path of `issue` and `issue_run`, for every operation. Inserts the waits that the
     policy wants. The caller has set `request.stream`.
     """
     cdef Capture capture
@@ -47,9 +47,9 @@ cdef int issue_unusual(Operation *operation, Stream stream, own_event *last) exc
     works = None
     while True:
         with nogil:
-            reason = _attempt(operation, stream, last)
+            reason = _attempt(operation, stream, runs)
         if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
-                and last is NULL:
+                and runs is NULL:
             capture = <Capture>stream.capture
             return capture.issue(stream, &operation.request, operation.call, operation.arguments)
         if likely(reason != REFUSED - OWN_MUST_WAIT):
@@ -59,7 +59,8 @@ cdef int issue_unusual(Operation *operation, Stream stream, own_event *last) exc
             if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
                 stream.context.check(<CUresult>reason)
             return reason
-        asked.request, asked.before = &operation.request, NULL if last is NULL else &last.snapshot
+        asked.request = &operation.request
+        asked.before = NULL if runs is NULL else &runs.last.snapshot
         works = missing_waits(&operation.request.conflict, _still_in_the_way, &asked)
         if works is None:
             return reason
@@ -68,9 +69,9 @@ cdef int issue_unusual(Operation *operation, Stream stream, own_event *last) exc
 
 
 cdef int after_failure(
-    Operation *operation, Stream stream, CUresult status, bint queued, own_event *last
+    Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
 ) except? -1:
-    """Handle a failed driver call of the fast path, and return what `issue_after` has to return.
+    """Handle a failed driver call of the fast path, and return what `issue_run` has to return.
 
     The engine has recorded the operation. The caller has taken the issue locks.
     """
@@ -79,9 +80,9 @@ cdef int after_failure(
     with nogil:
         reason = _after_failure(operation, stream, status, not queued, queued, &pushed)
         leave_context(pushed)
-    if last is not NULL and reason == CUDA_SUCCESS:
-        own_record_as(engine, &operation.request.issued, last)
-    give_issue_locks(stream, last)
+    if runs is not NULL and reason == CUDA_SUCCESS:
+        own_record_as(engine, &operation.request.issued, &runs.last)
+    give_issue_locks(stream, runs)
     return reason
 
 
@@ -134,23 +135,23 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     return _attempt(operation, stream, NULL)
 
 
-cdef inline int _attempt(Operation *operation, Stream stream, own_event *last) except? -1 nogil:
-    """As `attempt`. If `last` is not NULL, as `issue_after`."""
+cdef inline int _attempt(Operation *operation, Stream stream, own_runs *runs) except? -1 nogil:
+    """As `attempt`. If `runs` is not NULL, as `issue_run`."""
     cdef bint pushed = False
     cdef bint queued = False
     cdef bint direct
     cdef int reason = 0
     cdef int answer
-    if last is NULL:
+    if runs is NULL:
         own_mutex_take(stream.order.issue)
     else:
-        own_lock_both(stream.order.issue, &last.issue)
+        own_lock_both(stream.order.issue, &runs.last.issue)
     direct = names_context(stream)
     if unlikely(not direct):
         reason = enter_stream(stream, &pushed)
     if likely(reason == 0):
-        answer = own_begin(engine, &operation.request) if last is NULL \
-            else own_begin_after(engine, &operation.request, &last.snapshot)
+        answer = own_begin(engine, &operation.request) if runs is NULL \
+            else own_begin_after(engine, &operation.request, &runs.last.snapshot)
         if likely(answer == OWN_OK):
             reason = operation.call(operation.arguments, stream.raw, &queued)
             if likely(reason == CUDA_SUCCESS):
@@ -158,12 +159,12 @@ cdef inline int _attempt(Operation *operation, Stream stream, own_event *last) e
             else:
                 reason = _after_failure(
                     operation, stream, <CUresult>reason, direct and not queued, queued, &pushed)
-            if last is not NULL and reason == CUDA_SUCCESS:
-                own_record_as(engine, &operation.request.issued, last)
+            if runs is not NULL and reason == CUDA_SUCCESS:
+                own_record_as(engine, &operation.request.issued, &runs.last)
         else:
             reason = REFUSED - answer
         leave_context(pushed)
-    give_issue_locks(stream, last)
+    give_issue_locks(stream, runs)
     return reason
 
 

@@ -3,7 +3,7 @@
 #ifndef CUDADRV_BORROW_H
 #define CUDADRV_BORROW_H
 
-#include "usual.h"
+#include "runs.h"
 
 /* Returns whether the operation of an epoch is ordered before the next operation of the stream.
  * `view` is the clock of everything that the stream will have waited for by then. `stream` is NULL
@@ -329,6 +329,9 @@ static inline int own_begin_alone(own_engine *engine, own_request *request, int 
     if (!own_mutex_try_alone(request->stream->issue)) {
         return 0;
     }
+    if (__builtin_expect(engine->runs != NULL, 0)) {
+        own_catch_up_(engine);
+    }
     if (__builtin_expect(!own_begin_usual_(engine, request, apart), 0)) {
         own_mutex_give(request->stream->issue);
         return 0;
@@ -336,17 +339,27 @@ static inline int own_begin_alone(own_engine *engine, own_request *request, int 
     return 1;
 }
 
-/* Does own_begin_alone for an operation that runs after `last`, its own last run. Also takes the
- * issue lock of `last`. */
-static inline int own_begin_after_alone(own_engine *engine, own_request *request, own_event *last,
-                                        int apart) {
-    if (__builtin_expect(!own_follows(request->stream, &last->snapshot), 0) ||
-        __builtin_expect(!own_mutex_try_alone(&last->issue), 0)) {
+/* Does own_begin_alone for one more run of an operation, which the driver runs after the last one.
+ * Also takes the issue lock of the runs. `apart` must be 0 unless the accesses were those of the
+ * last run, too. */
+static inline int own_begin_run_alone(own_engine *engine, own_request *request, own_runs *runs,
+                                      int apart) {
+    if (__builtin_expect(!own_mutex_try_alone(&runs->last.issue), 0)) {
         return 0;
     }
-    if (__builtin_expect(!own_begin_alone(engine, request, apart), 0)) {
-        own_mutex_give(&last->issue);
+    if (engine->runs == runs && runs->stream == request->stream && apart &&
+        own_mutex_try_alone(request->stream->issue)) {
+        own_number_(request, own_clock_share(request->stream->clock));
+        own_note_run_(request, runs, 1);
+        return 1;
+    }
+    if (__builtin_expect(!own_follows(request->stream, &runs->last.snapshot), 0) ||
+        __builtin_expect(!own_begin_alone(engine, request, apart), 0)) {
+        own_mutex_give(&runs->last.issue);
         return 0;
+    }
+    if (apart) {
+        own_run_first_(engine, request, runs);
     }
     return 1;
 }

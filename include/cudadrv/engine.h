@@ -105,11 +105,23 @@ typedef struct own_engine {
     uint32_t requests; /* number of requests checked by own_some_twice_, modulo 2^32 */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
+    struct own_runs *runs; /* the last operation, if its epochs may be renewed: see runs.h */
 } own_engine;
 
 static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, sizeof *engine); }
 
-static inline void own_lock(own_engine *engine) { own_mutex_take(&engine->lock); }
+static void own_catch_up_(own_engine *engine);
+
+/* Takes the lock for what uses only clocks and slots. */
+static inline void own_lock_clocks(own_engine *engine) { own_mutex_take(&engine->lock); }
+
+static inline void own_lock(own_engine *engine) {
+    own_lock_clocks(engine);
+    if (__builtin_expect(engine->runs != NULL, 0)) {
+        own_catch_up_(engine);
+    }
+}
+
 static inline void own_unlock(own_engine *engine) { own_mutex_give(&engine->lock); }
 
 /* Takes both locks, in the order of their addresses. They may be the same lock. */

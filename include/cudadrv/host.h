@@ -342,7 +342,7 @@ static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain
  * there is none. */
 static inline int own_current(own_engine *engine, uint64_t tag, own_suspect *current) {
     uint64_t slot = tag >> 40;
-    own_lock(engine);
+    own_lock_clocks(engine);
     const own_stream *stream = slot < engine->size ? engine->slots[slot].stream : NULL;
     int found = stream && own_tag(stream) == tag && stream->settled != stream->seq;
     if (found) {

@@ -14,7 +14,7 @@ static inline void own_snapshot_of_(const own_stream *stream, own_snapshot *snap
 
 static inline void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot) {
     if (snapshot->clock) {
-        own_lock(engine);
+        own_lock_clocks(engine);
         own_clock_drop(snapshot->clock);
         own_unlock(engine);
         snapshot->clock = NULL;
@@ -77,7 +77,7 @@ static inline int own_view_(const own_stream *stream, own_clock **view) {
  * malloc fails, returns 0 and changes nothing. */
 static inline int own_foresee(own_engine *engine, uint32_t slot, own_clock **clock) {
     own_clock *view = NULL, *joined;
-    own_lock(engine);
+    own_lock_clocks(engine);
     const own_stream *stream = engine->slots[slot].stream;
     int ok = 1;
     if (stream && stream->state == OWN_OPEN) {
@@ -138,7 +138,7 @@ static inline int own_use_unchecked_(own_stream *stream) {
 /* Takes a snapshot of the stream, with all its work that the driver has now. */
 static inline void own_snapshot_take(own_engine *engine, const own_stream *stream,
                                      own_snapshot *snapshot) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     own_snapshot_of_(stream, snapshot);
     own_unlock(engine);
 }
@@ -146,7 +146,7 @@ static inline void own_snapshot_take(own_engine *engine, const own_stream *strea
 /* Call this when the driver has recorded the event on the stream. The caller holds the issue
  * locks of both. Returns 0 if malloc fails; the event then keeps its former snapshot. */
 static inline int own_record(own_engine *engine, own_stream *stream, own_event *event) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     int ok = own_use_unchecked_(stream);
     if (ok) {
         own_clock_drop(event->snapshot.clock);
@@ -167,14 +167,14 @@ static inline void own_record_as_alone(const own_snapshot *as_of, own_event *eve
 
 /* Like own_record, but the event gets the earlier snapshot `as_of` instead of a new one. */
 static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     own_record_as_alone(as_of, event);
     own_unlock(engine);
 }
 
 static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *from,
                                      own_snapshot *to) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     *to = *from;
     own_clock_share(to->clock);
     own_unlock(engine);
@@ -183,7 +183,7 @@ static inline void own_snapshot_copy(own_engine *engine, const own_snapshot *fro
 /* Orders the stream's later work after a snapshot. If malloc fails, returns 0; the engine then does
  * not know of this order and refuses work that relies on it. */
 static inline int own_join(own_engine *engine, own_stream *stream, const own_snapshot *news) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     int ok = own_join_(stream, news);
     own_unlock(engine);
     return ok;
@@ -194,7 +194,7 @@ static inline int own_join(own_engine *engine, own_stream *stream, const own_sna
  * malloc fails, returns 0; the engine then does not know of this order and refuses work that relies
  * on it. */
 static inline int own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     int ok = own_use_unchecked_(stream) && own_join_(stream, news);
     own_unlock(engine);
     return ok;
@@ -202,7 +202,7 @@ static inline int own_wait(own_engine *engine, own_stream *stream, const own_sna
 
 /* Call this when the host has seen that everything in the snapshot is complete. */
 static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     for (uint32_t i = 0; news->clock && i < news->clock->size; i++) {
         if (engine->slots[i].done < news->clock->seq[i]) {
             engine->slots[i].done = news->clock->seq[i];
@@ -216,7 +216,7 @@ static inline void own_join_host(own_engine *engine, const own_snapshot *news) {
 
 /* Returns whether the host knows that operation `seq` of the slot is complete. */
 static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     int known = own_known_(engine, slot, seq);
     own_unlock(engine);
     return known;
@@ -224,7 +224,7 @@ static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
 
 /* Returns whether the host knows that everything in the snapshot is complete. */
 static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
-    own_lock(engine);
+    own_lock_clocks(engine);
     int known = own_known_(engine, snapshot->slot, snapshot->seq) &&
                 own_clock_known_(engine, snapshot->clock);
     own_unlock(engine);

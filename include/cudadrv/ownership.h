@@ -10,6 +10,7 @@
  *   access.h    requested bytes, host views and loans
  *   contents.h  contents that were discarded, and memory that is attached to a stream or the host
  *   usual.h     the fast path
+ *   runs.h      operations that are issued again and again
  *   borrow.h    checks of operations
  *   host.h      checks of host access
  *   turns.h     whether operations have used bytes since the host did

@@ -598,7 +598,7 @@ MUTATIONS = [
     (
         "a launch is not ordered after the last one",
         "_operation.pyx",
-        "            if last is not NULL and reason == CUDA_SUCCESS:\n",
+        "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
         "            if False:\n",
     ),
     (

@@ -1,0 +1,69 @@
+/* Operations that are issued again and again: the launches of executable graphs.
+ *
+ * If such an operation is issued twice on one stream, and meanwhile nothing has used ranges, views
+ * or the states of streams, the second run cannot conflict, and would only give the epochs of the
+ * first one another number. So it is recorded here, and the epochs are renewed when such things are
+ * used again (own_lock). The run then costs the same for each number of accesses. */
+
+#ifndef CUDADRV_RUNS_H
+#define CUDADRV_RUNS_H
+
+#include "usual.h"
+
+/* The runs of one operation. Zeroed memory is that of an operation without runs. */
+typedef struct own_runs {
+    own_event last; /* recorded after the last run, which holds its issue lock */
+    /* The other fields are valid while the engine's `runs` is this. */
+    own_stream *stream; /* the stream of the last run */
+    own_access *accesses;
+    uint32_t count;
+    uint8_t behind; /* the epochs are those of an earlier run */
+    /* The last run, and the run before. Their modes are those of no access. */
+    own_epoch latest, before;
+} own_runs;
+
+static inline own_epoch own_run_by_(const own_epoch *run, const own_access *access) {
+    own_epoch epoch = *run;
+    epoch.mode = access->mode;
+    return epoch;
+}
+
+/* Renews the epochs of the operation that was issued last, and what own_undo needs. */
+static __attribute__((noinline)) void own_catch_up_(own_engine *engine) {
+    const own_runs *runs = engine->runs;
+    own_access *access = runs->accesses, *end = access + (runs->behind ? runs->count : 0);
+    engine->runs = NULL;
+    for (; access < end; access++) {
+        own_range *range = access->memory->ranges;
+        own_epoch *epoch = &range->few[range->count - 1];
+        access->undo = 1;
+        access->undo_count = (uint8_t)range->count;
+        *epoch = own_run_by_(&runs->before, access);
+        memcpy(access->saved, range->few, range->count * sizeof *access->saved);
+        *epoch = own_run_by_(&runs->latest, access);
+    }
+}
+
+static inline void own_note_run_(const own_request *request, own_runs *runs, int behind) {
+    runs->before = runs->latest;
+    runs->latest = (own_epoch){
+        request->issued.seq, request->issued.slot, request->site, request->operation, 0, 0};
+    runs->behind = (uint8_t)behind;
+}
+
+/* Notes the first of several runs, after own_begin on the fast path has recorded its accesses. */
+static inline void own_run_first_(own_engine *engine, const own_request *request, own_runs *runs) {
+    runs->stream = request->stream;
+    runs->accesses = request->accesses;
+    runs->count = request->count;
+    own_note_run_(request, runs, 0);
+    engine->runs = runs;
+}
+
+/* Call this before runs or their accesses change or are freed. */
+static inline void own_catch_up(own_engine *engine) {
+    own_lock(engine);
+    own_unlock(engine);
+}
+
+#endif
