@@ -75,6 +75,7 @@ cdef class ExecutableGraph:
     # The indices of the disabled nodes. A disabled fill has the node that runs in its place as its
     # value, other nodes have None.
     cdef dict disabled
+    cdef bint conditional       # it has conditions: the driver waits for the device to destroy it
     cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
     cdef object __weakref__
 

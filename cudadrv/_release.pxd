@@ -22,7 +22,8 @@ cdef enum MemoryKind:
     LOCKED
     UNIFIED
     FOREIGN
-    CODE    # a loaded module; its `address` is the CUmodule
+    CODE        # a loaded module; its `address` is the CUmodule
+    EXECUTABLE  # an executable graph with conditions; its `address` is the CUgraphExec
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil

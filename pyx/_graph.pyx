@@ -21,7 +21,7 @@ from cudadrv._capture cimport (
 )
 from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphCreate,
+    CUDA_SUCCESS, CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphCreate,
     cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
@@ -44,6 +44,7 @@ from cudadrv._operation cimport Operation, issue_run, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
+from cudadrv._release cimport EXECUTABLE, drain, release_later
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
@@ -674,7 +675,8 @@ cdef class Graph(Builder):
     def instantiate(self):
         """Make an `ExecutableGraph`, which can be launched. Does not wait for any work.
 
-        Later changes of the graph do not change it.
+        Later changes of the graph do not change it. If the graph has conditions and the driver
+        still has a closed executable of it (see `ExecutableGraph.close`), waits for all work.
 
         Raises CaptureError if the graph was not captured and has no nodes, is being captured, is a
         body, or has a condition that no node has; or if it has conditional nodes and an executable
@@ -684,7 +686,6 @@ cdef class Graph(Builder):
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
         cdef CUresult status
-        cdef bint pushed = False
         cdef Uses uses
         self.usable()
         _check_instance(self)
@@ -694,22 +695,21 @@ cdef class Graph(Builder):
         made.uses, made.holdings = uses, self.plan.holdings
         made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
         made.numbers[0] = made.numbers[1] = self.number
-        made.disabled, made.paired = {}, True
+        made.disabled, made.paired, made.conditional = {}, True, bool(self.plan.conditions)
         made.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
         if made.accesses is NULL:
             raise MemoryError()
         memcpy(made.accesses, uses.accesses, uses.count * sizeof(own_access))
         _forget_names()
-        single = weakref.ref(made) if self.plan.conditions else None
+        single = weakref.ref(made) if made.conditional else None
         self.plan.busy = "being instantiated by another call"
         try:
-            with nogil:
-                status = enter_context(self.context.raw, &pushed)
-                if status == CUDA_SUCCESS:
-                    status = cuGraphInstantiateWithFlags(&made.raw, self.raw, 0)
-                    leave_context(pushed)
-            if status == CUDA_ERROR_NOT_SUPPORTED and self.plan.conditions:
-                _refuse_second(self)    # it was made before the conditions were
+            status = _instantiate(made, self.raw)
+            if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
+                drain(True)     # the driver may still have an executable that was closed
+                status = _instantiate(made, self.raw)
+                if status == CUDA_ERROR_NOT_SUPPORTED:
+                    _refuse_second(self)    # it was made before the conditions were
             self.context.check(status)
         finally:
             self.plan.busy = None
@@ -1009,6 +1009,17 @@ cdef int check_whole(Graph graph) except -1:
     return 0
 
 
+cdef CUresult _instantiate(ExecutableGraph made, CUgraph raw) noexcept:
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(made.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuGraphInstantiateWithFlags(&made.raw, raw, 0)
+            leave_context(pushed)
+    return status
+
+
 cdef int _check_instance(Graph graph) except -1:
     """Raise unless a graph can be instantiated."""
     cdef ExecutableGraph single
@@ -1272,7 +1283,9 @@ cdef class ExecutableGraph:
     def close(self):
         """Destroy it, and let its memory go. Closing twice does nothing. Does not block.
 
-        Launches that are queued still run, and keep their borrows.
+        Launches that are queued still run, and keep their borrows. The driver waits for all work of
+        the device to destroy an executable with conditions, so that is done later, when the device
+        is idle.
 
         Raises CaptureError while another thread is launching or changing it.
         Driver function: cuGraphExecDestroy.
@@ -1284,6 +1297,7 @@ cdef class ExecutableGraph:
         _destroy_executable(self)
         own_catch_up(engine)
         retire_name(self)
+        drain(False)
         self.uses = self.holdings = self.original = self.nodes = None
 
     def __enter__(self):
@@ -1374,6 +1388,10 @@ cdef void _destroy_executable(ExecutableGraph executable) noexcept:
     cdef bint pushed = False
     executable.raw = NULL
     if raw is NULL or cudadrv_table.forked or executable.context.lost:
+        return
+    if executable.conditional:
+        release_later(EXECUTABLE, <CUdeviceptr><size_t>raw, NULL, executable.context,
+                      (executable.original, executable.nodes))
         return
     with nogil:
         status = enter_context(executable.context.raw, &pushed)

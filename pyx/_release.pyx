@@ -1,9 +1,10 @@
 """Release: memory goes back to the driver when freeing it cannot block.
 
 To free memory, the driver waits for everything that runs on the device (measured: docs/driver.md),
-and a destructor must not block. So memory whose last reference died goes into a queue. The queue is
-emptied when the GPU is found to be idle, and by `reap`, which may block. Stream-ordered memory is
-freed on an internal stream that waits for its users, which never blocks.
+and a destructor must not block. So memory whose last reference died goes into a queue. So do
+modules, and executable graphs with conditions, which the driver destroys in the same way. The queue
+is emptied when the GPU is found to be idle, and by `reap`, which may block. Stream-ordered memory
+is freed on an internal stream that waits for its users, which never blocks.
 
 The queue may be long, so a call that finds the GPU busy tries only a few pieces of memory. The
 queue must not grow without bound: if much is in it, allocations delay the program until the GPU is
@@ -22,10 +23,10 @@ from cudadrv._closing cimport bury_orphans
 from cudadrv._device cimport Context, contexts, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED,
-    CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
-    CUstreamCaptureStatus, bind_driver, cuCtxSynchronize, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
-    cuModuleUnload, cuStreamIsCapturing, cuThreadExchangeStreamCaptureMode, cudadrv_table,
-    this_thread,
+    CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUgraphExec, CUmodule, CUresult, CUstream,
+    CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver, cuCtxSynchronize, cuGraphExecDestroy,
+    cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuModuleUnload, cuStreamIsCapturing,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table, this_thread,
 )
 from cudadrv._engine cimport (
     OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_conflict,
@@ -278,7 +279,7 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
     """Whether any of these bytes are in the queue, and will be freed by cudadrv."""
     cdef pending *node = _queue.first
     while node is not NULL:
-        if node.kind not in (FOREIGN, CODE) and node.state is not NULL \
+        if node.kind not in (FOREIGN, CODE, EXECUTABLE) and node.state is not NULL \
                 and node.address < address + nbytes \
                 and address < node.address + node.state.nbytes:
             return True
@@ -287,11 +288,15 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
-    """Free unused memory, or unload a module. May block. The caller makes its context current."""
+    """Free unused memory, unload a module or destroy an executable graph. May block. The caller
+    makes its context current.
+    """
     if kind == LOCKED:
         return cuMemFreeHost(<void *><size_t>address)
     if kind == CODE:
         return cuModuleUnload(<CUmodule><size_t>address)
+    if kind == EXECUTABLE:
+        return cuGraphExecDestroy(<CUgraphExec><size_t>address)
     return cuMemFree(address)
 
 

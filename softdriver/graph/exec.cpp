@@ -108,6 +108,14 @@ bool is_taken(const Graph &graph) {
                         [&](auto &entry) { return has_copy(*entry.second, graph); }));
 }
 
+// Returns the device of the conditional nodes, or null if the graph has none.
+Device *device_of_conditions(const Graph &graph) {
+    for (const auto &entry : graph.nodes)
+        if (entry.second->work->type() == conditional_type)
+            return entry.second->work->context()->device;
+    return nullptr;
+}
+
 CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t flags,
                      CUgraphInstantiateResult &reason, GraphNodePtr &culprit) {
     GraphPtr graph = find_graph(handle);
@@ -207,10 +215,14 @@ SOFT_API(cuGraphInstantiate,
     return cuGraphInstantiate_v2_body(call, exec, graph, node, text, bytes);
 }
 
-// Launches that have not finished go on: their operations keep what they need.
+// Launches that have not finished go on: their operations keep what they need. But like a real
+// driver, this waits for the device if there are conditional nodes.
 SOFT_API(cuGraphExecDestroy, (CUgraphExec handle), (handle)) {
-    if (!find_exec(handle))
+    GraphExecPtr exec = find_exec(handle);
+    if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
+    if (Device *device = device_of_conditions(*exec->image))
+        state().scheduler.finish(call.lock, device_targets(*device));
     state().execs.erase(reinterpret_cast<uintptr_t>(handle));
     return CUDA_SUCCESS;
 }

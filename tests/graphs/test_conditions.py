@@ -1,6 +1,7 @@
 """Conditional nodes: what runs, how their bodies are checked, and what is refused."""
 
 import gc
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -405,3 +406,51 @@ def test_a_capture_into_a_body_refuses_as_others_do(world, numbers, wrong):
                 "array": lambda: numbers.copy_from_async(u4(1, 2, 3, 4), world.main),
             }[wrong]()
     assert body.nodes == ()
+
+
+def counting(world, kernels, numbers):
+    """An executable with a condition, whose graph is that of `world`."""
+    _, body = world.graph.add_while(world.graph.condition(1))
+    body.add_launch(kernels.count_down, 1, 1, numbers[:1], 1)
+    return world.graph.instantiate()
+
+
+def keep_busy(world, gate):
+    gate.hold(world.side)
+    return world.out.fill_async(1, world.side)
+
+
+@pytest.mark.parametrize("end", ["close", "drop"])
+def test_ending_an_executable_waits_for_nothing(world, gate, kernels, numbers, end):
+    step = counting(world, kernels, numbers)
+    token = keep_busy(world, gate)
+    if end == "close":
+        step.close()
+    del step
+    gc.collect()
+    assert not token.done
+    gate.open()
+    token.wait()
+    world.graph.instantiate()
+
+
+def test_the_next_executable_waits_until_the_last_one_is_destroyed(world, gate, kernels, numbers):
+    step = counting(world, kernels, numbers)
+    keep_busy(world, gate)
+    step.close()
+    opening = threading.Timer(0.2, gate.open)
+    opening.start()
+    world.graph.instantiate()
+    opening.join()
+
+
+def test_an_executable_is_destroyed_before_its_module(world, gate, numbers):
+    kernels = Kernels()
+    step = counting(world, kernels, numbers)
+    token = keep_busy(world, gate)
+    del step, kernels
+    world.graph.close()
+    world.graph = None
+    gc.collect()
+    gate.open()
+    token.wait()
