@@ -79,11 +79,12 @@ cdef inline int issue(Operation *operation, Stream stream) except? -1:
 
 cdef inline int issue_after(
         Operation *operation, Stream stream, own_event *last, bint apart) except? -1:
-    """As `issue`, for an operation that the driver runs after its own last run, on any stream.
+    """As `issue`, also for launches of executable graphs.
 
-    `last` is that run; it is NULL for all other operations. An operation with a last run is
-    refused on a stream that is captured. `apart` is true if the caller knows that no two accesses
-    use the same memory.
+    For such a launch, `last` is the event of the graph's last launch: the driver runs a launch
+    after the last one, even on another stream. It is refused on a stream that is captured. For all
+    other operations `last` is NULL. `apart` is true if the caller knows that no two accesses use
+    the same memory.
 
     This function is the fast path, and is inlined into the functions that make operations. It is
     for programs with one Python thread. No other thread can be in the engine then, so the engine's
