@@ -92,7 +92,8 @@ bool check_cluster(Warp &warp, const Step &step) {
 }
 
 // The handler of cp.async.bulk. rows[0] and rows[1] have the addresses of the target and of the
-// source, rows[2] the number of bytes. If the copy tells an mbarrier, its address is in rows[3].
+// source, rows[2] the number of bytes. If the copy tells an mbarrier, rows[3] has the address of
+// this mbarrier.
 template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Step &step) {
     constexpr size_t unit = 16;
     if (to == Space::Shared && from == Space::Shared && !check_cluster(warp, step))
