@@ -72,8 +72,7 @@ cdef class ExecutableGraph:
     cdef DriverGraph original   # the graph that it was instantiated from
     cdef list raws              # the nodes of `original`, which the driver wants for those of this
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    # By the index of each disabled node: for a fill, the node that runs instead of it; for any other
-    # node, None.
+    # By the indices of the disabled nodes: for a fill, the node that runs instead of it, else None.
     cdef dict disabled
     cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
     cdef object __weakref__
