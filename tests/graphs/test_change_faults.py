@@ -129,7 +129,7 @@ def test_a_fill_that_cannot_be_enabled_stays_disabled(world, wide, filling, faul
     assert list(wide) == [1.5] * 4
 
 
-def test_a_fill_that_an_update_enables_and_nothing_disables_again(world, wide, filling, fault):
+def test_a_disabled_fill_that_cannot_be_disabled_again_after_an_update(world, wide, filling, fault):
     disable(filling)
     other = cu.Graph(name="other")
     with other.capture(world.main):

@@ -563,7 +563,11 @@ def test_all_nodes_can_be_disabled(world, step):
 @pytest.mark.parametrize("middle", ["fill", "copy", "launch"])
 @pytest.mark.parametrize("first", ["fill", "copy"])
 def test_a_disabled_node_orders_as_before(world, module, first, middle):
-    """Driver 580 loses the order around a disabled memset node. What comes first takes longer."""
+    """The first node takes so long that a lost order shows.
+
+    Driver 580 loses the order of what comes before and after a memset node that
+    cuGraphNodeSetEnabled has disabled.
+    """
     count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
     big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer(count, "f4")
     ones.fill_async(1, world.main)
@@ -589,7 +593,7 @@ def test_a_disabled_node_orders_as_before(world, module, first, middle):
 
 
 def test_a_disabled_fill_at_the_end(world):
-    """A launch is complete when its other nodes are."""
+    """A launch is complete only when all other nodes are."""
     count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
     big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer.zeros(count, "f4")
     with world.graph.capture(world.main):
