@@ -202,6 +202,7 @@ cdef class Capture(Capturing):
     cdef int record_point(self, Stream stream, Event event, Point point) except -1
     cdef Event event_after(self, GraphNode node)
     cdef Stream unjoined(self)
+    cdef int refuse_half_done(self, str outcome) except -1
     cdef int refuse_unjoined(self, Stream stream) except -1
     cdef int refuse_others(self, Stream stream, own_request *request) except -1
     cdef int refuse(self, Stream stream, int reason) except -1

@@ -18,7 +18,7 @@ cdef class NodeNames(Parts):
 
 cdef class Uses:
     cdef uint32_t count         # number of `accesses`
-    cdef bint apart             # each of these uses other memory
+    cdef bint apart             # no two of `accesses` use the same memory
     cdef own_access *accesses   # what the whole graph uses: `each`, joined
     cdef NodeNames names
     cdef tuple items            # (GraphNode, whether it is in a body, index in `Graph.nodes`): all
@@ -70,10 +70,9 @@ cdef class ExecutableGraph:
     cdef tuple nodes            # as in `Graph.nodes`
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from
-    cdef list raws              # the nodes of `original`, by which the driver knows those of this
+    cdef list raws              # the nodes of `original`, which the driver wants for those of this
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    # The indices of the disabled nodes. A disabled fill has the node that runs in its place as its
-    # value, other nodes have None.
+    # By the indices of the disabled nodes: for a fill, the node that runs instead of it, else None.
     cdef dict disabled
     cdef bint conditional       # it has conditions: the driver waits for the device to destroy it
     cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one

@@ -14,8 +14,9 @@ from cudadrv._library import software_path
 NAME = "libcuda.so.1"
 BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME with which setup.py builds the software driver
 MARK = b"cudadrvSoftVersion"  # a function that no other driver has
-# The names of nvJitLink, for libraries without functions (softdriver/nvjitlink.c): programs take
-# them for an old nvJitLink, and let the driver link PTX. It cannot run what nvJitLink makes.
+# Libraries without functions that have the names of nvJitLink (softdriver/nvjitlink.c). Programs
+# that find them assume an old nvJitLink, and let the driver link PTX. They must not use a real
+# nvJitLink, because the software driver cannot run its output.
 NO_LINKERS = ("libnvJitLink.so.12", "libnvJitLink.so.13")
 NO_LINKER_MARK = b"cudadrvNoNvJitLink"
 LOAD, DYNAMIC = 1, 2  # segments of ELF files
@@ -66,7 +67,8 @@ def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
 
     ``before`` has the present ones. They keep their values, behind those for ``library``.
     """
-    # LD_PRELOAD separates names at spaces, too. Names without a path are found by LD_LIBRARY_PATH.
+    # LD_PRELOAD cannot have a path with spaces, because spaces separate names there. Names without
+    # a path are found by LD_LIBRARY_PATH.
     spaced = any(letter.isspace() for letter in str(library))
     linkers = [name if spaced else str(library.parent / name) for name in NO_LINKERS]
     ours = {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": ":".join(linkers)}

@@ -694,8 +694,7 @@ cdef class Capture(Capturing):
                 self.receiver.receive(self, raw)
                 received = True
             elif exception is None and self.half_done is not None:
-                raise CaptureError(f"{self.graph} was not captured: {self.half_done} has failed,"
-                                   " and a part of it was captured. Capture the graph again")
+                self.refuse_half_done("was not captured")
             elif exception is None and unjoined is not None:
                 self.refuse_unjoined(unjoined)
             elif exception is None:
@@ -739,8 +738,7 @@ cdef class Capture(Capturing):
         self.end(&raw)
         try:
             if check and self.half_done is not None:
-                raise CaptureError(f"{self.graph} cannot be used: {self.half_done} has failed, and"
-                                   " a part of it was captured. Capture the graph again")
+                self.refuse_half_done("cannot be used")
             if unjoined is not None:
                 self.refuse_unjoined(unjoined)
         finally:
@@ -762,6 +760,10 @@ cdef class Capture(Capturing):
             return "<Capture, never initialized>"
         state = "ended" if self.ended else "open" if self.entered else "not begun"
         return f"<Capture of {self.graph}, {state}>"
+
+    cdef int refuse_half_done(self, str outcome) except -1:
+        raise CaptureError(f"{self.graph} {outcome}: {self.half_done} has failed, and a part of it"
+                           " was captured. Capture the graph again")
 
     cdef int refuse_unjoined(self, Stream stream) except -1:
         """Raise for a stream whose work the stream of the `with` line does not wait for."""

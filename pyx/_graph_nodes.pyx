@@ -372,8 +372,8 @@ cdef void fill_params(
 cdef bint is_of_other_context(Region region, Context context) noexcept:
     """Whether this is page-locked or managed memory of another context.
 
-    Streams of every context use it. But drivers refuse it in fills of bodies, and as another target
-    of a fill in an executable graph.
+    Streams of all contexts can use it. But drivers refuse it as the target of a fill in a body, and
+    as the new target of a fill of an executable graph.
     """
     cdef Memory memory = region.memory
     return memory is not None and (memory.kind == LOCKED or memory.kind == UNIFIED) \

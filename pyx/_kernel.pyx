@@ -785,8 +785,8 @@ cdef Py_ssize_t count_accesses(Prepared ready) except -1:
 cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1:
     """Fill in the accesses of a prepared launch, after `count_accesses`. Returns their number.
 
-    Repeats a part of `launch_packed`, where a shared function would be a call: the compiler inlines
-    only functions with a single caller.
+    Repeats a part of `launch_packed`. A function for both would cost a call there, because the
+    compiler inlines only functions with a single caller.
     """
     cdef Kernel kernel = ready.kernel
     cdef Packed *packed = &ready.packed

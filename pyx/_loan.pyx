@@ -121,7 +121,7 @@ cdef class Lent:
         return 0
 
     cdef int begin_in_capture(self, bint waits) except -1:
-        """Begin a loan to a stream that cudadrv captures. Only the engine of the capture has it."""
+        """Begin a loan to a stream that cudadrv captures, which only the plan's engine records."""
         cdef Operation operation
         cdef own_access access
         borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)

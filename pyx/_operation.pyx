@@ -38,8 +38,9 @@ atexit.register(_note_the_end)
 
 
 cdef int issue_unusual(Operation *operation, Stream stream, own_runs *runs) except? -1:
-    """The slow path of `issue` and `issue_run`, for every operation. Inserts the waits that the
-    policy wants. The caller has set `request.stream`.
+    """The slow path of `issue` and `issue_run`, which can issue every operation.
+
+    Inserts the waits that the policy wants. The caller has set `request.stream`.
     """
     cdef Capture capture
     cdef Asked asked

@@ -161,8 +161,8 @@ void note(Note kind, const std::string &text) {
                    "\":" + quoted(text) + "}");
 }
 
-// Tries to lock for a second. At exit a lock may never become free: a signal handler that calls
-// exit() may have interrupted its own thread while that held the lock.
+// Tries to lock, for one second. At exit the lock may never become free: this thread may hold it,
+// and may have been interrupted by a signal handler that called exit().
 template <class Mutex> std::unique_lock<Mutex> lock_soon(Mutex &mutex) {
     std::unique_lock<Mutex> lock(mutex, std::defer_lock);
     for (int i = 0; i < 200 && !lock.try_lock(); i++)

@@ -8,8 +8,9 @@
 namespace soft {
 namespace {
 
-// Where the memory of a side is from. In an executable graph, other memory can take its place only
-// if it is from the same. `Other` is any memory of which real drivers have not been asked.
+// The origin of the memory on one side of a copy. In an executable graph, a side can get other
+// memory only if the origin is the same. Memory whose behaviour on real drivers is not known is
+// `Other`, and always accepted.
 enum class Origin { Other, Device, Pool, ManagedPool, Host, HostPool };
 
 Origin origin_of(const Allocation &memory) {
@@ -38,14 +39,16 @@ struct CopySide {
         }
     }
 
-    // Page-locked memory must also be of the same context.
+    // Returns whether a node of an executable graph can use `next` instead. Page-locked memory must
+    // also be of the same context.
     bool replaceable(const CopySide &next) const {
         if (origin == Origin::Other || next.origin == Origin::Other)
             return true;
         return origin == next.origin && (origin != Origin::Host || context == next.context);
     }
 
-    // Memory that the driver knew was freed: what is there now may be anything.
+    // Returns true if the program has freed the memory since the work was made. The address may now
+    // be that of any pageable memory.
     bool is_gone(const End &now) const {
         return side != Side::Pageable && now.side == Side::Pageable;
     }

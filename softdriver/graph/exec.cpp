@@ -39,8 +39,8 @@ GraphNodePtr node_in_circle(const Graph &graph) {
     return nullptr;
 }
 
-// A flag of this file: the graph is a body of a conditional node, which can have only work of the
-// device, as graphs that kernels launch.
+// An additional flag for check_structure: the graph is a body of a conditional node, which can have
+// only work of the device, like a graph that kernels launch.
 constexpr uint64_t in_body = uint64_t(1) << 63;
 constexpr int handle_unused = 5; // CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
 
@@ -87,7 +87,7 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
 
 // Returns true if the other graph is a copy of the graph, or has one inside.
 bool has_copy(const Graph &other, const Graph &graph) {
-    if (&other != &graph && other.source == graph.id)
+    if (other.origin == graph.id)
         return true;
     for (const auto &entry : other.nodes)
         for (const GraphPtr &inner : entry.second->work->inner())
@@ -96,14 +96,16 @@ bool has_copy(const Graph &other, const Graph &graph) {
     return false;
 }
 
-// Some graphs can be instantiated only if no executable graph, and no node of another graph, has a
-// copy of them. The copy may be older than what makes the graph such a one.
+// Returns true for a graph with conditional nodes or allocations that has an executable graph
+// already, or a copy in a node of another graph. The copy may have been made before the graph got
+// these nodes. A copy of a copy does not count, nor does a copy in the executable graph of another
+// graph.
 bool is_taken(const Graph &graph) {
     auto &graphs = state().graphs;
     auto &execs = state().execs;
     return is_unique(graph) &&
            (std::any_of(execs.begin(), execs.end(),
-                        [&](auto &entry) { return has_copy(*entry.second->image, graph); }) ||
+                        [&](auto &entry) { return entry.second->image->origin == graph.id; }) ||
             std::any_of(graphs.begin(), graphs.end(),
                         [&](auto &entry) { return has_copy(*entry.second, graph); }));
 }

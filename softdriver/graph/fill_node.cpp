@@ -90,8 +90,8 @@ SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_P
         node, [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
-// Memory of any kind can take the place of any other, if it is of the context of the node.
-// cuGraphExecUpdate accepts memory of another context, too.
+// The new memory can be of any kind, but not page-locked or managed memory of another context than
+// that of the node. cuGraphExecUpdate accepts that, too.
 SOFT_API(cuGraphExecMemsetNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
           CUcontext context),

@@ -50,7 +50,7 @@ const char *name_of(CUgraphNodeType type) {
 
 GraphPtr create_graph() {
     auto graph = std::make_shared<Graph>();
-    graph->id = graph->source = state().new_id();
+    graph->id = state().new_id();
     return graph;
 }
 
@@ -79,7 +79,6 @@ CUgraphNode handle_of(GraphNode &node) {
 GraphPtr copy_graph(const Graph &graph) {
     GraphPtr copy = create_graph();
     copy->origin = graph.id;
-    copy->source = graph.id;
     copy->objects = graph.objects;
     std::map<uint64_t, uint64_t> ids;
     for (const auto &entry : graph.nodes) {

@@ -28,9 +28,11 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUgraphNodeType type() const = 0;
     // The context in which the work runs, or null if it can run in any.
     virtual ContextPtr context() const { return nullptr; }
-    // Returns an error if no executable graph can have the work now.
+    // Returns an error if a graph with this work cannot be instantiated at present, for example
+    // because the program has freed the memory that the work uses.
     virtual CUresult check_instantiation() const { return CUDA_SUCCESS; }
-    // Returns an error if no body of a conditional node can have the work now.
+    // Returns an error if a graph cannot be instantiated at present because a body of a conditional
+    // node has this work. Called after check_instantiation().
     virtual CUresult check_body() const { return CUDA_SUCCESS; }
     // Returns an error if the work cannot be launched now. The flags are those of the executable
     // graph.
@@ -69,7 +71,7 @@ struct Edge {
 struct GraphNode {
     CUgraphNode handle = nullptr; // null until the program asks for it
     uint64_t id = 0;              // nodes that are created later have higher ids
-    uint64_t origin = 0;          // of a clone: the id of the original node
+    uint64_t origin = 0;          // in a copy of a graph: the id of the original node
     Graph *graph = nullptr;
     NodeWorkPtr work;
     std::vector<Edge> after; // the edges from the nodes on which this node depends
@@ -84,9 +86,9 @@ using UserObjects = std::map<std::shared_ptr<UserObject>, uint64_t>;
 struct Graph : std::enable_shared_from_this<Graph> {
     CUgraph handle = nullptr; // null until the program asks for it
     uint64_t id = 0;
-    uint64_t origin = 0; // of a clone: the id of the original graph
-    // Of a copy inside a node or an executable graph: the id of its original. Else its own id.
-    uint64_t source = 0;
+    // Of a copy that belongs to a node or to an executable graph: the id of the original. 0 for
+    // other graphs, also for clones.
+    uint64_t origin = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
     // The capture that adds nodes to the graph, or null.
     Capture *capture = nullptr;

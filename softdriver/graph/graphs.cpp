@@ -237,7 +237,7 @@ SOFT_API(cuGraphClone, (CUgraph * result, CUgraph handle), (result, handle)) {
     if (is_unique(*graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     GraphPtr copy = copy_graph(*graph);
-    copy->source = copy->id;
+    copy->origin = 0;
     *result = handle_of(*copy);
     return CUDA_SUCCESS;
 }
@@ -246,11 +246,11 @@ SOFT_API(cuGraphNodeFindInClone, (CUgraphNode * result, CUgraphNode original, CU
          (result, original, clone)) {
     GraphPtr graph = find_graph(clone);
     GraphNodePtr node = find_node(original);
-    if (!result || !graph || !node || graph->origin != node->graph->id)
+    GraphNodePtr found = graph && node ? graph->find_copy(node->id) : nullptr;
+    if (!result || !found)
         return CUDA_ERROR_INVALID_VALUE;
-    GraphNodePtr found = graph->find_copy(node->id);
-    *result = found ? handle_of(*found) : nullptr;
-    return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *result = handle_of(*found);
+    return CUDA_SUCCESS;
 }
 
 SOFT_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle, type)) {

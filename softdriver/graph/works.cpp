@@ -14,10 +14,10 @@ struct Failing : Piecewise {
 
 } // namespace
 
-bool is_of_other(uintptr_t address, const Context &context) {
+CUcontext home_of(uintptr_t address, const Context &context) {
     const Allocation *memory = find_allocation(address);
-    return memory && (memory->kind == MemoryKind::Host || memory->kind == MemoryKind::Managed) &&
-           !memory->pool && memory->context != context.handle;
+    bool bound = memory && !memory->pool && memory->context;
+    return bound ? memory->context : context.handle;
 }
 
 OperationPtr failing_operation(CUresult status) {

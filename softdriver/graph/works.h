@@ -51,8 +51,8 @@ bool is_unique(const Graph &graph);
 CUresult make_value_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, NodeWorkPtr &work);
 NodeWorkPtr make_value_work(std::vector<CUstreamBatchMemOpParams> items, const ContextPtr &context);
 
-// Returns true for page-locked or managed memory of another context, unless it is of a pool.
-bool is_of_other(uintptr_t address, const Context &context);
+// Returns the context of the memory. Memory of a pool belongs to any: to the given one.
+CUcontext home_of(uintptr_t address, const Context &context);
 
 // An operation that loses the device, because a node uses memory that is not there.
 OperationPtr failing_operation(CUresult status);

@@ -80,7 +80,8 @@ void decode_small(Decoder &decoder) {
     decoder.emit(copy_small);
 }
 
-// GPUs can copy within shared memory only in launches with clusters. A cluster may be one block.
+// Returns false, and ends the launch with an error, if it has no clusters. A GPU then cannot copy
+// within shared memory. A cluster may be a single block.
 bool check_cluster(Warp &warp, const Step &step) {
     if (warp.machine.launch.clustered)
         return true;
@@ -91,7 +92,8 @@ bool check_cluster(Warp &warp, const Step &step) {
 }
 
 // The handler of cp.async.bulk. rows[0] and rows[1] have the addresses of the target and of the
-// source, rows[2] the number of bytes. If the copy tells an mbarrier, its address is in rows[3].
+// source, rows[2] the number of bytes. If the copy tells an mbarrier, rows[3] has the address of
+// this mbarrier.
 template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Step &step) {
     constexpr size_t unit = 16;
     if (to == Space::Shared && from == Space::Shared && !check_cluster(warp, step))
@@ -121,7 +123,14 @@ template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Ste
     }
 }
 
-// Decodes a copy to shared memory, of which an mbarrier learns.
+// Reads the operands of any bulk copy: the target, the source and the number of bytes.
+void take_bulk(Decoder &decoder) {
+    decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
+    decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::U32);
+}
+
+// Decodes a copy to shared memory, which tells an mbarrier how many bytes it has copied.
 void decode_bulk_load(Decoder &decoder) {
     bool policy = decoder.take("L2::cache_hint");
     int cluster = decoder.take_any({"shared::cluster", "shared::cta"});
@@ -129,10 +138,8 @@ void decode_bulk_load(Decoder &decoder) {
     if (cluster < 0 || (!global && (cluster != 0 || !decoder.take("shared::cta"))))
         decoder.refuse("these state spaces are not supported");
     decoder.expect_operands(policy ? 5 : 4);
+    take_bulk(decoder);
     decoder.step.rows[3] = decoder.whole_address(decoder.operand(3));
-    decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
-    decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
-    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::U32);
     decoder.emit(global ? copy_bulk<Space::Shared, Space::Global, true>
                         : copy_bulk<Space::Shared, Space::Shared, true>);
 }
@@ -142,9 +149,7 @@ void decode_bulk_store(Decoder &decoder) {
     if (!decoder.take("global") || !decoder.take("shared::cta"))
         decoder.refuse("these state spaces are not supported");
     decoder.expect_operands(policy ? 4 : 3);
-    decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
-    decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
-    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::U32);
+    take_bulk(decoder);
     decoder.emit(copy_bulk<Space::Global, Space::Shared, false>);
 }
 

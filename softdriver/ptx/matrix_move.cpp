@@ -34,8 +34,8 @@ void put_register(Matrix &matrix, int lane, bool transposes, uint32_t value) {
     item_of(matrix, lane, 1, transposes) = uint16_t(value >> 16);
 }
 
-// Returns the host address of row n, where the rows of all matrices are numbered one after the
-// other. Lane n has the address of this row.
+// Returns the host address of row n. The rows are numbered through all matrices, and lane n has the
+// address of row n.
 char *reach_row(Warp &warp, const Step &step, unsigned n, Use use) {
     return reach_shared(warp, step, n, warp.row<uint64_t>(step.rows[9])[n], row_bytes, use,
                         (step.detail & is_generic_bit) != 0);

@@ -321,8 +321,8 @@ bool complete_bytes(Warp &warp, const Step &step, unsigned lane, uint64_t addres
     return word && change_or_fail(warp, step, lane, *word, Change::Complete, bytes);
 }
 
-// All earlier copies are complete, so the arrival is at once. Without .noinc the instruction first
-// expects one more arrival: the two cancel out, and the mbarrier does not change.
+// The arrival is due when all earlier copies are complete, which they always are. Without .noinc
+// the instruction first adds one to the arrivals that the mbarrier expects, so nothing changes.
 void decode_arrival_of_copies(Decoder &decoder) {
     if (!decoder.take("arrive"))
         decoder.refuse(".arrive is missing");

@@ -17,12 +17,12 @@ enum class Part : uint8_t { B0, B1, B2, B3, H0, H1, Word };
 // What an instruction does. It is stored in Step::offset.
 struct VideoForm {
     Video operation;
-    uint8_t signs; // flags, see below: which types are signed, and whether .sat is there
+    uint8_t signs; // flags: a_signed, b_signed, d_signed and saturates
     Secondary secondary;
     uint8_t mode; // vset: the index of the comparison; shifts: 1 for .wrap; vmad: 1 for .po
-    // The parts of the registers that are the operands. A scalar instruction has a Part. Others
-    // have a hexadecimal digit for each result, the lowest digit for the lowest result. A digit is
-    // the index of a byte (or half) of the two registers, which count as one.
+    // Which part of its register the operand a is, and which the operand b. In a scalar instruction
+    // this is a Part. In others, the n-th hexadecimal digit from the right is for the n-th result.
+    // A digit is the index of a byte (or half) in the registers of a and b together.
     uint16_t a, b;
 };
 static_assert(sizeof(VideoForm) == sizeof(int64_t));
@@ -137,8 +137,8 @@ template <unsigned count> void simd_video(Warp &warp, const Step &step) {
     }
 }
 
-// The handler of vmad: rows[0] = (rows[1] * rows[2] + rows[3] + 1) >> Step::detail. The 1 is only
-// added with .po.
+// The handler of vmad: rows[0] = (rows[1] * rows[2] + rows[3] + po) >> Step::detail, where po is 1
+// with .po and else 0.
 void multiply_video(Warp &warp, const Step &step) {
     const VideoForm form = form_of(step);
     const Part a_part = Part(form.a), b_part = Part(form.b);

@@ -84,8 +84,8 @@ void discard_graph(Capture &capture) {
         erase_handles(*capture.graph);
 }
 
-// Destroys the graph of a capture that failed, as real drivers do even if the program has created
-// it. A graph inside a node stays there, without a handle.
+// Destroys the graph of a capture that failed. Real drivers do this even if the program has created
+// the graph. A graph inside a node stays in the node, but loses its handle.
 static void destroy_graph(Capture &capture) {
     capture.graph->destroyed = capture.graph->inside;
     erase_handles(*capture.graph);

@@ -279,7 +279,7 @@ WHY = pytest.mark.parametrize("why", [CAPTURE_INVALIDATED, CAPTURE_UNJOINED])
 def test_an_end_that_fails_destroys_the_programs_graph(client, why):
     graph, count = new_graph(client), ctypes.c_size_t()
     fail_to_capture(client, graph, why)
-    # A real driver gives the next graph this handle, so that it must not be destroyed again.
+    # Real drivers give the next graph this handle, so the test must not destroy it at the end.
     client.forget("cuGraphDestroy", graph)
     assert client.call("cuGraphGetNodes", graph, None, ctypes.byref(count)) == INVALID_VALUE
     assert instantiated(client, graph) == (INVALID_VALUE, None)

@@ -1,4 +1,4 @@
-"""Which memory nodes of executable graphs, and of conditional nodes, may use."""
+"""Which memory a node can use in an executable graph, and in a body of a conditional node."""
 
 import ctypes
 
@@ -14,7 +14,7 @@ SIZE = 64
 UPDATE_FAILURE, PARAMETERS_CHANGED = 910, 5
 PINNED, MANAGED = 1, 2
 WRITE_COMBINED = 4
-# The kinds of memory, and which of them can take each other's place in a copy.
+# The kinds of memory. In a copy, memory can be replaced by memory with the same value here.
 KINDS = {
     "device": "device",
     "managed": "device",
@@ -124,7 +124,7 @@ def step_of(client, params):
 
 
 def update(client, step, params):
-    """The answer to an update to a graph of one such node."""
+    """Update an executable graph by a graph of one such node. Returns the status and the reason."""
     info = (ctypes.c_uint64 * 3)()
     node = Node(client, new_graph(client), params)
     return client.call("cuGraphExecUpdate_v2", step, node.graph, info), info[0] & 0xFFFFFFFF
@@ -140,7 +140,7 @@ def test_both_sides_of_a_copy_keep_their_kind_of_memory(client, before):
             node, step = step_of(client, old)
             same = kind == KINDS[before]
             if {kind, KINDS[before]} == {"device", "host"}:
-                continue  # real drivers accept this in some nodes
+                continue  # real drivers accept it in some nodes and refuse it in others
             assert node.set(step, new) == (SUCCESS if same else INVALID_VALUE), after
             expected = (SUCCESS, 0) if same else (UPDATE_FAILURE, PARAMETERS_CHANGED)
             assert update(client, step, new) == expected, after
@@ -169,7 +169,7 @@ def test_a_fill_can_get_memory_of_any_kind(client, before):
 
 
 def test_a_fill_gets_page_locked_memory_of_its_context(client, elsewhere):
-    """Whatever context is passed."""
+    """The context that is passed makes no difference."""
     memory, context = elsewhere
     node, step = step_of(client, fill_of(client.device(SIZE)))
     for passed in (None, context):

@@ -1,6 +1,8 @@
-"""Graphs with conditional nodes whose copies other graphs have: when they can be instantiated."""
+"""Whether a graph with conditional nodes can be instantiated while other graphs have copies."""
 
 import ctypes
+
+import pytest
 
 from .client import SUCCESS
 from .graphs import IF, conditional, instantiated, new_graph
@@ -18,7 +20,7 @@ def destroy(client, function, handle):
     client.ok(function, handle)
 
 
-def test_a_copy_in_another_graph_prevents_an_executable(client):
+def test_a_copy_in_a_graph_with_an_executable_prevents_another(client):
     child, parent = new_graph(client), new_graph(client)
     add_child(client, parent, child)
     _, step = instantiated(client, parent)
@@ -39,29 +41,14 @@ def test_a_copy_in_an_executable_prevents_nothing(client):
     assert instantiated(client, child)[0] == SUCCESS
 
 
-def test_a_copy_in_a_graph_without_executables_prevents_it(client):
+@pytest.mark.parametrize("where", ["graph", "body", "copied graph"])
+def test_only_a_copy_of_the_graph_itself_prevents_an_executable(client, where):
+    """The parent has this copy. A third graph may have a copy of the copy."""
     child, parent = new_graph(client), new_graph(client)
-    add_child(client, parent, child)
-    conditional(client, child, IF, 1, 1)
-    assert instantiated(client, child) == REFUSED
-    destroy(client, "cuGraphDestroy", parent)
-    assert instantiated(client, child)[0] == SUCCESS
-
-
-def test_a_copy_in_a_body_prevents_it(client):
-    child, parent = new_graph(client), new_graph(client)
-    _, (body,), _ = conditional(client, parent, IF, 1, 1)
-    add_child(client, body, child)
-    conditional(client, child, IF, 1, 1)
-    assert instantiated(client, child) == REFUSED
-    destroy(client, "cuGraphDestroy", parent)
-    assert instantiated(client, child)[0] == SUCCESS
-
-
-def test_a_copy_of_a_copy_prevents_nothing(client):
-    child, parent, top = (new_graph(client) for _ in range(3))
-    add_child(client, parent, child)
-    add_child(client, top, parent)
+    place = conditional(client, parent, IF, 1, 1)[1][0] if where == "body" else parent
+    add_child(client, place, child)
+    if where == "copied graph":
+        add_child(client, new_graph(client), parent)
     conditional(client, child, IF, 1, 1)
     assert instantiated(client, child) == REFUSED
     destroy(client, "cuGraphDestroy", parent)

@@ -89,7 +89,7 @@ def test_trap(lost, software):
     assert "stop" in software.fault_text()
 
 
-# Copies within shared memory, which is for clusters.
+# Copies within shared memory, which GPUs do only in launches with clusters.
 WITHIN = """.version 8.0
 .target sm_90
 .address_size 64
@@ -116,7 +116,7 @@ def test_a_bulk_copy_within_shared_memory_needs_a_cluster(lost, software, direct
         assert "without clusters" in software.fault_text()
 
 
-# Asks for the memory of the second of two blocks.
+# The first of two blocks asks for an address in the second.
 OTHER_BLOCK = b""".version 8.0
 .target sm_90
 .address_size 64

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cudadrv as cu
@@ -20,6 +21,11 @@ class World:
         self.out = cu.DeviceBuffer.zeros(16, "f4", name="out")
         self.graph = cu.Graph(name="step")
 
+    def result_of(self, step):
+        """Launch, and return what is in `result` then."""
+        step.launch(self.main).wait()
+        return list(self.result)
+
 
 @pytest.fixture
 def world(driver, stream, other):
@@ -29,3 +35,21 @@ def world(driver, stream, other):
 @pytest.fixture
 def module(driver):
     return cu.Module.from_file(PTX)
+
+
+@pytest.fixture
+def graph(world, module):
+    """work = frames, out = 1, out += 2 * work, result = out: one node each, in this order."""
+    world.frames[:] = np.arange(16)
+    saxpy = module["saxpy"]
+    with world.graph.capture(world.main):
+        world.work.copy_from_async(world.frames, world.main)
+        world.out.fill_async(1, world.main)
+        saxpy.launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
+        world.result.copy_from_async(world.out, world.main)
+    return world.graph
+
+
+@pytest.fixture
+def step(graph):
+    return graph.instantiate()

@@ -299,7 +299,7 @@ def disable(node):
 
 @pytest.mark.parametrize("inside", ["graph", "body", "body of a body"])
 def test_the_driver_destroys_a_graph_into_which_a_capture_fails(world, inside, recwarn):
-    """Its handle may be that of another graph at once, which must not be destroyed instead."""
+    """The driver may give its handle to a new graph. This graph must not be destroyed instead."""
     for _ in range(5):
         graph, others = cu.Graph(name="failing"), []
         node, at = graph.add_fill(world.work, 1), graph

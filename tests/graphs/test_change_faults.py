@@ -1,6 +1,5 @@
 """Driver calls that fail while a graph is captured or an executable is changed."""
 
-import numpy as np
 import pytest
 
 import cudadrv as cu
@@ -29,27 +28,6 @@ def fault(driver):
     testing.configure("fault=none")
 
 
-@pytest.fixture
-def graph(world, module):
-    world.frames[:] = np.arange(16)
-    with world.graph.capture(world.main):
-        world.work.copy_from_async(world.frames, world.main)
-        world.out.fill_async(1, world.main)
-        module["saxpy"].launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
-        world.result.copy_from_async(world.out, world.main)
-    return world.graph
-
-
-@pytest.fixture
-def step(graph):
-    return graph.instantiate()
-
-
-def result(world, step):
-    step.launch(world.main).wait()
-    return list(world.result)
-
-
 USUAL = [2 * i + 1 for i in range(16)]
 CHANGES = {
     "cuGraphExecUpdate": lambda w, step, other: step.update(w.graph),
@@ -73,7 +51,7 @@ def test_a_change_that_fails_changes_nothing(world, step, fault, function, statu
     assert (caught.value.call, caught.value.status) == (function, status)
     assert step.nodes == nodes
     assert step[2].enabled
-    assert result(world, step) == USUAL
+    assert world.result_of(step) == USUAL
     other.close()
     other = cu.LockedBuffer.zeros(16, "f4")
     CHANGES[function](world, step, other)  # once is not for ever
@@ -95,7 +73,7 @@ def test_a_refusal_without_a_reason(world, graph, step, fault):
     fault("cuGraphExecUpdate", status=UPDATE_FAILURE)
     with pytest.raises(cu.CaptureError, match=r"CUgraphExecUpdateResult 0\. Instantiate that"):
         step.update(graph)
-    assert result(world, step) == USUAL
+    assert world.result_of(step) == USUAL
 
 
 @pytest.fixture
@@ -151,7 +129,7 @@ def test_a_fill_that_cannot_be_enabled_stays_disabled(world, wide, filling, faul
     assert list(wide) == [1.5] * 4
 
 
-def test_a_fill_that_an_update_enables_and_nothing_disables_again(world, wide, filling, fault):
+def test_a_disabled_fill_that_cannot_be_disabled_again_after_an_update(world, wide, filling, fault):
     disable(filling)
     other = cu.Graph(name="other")
     with other.capture(world.main):

@@ -7,31 +7,7 @@ import pytest
 
 import cudadrv as cu
 
-
-@pytest.fixture
-def graph(world, module):
-    """out = 1, then out += 2 * frames (by way of work), then result = out."""
-    world.frames[:] = np.arange(16)
-    saxpy = module["saxpy"]
-    with world.graph.capture(world.main):
-        world.work.copy_from_async(world.frames, world.main)
-        world.out.fill_async(1, world.main)
-        saxpy.launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
-        world.result.copy_from_async(world.out, world.main)
-    return world.graph
-
-
-@pytest.fixture
-def step(graph):
-    return graph.instantiate()
-
-
 COPY, FILL, LAUNCH, BACK = range(4)
-
-
-def result(world, step):
-    step.launch(world.main).wait()
-    return list(world.result)
 
 
 def line(factor, offset):
@@ -44,25 +20,25 @@ def locked(name="other"):
 
 def test_a_fill(world, step):
     step[FILL].set(value=5)
-    assert result(world, step) == line(2, 5)
+    assert world.result_of(step) == line(2, 5)
     step[FILL].set(target=world.out[8:])
     world.out.fill(0)
-    assert result(world, step) == [2 * i + 5 * (i > 7) for i in range(16)]
+    assert world.result_of(step) == [2 * i + 5 * (i > 7) for i in range(16)]
     step[FILL].set(target=world.out, value=-1.5)
-    assert result(world, step) == line(2, -1.5)
+    assert world.result_of(step) == line(2, -1.5)
 
 
 def test_a_copy(world, step):
     other = locked()
     other[:] = 3
     step[COPY].set(source=other)
-    assert result(world, step) == [7] * 16
+    assert world.result_of(step) == [7] * 16
     step[COPY].set(source=world.frames[:4], target=world.work[4:8])
     world.work.fill(0)
-    assert result(world, step) == [1] * 4 + [1, 3, 5, 7] + [1] * 8
+    assert world.result_of(step) == [1] * 4 + [1, 3, 5, 7] + [1] * 8
     step[BACK].set(target=other)
     world.result[:] = 0
-    assert result(world, step) == [0] * 16
+    assert world.result_of(step) == [0] * 16
     assert list(other) == [1] * 4 + [1, 3, 5, 7] + [1] * 8
 
 
@@ -76,7 +52,7 @@ def test_a_copy_on_the_device_and_one_on_the_host(world):
     other.fill(6)
     step[0].set(source=other)
     step[1].set(source=second)
-    assert result(world, step) == [4] * 16
+    assert world.result_of(step) == [4] * 16
     world.frames.copy_from(world.out)
     assert list(world.frames) == [6] * 16
     step[1].set(target=second, source=world.frames)
@@ -86,15 +62,15 @@ def test_a_copy_on_the_device_and_one_on_the_host(world):
 
 def test_a_launch(world, step):
     step[LAUNCH].set(3.0, cu.read(world.work), world.out, 16)
-    assert result(world, step) == line(3, 1)
+    assert world.result_of(step) == line(3, 1)
     step[LAUNCH].set(3.0, cu.read(world.work), world.out, 8)
-    assert result(world, step) == [3 * i * (i < 8) + 1 for i in range(16)]
+    assert world.result_of(step) == [3 * i * (i < 8) + 1 for i in range(16)]
     step[LAUNCH].set(grid=2, block=2)
-    assert result(world, step) == [3 * i * (i < 4) + 1 for i in range(16)]
+    assert world.result_of(step) == [3 * i * (i < 4) + 1 for i in range(16)]
     step[LAUNCH].set(4.0, cu.read(world.work), world.out, 16, grid=(4, 1), block=(4,))
-    assert result(world, step) == line(4, 1)
+    assert world.result_of(step) == line(4, 1)
     step[LAUNCH].set(shared_bytes=1024)
-    assert result(world, step) == line(4, 1)
+    assert world.result_of(step) == line(4, 1)
 
 
 def test_a_launch_with_other_buffers(world, step):
@@ -102,7 +78,7 @@ def test_a_launch_with_other_buffers(world, step):
     factor.fill(10)
     step[LAUNCH].set(2.0, cu.read(factor), world.out, 16)
     assert set(step.nodes[LAUNCH].reads) == {factor}
-    assert result(world, step) == [21] * 16
+    assert world.result_of(step) == [21] * 16
     factor.fill_async(1, world.side)
     with pytest.raises(cu.BufferBorrowedError, match=r"'factor'.* in launch of saxpy at"):
         step.launch(world.main)
@@ -170,8 +146,8 @@ def test_the_graph_and_other_executables_stay(world, graph, step):
     step[FILL].set(value=5)
     assert graph.nodes == before
     assert graph.nodes[FILL] is not step.nodes[FILL]
-    assert result(world, graph.instantiate()) == line(2, 1)
-    assert result(world, step) == line(2, 5)
+    assert world.result_of(graph.instantiate()) == line(2, 1)
+    assert world.result_of(step) == line(2, 5)
 
 
 def test_a_running_launch_is_not_affected(world, step, gate):
@@ -220,7 +196,7 @@ def test_which_nodes_are_meant(world, graph, step):
         assert step[node].node is step.nodes[FILL]
         step[node].set(value=2)
     step[graph.nodes[FILL]].set(value=5)
-    assert result(world, step) == line(2, 5)
+    assert world.result_of(step) == line(2, 5)
     assert "fill_async at" in repr(step[FILL])
     with pytest.raises(ValueError, match="is no node of this executable of graph 'step'"):
         step[other.nodes[0]]
@@ -246,9 +222,9 @@ def test_nodes_of_the_graph_that_has_updated(world, graph, step, module):
     step.update(second)
     step[second.nodes[FILL]].set(value=4)
     step[graph.nodes[FILL]].set(value=5)
-    assert result(world, step) == line(3, 5)
+    assert world.result_of(step) == line(3, 5)
     step.update(third)
-    assert result(world, step) == line(4, 1)
+    assert world.result_of(step) == line(4, 1)
     with pytest.raises(ValueError, match="is no node"):
         step[second.nodes[FILL]]
 
@@ -292,7 +268,7 @@ def test_conflicts_with_nodes_that_are_not_ordered(world, forked):
     forked[2].set(source=world.work[:8])
     forked[1].set(target=world.out)
     forked[3].set(source=world.out[:8])
-    assert result(world, forked) == [1] * 8 + [2] * 8
+    assert world.result_of(forked) == [1] * 8 + [2] * 8
 
 
 def test_a_refused_change_changes_nothing(world, forked):
@@ -300,7 +276,7 @@ def test_a_refused_change_changes_nothing(world, forked):
     with pytest.raises(cu.BufferBorrowedError):
         forked[1].set(target=world.out, value=9)
     assert forked.nodes == nodes
-    assert result(world, forked) == [1] * 8 + [2] * 8
+    assert world.result_of(forked) == [1] * 8 + [2] * 8
 
 
 def test_disabled_nodes_conflict_too(world, forked):
@@ -446,7 +422,7 @@ def test_wrong_arguments_change_nothing(world, step, name):
     with pytest.raises(error, match=text):
         step[index].set(*args, **given)
     assert step.nodes == nodes
-    assert result(world, step) == line(2, 1)
+    assert world.result_of(step) == line(2, 1)
 
 
 def test_arrays_of_launches(world, step):
@@ -481,14 +457,14 @@ def test_arguments_whose_conversion_uses_the_executable(world, graph, step, what
             return 16
 
     step[LAUNCH].set(3.0, cu.read(world.work), world.out, Argument())
-    assert result(world, step) == line(3, 1)
+    assert world.result_of(step) == line(3, 1)
 
 
 def test_arguments_whose_conversion_closes_a_buffer(world, step):
     buffer = cu.DeviceBuffer(16, "f4", name="closing")
     with pytest.raises(cu.BufferClosedError, match="'closing'"):
         step[LAUNCH].set(3.0, cu.read(buffer), world.out, close_and_return(buffer, 16))
-    assert result(world, step) == line(2, 1)
+    assert world.result_of(step) == line(2, 1)
 
 
 def test_a_value_whose_conversion_closes_the_target(world, step):
@@ -501,7 +477,7 @@ def test_a_value_whose_conversion_closes_the_target(world, step):
 
     with pytest.raises(cu.BufferClosedError, match="'closing'"):
         step[FILL].set(target=buffer, value=Value())
-    assert result(world, step) == line(2, 1)
+    assert world.result_of(step) == line(2, 1)
 
 
 def test_an_exception_of_a_conversion(world, step):
@@ -511,14 +487,14 @@ def test_an_exception_of_a_conversion(world, step):
 
     with pytest.raises(KeyError):
         step[LAUNCH].set(3.0, cu.read(world.work), world.out, Argument())
-    assert result(world, step) == line(2, 1)
+    assert world.result_of(step) == line(2, 1)
 
 
 def test_after_the_end(world, graph, step):
     node = step[FILL]
     graph.close()
     node.set(value=4)  # the executable has what it needs of the graph
-    assert result(world, step) == line(2, 4)
+    assert world.result_of(step) == line(2, 4)
     step.close()
     for use in (
         lambda: node.set(value=1), lambda: node.enabled, lambda: setattr(node, "enabled", True),
@@ -551,11 +527,11 @@ def test_a_disabled_node_does_nothing(world, step):
     step[FILL].enabled = False
     assert not step[FILL].enabled
     assert "disabled" in repr(step[FILL])
-    assert result(world, step) == line(2, 7)
+    assert world.result_of(step) == line(2, 7)
     step[LAUNCH].enabled = False
-    assert result(world, step) == line(2, 7)
+    assert world.result_of(step) == line(2, 7)
     step[FILL].enabled = step[LAUNCH].enabled = True
-    assert result(world, step) == line(2, 1)
+    assert world.result_of(step) == line(2, 1)
 
 
 def test_what_a_disabled_node_uses_is_not_borrowed(world, step):
@@ -581,13 +557,17 @@ def test_all_nodes_can_be_disabled(world, step):
         assert not buffer.borrowed
     for node in step:
         node.enabled = 1
-    assert result(world, step) == line(2, 1)
+    assert world.result_of(step) == line(2, 1)
 
 
 @pytest.mark.parametrize("middle", ["fill", "copy", "launch"])
 @pytest.mark.parametrize("first", ["fill", "copy"])
 def test_a_disabled_node_orders_as_before(world, module, first, middle):
-    """Driver 580 loses the order around a disabled memset node. What comes first takes longer."""
+    """The first node takes so long that a lost order shows.
+
+    Driver 580 loses the order of what comes before and after a memset node that
+    cuGraphNodeSetEnabled has disabled.
+    """
     count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
     big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer(count, "f4")
     ones.fill_async(1, world.main)
@@ -609,11 +589,11 @@ def test_a_disabled_node_orders_as_before(world, module, first, middle):
     step[1].enabled = False
     for _ in range(10):
         big.fill_async(0, world.main)
-        assert result(world, step) == [3] * 16
+        assert world.result_of(step) == [3] * 16
 
 
 def test_a_disabled_fill_at_the_end(world):
-    """A launch is complete when its other nodes are."""
+    """A launch is complete only when all other nodes are."""
     count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
     big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer.zeros(count, "f4")
     with world.graph.capture(world.main):
@@ -651,21 +631,21 @@ def test_a_change_of_a_disabled_node(world, step):
     step[FILL].set(value=5)
     assert not step[FILL].enabled
     world.out.fill(0)
-    assert result(world, step) == line(2, 0)
+    assert world.result_of(step) == line(2, 0)
     step[FILL].enabled = True
-    assert result(world, step) == line(2, 5)
+    assert world.result_of(step) == line(2, 5)
 
 
 def test_another_target_of_a_disabled_fill(world, step):
     step[FILL].enabled = False
     step[FILL].set(target=world.out[3:5], value=7)
     world.out.fill(0)
-    assert result(world, step) == line(2, 0)
+    assert world.result_of(step) == line(2, 0)
     step[FILL].enabled = True
     world.out.fill(0)
     wanted = line(2, 0)
     wanted[3:5] = [wanted[3] + 7, wanted[4] + 7]
-    assert result(world, step) == wanted
+    assert world.result_of(step) == wanted
 
 
 def test_contents_that_a_disabled_node_would_write(world):
@@ -680,7 +660,7 @@ def test_contents_that_a_disabled_node_would_write(world):
     with pytest.raises(cu.ContentsDiscardedError):
         step.launch(world.main)
     step[0].enabled = True
-    assert result(world, step) == [1] * 16
+    assert world.result_of(step) == [1] * 16
 
 
 def test_whether_it_is_enabled_is_asked_once(world, step):

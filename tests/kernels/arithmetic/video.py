@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 from .operation import Operation, operation
 
-# The operations that the compiler of driver 580.159.04 does not compile for an H200 as the PTX ISA
-# says, with any level of optimization: it computes in 32 bits, does not saturate, and saturated
-# values in h1 are always 0.
+# The operations that driver 580.159.04 does not compile as the PTX ISA says, with any level of
+# optimization, for an H200. Some are computed in 32 bits, some do not saturate, and some that
+# saturate into h1 always return 0.
 NOT_AS_SPECIFIED = (
     "v*.sat (h1|h0|b3)",
     "vadd.u32.u32.u32.sat (||)",

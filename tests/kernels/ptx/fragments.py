@@ -1,4 +1,4 @@
-"""How matrices lie in the registers of a warp, after the PTX documentation; formats of items."""
+"""Where the PTX ISA puts the items of matrices in the registers of a warp; formats of items."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ LANES = np.arange(32)
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "e4m3": 8, "e5m2": 8}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "s32": 32}
 
-# The greatest error of an item of a product, by the type of the result: a part of the sum of all
-# |a * b| and |c|.
+# The greatest error of an item of A * B + C, by the type of the item, relative to the sum of all
+# |a * b| and |c| that belong to it.
 BOUNDS = {"f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}
 
 

@@ -47,9 +47,11 @@ def run(
     before: str = "",
     directives: str = "",
 ) -> np.ndarray:
-    """Run `body`, in which %rd1 is the address of a copy of `result`, %rd2 that of `given`, and %r1
-    the number of the thread in its block. Returns what the copy of `result` then is. `directives`
-    stand after the list of parameters."""
+    """Run a kernel, and return what it has made of a copy of `result`.
+
+    In its `body`, %rd1 is the address of the copy, %rd2 that of `given`, and %r1 the number of the
+    thread in its block. `directives` stand after the list of parameters.
+    """
     require(capability)
     target = min(capability, 90) if cu.driver_info().is_software else capability
     parts = {"declared": declared, "before": before, "directives": directives, "body": body}

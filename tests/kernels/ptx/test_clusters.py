@@ -9,7 +9,8 @@ ONE = {"capability": 90, "directives": ".reqnctapercluster 1, 1, 1"}
 DECLARED = ".shared .align 16 .b32 tile[32];"
 PLACE = "mul.wide.u32 %rd5, %r1, 4; add.u64 %rd3, %rd1, %rd5; cvt.u32.u64 %r5, %rd5;"
 
-# The mapped address of this thread's word, at which each thread writes its number.
+# Each thread maps the address of its word, and writes its number there. The code differs in the
+# operands of mapa.
 WAYS = {
     "register": """mov.u32 %r3, tile; add.u32 %r3, %r3, %r5;
     mapa.shared::cluster.u32 %r4, %r3, %r6; st.shared::cluster.u32 [%r4], %r1;""",

@@ -35,7 +35,7 @@ SPECIALS = np.array(
 
 
 def expected(flags: str, greatest: bool, values: np.ndarray) -> float:
-    values = values.astype("f8")  # for NumPy -0 equals +0, so the order below compares signs, too
+    values = values.astype("f8")
     if ".ftz" in flags:
         values = np.where(np.abs(values) < 2.0**-126, np.copysign(0.0, values), values)
     if ".abs" in flags:
@@ -43,6 +43,7 @@ def expected(flags: str, greatest: bool, values: np.ndarray) -> float:
     numbers = values[~np.isnan(values)]
     if not len(numbers) or (".NaN" in flags and len(numbers) < 3):
         return np.nan
+    # -0 is less than +0, but NumPy compares them as equal.
     return sorted(numbers, key=lambda x: (x, np.copysign(1, x)))[-1 if greatest else 0]
 
 

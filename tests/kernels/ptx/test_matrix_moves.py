@@ -8,8 +8,8 @@ from .running import run
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 DECLARED = ".shared .align 16 .b8 tile[1024];"
 MATRICES = np.random.default_rng(8).integers(0, 1 << 16, (4, 8, 8), "u2")
-# Each of 32 lanes has a row of 16 bytes in the tile, at the address %r2. The order of the rows is
-# that of a bit reversal. %rd4 is the address of what a lane is given, %rd5 that of its results.
+# Computes the address of 16 bytes for each lane: %r2 in the tile, %rd4 in the given bytes, %rd5 in
+# the result. In the tile, the number of the lane with its bits reversed is the number of the row.
 FILL = """mov.u32 %r3, tile; brev.b32 %r2, %r1; shr.u32 %r2, %r2, 27; mad.lo.u32 %r2, %r2, 16, %r3;
 mul.wide.u32 %rd4, %r1, 16; add.u64 %rd5, %rd1, %rd4; add.u64 %rd4, %rd2, %rd4;
 ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd4];"""
