@@ -16,8 +16,9 @@ cdef class NodeChange:
 
 cdef NodeChange change_launch(
     GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows)
-cdef NodeChange change_copy(GraphNode old, object source, object target)
+cdef NodeChange change_copy(GraphNode old, Context context, object source, object target)
 cdef NodeChange change_fill(GraphNode old, Context context, object target, object value)
+cdef str unlike(GraphNode old, GraphNode new, Context context)
 cdef NodeChange same_fill(GraphNode old)
 cdef NodeChange disable(GraphNode node, Context context)
 cdef NodeChange enable(GraphNode node)

@@ -705,11 +705,11 @@ cdef class Graph(Builder):
         self.plan.busy = "being instantiated by another call"
         try:
             status = _instantiate(made, self.raw)
-            if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
-                drain(True)     # the driver may still have an executable that was closed
+            if status == CUDA_ERROR_NOT_SUPPORTED and self.single is not None:
+                drain(True)     # the driver still has the last one
                 status = _instantiate(made, self.raw)
-                if status == CUDA_ERROR_NOT_SUPPORTED:
-                    _refuse_second(self)    # it was made before the conditions were
+            if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
+                _refuse_second(self)    # it was made before the conditions were
             self.context.check(status)
         finally:
             self.plan.busy = None

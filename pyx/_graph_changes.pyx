@@ -33,7 +33,7 @@ from cudadrv._graph cimport (
 )
 from cudadrv._names cimport give_back_name, number_of_graph
 from cudadrv._node_changes cimport (
-    NodeChange, change_copy, change_fill, change_launch, disable, enable, same_fill,
+    NodeChange, change_copy, change_fill, change_launch, disable, enable, same_fill, unlike,
 )
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._region cimport Region
@@ -186,7 +186,7 @@ cdef GraphNode _in_place(NodeChange change):
 
 
 cdef int _disable_again(ExecutableGraph executable, list changes) except -1:
-    """Disable nodes after an update, with which the driver has replaced what disables fills."""
+    """Disable nodes again, after the driver has replaced what disables fills."""
     cdef NodeChange change
     for change in changes:
         try:
@@ -222,6 +222,9 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
                 f"{head} its operation {new.index}, {new.called()}, and {old.called()}: one of them"
                 " fills items with two different halves of 4 bytes, which the device does by two"
                 " operations")
+        reason = unlike(old, new, executable.context)
+        if reason is not None:
+            raise CaptureError(f"{head} {reason}. Instantiate that graph instead")
         known = known and old.kind != OTHER_NODE and new.kind != OTHER_NODE
     if not known and executable.disabled:
         raise CaptureError(f"{head} nodes are disabled, and which of the driver's nodes belong to"
@@ -342,13 +345,14 @@ cdef class ExecutableNode:
             if old.kind == LAUNCH_NODE:
                 change = change_launch(old, args, grid, block, shared_bytes, borrows)
             elif old.kind == COPY_NODE:
-                change = change_copy(old, source, target)
+                change = change_copy(old, executable.context, source, target)
             else:
                 change = change_fill(old, executable.context, target, value)
-                undo = same_fill(old) if old.raw_count == 2 else None
+                undo = same_fill(executable.disabled.get(self.index, old))
             following = _following(executable, old, change)
-            if old.kind != FILL_NODE or self.index not in executable.disabled:
-                _make(executable, old, change, undo)
+            _make(executable, old, change, undo)    # for a disabled fill, only to ask the driver
+            if old.kind == FILL_NODE and self.index in executable.disabled:
+                _disable_again(executable, [undo])
             _take_over(executable, following)
         finally:
             executable.changing = False

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from cudadrv._arguments cimport Shape, is_array
 from cudadrv._buffers cimport new_buffer
-from cudadrv._capture cimport FILL_NODE, GraphNode
+from cudadrv._capture cimport COPY_NODE, FILL_NODE, GraphNode
 from cudadrv._copy cimport check_pair, refuse_other_device, refuse_other_dtype, set_item
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -23,7 +23,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._graph_nodes cimport (
-    copy_params, fill_params, halves_of, is_of_other_context, launch_params,
+    copy_params, fill_params, halves_of, launch_params,
 )
 from cudadrv._kernel cimport (
     Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
@@ -33,7 +33,7 @@ from cudadrv._region cimport Region, borrow, check_region, is_region, pointer_of
 from cudadrv._release cimport FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport here
 
-from cudadrv._buffers import DeviceBuffer
+from cudadrv._buffers import DeviceBuffer, LockedBuffer
 
 bind_driver(&cudadrv_table)
 
@@ -148,7 +148,7 @@ cdef class CopyChange(NodeChange):
         return cuGraphExecMemcpyNodeSetParams(executable, raw, &self.params, context)
 
 
-cdef NodeChange change_copy(GraphNode old, object source, object target):
+cdef NodeChange change_copy(GraphNode old, Context context, object source, object target):
     """Return a change of a copy. None means the buffer of now."""
     cdef CopyChange change = CopyChange.__new__(CopyChange)
     cdef Region to = _buffer(old, "target", target, old.target)
@@ -156,8 +156,8 @@ cdef NodeChange change_copy(GraphNode old, object source, object target):
     check_pair(to, origin)
     if pointer_of(to) == pointer_of(origin):
         raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
-    _refuse_other_kind(old, "target", to, old.target)
-    _refuse_other_kind(old, "source", origin, old.source)
+    _refuse_unlike(old, "target", to, old.target, context)
+    _refuse_unlike(old, "source", origin, old.source, context)
     change.node = _renewed(old, origin, to, 2)
     change.node.count = 2
     borrow(to, &change.node.accesses[0], OWN_WRITE)
@@ -166,18 +166,50 @@ cdef NodeChange change_copy(GraphNode old, object source, object target):
     return change
 
 
-cdef int _refuse_other_kind(GraphNode old, str name, Region region, Region present) except -1:
-    """Refuse memory that the driver does not accept in the place of the present memory."""
-    now, then = _kind_of(present), _kind_of(region)
-    cdef bint elsewhere = now == "page-locked" \
-        and region.memory.context is not present.memory.context
-    if region.host_side != present.host_side or elsewhere \
-            or "foreign" not in (now, then) and now != then:
-        raise ValueError(f"{name} of {old.called()} is {present.describe()}, {now} memory of"
-                         f" {present.memory.context!r}, and cannot become {region.describe()},"
-                         f" {then} memory of {region.memory.context!r}. Capture the graph with such"
-                         " memory, and instantiate that")
+cdef int _refuse_unlike(
+    GraphNode old, str name, Region region, Region present, Context context
+) except -1:
+    cdef str reason = _unlike(old, name, region, present, context)
+    if reason is not None:
+        raise ValueError(f"{reason}. Capture the graph with such memory, and instantiate that")
     return 0
+
+
+cdef str unlike(GraphNode old, GraphNode new, Context context):
+    """Return why a node of an executable cannot become the other one, or None.
+
+    Only copies and fills are compared; what else the driver needs is not.
+    """
+    if old.kind != new.kind or old.kind not in (COPY_NODE, FILL_NODE):
+        return None
+    reason = _unlike(old, "target", new.target, old.target, context)
+    if reason is None and old.kind == COPY_NODE:
+        reason = _unlike(old, "source", new.source, old.source, context)
+    return reason
+
+
+cdef str _unlike(GraphNode old, str name, Region region, Region present, Context context):
+    """Return why the driver does not accept memory in the place of the present memory, or None.
+
+    A fill keeps the context of its memory, whatever kind of memory it is. Each side of a copy keeps
+    the kind, too. Where drivers accept more, that depends on the side.
+    """
+    now, then = _kind_of(present), _kind_of(region)
+    cdef bint known = "foreign" not in (now, then)
+    cdef bint alike = not known or _home_of(present, context) is _home_of(region, context)
+    if old.kind == COPY_NODE:
+        alike = alike and region.host_side == present.host_side and (not known or now == then)
+    if alike:
+        return None
+    return (f"{name} of {old.called()} is {present.describe()}, {now} memory of"
+            f" {present.memory.context!r}, and cannot become {region.describe()}, {then} memory of"
+            f" {region.memory.context!r}")
+
+
+cdef Context _home_of(Region region, Context context):
+    """Return the context of memory; that of the graph for memory that belongs to none."""
+    cdef Memory memory = region.memory
+    return context if memory.pool is not None or memory.kind == STREAM_ORDERED else memory.context
 
 
 cdef str _kind_of(Region region):
@@ -216,7 +248,7 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
     cdef FillChange change
     cdef Region region = _buffer(old, "target", target, old.target)
     cdef Region present = old.target
-    _refuse_other_context(old, region, context)
+    _refuse_unlike(old, "target", region, present, context)
     if region.dtype is not present.dtype:
         refuse_other_dtype(region, present.dtype, present.describe())
     change = _fill_of(old, region)
@@ -236,15 +268,6 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
     return change
 
 
-cdef int _refuse_other_context(GraphNode old, Region region, Context context) except -1:
-    """Refuse memory with which the driver cannot change a fill; `context` is the executable's."""
-    if is_of_other_context(region, context):
-        raise ValueError(f"{region.describe()} belongs to {region.memory.context!r}, and"
-                         f" {old.called()} to {context!r}: the driver changes, disables and enables"
-                         " a fill only if it has memory of that context")
-    return 0
-
-
 cdef NodeChange same_fill(GraphNode old):
     """Return the change that makes a fill what it is now."""
     cdef FillChange change = _fill_of(old, old.target)
@@ -259,10 +282,13 @@ cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     memset node that cuGraphNodeSetEnabled has disabled. The node of the change has the memory.
     """
     cdef Region present = old.target
-    _refuse_other_context(old, present, context)
+    cdef Context home = _home_of(present, context)
     cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
+    # The driver accepts only memory of the same context. If that is another one than the graph's,
+    # both can use page-locked memory of it.
     cdef Region region = new_buffer(
-        DeviceBuffer, count, present.dtype, context, None, "of a disabled fill")
+        DeviceBuffer if home is context else LockedBuffer, count, present.dtype, home, None,
+        "of a disabled fill")
     cdef FillChange change = _fill_of(old, region)
     change.node.site_number = old.site_number
     _fill_in(change, region)

@@ -39,12 +39,16 @@ struct CopySide {
         }
     }
 
-    // Returns whether a node of an executable graph can use `next` instead. Page-locked memory must
-    // also be of the same context.
+    // Returns whether a node of an executable graph can have `next` as the target instead.
     bool replaceable(const CopySide &next) const {
-        if (origin == Origin::Other || next.origin == Origin::Other)
-            return true;
-        return origin == next.origin && (origin != Origin::Host || context == next.context);
+        return origin == Origin::Other || next.origin == Origin::Other || origin == next.origin;
+    }
+
+    // Returns whether it can have `next` as the source instead. Memory that is of no pool must then
+    // also be of the same context.
+    bool replaceable_source(const CopySide &next) const {
+        bool bound = origin == Origin::Host || origin == Origin::Device;
+        return replaceable(next) && (origin != next.origin || !bound || context == next.context);
     }
 
     // Returns true if the program has freed the memory since the work was made. The address may now
@@ -78,7 +82,7 @@ class CopyWork : public NodeWork {
         const auto &other = static_cast<const CopyWork &>(next);
         bool same = box.srcMemoryType == other.box.srcMemoryType &&
                     box.dstMemoryType == other.box.dstMemoryType &&
-                    target_.replaceable(other.target_) && source_.replaceable(other.source_);
+                    target_.replaceable(other.target_) && source_.replaceable_source(other.source_);
         return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
 

@@ -11,7 +11,7 @@ namespace {
 class FillWork : public NodeWork {
   public:
     FillWork(const CUDA_MEMSET_NODE_PARAMS &fill, const ContextPtr &context)
-        : fill(fill), context_(context) {}
+        : fill(fill), context_(context), home_(home_of(fill.dst, *context)) {}
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
     ContextPtr context() const override { return context_; }
@@ -21,7 +21,7 @@ class FillWork : public NodeWork {
         return check_fill(fill, *context_, address);
     }
     CUresult check_body() const override {
-        return is_of_other(fill.dst, *context_) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        return home_ == context_->handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
@@ -30,20 +30,26 @@ class FillWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return {fill_operation(fill, address)};
     }
-    // Only address and value of a fill of several rows can change.
+    // Memory of any kind can take the place of other memory of its context. Of a fill of several
+    // rows, only address and value can change.
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const CUDA_MEMSET_NODE_PARAMS &other = static_cast<const FillWork &>(next).fill;
         bool rows = fill.height > 1 || other.height > 1;
         bool same = fill.height == other.height && fill.width == other.width &&
                     fill.pitch == other.pitch && fill.elementSize == other.elementSize;
-        return !rows || same ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-                             : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        return has_home_of(next) && (!rows || same)
+                   ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                   : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    }
+    bool has_home_of(const NodeWork &other) const {
+        return home_ == static_cast<const FillWork &>(other).home_;
     }
 
     const CUDA_MEMSET_NODE_PARAMS fill;
 
   private:
     ContextPtr context_;
+    CUcontext home_; // the context of the memory
 };
 
 } // namespace
@@ -90,8 +96,6 @@ SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_P
         node, [&](auto &work) { return make_fill_work(call, params, context, work); });
 }
 
-// The new memory can be of any kind, but not page-locked or managed memory of another context than
-// that of the node. cuGraphExecUpdate accepts that, too.
 SOFT_API(cuGraphExecMemsetNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
           CUcontext context),
@@ -101,7 +105,7 @@ SOFT_API(cuGraphExecMemsetNodeSetParams,
         return status;
     return change_exec_node<FillWork>(exec, node, [&](auto &work) {
         CUresult status = make_fill_work(call, params, context, work);
-        bool refused = !status && is_of_other(params->dst, *present->work->context());
+        bool refused = !status && !static_cast<const FillWork &>(*present->work).has_home_of(*work);
         return refused ? CUDA_ERROR_INVALID_VALUE : status;
     });
 }

@@ -425,6 +425,38 @@ def test_wrong_arguments_change_nothing(world, step, name):
     assert world.result_of(step) == line(2, 1)
 
 
+def test_memory_of_another_context(world):
+    """It can only be replaced by memory of that context, and a fill of it can be disabled."""
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        there, second = (cu.LockedBuffer.zeros(16, "f4", name=name) for name in ("there", "second"))
+        managed = cu.UnifiedBuffer.zeros(16, "f4", name="managed")
+    world.graph.add_fill(world.out, 0)  # the graph belongs to the primary context
+    fill = world.graph.add_fill(there, 3)
+    world.graph.add_copy(world.work, there, after=[fill])
+    world.graph.add_copy(world.result, world.work, after=world.graph.nodes)
+    step = world.graph.instantiate()
+    for node, given in ((1, {"target": world.result}), (2, {"source": world.frames})):
+        with pytest.raises(ValueError, match="is LockedBuffer 'there'.*cannot become LockedBuffer"):
+            step[node].set(**given)
+    with pytest.raises(ValueError, match="page-locked memory of .* device or managed memory of"):
+        step[2].set(source=managed)
+    assert world.result_of(step) == [3] * 16
+    step[1].set(target=managed)
+    step[1].set(target=second, value=4)
+    step[2].set(source=second)
+    assert world.result_of(step) == [4] * 16
+    step[1].enabled = False
+    second.fill(5)
+    assert world.result_of(step) == [5] * 16
+    step[1].enabled = True
+    assert world.result_of(step) == [4] * 16
+    step.close()
+    world.graph.close()
+    for buffer in (there, second, managed):
+        buffer.close()
+
+
 def test_arrays_of_launches(world, step):
     for array in (cu.In(np.zeros(16, "f4")), cu.InOut(np.zeros(16, "f4"))):
         with pytest.raises(TypeError, match="a node takes buffers"):

@@ -202,9 +202,9 @@ def another_order(world, graph):
 
 
 REFUSED = {
-    other_copy: r"graph 'next' cannot update this executable of graph 'step': .* these parameters,"
-    r" CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED\. It is operation 1, copy_from_async at"
-    r" .*test_update.py:\d+, in the place of copy_from_async at .*test_update.py:\d+\.",
+    other_copy: r"graph 'next' cannot update this executable of graph 'step': target of"
+    r" copy_from_async at .*test_update.py:\d+ is LockedBuffer 'result'.*, page-locked memory of .*,"
+    r" and cannot become DeviceBuffer 'work'",
     fewer: "it has 1 operations, and the executable 2",
     another_kind: r"CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED\. It is operation 0,"
     r" copy_from_async at .*, in the place of fill_async at",
@@ -317,6 +317,22 @@ def test_a_graph_of_another_context(world):
         with pytest.raises(ValueError, match="graph 'far' belongs to"):
             step.update(graph)
     assert launched(world, step) == 1
+
+
+def test_a_fill_of_memory_of_another_context(world):
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        there = cu.LockedBuffer.zeros(16, "f4", name="there")
+    step, graph = filling(world, 1).instantiate(), cu.Graph(name="far")
+    with graph.capture(world.main):
+        there.fill_async(2, world.main)
+        world.result.copy_from_async(world.out, world.main)
+    with pytest.raises(cu.CaptureError, match="and cannot become LockedBuffer 'there'"):
+        step.update(graph)
+    assert launched(world, step) == 1
+    step.close()
+    graph.close()
+    there.close()
 
 
 def test_an_update_by_its_own_graph_takes_changes_back(world):

@@ -703,14 +703,14 @@ MUTATIONS = [
     (
         "a changed fill runs although it is disabled",
         "_graph_changes.pyx",
-        "if old.kind != FILL_NODE or self.index not in executable.disabled:",
-        "if True:",
+        "if old.kind == FILL_NODE and self.index in executable.disabled:",
+        "if False:",
     ),
     (
         "a fill takes memory of another context",
         "_node_changes.pyx",
-        "    if is_of_other_context(region, context):",
-        "    if False:",
+        "not known or _home_of(present, context) is _home_of(region, context)\n",
+        "True\n",
     ),
     # ---- nodes that are added ----
     (

@@ -296,9 +296,10 @@ class Plan(Oracle):
 
     def uses_far_memory(self, place):
         """Whether a fill has memory that drivers refuse in a body."""
-        fills = [each for each in self.operations if each.effect.kind == "fill"]
+        leaves = [leaf for each in self.operations if not each.plans for leaf in each.leaves()]
+        fills = [each for each in leaves if each.effect.kind == "fill"]
         buffers = [buffer for each in fills for buffer, _ in each.uses]
-        far = any(buffer.memory.is_far_from(place) for buffer in buffers)
+        far = any(buffer.memory.place_for(place) is not place for buffer in buffers)
         return far or any(plan.uses_far_memory(place) for plan in self.bodies())
 
     def is_ordered(self):

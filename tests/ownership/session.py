@@ -70,14 +70,14 @@ RAISED = {
     ENDED: (cu.OwnershipError, "has ended without an event"),
     OTHER_CONTEXT: (
         (ValueError, cu.CudaError),
-        "^cuGraph(InstantiateWithFlags|ExecMemsetNodeSetParams): CUDA_ERROR_INVALID_VALUE"
+        "^cuGraphInstantiateWithFlags: CUDA_ERROR_INVALID_VALUE"
         "|another context|no stream reaches both|of the context of|and this (executable of|one to)"
         "|memory of that context",
     ),
     EVENT_CLOSED: (ValueError, "the event "),
     NO_SUCH_CHANGE: (
         (ValueError, TypeError, cu.CudaError),
-        "^cuGraphExecMemcpyNodeSetParams: CUDA_ERROR_INVALID_VALUE"
+        "^cuGraphExecMem(cpy|set)NodeSetParams: CUDA_ERROR_INVALID_VALUE"
         "|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
         "|have different dtypes|parts of the same size|^set of |is not a node of"
         "|a part of itself|^another node of",

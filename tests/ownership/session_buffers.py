@@ -59,18 +59,27 @@ class Memory:
         return self.ended or self.model.closed
 
     @property
+    def is_stream_ordered(self):
+        return self.of_driver_pool or (self.kind == "device" and self.stream is not None)
+
+    @property
     def group(self):
         """What the nodes of a copy cannot exchange for anything else."""
-        if self.of_driver_pool or (self.kind == "device" and self.stream is not None):
-            return self.kind, "stream-ordered"
-        return ("locked", self.place) if self.kind == "locked" else "device or managed"
+        if self.is_stream_ordered:
+            return f"stream-ordered {self.kind}", None
+        return "locked" if self.kind == "locked" else "device or managed", self.place
 
-    def is_far_from(self, place):
-        """Whether it is memory of another context that streams of each context use.
+    def can_replace(self, present, as_source):
+        """Whether the node of a copy can have this memory in the place of other memory.
 
-        A fill cannot have it in a body of a conditional node, and cannot be changed to it.
+        The driver minds the context of the source, and the library that of all its own memory.
         """
-        return self.kind != "device" and not self.of_driver_pool and self.place is not place
+        minds = as_source or (self.owned and present.owned)
+        return self.group == present.group if minds else self.group[0] == present.group[0]
+
+    def place_for(self, place):
+        """The place of memory that a node of a graph of this place uses. A fill keeps it."""
+        return place if self.is_stream_ordered else self.place
 
 
 @dataclass(eq=False)

@@ -38,8 +38,7 @@ class ChangeSession(GraphSession):
             {old.effect.dtype} if len(given) < 2 else set()
         )
         overlapping, same = relation(to, origin)
-        sides = [(to, old_target), (origin, old_source)]
-        if same or any(new.memory.group != present.memory.group for new, present in sides):
+        if same or not can_become(old.uses, [to, origin]):
             reasons.add(NO_SUCH_CHANGE)
         if len(dtypes) > 1 or to.nbytes != origin.nbytes:
             reasons.add(NO_SUCH_CHANGE)
@@ -59,8 +58,9 @@ class ChangeSession(GraphSession):
         effect, to, item = old.effect, target or old_target, None
         given = [] if target is None else [target]
         reasons = self._reasons(executable, old, given)
-        if to.memory.is_far_from(executable.place):
-            reasons.add(OTHER_CONTEXT)
+        homes = {each.memory.place_for(executable.place) for each in (to, old_target)}
+        if len(homes) > 1:
+            reasons.add(NO_SUCH_CHANGE)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)
             effect = Fill(bytes_, effect.dtype, old.effect.parts)
@@ -178,8 +178,6 @@ class ChangeSession(GraphSession):
         known = operation and operation.effect.kind in CHANGED and content.paired
         known = known and not executable.orphan
         answer = OK if known else CAPTURED
-        if known and enabled == (operation in content.disabled):
-            answer = self._judge_switch(executable, operation, enabled)
         answer = GRAPH_CLOSED if executable.closed else answer
         call = lambda: setattr(self.node(executable, index, way), "enabled", enabled)  # noqa: E731
         try:
@@ -190,14 +188,6 @@ class ChangeSession(GraphSession):
             content.disabled = content.disabled - {operation}
             content.disabled |= set() if enabled else {operation}
             self.agree("enabled", self.node(executable, index, way).enabled, enabled)
-
-    def _judge_switch(self, executable, operation, enabled):
-        """The answer to disabling a node, or to enabling it."""
-        if operation.effect.kind != "fill":
-            return OK
-        memory = operation.uses[0][0].memory
-        refused = memory.is_far_from(executable.place) and (enabled or memory.owned)
-        return OTHER_CONTEXT if refused else OK
 
     # ---- all nodes ----
 
@@ -223,12 +213,9 @@ class ChangeSession(GraphSession):
         old, new = executable.content, graph.kept.content()
         if old.disabled and not old.pairs(new):
             return CAPTURED
-        alike = list(map(shape, old.operations)) == list(map(shape, new.operations))
-        if not alike:
-            return CAPTURED
-        disabled = [old.operations.index(each) for each in old.disabled]
-        answers = {self._judge_switch(executable, new.operations[i], False) for i in disabled}
-        return OTHER_CONTEXT if OTHER_CONTEXT in answers else OK
+        place, pairs = executable.place, zip(old.operations, new.operations, strict=False)
+        alike = len(old.operations) == len(new.operations)
+        return OK if alike and all(is_alike(*pair, place) for pair in pairs) else CAPTURED
 
 
 class Meddler:
@@ -242,16 +229,35 @@ class Meddler:
         return np.array(self.number, self.dtype)
 
 
-def shape(operation):
+def can_become(uses, buffers):
+    """Whether a copy with these uses can have other buffers: its target and its source."""
+    return all(
+        new.memory.can_replace(present.memory, mode == "read")
+        for new, (present, mode) in zip(buffers, uses, strict=True)
+    )
+
+
+def is_alike(old, new, place):
+    """Whether an update can let a node do what another one does."""
+    copies = isinstance(old.effect, Copy) and isinstance(new.effect, Copy)
+    if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses]):
+        return False
+    pairs = zip(old.groups, new.groups, strict=False)
+    inner = [zip(*pair, strict=False) for pair in pairs]
+    return shape(old, place) == shape(new, place) and all(
+        is_alike(*pair, place) for group in inner for pair in group
+    )
+
+
+def shape(operation, place):
     """What must stay in an update: the order, the kind, and what the driver cannot change."""
     effect = operation.effect
     if effect.kind not in CHANGED:
-        groups = [list(map(shape, group)) for group in operation.groups]
-        return operation.after, effect.kind, groups
+        return operation.after, effect.kind, list(map(len, operation.groups))
     buffers = [buffer for buffer, _ in operation.uses]
     if isinstance(effect, Copy):
-        return operation.after, "copy", *(buffer.memory.group for buffer in buffers)
+        return operation.after, "copy"
     if isinstance(effect, Fill):
         count = buffers[0].nbytes if effect.parts == 2 else None
-        return operation.after, "fill", effect.parts, count
+        return operation.after, "fill", effect.parts, count, buffers[0].memory.place_for(place)
     return operation.after, "launch"
