@@ -233,8 +233,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_engine *engine, const own_domain *domain, const own_memory *memory, uint64_t start,
         uint64_t stop, own_conflict *conflict)
     int own_begin(own_engine *engine, own_request *request)
-    int own_begin_after(
-        own_engine *engine, own_request *request, const own_snapshot *before)
+    int own_begin_run(own_engine *engine, own_request *request, own_runs *runs, bint apart)
     int own_ask(
         own_engine *engine, own_request *request, const own_snapshot *before, own_clock *waited)
     void own_settle(own_engine *engine, own_request *request)

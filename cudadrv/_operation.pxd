@@ -22,7 +22,8 @@ cdef struct Operation:
     PyThreadState *thread   # the state of the calling thread
 
 
-cdef int issue_unusual(Operation *operation, Stream stream, own_runs *runs) except? -1
+cdef int issue_unusual(
+    Operation *operation, Stream stream, own_runs *runs, bint apart) except? -1
 cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
 ) except? -1
@@ -99,7 +100,7 @@ cdef inline int issue_run(
     operation.request.stream = stream.order
     if unlikely(not is_alone(thread) or not names_context(stream)) \
             or unlikely(not _begin_alone(&operation.request, runs, apart)):
-        return issue_unusual(operation, stream, runs)
+        return issue_unusual(operation, stream, runs, apart)
     PyEval_SaveThread()
     status = call(operation.arguments, stream.raw, &queued)
     PyEval_RestoreThread(thread)

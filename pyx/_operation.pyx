@@ -13,8 +13,8 @@ from cudadrv._capture cimport Capture
 from cudadrv._device cimport enter_context, is_current, leave_context
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_after,
-    own_begin_alone, own_clock, own_clock_drop, own_conflict, own_foresee, own_known,
+    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
+    own_begin_run, own_clock, own_clock_drop, own_conflict, own_foresee, own_known,
     own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_record_as, own_request,
     own_runs, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_undo,
 )
@@ -37,7 +37,9 @@ def _note_the_end():
 atexit.register(_note_the_end)
 
 
-cdef int issue_unusual(Operation *operation, Stream stream, own_runs *runs) except? -1:
+cdef int issue_unusual(
+    Operation *operation, Stream stream, own_runs *runs, bint apart
+) except? -1:
     """The slow path of `issue` and `issue_run`, which can issue every operation.
 
     Inserts the waits that the policy wants. The caller has set `request.stream`.
@@ -48,7 +50,7 @@ cdef int issue_unusual(Operation *operation, Stream stream, own_runs *runs) exce
     works = None
     while True:
         with nogil:
-            reason = _attempt(operation, stream, runs)
+            reason = _attempt(operation, stream, runs, apart)
         if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
                 and runs is NULL:
             capture = <Capture>stream.capture
@@ -120,7 +122,7 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
 
 cdef struct Asked:
     own_request *request
-    const own_snapshot *before  # as for own_begin_after, or NULL
+    const own_snapshot *before  # as for own_ask, or NULL
 
 
 cdef int _still_in_the_way(void *asked, own_clock *waited) noexcept nogil:
@@ -133,10 +135,12 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
     Returns what `issue` returns. The caller has set `request.stream`, and checked that the stream
     is usable.
     """
-    return _attempt(operation, stream, NULL)
+    return _attempt(operation, stream, NULL, False)
 
 
-cdef inline int _attempt(Operation *operation, Stream stream, own_runs *runs) except? -1 nogil:
+cdef inline int _attempt(
+    Operation *operation, Stream stream, own_runs *runs, bint apart
+) except? -1 nogil:
     """As `attempt`. If `runs` is not NULL, as `issue_run`."""
     cdef bint pushed = False
     cdef bint queued = False
@@ -152,7 +156,7 @@ cdef inline int _attempt(Operation *operation, Stream stream, own_runs *runs) ex
         reason = enter_stream(stream, &pushed)
     if likely(reason == 0):
         answer = own_begin(engine, &operation.request) if runs is NULL \
-            else own_begin_after(engine, &operation.request, &runs.last.snapshot)
+            else own_begin_run(engine, &operation.request, runs, apart)
         if likely(answer == OWN_OK):
             reason = operation.call(operation.arguments, stream.raw, &queued)
             if likely(reason == CUDA_SUCCESS):

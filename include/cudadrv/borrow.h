@@ -309,15 +309,41 @@ static inline int own_follows(const own_stream *stream, const own_snapshot *befo
     return before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq);
 }
 
-/* Like own_begin, for an operation that the driver runs after everything in `before`, although the
- * stream does not wait for it. own_settle then orders the stream's later work after it, too. */
-static inline int own_begin_after(own_engine *engine, own_request *request,
-                                  const own_snapshot *before) {
-    if (own_follows(request->stream, before)) {
-        return own_begin(engine, request);
+/* Does own_begin_run on the fast path, except for locks. If that is not possible, returns 0 and
+ * changes nothing. */
+static inline int own_begin_run_usual_(own_engine *engine, own_request *request, own_runs *runs,
+                                       int apart) {
+    if (engine->runs == runs && runs->stream == request->stream && apart) {
+        own_number_(request, own_clock_share(request->stream->clock));
+        own_note_run_(request, runs, 1);
+        return 1;
     }
-    own_lock(engine);
-    int answer = own_begin_unusual_(engine, request, before);
+    if (__builtin_expect(engine->runs != NULL, 0)) {
+        own_catch_up_(engine);
+    }
+    if (__builtin_expect(!own_follows(request->stream, &runs->last.snapshot), 0) ||
+        __builtin_expect(!own_begin_usual_(engine, request, apart), 0)) {
+        return 0;
+    }
+    if (apart) {
+        own_run_first_(engine, request, runs);
+    }
+    return 1;
+}
+
+/* Like own_begin, for one more run of an operation. The driver runs it after the last one, even if
+ * the stream does not wait for that; own_settle then orders the stream's later work after it, too.
+ * The caller also holds the issue lock of the runs. `apart` must be 0 unless the accesses use
+ * different memory, and were those of the last run, too. */
+static inline int own_begin_run(own_engine *engine, own_request *request, own_runs *runs,
+                                int apart) {
+    const own_snapshot *last = &runs->last.snapshot;
+    int answer = OWN_OK;
+    own_lock_clocks(engine);
+    if (!own_begin_run_usual_(engine, request, runs, apart)) {
+        const own_snapshot *before = own_follows(request->stream, last) ? NULL : last;
+        answer = own_begin_unusual_(engine, request, before);
+    }
     own_unlock(engine);
     return answer;
 }
@@ -339,33 +365,24 @@ static inline int own_begin_alone(own_engine *engine, own_request *request, int 
     return 1;
 }
 
-/* Does own_begin_alone for one more run of an operation, which the driver runs after the last one.
- * Also takes the issue lock of the runs. `apart` must be 0 unless the accesses were those of the
- * last run, too. */
+/* Does own_begin_run as own_begin_alone does own_begin. Also takes the issue lock of the runs. */
 static inline int own_begin_run_alone(own_engine *engine, own_request *request, own_runs *runs,
                                       int apart) {
     if (__builtin_expect(!own_mutex_try_alone(&runs->last.issue), 0)) {
         return 0;
     }
-    if (engine->runs == runs && runs->stream == request->stream && apart &&
-        own_mutex_try_alone(request->stream->issue)) {
-        own_number_(request, own_clock_share(request->stream->clock));
-        own_note_run_(request, runs, 1);
-        return 1;
+    if (own_mutex_try_alone(request->stream->issue)) {
+        if (own_begin_run_usual_(engine, request, runs, apart)) {
+            return 1;
+        }
+        own_mutex_give(request->stream->issue);
     }
-    if (__builtin_expect(!own_follows(request->stream, &runs->last.snapshot), 0) ||
-        __builtin_expect(!own_begin_alone(engine, request, apart), 0)) {
-        own_mutex_give(&runs->last.issue);
-        return 0;
-    }
-    if (apart) {
-        own_run_first_(engine, request, runs);
-    }
-    return 1;
+    own_mutex_give(&runs->last.issue);
+    return 0;
 }
 
 /* Returns what own_begin would return if the stream had waited for everything in the clock
- * `waited`, and sets the conflict of the request; what own_begin_after would return if `before` is
+ * `waited`, and sets the conflict of the request; what own_begin_run would return if `before` is
  * not NULL. Borrows nothing. */
 static inline int own_ask(own_engine *engine, own_request *request, const own_snapshot *before,
                           own_clock *waited) {
@@ -408,8 +425,11 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
     }
 }
 
-static __attribute__((noinline)) void own_supersede_all_(const own_engine *engine,
+static __attribute__((noinline)) void own_supersede_all_(own_engine *engine,
                                                          const own_request *request) {
+    if (engine->runs) {
+        own_catch_up_(engine);
+    }
     for (uint32_t i = 0; i < request->count; i++) {
         own_supersede_(engine, request, &request->accesses[i]);
     }
@@ -426,7 +446,7 @@ static inline void own_settle_alone(own_engine *engine, own_request *request) {
 /* Call this when the driver has accepted the operation. */
 static inline void own_settle(own_engine *engine, own_request *request) {
     own_stream *stream = request->stream;
-    own_lock(engine);
+    own_lock_clocks(engine);
     if (request->issued.clock != stream->clock) {
         own_supersede_all_(engine, request);
         own_learn_(stream, own_clock_share(request->issued.clock));
