@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
-    FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
+    COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
 )
 from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
@@ -1054,20 +1054,33 @@ cdef int _check_conditions(Plan plan) except -1:
 
 
 cdef int _check_bodies(Plan plan, Context context) except -1:
-    """Raise if a fill in a body has memory of another context."""
-    cdef GraphNode node, inner
+    """Raise if a node of a body uses memory of another context that it cannot use there.
+
+    Driver 580 refuses such fills, and loses the context when it runs such copies.
+    """
+    cdef GraphNode node
     cdef Plan body
-    cdef Region region
     for node in plan.finished():
         for body in node.plans or ():
             _check_bodies(body, context)
-            for inner in body.finished():
-                for region in inner.reads + inner.writes:
-                    if inner.kind == FILL_NODE and is_of_other_context(region, context):
-                        raise ValueError(
-                            f"{inner.called()} of {body.graph} uses {region.describe()}, which"
-                            f" belongs to {region.memory.context!r}, and the graph to {context!r}."
-                            " A fill in a body needs memory of that context")
+            _check_body(body.graph, body.finished(), context)
+    return 0
+
+
+cdef int _check_body(str body, tuple nodes, Context context) except -1:
+    cdef GraphNode node
+    cdef Region region
+    for node in nodes:
+        if isinstance(node.source, Uses):   # a child graph
+            _check_body(body, (<Uses>node.source).nodes, context)
+        if node.kind not in (COPY_NODE, FILL_NODE):
+            continue
+        region = node.source if node.kind == COPY_NODE else node.target
+        if is_of_other_context(region, context):
+            raise ValueError(
+                f"{node.called()} of {body} uses {region.describe()}, which belongs to"
+                f" {region.memory.context!r}, and the graph to {context!r}. In a body, the source"
+                " of a copy and the target of a fill have to be memory of that context")
     return 0
 
 

@@ -372,8 +372,7 @@ cdef void fill_params(
 cdef bint is_of_other_context(Region region, Context context) noexcept:
     """Whether this is page-locked or managed memory of another context.
 
-    Streams of all contexts can use it. But drivers refuse it as the target of a fill in a body, and
-    as the new target of a fill of an executable graph.
+    Streams of all contexts can use it, but not all nodes in bodies.
     """
     cdef Memory memory = region.memory
     return memory is not None and (memory.kind == LOCKED or memory.kind == UNIFIED) \

@@ -454,3 +454,40 @@ def test_an_executable_is_destroyed_before_its_module(world, gate, numbers):
     gc.collect()
     gate.open()
     token.wait()
+
+
+def add_child(body, memory, work):
+    child = cu.Graph()
+    child.add_copy(work, memory)
+    body.add_graph(child)
+
+
+USES = {
+    "fill": lambda body, memory, work: body.add_fill(memory, 1),
+    "copy": lambda body, memory, work: body.add_copy(work, memory),
+    "child": add_child,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("kind", [cu.LockedBuffer, cu.UnifiedBuffer])
+def test_memory_of_another_context_in_a_body(world, use, kind):
+    """Refused where the driver cannot use it. The target of a copy can be such memory."""
+    with cu.Context.create(cu.Device(0)):
+        far = kind.zeros(16, "f4", name="far")
+    first = world.graph.add_fill(world.work, 4)
+    _, body = world.graph.add_if(world.graph.condition(1), after=[first])
+    USES[use](body, far, world.out)
+    with pytest.raises(ValueError, match=r"uses \w+ 'far'.* belongs to .* and the graph to"):
+        world.graph.instantiate()
+    world.graph.close()
+
+    graph = cu.Graph()
+    first = graph.add_fill(world.work, 4)
+    _, body = graph.add_if(graph.condition(1), after=[first])
+    body.add_copy(far, world.work)
+    with graph.instantiate() as step:
+        step.launch(world.main).wait()
+    assert list(far.to_numpy()) == [4] * 16
+    graph.close()
+    far.close()
