@@ -81,6 +81,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
     ctypedef enum CUpointer_attribute:
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+        CU_POINTER_ATTRIBUTE_CONTEXT
         CU_POINTER_ATTRIBUTE_IS_MANAGED
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     ctypedef enum CUfunction_attribute:

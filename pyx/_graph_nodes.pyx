@@ -20,11 +20,11 @@ from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS,
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
-    CU_MEMORYTYPE_UNIFIED, CUcontext, CUdeviceptr, CUgraph, CUgraphNode, CUlaunchAttribute,
-    CUresult, bind_driver, cuDriverGetVersion, cuGraphAddChildGraphNode, cuGraphAddEmptyNode,
+    CU_MEMORYTYPE_UNIFIED, CU_POINTER_ATTRIBUTE_CONTEXT, CUcontext, CUdeviceptr, CUgraph,
+    CUgraphNode, CUlaunchAttribute, CUresult, bind_driver, cuDriverGetVersion, cuGraphAddChildGraphNode, cuGraphAddEmptyNode,
     cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode,
     cuGraphConditionalHandleCreate, cuGraphDestroyNode, cuGraphKernelNodeSetAttribute,
-    cudadrv_table, cuuint64_t,
+    cuPointerGetAttribute, cudadrv_table, cuuint64_t,
 )
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, own_access, own_request, own_stream,
@@ -38,7 +38,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
-from cudadrv._release cimport LOCKED, UNIFIED
+from cudadrv._release cimport FOREIGN, LOCKED, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
 
@@ -375,8 +375,23 @@ cdef bint is_of_other_context(Region region, Context context) noexcept:
     Streams of all contexts can use it, but not all nodes in bodies.
     """
     cdef Memory memory = region.memory
-    return memory is not None and (memory.kind == LOCKED or memory.kind == UNIFIED) \
-        and memory.pool is None and memory.context is not context
+    if memory is None or memory.pool is not None:
+        return False
+    if memory.kind == FOREIGN:
+        return _home_of_foreign(region) not in (0, <size_t>context.raw)
+    return (memory.kind == LOCKED or memory.kind == UNIFIED) and memory.context is not context
+
+
+cdef size_t _home_of_foreign(Region region) noexcept:
+    """Ask the driver for the context of memory that another library has allocated; 0 for none."""
+    cdef CUcontext home = NULL
+    cdef bint pushed = False
+    if enter_context(region.memory.context.raw, &pushed) == CUDA_SUCCESS:
+        if cuPointerGetAttribute(&home, CU_POINTER_ATTRIBUTE_CONTEXT, pointer_of(region)) \
+                != CUDA_SUCCESS:
+            home = NULL
+        leave_context(pushed)
+    return <size_t>home
 
 
 cdef GraphNode add_fill(Builder graph, object destination, object value, object after):

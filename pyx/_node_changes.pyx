@@ -156,6 +156,7 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
     check_pair(to, origin)
     if pointer_of(to) == pointer_of(origin):
         raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
+    _refuse_fixed_copy(old, context)
     _refuse_unlike(old, "target", to, old.target, context)
     _refuse_unlike(old, "source", origin, old.source, context)
     change.node = _renewed(old, origin, to, 2)
@@ -206,6 +207,29 @@ cdef str _unlike(GraphNode old, str name, Region region, Region present, Context
             f" {region.memory.context!r}")
 
 
+cdef int _refuse_fixed_copy(GraphNode old, Context context) except -1:
+    """Refuse a copy that driver 580 changes only once."""
+    cdef Region target = old.target, source = old.source
+    if _kind_of(target).startswith("stream-ordered") and _kind_of(source) == "page-locked" \
+            and _home_of(source, context) is not context:
+        raise ValueError(f"{old.called()} cannot be changed: it copies {source.describe()},"
+                         f" page-locked memory of {source.memory.context!r}, to stream-ordered"
+                         f" memory in a graph of {context!r}. Capture the graph with other memory,"
+                         " and instantiate that")
+    return 0
+
+
+cdef int _refuse_fixed_fill(GraphNode old, Context context) except -1:
+    """Refuse a captured fill of memory of another context, which driver 580 does not change."""
+    cdef Region present = old.target
+    if old.stream is not None and _kind_of(present) != "foreign" \
+            and _home_of(present, context) is not context:
+        raise ValueError(f"{old.called()} cannot be changed: it was captured with"
+                         f" {present.describe()}, memory of {present.memory.context!r}, in a graph"
+                         f" of {context!r}. Add it with add_fill instead")
+    return 0
+
+
 cdef Context _home_of(Region region, Context context):
     """Return the context of memory; that of the graph for memory that belongs to none."""
     cdef Memory memory = region.memory
@@ -248,6 +272,7 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
     cdef FillChange change
     cdef Region region = _buffer(old, "target", target, old.target)
     cdef Region present = old.target
+    _refuse_fixed_fill(old, context)
     _refuse_unlike(old, "target", region, present, context)
     if region.dtype is not present.dtype:
         refuse_other_dtype(region, present.dtype, present.describe())
@@ -282,7 +307,8 @@ cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     memset node that cuGraphNodeSetEnabled has disabled. The node of the change has the memory.
     """
     cdef Region present = old.target
-    cdef Context home = _home_of(present, context)
+    cdef Context home = context if old.stream is not None else _home_of(present, context)
+    _refuse_fixed_fill(old, context)
     cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
     # The driver accepts only memory of the same context. If that is another one than the graph's,
     # both can use page-locked memory of it.

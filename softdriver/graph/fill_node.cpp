@@ -10,8 +10,8 @@ namespace {
 
 class FillWork : public NodeWork {
   public:
-    FillWork(const CUDA_MEMSET_NODE_PARAMS &fill, const ContextPtr &context)
-        : fill(fill), context_(context), home_(home_of(fill.dst, *context)) {}
+    FillWork(const CUDA_MEMSET_NODE_PARAMS &fill, const ContextPtr &context, CUcontext home)
+        : fill(fill), context_(context), home_(home) {}
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
     ContextPtr context() const override { return context_; }
@@ -21,7 +21,8 @@ class FillWork : public NodeWork {
         return check_fill(fill, *context_, address);
     }
     CUresult check_body() const override {
-        return home_ == context_->handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        bool here = home_of(fill.dst, *context_) == context_->handle;
+        return here ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
@@ -30,8 +31,7 @@ class FillWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return {fill_operation(fill, address)};
     }
-    // Memory of any kind can take the place of other memory of its context. Of a fill of several
-    // rows, only address and value can change.
+    // Of a fill of several rows, only address and value can change.
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const CUDA_MEMSET_NODE_PARAMS &other = static_cast<const FillWork &>(next).fill;
         bool rows = fill.height > 1 || other.height > 1;
@@ -49,7 +49,7 @@ class FillWork : public NodeWork {
 
   private:
     ContextPtr context_;
-    CUcontext home_; // the context of the memory
+    CUcontext home_; // the context of memory of any kind that can take the place of this memory
 };
 
 } // namespace
@@ -67,12 +67,12 @@ CUresult make_fill_work(Call &call, const CUDA_MEMSET_NODE_PARAMS *params, CUcon
     char *address;
     if (CUresult status = check_fill(*params, *context, address))
         return status;
-    work = make_fill_work(*params, context);
+    work = std::make_shared<FillWork>(*params, context, home_of(params->dst, *context));
     return CUDA_SUCCESS;
 }
 
-NodeWorkPtr make_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context) {
-    return std::make_shared<FillWork>(params, context);
+NodeWorkPtr captured_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context) {
+    return std::make_shared<FillWork>(params, context, context->handle);
 }
 
 SOFT_API(cuGraphAddMemsetNode,

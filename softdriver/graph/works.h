@@ -23,7 +23,7 @@ NodeWorkPtr make_copy_work(const Transfer &transfer, const ContextPtr &context);
 
 CUresult make_fill_work(Call &call, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context,
                         NodeWorkPtr &work);
-NodeWorkPtr make_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context);
+NodeWorkPtr captured_fill_work(const CUDA_MEMSET_NODE_PARAMS &params, const ContextPtr &context);
 
 CUresult make_host_work(const CUDA_HOST_NODE_PARAMS *params, NodeWorkPtr &work);
 NodeWorkPtr make_empty_work();

@@ -68,7 +68,7 @@ CUresult submit_fill(Stream &stream, const Fill &fill, bool &device, OperationPt
     if (CUresult status = check_fill(fill, *stream.owner, address, &memory))
         return status;
     if (stream.capture)
-        return capture_node(stream, make_fill_work(fill, stream.context));
+        return capture_node(stream, captured_fill_work(fill, stream.context));
     if (memory->captured) // a graph will allocate it
         return CUDA_ERROR_INVALID_VALUE;
     device = memory->on_device() && !memory->sync_memops;

@@ -457,6 +457,40 @@ def test_memory_of_another_context(world):
         buffer.close()
 
 
+def test_a_captured_fill_of_memory_of_another_context(world):
+    with cu.Context.create(cu.Device(0)):
+        there = cu.LockedBuffer.zeros(16, "f4", name="there")
+    with world.graph.capture(world.main):
+        there.fill_async(3, world.main)
+    step = world.graph.instantiate()
+    for change in (
+        lambda: step[0].set(value=4),
+        lambda: step[0].set(target=world.result),
+        lambda: setattr(step[0], "enabled", False),
+    ):
+        with pytest.raises(ValueError, match="was captured with LockedBuffer 'there'.*add_fill"):
+            change()
+    step.launch(world.main).wait()
+    assert list(there.to_numpy()) == [3] * 16
+    step.close()
+    world.graph.close()
+    there.close()
+
+
+def test_a_copy_that_the_driver_changes_only_once(world):
+    with cu.Context.create(cu.Device(0)):
+        there = cu.LockedBuffer.zeros(16, "f4", name="there")
+    ordered = cu.DeviceBuffer(16, "f4", stream=world.main, name="ordered")
+    world.graph.add_copy(ordered, there)
+    step = world.graph.instantiate()
+    with pytest.raises(ValueError, match="cannot be changed: it copies LockedBuffer 'there'"):
+        step[0].set(source=there)
+    step[0].enabled = False
+    step.close()
+    world.graph.close()
+    there.close()
+
+
 def test_arrays_of_launches(world, step):
     for array in (cu.In(np.zeros(16, "f4")), cu.InOut(np.zeros(16, "f4"))):
         with pytest.raises(TypeError, match="a node takes buffers"):

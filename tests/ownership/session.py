@@ -80,7 +80,7 @@ RAISED = {
         "^cuGraphExecMem(cpy|set)NodeSetParams: CUDA_ERROR_INVALID_VALUE"
         "|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
         "|have different dtypes|parts of the same size|^set of |is not a node of"
-        "|a part of itself|^another node of",
+        "|a part of itself|^another node of|cannot be changed: it",
     ),
     GRAPH_CLOSED: (ValueError, r"^((this executable of )?graph|the body of|body \d) .* is closed"),
     STREAM_CLOSED: (ValueError, " is closed"),

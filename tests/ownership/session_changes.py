@@ -46,10 +46,17 @@ class ChangeSession(GraphSession):
             reasons.add(OVERLAP)
         if len({each.memory.place for each in (to, origin) if not each.on_host}) > 1:
             reasons.add(OTHER_CONTEXT)
+        ordered = old_target.memory.is_stream_ordered
+        locked = old_source.memory.kind == "locked" and old_source.memory.owned
+        if ordered and locked and self._is_far(executable, old_source):
+            reasons.add(NO_SUCH_CHANGE)
         uses = [(to, "write"), (origin, "read")]
         options = {"target": target and target.real, "source": source and source.real}
         dtype = given[0].real.dtype if given else None
         self._set(executable, index, way, uses, Copy(dtype), reasons, (), options)
+
+    def _is_far(self, executable, buffer):
+        return buffer.memory.place_for(executable.place) is not executable.place
 
     def set_fill(self, executable, index, way, target, value, meddle=None):
         """Change a fill. What is None stays. `meddle` is called while the value is converted."""
@@ -58,8 +65,10 @@ class ChangeSession(GraphSession):
         effect, to, item = old.effect, target or old_target, None
         given = [] if target is None else [target]
         reasons = self._reasons(executable, old, given)
-        homes = {each.memory.place_for(executable.place) for each in (to, old_target)}
-        if len(homes) > 1:
+        place = executable.place
+        needed = place if old.line is None else old_target.memory.place_for(place)
+        fixed = old.line is None and self._is_far(executable, old_target)
+        if to.memory.place_for(place) is not needed or (fixed and old_target.memory.owned):
             reasons.add(NO_SUCH_CHANGE)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)
@@ -178,6 +187,8 @@ class ChangeSession(GraphSession):
         known = operation and operation.effect.kind in CHANGED and content.paired
         known = known and not executable.orphan
         answer = OK if known else CAPTURED
+        if known and enabled == (operation in content.disabled):
+            answer = self._judge_switch(executable, operation, enabled)
         answer = GRAPH_CLOSED if executable.closed else answer
         call = lambda: setattr(self.node(executable, index, way), "enabled", enabled)  # noqa: E731
         try:
@@ -188,6 +199,14 @@ class ChangeSession(GraphSession):
             content.disabled = content.disabled - {operation}
             content.disabled |= set() if enabled else {operation}
             self.agree("enabled", self.node(executable, index, way).enabled, enabled)
+
+    def _judge_switch(self, executable, operation, enabled):
+        """The answer to disabling a node, or to enabling it."""
+        if operation.effect.kind != "fill" or operation.line is not None:
+            return OK
+        ((target, _),) = operation.uses
+        refused = self._is_far(executable, target) and (enabled or target.memory.owned)
+        return NO_SUCH_CHANGE if refused else OK
 
     # ---- all nodes ----
 
@@ -215,7 +234,11 @@ class ChangeSession(GraphSession):
             return CAPTURED
         place, pairs = executable.place, zip(old.operations, new.operations, strict=False)
         alike = len(old.operations) == len(new.operations)
-        return OK if alike and all(is_alike(*pair, place) for pair in pairs) else CAPTURED
+        if not alike or not all(is_alike(*pair, place) for pair in pairs):
+            return CAPTURED
+        disabled = [new.operations[old.operations.index(each)] for each in old.disabled]
+        answers = {self._judge_switch(executable, each, False) for each in disabled}
+        return NO_SUCH_CHANGE if NO_SUCH_CHANGE in answers else OK
 
 
 class Meddler:
