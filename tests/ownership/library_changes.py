@@ -171,8 +171,9 @@ class ChangeChoices(GraphChoices):
             self.session.set_launch(*node, (out, a, b), modes, more)
 
     def set_swap(self, *node):
-        buffer = self.pick_buffer(place=self.near(node[0]))
-        if buffer is not None:
+        buffer, executable = self.pick_buffer(place=self.near(node[0])), node[0]
+        _, (variable, _) = executable.content.operations[node[1]].uses
+        if buffer is not None and self.session.can_swap(buffer, variable):
             self.note("  to", self.buffers.index(buffer))
             self.session.set_variables(*node, buffer)
 

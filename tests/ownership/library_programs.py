@@ -729,6 +729,8 @@ class Program(BuildChoices):
         if module is not None and buffer is not None:
             stream = self.maybe_stream(False, module.place)
             step = self.random.choice((self.session.swap, self.session.swap, self.session.peek))
+            if not self.session.can_swap(buffer, module.kept):
+                step = self.session.peek
             told = self.modules.index(module), self.buffers.index(buffer)
             self.note(step.__name__, *told, self.at(stream, self.streams))
             self.keep(step(module, buffer, stream))

@@ -712,7 +712,12 @@ def new_stream(kind, context):
 
 
 class Gate:
-    """Stops streams until it is opened: they wait until the host writes a flag."""
+    """Stops streams until it is opened: they wait until the host writes a flag.
+
+    Meanwhile there is no garbage collection, because a destructor that the collector runs may wait
+    in a real driver: destroying an executable graph with conditional nodes waits for all streams of
+    the context, and nobody would be left to open the gate.
+    """
 
     def __init__(self):
         self.flag = cu.LockedBuffer(1, "u4", pooled=False)  # of no stream's order
@@ -721,20 +726,16 @@ class Gate:
         self.wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self.holds = 0
 
-    def _work(self, buffers):
-        """What the driver was given: its calls, or on a real driver what the library shows."""
-        if self.software:
-            return [testing.calls(name) for name in WORK]
-        return [buffer.real.borrows for buffer in buffers]
-
     def hold(self, stream):
         self.holds += 1
+        gc.disable()
         with stream.place.context:
             status = self.wait(stream.real.handle, self.flag.address, self.holds, 0)
         assert status == 0, f"cuStreamWaitValue32: {status}"
 
     def open(self):
         self.flag[0] = self.holds
+        gc.enable()
 
 
 class Foreign:
