@@ -87,7 +87,7 @@ cdef class Lending:
     cdef own_export loan        # the record of the loan, in the engine or in that of a capture
     cdef void *capture          # the Capture that has the loan, or NULL
 
-    cdef void outlive_capture(self) noexcept
+    cdef void outlive_capture(self, bint goes_on) noexcept
 
 
 cdef class Plan:

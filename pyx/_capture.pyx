@@ -582,8 +582,11 @@ wait_in_captures_with(_wait_in_capture)
 cdef class Lending:
     """A loan to a stream, which the stream's capture checks if there is one."""
 
-    cdef void outlive_capture(self) noexcept:
-        """The capture has ended. If the borrower still has the memory, lend it for real."""
+    cdef void outlive_capture(self, bint goes_on) noexcept:
+        """The capture has ended. If the borrower still has the memory, lend it for real.
+
+        `goes_on` says that another library goes on capturing the stream.
+        """
 
 
 cdef class Receiver:
@@ -1135,7 +1138,7 @@ cdef class Capture(Capturing):
     cdef void end_loans(self) noexcept:
         """Hand the loans whose borrowers still have the memory over to the process's engine.
 
-        Needs no memory: nothing could be raised here.
+        Nothing could be raised here.
         """
         cdef Lending lending
         cdef size_t i
@@ -1145,7 +1148,7 @@ cdef class Capture(Capturing):
             lending.capture = NULL
             if not cudadrv_table.forked:
                 own_export_close(&self.plan.engine, &lending.loan)
-                lending.outlive_capture()
+                lending.outlive_capture(self.joined)
         self.lendings = None
 
 

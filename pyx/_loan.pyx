@@ -137,13 +137,15 @@ cdef class Lent:
         own_snapshot_drop(engine, &operation.request.issued)
         return 0
 
-    cdef void outlive_capture(self) noexcept:
+    cdef void outlive_capture(self, bint goes_on) noexcept:
         cdef own_access access
         if not self.live:
             return
         if self.holders and not self.stream.context.lost:
             _access_of(self, &access)
             own_lend_anyway(engine, &access, self.loan.site, self.stream.order, &self.loan)
+            if not goes_on and self.region.nbytes:  # what the borrower queues now runs at once
+                _wait_for_users(self)
         else:
             self.live = False
             self.region.memory.loans -= 1

@@ -262,6 +262,22 @@ def test_a_block_that_outlives_the_capture(world):
     world.out.fill_async(1, world.side)
 
 
+def test_a_loan_that_goes_on_waits_for_other_users(world):
+    """Its borrower can use the memory at once, and a graph is not ordered with them."""
+    world.out.fill_async(1, world.side)
+    world.result.copy_from_async(world.work, world.side)
+    loan, empty = world.out.lend(world.main), world.work[:0].lend(world.main)
+    with world.graph.capture(world.main):
+        loan.__enter__()
+        empty.__enter__()
+    assert world.out.borrowed
+    world.main.synchronize()
+    assert not world.out.borrowed
+    loan.__exit__(None, None, None)
+    empty.__exit__(None, None, None)
+    world.main.synchronize()
+
+
 def test_a_loan_from_before_the_capture(world):
     loan = world.out.lend(world.main)
     with loan:

@@ -6,7 +6,7 @@ from session_buffers import is_filled
 from session_kernels import MODES
 
 WAYS = ("index", "index from the end", "node")
-KINDS = ("fill", "fill", "copy", "copy", "launch", "wait")
+KINDS = ("fill", "fill", "copy", "copy", "launch", "lend", "wait")
 
 
 class ChangeChoices(GraphChoices):
@@ -59,9 +59,19 @@ class ChangeChoices(GraphChoices):
             if other is not None:
                 self.note("copy", *told, cut)
                 self.session.copy(buffer, other, stream)
+        elif kind == "lend" and not self.is_of_one_thread(stream):
+            self.lend_alike(buffer, stream, *told)
         elif kind == "launch":
             self.note("launch", *told)
             self.session.launch(buffer, other, other, stream)
+
+    def lend_alike(self, buffer, stream, *told):
+        loan = self.session.lend(buffer, stream)
+        if loan is not None and self.session.enter(loan):
+            value = self.random.randrange(256)
+            self.note("lend", *told, "for a fill", value)
+            self.session.use_lent(loan.entered, value)
+            self.session.leave(loan)
 
     # ---- changes ----
 
@@ -191,6 +201,9 @@ class ChangeChoices(GraphChoices):
             self.note("enable", self.executables.index(node[0]), *node[1:], enabled)
             self.session.enable(*node, enabled)
 
+    def contents_of(self, graph):
+        return [graph.kept.content()] if graph.kept and not graph.closed else []
+
     def update(self):
         executable, graph = self.pick_open(self.executables), self.pick_open(self.graphs)
         if executable is None or graph is None:
@@ -202,9 +215,15 @@ class ChangeChoices(GraphChoices):
             graph = self.pick(alike)
         if executable.content.conditions and graph.root.kept and graph.root.kept.conditions:
             return  # the driver does not say whose conditions the nodes then have
+        if any(map(has_loose_loans, (executable.content, *self.contents_of(graph)))):
+            return  # whether the driver's nodes are in the same order is not known here
         if self.chance(0.3) and executable.content.operations and not executable.closed:
             index = self.random.randrange(len(executable.content.operations))
             self.note("disable", self.executables.index(executable), index)
             self.session.enable(executable, index, "index", False)
         self.note("update", self.executables.index(executable), "by", self.graphs.index(graph))
         self.session.update(executable, graph)
+
+
+def has_loose_loans(content):
+    return any(each.lends and each.effect.loose for each in leaves(content.operations))

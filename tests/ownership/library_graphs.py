@@ -48,6 +48,13 @@ INSIDE = {
     "capture": 0.7,
     "constant": 1,
     "add_node": 1,
+    "lend_and_use": 12,
+    "lend": 4,
+    "use_loan": 8,
+    "end_loan": 4,
+    "hold": 4,
+    "export": 2,
+    "turns": 1,
 }
 MOST_INSIDE = 18
 
@@ -118,6 +125,30 @@ class GraphChoices(ManagedChoices):
             self.do(step)
         else:
             step()
+
+    def lend_and_use(self):
+        """Lend a buffer to a captured stream, whose borrower uses it, most often for a block."""
+        streams = [stream for stream in self.captured() if self.is_usable(stream)]
+        stream = self.pick(streams) if streams else None
+        buffer = self.pick_buffer(place=stream and stream.place)
+        if stream is None or buffer is None or self.is_of_one_thread(stream):
+            return
+        self.note("lend to capture", self.buffers.index(buffer), self.streams.index(stream))
+        loan = self.session.lend(buffer, stream, readonly=self.chance(0.2))
+        if loan is None or not self.session.enter(loan):
+            return
+        self.loans.append(loan)
+        for _ in range(self.random.randint(0, 2)):
+            if self.chance(0.2):
+                self.order_somehow(self.pick(streams), stream)
+            value = self.random.randrange(256)
+            self.note("  which fills it", value)
+            self.session.use_lent(loan.entered, value)
+        if self.chance(0.7):
+            self.note("  and ends")
+            self.loans.remove(loan)
+            self.session.leave(loan)
+            self.session.drop_loan(loan)
 
     def fork(self):
         """Let a stream wait for one that is captured, so that it joins."""

@@ -173,12 +173,16 @@ class InteropChoices(Choices):
         """End something of a loan: an array, the block, the object."""
         if self.holders and self.chance(0.5):
             at = self.random.randrange(len(self.holders))
+            if not self.holders[at].lent.is_reachable:
+                return
             way = "end_without_the_gil" if self.chance(0.1) else "end"
             self.note("end holder", at, way)
             self.session.end_holder(self.holders.pop(at), way)
         elif self.loans:
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
+            if any(each and not each.is_reachable for each in (loan.entered, loan.shown)):
+                return  # its end could not be counted before the capture ends
             if loan.entered is not None:
                 self.note("leave", at)
                 self.session.leave(loan)

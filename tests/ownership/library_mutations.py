@@ -867,6 +867,38 @@ MUTATIONS = [
         "            access.effect = OWN_USES\n",
         "            pass\n",
     ),
+    # ---- loans in captures ----
+    (
+        "what a borrower does last in a capture does not count",
+        "_loan.pyx",
+        "reason = (<Capture>self.capture).count_loan(self.stream, &operation.request)",
+        "reason = 0",
+    ),
+    (
+        "a loan ends with its capture",
+        "_loan.pyx",
+        "if self.holders and not self.stream.context.lost:",
+        "if False:",
+    ),
+    (
+        "a loan that goes on after its capture waits for nobody",
+        "_loan.pyx",
+        "if not goes_on and self.region.nbytes:",
+        "if False:",
+    ),
+    (
+        "what is discarded is lent in a graph",
+        "_loan.pyx",
+        "        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)\n"
+        "        access.effect = OWN_USES\n",
+        "        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)\n",
+    ),
+    (
+        "a loan from before a capture is one in it",
+        "_loan.pyx",
+        "and self.lent.capture != self.stream.capture:",
+        "and False:",
+    ),
     (
         "what the driver refused stays borrowed",
         "_operation.pyx",

@@ -88,7 +88,7 @@ class Program(BuildChoices):
         self.interop, self.imports = self.chance(0.4), self.chance(0.3)
         self.captures = self.chance(self.with_graphs)
         if self.captures:
-            self.interop = self.imports = False
+            self.imports = False
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
