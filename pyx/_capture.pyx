@@ -23,7 +23,7 @@ from cudadrv._driver cimport (
     cuStreamEndCapture, cuStreamGetCaptureInfo, cuStreamIsCapturing, cuStreamWaitEvent, cuuint64_t,
     cudadrv_table, this_thread,
 )
-from cudadrv._device cimport enter_context, leave_context, report_in
+from cudadrv._device cimport attend, enter_context, leave_context, report_in
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_USES,
     engine, own_access, own_ask, own_begin, own_clock, own_clock_drop, own_domain_open,
@@ -688,6 +688,7 @@ cdef class Capture(Capturing):
         cdef int reason
         if not self.entered or self.ended:
             raise RuntimeError("this block is not entered, or has ended already")
+        _end_given_back()
         if exception is None:
             unjoined = self.unjoined()
         reason = self.end(&raw)
@@ -738,7 +739,10 @@ cdef class Capture(Capturing):
     cdef int leave(self, bint check) except -1:
         """Take no more part. With `check`, raise if the work of a stream is not joined."""
         cdef CUgraph raw = NULL
-        cdef Stream unjoined = self.unjoined() if check else None
+        cdef Stream unjoined = None
+        _end_given_back()
+        if check:
+            unjoined = self.unjoined()
         self.end(&raw)
         try:
             if check and self.half_done is not None:
@@ -1150,6 +1154,11 @@ cdef class Capture(Capturing):
                 own_export_close(&self.plan.engine, &lending.loan)
                 lending.outlive_capture(self.joined)
         self.lendings = None
+
+
+cdef int _end_given_back() except -1:
+    """End the loans that were given back in a block, before the block ends."""
+    return 0 if cudadrv_table.forked else attend()
 
 
 cdef NodeKind kind_of(uint16_t operation):

@@ -211,6 +211,24 @@ def test_dlpack(world, fill):
     assert [node.operation for node in world.graph.nodes] == ["lend", "copy_from_async"]
 
 
+def test_an_array_that_ends_with_the_block(world):
+    """Only a flag is set then, and the end of the block is the first call that sees it."""
+    with world.graph.capture(world.main):
+        consumer = Consumer(world.out.__dlpack__(stream=world.main.handle, max_version=(1, 0)))
+        consumer.end()
+    assert not world.out.borrowed
+    wrong = cu.Graph()
+    capture = wrong.capture(world.main)
+    capture.__enter__()
+    world.side.wait(world.main)
+    consumer = Consumer(world.out.__dlpack__(stream=world.side.handle, max_version=(1, 0)))
+    world.main.wait(world.side)
+    consumer.end()  # nobody knows that nothing was queued since
+    with pytest.raises(cu.CaptureError, match="is not joined again"):
+        capture.__exit__(None, None, None)
+    assert not world.out.borrowed
+
+
 def test_an_array_that_outlives_the_capture_is_a_loan(world, fill):
     """The library still has the address, so nobody else may use the memory."""
     with world.graph.capture(world.main):

@@ -111,9 +111,20 @@ class GraphChoices(ManagedChoices):
             self.in_some_thread(getattr(self, name))
         if self.chance(0.9):
             self.join_all(block)
+        if self.chance(0.3):
+            self.end_array(block)
         self.end_capture(block, "block" if self.chance(0.93) else "exception")
         if graph.kept and self.chance(0.7):
             self.make_executable(graph)
+
+    def end_array(self, block):
+        """End an array of another library, after which the end of the block is the next call."""
+        found = [each for each in self.holders if each.lent.capture is block.model]
+        if found:
+            holder = self.pick(found)
+            self.note("end holder", self.holders.index(holder))
+            self.holders.remove(holder)
+            self.session.end_holder(holder)
 
     def end_capture(self, block, way):
         self.note("end of capture of graph", self.graphs.index(block.graph), way)
