@@ -582,6 +582,10 @@ wait_in_captures_with(_wait_in_capture)
 cdef class Lending:
     """A loan to a stream, which the stream's capture checks if there is one."""
 
+    cdef int count(self) except -1:
+        """Let the loan stand for all that the borrower has queued so far."""
+        raise NotImplementedError
+
     cdef void outlive_capture(self, bint goes_on) noexcept:
         """The capture has ended. If the borrower still has the memory, lend it for real.
 
@@ -691,6 +695,7 @@ cdef class Capture(Capturing):
         _end_given_back()
         if exception is None:
             unjoined = self.unjoined()
+            self.count_loans()
         reason = self.end(&raw)
         try:
             if exception is None and reason == CUDA_SUCCESS and unjoined is None \
@@ -958,6 +963,14 @@ cdef class Capture(Capturing):
         if reason == 0:
             own_snapshot_drop(&self.plan.engine, &checks.requests[0].issued)
         return 0 if reason == CAPTURE_HAS_ENDED else reason
+
+    cdef int count_loans(self) except -1:
+        """Let the loans that go on after the block stand for all that was queued in it."""
+        cdef Lending lending
+        for lending in list(self.lendings):
+            if lending.capture is <void *>self:  # else another thread has just ended it
+                lending.count()
+        return 0
 
     cdef int close_loan(self, Lending lending) except -1:
         """End a loan in the engine of the capture. Needs no memory."""

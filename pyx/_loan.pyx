@@ -137,6 +137,9 @@ cdef class Lent:
         own_snapshot_drop(engine, &operation.request.issued)
         return 0
 
+    cdef int count(self) except -1:
+        return self.use(NULL)
+
     cdef void outlive_capture(self, bint goes_on) noexcept:
         cdef own_access access
         if not self.live:

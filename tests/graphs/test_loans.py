@@ -296,6 +296,19 @@ def test_a_loan_that_goes_on_waits_for_other_users(world):
     world.main.synchronize()
 
 
+def test_what_was_queued_before_the_capture_ends_counts(world):
+    """A loan that goes on stands for it, so nothing is added beside it."""
+    loan = world.work.lend(world.main)
+    with world.graph.capture(world.main):
+        loan.__enter__()
+        world.out.fill_async(1, world.main)  # the borrower may queue something after it
+    node = world.graph.nodes[1]
+    with pytest.raises(cu.BufferBorrowedError, match="written by lend"):
+        world.graph.add_fill(world.work, 2, after=[node])
+    world.graph.add_fill(world.out, 2, after=[node])
+    loan.__exit__(None, None, None)
+
+
 def test_a_loan_from_before_the_capture(world):
     loan = world.out.lend(world.main)
     with loan:

@@ -887,6 +887,18 @@ MUTATIONS = [
         "if False:",
     ),
     (
+        "what a borrower does last before its capture ends does not count",
+        "_capture.pyx",
+        "            self.count_loans()\n",
+        "",
+    ),
+    (
+        "a loan that was given back goes on after its capture",
+        "_capture.pyx",
+        "return 0 if cudadrv_table.forked else attend()",
+        "return 0",
+    ),
+    (
         "what is discarded is lent in a graph",
         "_loan.pyx",
         "        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)\n"

@@ -377,7 +377,7 @@ class Capture:
         return self.plan.export(memory, *bytes_, 0, self.inside[stream])
 
     def end_loan(self, operation, stream, access, view, site):
-        """End a loan. It stands for all that was queued on the stream until now."""
+        """End a loan here. It stands for all that was queued on the stream until now."""
         operation.end = self.plan.issue_around(self.inside[stream], [access], site)
         self.plan.close_export(self.plan.mirrored([access])[0][0], view)
 

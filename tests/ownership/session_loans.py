@@ -420,10 +420,8 @@ class LoanSession(KernelSession):
         """A capture has ended. The loans that go on are ordinary ones from now on."""
         while capture.lents:
             lent = capture.lents.pop()
-            capture.plan.close_export(
-                capture.plan.mirrored([lent.buffer.use(lent.mode)])[0][0], lent.view
-            )
             user, use = lent.borrower.model, lent.buffer.use(lent.mode)
+            capture.end_loan(lent.operation, user, use, lent.view, 0)
             lent.capture, lent.view = None, self.oracle.export(*use, next(self.sites), user)
             lent.view.of = lent.buffer.memory
             self.oracle.wait_for_users(user, *use[:3])
