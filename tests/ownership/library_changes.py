@@ -67,11 +67,16 @@ class ChangeChoices(GraphChoices):
 
     def lend_alike(self, buffer, stream, *told):
         loan = self.session.lend(buffer, stream)
-        if loan is not None and self.session.enter(loan):
+        if loan is None:
+            return
+        self.loans.append(loan)
+        if self.session.enter(loan):
             value = self.random.randrange(256)
             self.note("lend", *told, "for a fill", value)
             self.session.use_lent(loan.entered, value)
-            self.session.leave(loan)
+            self.end_block(loan)
+        else:
+            self.loans.remove(loan)
 
     # ---- changes ----
 
@@ -88,6 +93,8 @@ class ChangeChoices(GraphChoices):
         if node is None:
             return
         executable, index, way = node
+        if has_loose_loans(executable.content):
+            return  # a change is checked against the edges, which know only a loan's beginning
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):
@@ -215,14 +222,21 @@ class ChangeChoices(GraphChoices):
             graph = self.pick(alike)
         if executable.content.conditions and graph.root.kept and graph.root.kept.conditions:
             return  # the driver does not say whose conditions the nodes then have
-        if any(map(has_loose_loans, (executable.content, *self.contents_of(graph)))):
-            return  # whether the driver's nodes are in the same order is not known here
+        if not have_same_loans(executable.content, *self.contents_of(graph)):
+            return  # the driver compares nodes of its own, and does not know of loans
         if self.chance(0.3) and executable.content.operations and not executable.closed:
             index = self.random.randrange(len(executable.content.operations))
             self.note("disable", self.executables.index(executable), index)
             self.session.enable(executable, index, "index", False)
         self.note("update", self.executables.index(executable), "by", self.graphs.index(graph))
         self.session.update(executable, graph)
+
+
+def have_same_loans(*contents):
+    """Whether the loans of graphs have the same calls at the same places."""
+    found = [enumerate(leaves(content.operations)) for content in contents]
+    found = [[(at, each.effect.kind) for at, each in its if each.lends] for its in found]
+    return found[0] == found[-1] and not any(map(has_loose_loans, contents))
 
 
 def has_loose_loans(content):

@@ -103,12 +103,7 @@ class GraphChoices(ManagedChoices):
         if self.chance(0.03):  # as by a signal before the first line
             self.end_capture(block, "dropped")
             return
-        steps = self.random.randint(2, MOST_INSIDE)
-        weights = [INSIDE[name] * self.random.choice((0.3, 1, 1, 2)) for name in INSIDE]
-        for name in self.random.choices(tuple(INSIDE), weights, k=steps):
-            if name in self.weights and not self.weights[name]:
-                continue
-            self.in_some_thread(getattr(self, name))
+        self.do_inside()
         if self.chance(0.9):
             self.join_all(block)
         if self.chance(0.3):
@@ -116,6 +111,15 @@ class GraphChoices(ManagedChoices):
         self.end_capture(block, "block" if self.chance(0.93) else "exception")
         if graph.kept and self.chance(0.7):
             self.make_executable(graph)
+
+    def do_inside(self):
+        """Do a few steps in the block of a capture."""
+        steps = self.random.randint(2, MOST_INSIDE)
+        weights = [INSIDE[name] * self.random.choice((0.3, 1, 1, 2)) for name in INSIDE]
+        for name in self.random.choices(tuple(INSIDE), weights, k=steps):
+            if name in self.weights and not self.weights[name]:
+                continue
+            self.in_some_thread(getattr(self, name))
 
     def end_array(self, block):
         """End an array of another library, after which the end of the block is the next call."""
@@ -146,9 +150,12 @@ class GraphChoices(ManagedChoices):
             return
         self.note("lend to capture", self.buffers.index(buffer), self.streams.index(stream))
         loan = self.session.lend(buffer, stream, readonly=self.chance(0.2))
-        if loan is None or not self.session.enter(loan):
+        if loan is None:
             return
         self.loans.append(loan)
+        if not self.session.enter(loan):
+            self.loans.remove(loan)
+            return
         for _ in range(self.random.randint(0, 2)):
             if self.chance(0.2):
                 self.order_somehow(self.pick(streams), stream)
@@ -157,9 +164,12 @@ class GraphChoices(ManagedChoices):
             self.session.use_lent(loan.entered, value)
         if self.chance(0.7):
             self.note("  and ends")
-            self.loans.remove(loan)
-            self.session.leave(loan)
-            self.session.drop_loan(loan)
+            self.end_block(loan)
+
+    def end_block(self, loan):
+        self.session.leave(loan)
+        self.loans.remove(loan)
+        self.session.drop_loan(loan)
 
     def fork(self):
         """Let a stream wait for one that is captured, so that it joins."""
@@ -226,6 +236,8 @@ class GraphChoices(ManagedChoices):
             return
         stream = self.maybe_stream(False, executable.place)
         told = self.executables.index(executable), self.at(stream, self.streams)
+        if self.chance(0.15):
+            self.discard_lent(executable)
         self.note("launch executable", *told)
         found = leaves(executable.content.enabled)
         used = {use[0].memory for each in found for use in each.uses}
@@ -234,6 +246,17 @@ class GraphChoices(ManagedChoices):
         if self.session.failing and whole != used:
             return
         self.keep(self.session.launch_graph(executable, stream, watched))
+
+    def discard_lent(self, executable):
+        """Discard bytes that a graph may read only because it lends them."""
+        used = leaves(executable.content.enabled)
+        lent = {buffer.memory for each in used if each.lends for buffer, _ in each.uses}
+        found = [b for b in self.buffers if b.memory in lent and b.memory.kind == "unified"]
+        stream = self.pick_stream(executable.place)
+        if found and stream is not None and not self.session.failing:
+            buffer = self.pick(found)
+            self.note("discard", self.buffers.index(buffer), self.streams.index(stream))
+            self.keep(self.session.discard([buffer], None, stream, batch=False))
 
     def end_graph(self):
         """Close a graph or an executable, or drop the last reference to it."""

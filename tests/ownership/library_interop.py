@@ -206,7 +206,7 @@ class InteropChoices(Choices):
     def drop_loans(self):
         """End them after a disagreement."""
         for loan in self.loans:
-            for block in (loan.back, loan.real if loan.entered else None):
+            for block in (loan.back, loan.real):  # perhaps entered, but wrongly
                 with contextlib.suppress(Exception):
                     block.__exit__(None, None, None)
             loan.real = loan.back = None

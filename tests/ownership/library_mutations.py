@@ -911,6 +911,31 @@ MUTATIONS = [
         "and self.lent.capture != self.stream.capture:",
         "and False:",
     ),
+    # ---- captures of other libraries ----
+    (
+        "a part in an ended capture of another library goes on",
+        "_capture.pyx",
+        "if status == CU_STREAM_CAPTURE_STATUS_NONE or theirs != capture.theirs:",
+        "if False:",
+    ),
+    (
+        "what joins another library's capture need not be joined again",
+        "_capture.pyx",
+        "            if unjoined is not None:\n",
+        "            if False:\n",
+    ),
+    (
+        "a part in another library's graph is closed, and keeps its memory",
+        "_joined.pyx",
+        "self.plan.end() ",
+        "pass",
+    ),
+    (
+        "a part in another library's graph is closed in its block",
+        "_joined.pyx",
+        "        if self.capture is not None:\n            raise CaptureError(f",
+        "        if False:\n            raise CaptureError(f",
+    ),
     (
         "what the driver refused stays borrowed",
         "_operation.pyx",

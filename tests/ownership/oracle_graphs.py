@@ -337,6 +337,7 @@ class Capture:
         self.inside = {}  # what stands in the plan for streams
         self.first = len(plan.operations)
         self.lents = []  # the loans that go on in it
+        self.joined = False  # whether it is one of another library
         self.ended = False
         self.origin = origin
         self.join(origin)

@@ -45,6 +45,7 @@ NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 NOT_WHOLE, OF_POOL = "not_whole", "of_driver_pool"
 GRAPH_CLOSED, NO_SUCH_CHANGE = "graph_closed", "no_such_change"
+THEIRS = "captured_by_others"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
@@ -62,6 +63,7 @@ RAISED = {
     PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
     HELD: (cu.BufferBorrowedError, "graph .* uses it"),
     CAPTURED: (cu.CaptureError, ""),
+    THEIRS: (cu.OwnershipError, "begun by another library"),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),

@@ -424,7 +424,8 @@ class LoanSession(KernelSession):
             capture.end_loan(lent.operation, user, use, lent.view, 0)
             lent.capture, lent.view = None, self.oracle.export(*use, next(self.sites), user)
             lent.view.of = lent.buffer.memory
-            self.oracle.wait_for_users(user, *use[:3])
+            if not capture.joined:
+                self.oracle.wait_for_users(user, *use[:3])
             lent.barred = self.oracle.judge(user, [use], "strict").answer not in (OK, DISCARDED)
 
     def usable_handle(self, stream):

@@ -29,6 +29,7 @@ RARE |= {
     oracle.DISCARDED,
     oracle.CAPTURED,
     oracle.HELD,
+    session.THEIRS,
     session.GRAPH_CLOSED,
 }
 
