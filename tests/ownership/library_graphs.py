@@ -236,8 +236,8 @@ class GraphChoices(ManagedChoices):
             return
         stream = self.maybe_stream(False, executable.place)
         told = self.executables.index(executable), self.at(stream, self.streams)
-        if self.chance(0.15):
-            self.discard_lent(executable)
+        if stream is not None and self.is_usable(stream) and self.chance(0.3):
+            self.discard_lent(executable, stream)
         self.note("launch executable", *told)
         found = leaves(executable.content.enabled)
         used = {use[0].memory for each in found for use in each.uses}
@@ -247,13 +247,12 @@ class GraphChoices(ManagedChoices):
             return
         self.keep(self.session.launch_graph(executable, stream, watched))
 
-    def discard_lent(self, executable):
+    def discard_lent(self, executable, stream):
         """Discard bytes that a graph may read only because it lends them."""
         used = leaves(executable.content.enabled)
         lent = {buffer.memory for each in used if each.lends for buffer, _ in each.uses}
         found = [b for b in self.buffers if b.memory in lent and b.memory.kind == "unified"]
-        stream = self.pick_stream(executable.place)
-        if found and stream is not None and not self.session.failing:
+        if found and not self.session.failing:
             buffer = self.pick(found)
             self.note("discard", self.buffers.index(buffer), self.streams.index(stream))
             self.keep(self.session.discard([buffer], None, stream, batch=False))

@@ -181,7 +181,7 @@ class InteropChoices(Choices):
         elif self.loans:
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
-            if any(each and not each.is_reachable for each in (loan.entered, loan.shown)):
+            if loan.shown is not None and not loan.shown.is_reachable:
                 return  # its end could not be counted before the capture ends
             if loan.entered is not None:
                 self.note("leave", at)

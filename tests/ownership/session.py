@@ -463,20 +463,25 @@ class Session:
         self.call("stream.synchronize()", usable, stream.real.synchronize)
         if usable == OK and self.waited:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+            self.end_late()
 
     def ask_stream(self, stream, ask=None):
         ask = ask or (lambda: stream.real.done)
-        if self.call("stream.done", self._runs(stream), ask):
+        done = self.call("stream.done", self._runs(stream), ask)
+        if done:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+        return done
 
     def try_stream(self, stream):
-        self.ask_stream(stream, in_time(stream.real.synchronize))
+        if self.ask_stream(stream, in_time(stream.real.synchronize)):
+            self.end_late()
 
     def await_stream(self, stream, loop):
         usable = self._runs(stream)
         self.call("await stream", usable, self._awaiting(stream.real, loop))
         if usable == OK:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+            self.end_late()
 
     def synchronize_context(self, place):
         captured = any(stream.capture for stream in place.domain.streams)
@@ -484,6 +489,10 @@ class Session:
         self.call("context.synchronize()", answer, place.context.synchronize)
         if answer == OK:
             self.oracle.synchronize_domain(place.domain)
+            self.end_late()
+
+    def end_late(self):
+        """End what could not end before a synchronization."""
 
     # ---- events ----
 

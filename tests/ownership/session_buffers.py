@@ -173,6 +173,7 @@ class BufferSession(Session):
             self.oracle.issue(user.model, [buffer.use("write")], next(self.sites), passive=True)
         if waits and nbytes:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+            self.end_late()
         if on is not None:
             memory.unused, memory.whole = memory.model.accesses[-1], weakref.ref(made)
         return buffer

@@ -41,6 +41,7 @@ class JoinedSession(LoanSession):
     def __init__(self, *contexts):
         super().__init__(*contexts)
         self.joined = []  # the graphs of other libraries that are not gone
+        self.let_go = []  # our closed parts in those that are gone: they keep nothing alive
 
     def theirs(self, joined, name, *arguments):
         """Another library calls the driver. Returns the status."""
@@ -142,8 +143,8 @@ class JoinedSession(LoanSession):
         self.call("kept.close()", OK, joined.part.close)
         joined.kept.holding.let_go()
         joined.kept.ended = joined.closed = True
-        joined.part = None
         self.joined.remove(joined)
+        self.let_go.append(joined.part)
 
     def _destroy(self, joined):
         assert self.theirs(joined, "cuCtxSynchronize") == 0

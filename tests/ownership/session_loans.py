@@ -93,6 +93,10 @@ class Holder:
 
 
 class LoanSession(KernelSession):
+    def __init__(self, *contexts):
+        super().__init__(*contexts)
+        self.late = []  # loans that could not end, because their streams were captured
+
     # ---- lending ----
 
     def lend(self, buffer, borrower, readonly=False, device=None):
@@ -126,6 +130,11 @@ class LoanSession(KernelSession):
         """
         lent, loan.entered, loan.left = loan.entered, None, True
         call = lambda: loan.real.__exit__(None, None, None)  # noqa: E731
+        if lent.holders == 1 and lent.view is not None and not lent.is_reachable:
+            self.call("end of lend", CAPTURED, call)
+            lent.holders = 0
+            self.late.append(lent)
+            return
         try:
             self.call("end of lend", OK, call)
         except Failed:
@@ -290,6 +299,11 @@ class LoanSession(KernelSession):
         lent.holders -= 1
         if lent.holders == 0 and lent.view is not None:
             self._end(lent, passive)
+
+    def end_late(self):
+        for lent in [each for each in self.late if each.is_reachable]:
+            self.late.remove(lent)
+            self._end(lent)
 
     def _end(self, lent, passive=False):
         use = lent.buffer.use(lent.mode)
