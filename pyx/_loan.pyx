@@ -261,6 +261,9 @@ def _end_all_unended():
     cdef Lent lent
     for lent in list(_unended):
         try:
+            if lent.holders or not lent.live:   # lent on, or taken back meanwhile
+                _unended.remove(lent)
+                continue
             if not lent.stream.context.lost:
                 lent.use(NULL)
             _unended.remove(lent)

@@ -323,6 +323,29 @@ def test_a_loan_from_before_the_capture(world):
     world.out.fill_async(1, world.side)
 
 
+def test_a_loan_that_could_not_end_is_lent_on_or_taken_back(world):
+    """A later synchronization ends it, unless somebody has the memory again by then."""
+    loans = [world.out.lend(world.main), world.work.lend(world.main)]
+    for loan in loans:
+        loan.__enter__()
+    with world.graph.capture(world.main):
+        for loan in loans:
+            with pytest.raises(cu.CaptureError):
+                loan.__exit__(None, None, None)
+        world.result.fill_async(1, world.main)
+    consumer = Consumer(loans[0].__dlpack__(stream=world.main.handle, max_version=(1, 0)))
+    with loans[1].back():
+        world.side.wait(world.main)
+        world.work.fill_async(1, world.side)
+        cu.Stream().synchronize()
+        world.work.fill_async(1, world.side)  # nothing new of the other stream
+        with pytest.raises(cu.BufferExportedError):
+            world.out.fill_async(1, world.side)
+    consumer.end()
+    world.side.wait(world.main)
+    world.out.fill_async(1, world.side)
+
+
 def test_a_loan_is_not_taken_back(world):
     with world.graph.capture(world.main):
         loan = world.out.lend(world.main)

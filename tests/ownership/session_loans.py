@@ -303,7 +303,8 @@ class LoanSession(KernelSession):
     def end_late(self):
         for lent in [each for each in self.late if each.is_reachable]:
             self.late.remove(lent)
-            self._end(lent)
+            if lent.view is not None and not lent.holders:  # not taken back, and not lent on
+                self._end(lent)
 
     def _end(self, lent, passive=False):
         use = lent.buffer.use(lent.mode)
