@@ -16,6 +16,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint64_t
 
 from cudadrv._capture cimport Capture
+from cudadrv._closing cimport bury_orphans
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
@@ -639,6 +640,7 @@ cdef int _wait_for_users(Lent lent) except -1:
     """Make the borrower's stream wait for work on the buffer, as far as it can be waited for."""
     cdef Region region = lent.region
     try:
+        bury_orphans()  # else a stream that was just dropped has no last event
         for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
             if work is not None:
                 lent.stream.wait_for(work)

@@ -296,6 +296,19 @@ def test_a_loan_that_goes_on_waits_for_other_users(world):
     world.main.synchronize()
 
 
+def test_a_loan_that_goes_on_waits_for_a_dropped_stream(world):
+    stream, loan = cu.Stream(), world.out.lend(world.main)
+    world.out.fill_async(1, stream)
+    with world.graph.capture(world.main):
+        loan.__enter__()
+        world.work.fill_async(1, world.main)
+        del stream
+    world.main.synchronize()
+    assert not world.out.borrowed
+    loan.__exit__(None, None, None)
+    world.main.synchronize()
+
+
 def test_what_was_queued_before_the_capture_ends_counts(world):
     """A loan that goes on stands for it, so nothing is added beside it."""
     loan = world.work.lend(world.main)
