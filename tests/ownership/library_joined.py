@@ -3,7 +3,7 @@
 from library_building import BuildChoices
 from session import DEFAULTS
 
-WEIGHTS = {"join_capture": 6, "launch_joined": 14, "close_joined": 2, "join_nobody": 1}
+WEIGHTS = {"join_capture": 6, "launch_joined": 14, "close_joined": 4, "join_nobody": 1}
 OF_JOINED = tuple(WEIGHTS)
 MOST_JOINED = 3
 
@@ -72,6 +72,17 @@ class JoinedChoices(BuildChoices):
             joined = self.pick(self.session.joined)
             self.note("close part", self.session.joined.index(joined))
             self.session.close_theirs(joined)
+            self.close_used(joined)
+
+    def close_used(self, joined):
+        """Close a buffer that a part used, which is let go now."""
+        used = {buffer.memory for each in joined.kept.operations for buffer, _ in each.uses}
+        found = [b for b in self.buffers if b.memory in used and not b.part and not b.closed]
+        if found and self.chance(0.6):
+            buffer = self.pick(found)
+            self.note("  and buffer", self.buffers.index(buffer))
+            self.session.close(buffer)
+            self.replace()
 
     def contents(self):
         ended = [each for each in self.session.joined if each not in self.blocks]

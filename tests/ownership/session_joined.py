@@ -155,6 +155,7 @@ class JoinedSession(LoanSession):
 
     def end_all_theirs(self):
         """End all graphs of other libraries, even after a disagreement."""
+        self.let_go.clear()
         while self.joined:
             joined = self.joined.pop()
             if joined.capturing:
