@@ -83,7 +83,7 @@ class ChangeChoices(GraphChoices):
     def pick_node(self):
         """An executable, the index of one of its operations, and a way to name that one."""
         executable = self.pick_open(self.executables)
-        if executable is None or not executable.content.operations:
+        if executable is None or not executable.content.operations or executable.orphan is None:
             return None
         index = self.random.randrange(len(executable.content.operations))
         return executable, index, self.random.choice(WAYS)
@@ -213,7 +213,7 @@ class ChangeChoices(GraphChoices):
 
     def update(self):
         executable, graph = self.pick_open(self.executables), self.pick_open(self.graphs)
-        if executable is None or graph is None:
+        if executable is None or graph is None or executable.orphan is None:
             return
         alike = [
             each for each in self.graphs if each.pattern and each.pattern is executable.pattern

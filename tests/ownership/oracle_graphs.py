@@ -389,6 +389,18 @@ class Capture:
         nodes = [node for each in found for node in (each.node, each.end) if node]
         return known.issuperset(nodes)
 
+    def breaks_graph(self):
+        """Whether the driver destroys the graph at the end, because of work that is not joined.
+
+        None if that is not known: where the calls in a loan are is known to another library only.
+        """
+        known = past(self.inside[self.origin].last)
+        found = self.plan.operations[self.first :]
+        if any(each.node not in known for each in found if not each.lends):
+            return True
+        loans = [each for each in found if each.lends and each.effect.calls]
+        return False if known.issuperset(each.end for each in loans) else None
+
     def end(self):
         self.ended, self.plan.block = True, None
         for stream in self.inside:

@@ -157,7 +157,8 @@ class Stream:
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
-    # By the context of a task, if it was current when something was awaited; or by attached memory.
+    # By the context of a task, if it was current when something was awaited; by attached memory; by
+    # a part in a graph of another library; by a loan that could not end.
     kept: bool = False
 
     @property

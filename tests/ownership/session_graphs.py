@@ -70,7 +70,8 @@ class Executable:
     pattern: Any
     last: Node | None = None  # its last launch
     closed: bool = False
-    orphan: bool = False  # the driver has destroyed the graph that it was made from
+    # Whether the driver has destroyed the graph that it was made from; None if that is not known.
+    orphan: bool | None = False
     busy = False
 
     @property
@@ -153,7 +154,7 @@ class GraphSession(BufferSession):
             self.compare_graph(graph)
         else:
             for executable in graph.root.made:  # the capture was one into nodes that it has, too
-                executable.orphan = not captured.is_joined()
+                executable.orphan = captured.breaks_graph()
             graph.root.discard()
 
     def _leave(self, block, way, answer):

@@ -145,6 +145,7 @@ class JoinedSession(LoanSession):
         joined.kept.ended = joined.closed = True
         self.joined.remove(joined)
         self.let_go.append(joined.part)
+        joined.stream.kept = True
 
     def _destroy(self, joined):
         assert self.theirs(joined, "cuCtxSynchronize") == 0

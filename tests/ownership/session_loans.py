@@ -132,7 +132,7 @@ class LoanSession(KernelSession):
         call = lambda: loan.real.__exit__(None, None, None)  # noqa: E731
         if lent.holders == 1 and lent.view is not None and not lent.is_reachable:
             self.call("end of lend", CAPTURED, call)
-            lent.holders = 0
+            lent.holders, loan.stream.kept = 0, True
             self.late.append(lent)
             return
         try:
