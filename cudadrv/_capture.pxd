@@ -87,7 +87,8 @@ cdef class Lending:
     cdef own_export loan        # the record of the loan, in the engine or in that of a capture
     cdef void *capture          # the Capture that has the loan, or NULL
 
-    cdef void outlive_capture(self) noexcept
+    cdef int count(self) except -1
+    cdef void outlive_capture(self, bint goes_on) noexcept
 
 
 cdef class Plan:
@@ -194,6 +195,7 @@ cdef class Capture(Capturing):
         self, Lending lending, Stream stream, own_request *request, object source, object target
     ) except? -1
     cdef int count_loan(self, Stream stream, own_request *request) except? -1
+    cdef int count_loans(self) except -1
     cdef int close_loan(self, Lending lending) except -1
     cdef list in_the_way(self, Checks checks, list streams)
     cdef Stream stream_of(self, uint16_t slot, list streams)

@@ -23,7 +23,7 @@ from cudadrv._driver cimport (
     cuStreamEndCapture, cuStreamGetCaptureInfo, cuStreamIsCapturing, cuStreamWaitEvent, cuuint64_t,
     cudadrv_table, this_thread,
 )
-from cudadrv._device cimport enter_context, leave_context, report_in
+from cudadrv._device cimport attend, enter_context, leave_context, report_in
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_USES,
     engine, own_access, own_ask, own_begin, own_clock, own_clock_drop, own_domain_open,
@@ -582,8 +582,15 @@ wait_in_captures_with(_wait_in_capture)
 cdef class Lending:
     """A loan to a stream, which the stream's capture checks if there is one."""
 
-    cdef void outlive_capture(self) noexcept:
-        """The capture has ended. If the borrower still has the memory, lend it for real."""
+    cdef int count(self) except -1:
+        """Let the loan stand for all that the borrower has queued so far."""
+        raise NotImplementedError
+
+    cdef void outlive_capture(self, bint goes_on) noexcept:
+        """The capture has ended. If the borrower still has the memory, lend it for real.
+
+        `goes_on` says that another library goes on capturing the stream.
+        """
 
 
 cdef class Receiver:
@@ -685,8 +692,10 @@ cdef class Capture(Capturing):
         cdef int reason
         if not self.entered or self.ended:
             raise RuntimeError("this block is not entered, or has ended already")
+        _end_given_back()
         if exception is None:
             unjoined = self.unjoined()
+            self.count_loans()
         reason = self.end(&raw)
         try:
             if exception is None and reason == CUDA_SUCCESS and unjoined is None \
@@ -734,7 +743,10 @@ cdef class Capture(Capturing):
     cdef int leave(self, bint check) except -1:
         """Take no more part. With `check`, raise if the work of a stream is not joined."""
         cdef CUgraph raw = NULL
-        cdef Stream unjoined = self.unjoined() if check else None
+        cdef Stream unjoined = None
+        _end_given_back()
+        if check:
+            unjoined = self.unjoined()
         self.end(&raw)
         try:
             if check and self.half_done is not None:
@@ -954,6 +966,14 @@ cdef class Capture(Capturing):
             own_snapshot_drop(&self.plan.engine, &checks.requests[0].issued)
         return 0 if reason == CAPTURE_HAS_ENDED else reason
 
+    cdef int count_loans(self) except -1:
+        """Let the loans that go on after the block stand for all that was queued in it."""
+        cdef Lending lending
+        for lending in list(self.lendings):
+            if lending.capture is <void *>self:  # else another thread has just ended it
+                lending.count()
+        return 0
+
     cdef int close_loan(self, Lending lending) except -1:
         """End a loan in the engine of the capture. Needs no memory."""
         cdef size_t i
@@ -1137,7 +1157,7 @@ cdef class Capture(Capturing):
     cdef void end_loans(self) noexcept:
         """Hand the loans whose borrowers still have the memory over to the process's engine.
 
-        Needs no memory: nothing could be raised here.
+        Nothing could be raised here.
         """
         cdef Lending lending
         cdef size_t i
@@ -1147,8 +1167,13 @@ cdef class Capture(Capturing):
             lending.capture = NULL
             if not cudadrv_table.forked:
                 own_export_close(&self.plan.engine, &lending.loan)
-                lending.outlive_capture()
+                lending.outlive_capture(self.joined)
         self.lendings = None
+
+
+cdef int _end_given_back() except -1:
+    """End the loans that were given back in a block, before the block ends."""
+    return 0 if cudadrv_table.forked else attend()
 
 
 cdef NodeKind kind_of(uint16_t operation):

@@ -21,10 +21,10 @@ from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS,
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
     CU_MEMORYTYPE_UNIFIED, CU_POINTER_ATTRIBUTE_CONTEXT, CUcontext, CUdeviceptr, CUgraph,
-    CUgraphNode, CUlaunchAttribute, CUresult, bind_driver, cuDriverGetVersion, cuGraphAddChildGraphNode, cuGraphAddEmptyNode,
-    cuGraphAddKernelNode, cuGraphAddMemcpyNode, cuGraphAddMemsetNode,
-    cuGraphConditionalHandleCreate, cuGraphDestroyNode, cuGraphKernelNodeSetAttribute,
-    cuPointerGetAttribute, cudadrv_table, cuuint64_t,
+    CUgraphNode, CUlaunchAttribute, CUresult, bind_driver, cuDriverGetVersion,
+    cuGraphAddChildGraphNode, cuGraphAddEmptyNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode,
+    cuGraphAddMemsetNode, cuGraphConditionalHandleCreate, cuGraphDestroyNode,
+    cuGraphKernelNodeSetAttribute, cuPointerGetAttribute, cudadrv_table, cuuint64_t,
 )
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, own_access, own_request, own_stream,

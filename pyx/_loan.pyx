@@ -16,6 +16,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint64_t
 
 from cudadrv._capture cimport Capture
+from cudadrv._closing cimport bury_orphans
 from cudadrv._device cimport Context, attend, end_loans_with
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
@@ -137,13 +138,18 @@ cdef class Lent:
         own_snapshot_drop(engine, &operation.request.issued)
         return 0
 
-    cdef void outlive_capture(self) noexcept:
+    cdef int count(self) except -1:
+        return self.use(NULL)
+
+    cdef void outlive_capture(self, bint goes_on) noexcept:
         cdef own_access access
         if not self.live:
             return
         if self.holders and not self.stream.context.lost:
             _access_of(self, &access)
             own_lend_anyway(engine, &access, self.loan.site, self.stream.order, &self.loan)
+            if not goes_on and self.region.nbytes:  # what the borrower queues now runs at once
+                _wait_for_users(self)
         else:
             self.live = False
             self.region.memory.loans -= 1
@@ -256,6 +262,9 @@ def _end_all_unended():
     cdef Lent lent
     for lent in list(_unended):
         try:
+            if lent.holders or not lent.live:   # lent on, or taken back meanwhile
+                _unended.remove(lent)
+                continue
             if not lent.stream.context.lost:
                 lent.use(NULL)
             _unended.remove(lent)
@@ -631,6 +640,7 @@ cdef int _wait_for_users(Lent lent) except -1:
     """Make the borrower's stream wait for work on the buffer, as far as it can be waited for."""
     cdef Region region = lent.region
     try:
+        bury_orphans()  # else a stream that was just dropped has no last event
         for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
             if work is not None:
                 lent.stream.wait_for(work)

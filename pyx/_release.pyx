@@ -22,16 +22,17 @@ from libc.stdlib cimport free, malloc
 from cudadrv._closing cimport bury_orphans
 from cudadrv._device cimport Context, contexts, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED,
-    CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUgraphExec, CUmodule, CUresult, CUstream,
-    CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver, cuCtxSynchronize, cuGraphExecDestroy,
-    cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuModuleUnload, cuStreamIsCapturing,
-    cuThreadExchangeStreamCaptureMode, cudadrv_table, this_thread,
+    CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUgraphExec,
+    CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
+    cuCtxSynchronize, cuGraphExecDestroy, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuModuleUnload,
+    cuStreamIsCapturing, cuStreamWaitEvent, cuThreadExchangeStreamCaptureMode, cudadrv_table,
+    this_thread,
 )
 from cudadrv._engine cimport (
     OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_conflict,
-    own_held, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot, own_snapshot_drop,
-    own_snapshot_take, own_stream_known, own_unfinished,
+    own_held, own_lock_both, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot,
+    own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
 )
 from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
 from cudadrv._stream cimport Stream, find_user, may_synchronize
@@ -556,11 +557,29 @@ cdef bint _free_behind(pending *node, Context context, list works) except -1:
     if None in works:
         return False
     for work in works:
-        stream.wait(work)
+        context.check(_wait_unnoticed(stream, work))
     with nogil:
         status = free_unnoticed(context, node.kind, node.address, stream.raw)
     report_in(context, status)
     return True
+
+
+cdef CUresult _wait_unnoticed(Stream stream, Event event) noexcept:
+    """Let the driver order a stream after an event. The engine does not learn of it.
+
+    Else a synchronization of the stream's context would tell the host of work in another context.
+    """
+    cdef bint pushed = False
+    cdef CUresult status = <CUresult>CUDA_ERROR_INVALID_HANDLE
+    with nogil:
+        own_lock_both(stream.order.issue, &event.state.issue)
+        if event.raw is not NULL and not event.closing:
+            status = enter_context(stream.context.raw, &pushed)
+            if status == CUDA_SUCCESS:
+                status = cuStreamWaitEvent(stream.raw, event.raw, 0)
+                leave_context(pushed)
+        own_unlock_both(stream.order.issue, &event.state.issue)
+    return status
 
 
 cdef bint _free_idle(pending *node, Context context) except -1:

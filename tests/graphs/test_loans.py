@@ -211,6 +211,24 @@ def test_dlpack(world, fill):
     assert [node.operation for node in world.graph.nodes] == ["lend", "copy_from_async"]
 
 
+def test_an_array_that_ends_with_the_block(world):
+    """Only a flag is set then, and the end of the block is the first call that sees it."""
+    with world.graph.capture(world.main):
+        consumer = Consumer(world.out.__dlpack__(stream=world.main.handle, max_version=(1, 0)))
+        consumer.end()
+    assert not world.out.borrowed
+    wrong = cu.Graph()
+    capture = wrong.capture(world.main)
+    capture.__enter__()
+    world.side.wait(world.main)
+    consumer = Consumer(world.out.__dlpack__(stream=world.side.handle, max_version=(1, 0)))
+    world.main.wait(world.side)
+    consumer.end()  # nobody knows that nothing was queued since
+    with pytest.raises(cu.CaptureError, match="is not joined again"):
+        capture.__exit__(None, None, None)
+    assert not world.out.borrowed
+
+
 def test_an_array_that_outlives_the_capture_is_a_loan(world, fill):
     """The library still has the address, so nobody else may use the memory."""
     with world.graph.capture(world.main):
@@ -262,6 +280,48 @@ def test_a_block_that_outlives_the_capture(world):
     world.out.fill_async(1, world.side)
 
 
+def test_a_loan_that_goes_on_waits_for_other_users(world):
+    """Its borrower can use the memory at once, and a graph is not ordered with them."""
+    world.out.fill_async(1, world.side)
+    world.result.copy_from_async(world.work, world.side)
+    loan, empty = world.out.lend(world.main), world.work[:0].lend(world.main)
+    with world.graph.capture(world.main):
+        loan.__enter__()
+        empty.__enter__()
+    assert world.out.borrowed
+    world.main.synchronize()
+    assert not world.out.borrowed
+    loan.__exit__(None, None, None)
+    empty.__exit__(None, None, None)
+    world.main.synchronize()
+
+
+def test_a_loan_that_goes_on_waits_for_a_dropped_stream(world):
+    stream, loan = cu.Stream(), world.out.lend(world.main)
+    world.out.fill_async(1, stream)
+    with world.graph.capture(world.main):
+        loan.__enter__()
+        world.work.fill_async(1, world.main)
+        del stream
+    world.main.synchronize()
+    assert not world.out.borrowed
+    loan.__exit__(None, None, None)
+    world.main.synchronize()
+
+
+def test_what_was_queued_before_the_capture_ends_counts(world):
+    """A loan that goes on stands for it, so nothing is added beside it."""
+    loan = world.work.lend(world.main)
+    with world.graph.capture(world.main):
+        loan.__enter__()
+        world.out.fill_async(1, world.main)  # the borrower may queue something after it
+    node = world.graph.nodes[1]
+    with pytest.raises(cu.BufferBorrowedError, match="written by lend"):
+        world.graph.add_fill(world.work, 2, after=[node])
+    world.graph.add_fill(world.out, 2, after=[node])
+    loan.__exit__(None, None, None)
+
+
 def test_a_loan_from_before_the_capture(world):
     loan = world.out.lend(world.main)
     with loan:
@@ -273,6 +333,29 @@ def test_a_loan_from_before_the_capture(world):
             world.work.fill_async(1, world.main)
     assert len(world.graph.nodes) == 2
     world.main.synchronize()
+    world.out.fill_async(1, world.side)
+
+
+def test_a_loan_that_could_not_end_is_lent_on_or_taken_back(world):
+    """A later synchronization ends it, unless somebody has the memory again by then."""
+    loans = [world.out.lend(world.main), world.work.lend(world.main)]
+    for loan in loans:
+        loan.__enter__()
+    with world.graph.capture(world.main):
+        for loan in loans:
+            with pytest.raises(cu.CaptureError):
+                loan.__exit__(None, None, None)
+        world.result.fill_async(1, world.main)
+    consumer = Consumer(loans[0].__dlpack__(stream=world.main.handle, max_version=(1, 0)))
+    with loans[1].back():
+        world.side.wait(world.main)
+        world.work.fill_async(1, world.side)
+        cu.Stream().synchronize()
+        world.work.fill_async(1, world.side)  # nothing new of the other stream
+        with pytest.raises(cu.BufferExportedError):
+            world.out.fill_async(1, world.side)
+    consumer.end()
+    world.side.wait(world.main)
     world.out.fill_async(1, world.side)
 
 

@@ -76,6 +76,21 @@ class Conditional:
 
 
 @dataclass(eq=False)
+class Lend:
+    """A loan in a capture. What another library does with it is in `Operation.then`."""
+
+    calls: int = 0  # how many operations of the device these are
+    loose: bool = False  # whether something of the capture may be before one of them
+
+    @property
+    def kind(self):
+        return "lend", self.calls
+
+    def __call__(self, buffer):
+        """Change nothing."""
+
+
+@dataclass(eq=False)
 class Copy:
     dtype: np.dtype
     kind = "copy"

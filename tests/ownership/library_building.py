@@ -91,6 +91,7 @@ class BuildChoices(ChangeChoices):
         buffer = self.pick_buffer(place=module.place)
         if buffer is not None:
             effect = self.random.choice((Swap, Swap, Peek))
+            effect = effect if self.session.can_swap(buffer, module.kept) else Peek
             told = self.modules.index(module), self.buffers.index(buffer)
             self.note("add", effect.kind, *self.told_of(graph, after), *told)
             self.session.add_launch_of_module(graph, after, module, effect, buffer)

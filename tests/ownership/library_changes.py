@@ -6,7 +6,7 @@ from session_buffers import is_filled
 from session_kernels import MODES
 
 WAYS = ("index", "index from the end", "node")
-KINDS = ("fill", "fill", "copy", "copy", "launch", "wait")
+KINDS = ("fill", "fill", "copy", "copy", "launch", "lend", "wait")
 
 
 class ChangeChoices(GraphChoices):
@@ -59,16 +59,31 @@ class ChangeChoices(GraphChoices):
             if other is not None:
                 self.note("copy", *told, cut)
                 self.session.copy(buffer, other, stream)
+        elif kind == "lend" and not self.is_of_one_thread(stream):
+            self.lend_alike(buffer, stream, *told)
         elif kind == "launch":
             self.note("launch", *told)
             self.session.launch(buffer, other, other, stream)
+
+    def lend_alike(self, buffer, stream, *told):
+        loan = self.session.lend(buffer, stream)
+        if loan is None:
+            return
+        self.loans.append(loan)
+        if self.session.enter(loan):
+            value = self.random.randrange(256)
+            self.note("lend", *told, "for a fill", value)
+            self.session.use_lent(loan.entered, value)
+            self.end_block(loan)
+        else:
+            self.loans.remove(loan)
 
     # ---- changes ----
 
     def pick_node(self):
         """An executable, the index of one of its operations, and a way to name that one."""
         executable = self.pick_open(self.executables)
-        if executable is None or not executable.content.operations:
+        if executable is None or not executable.content.operations or executable.orphan is None:
             return None
         index = self.random.randrange(len(executable.content.operations))
         return executable, index, self.random.choice(WAYS)
@@ -78,6 +93,8 @@ class ChangeChoices(GraphChoices):
         if node is None:
             return
         executable, index, way = node
+        if has_loose_loans(executable.content):
+            return  # a change is checked against the edges, which know only a loan's beginning
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):
@@ -171,8 +188,9 @@ class ChangeChoices(GraphChoices):
             self.session.set_launch(*node, (out, a, b), modes, more)
 
     def set_swap(self, *node):
-        buffer = self.pick_buffer(place=self.near(node[0]))
-        if buffer is not None:
+        buffer, executable = self.pick_buffer(place=self.near(node[0])), node[0]
+        _, (variable, _) = executable.content.operations[node[1]].uses
+        if buffer is not None and self.session.can_swap(buffer, variable):
             self.note("  to", self.buffers.index(buffer))
             self.session.set_variables(*node, buffer)
 
@@ -190,9 +208,12 @@ class ChangeChoices(GraphChoices):
             self.note("enable", self.executables.index(node[0]), *node[1:], enabled)
             self.session.enable(*node, enabled)
 
+    def contents_of(self, graph):
+        return [graph.kept.content()] if graph.kept and not graph.closed else []
+
     def update(self):
         executable, graph = self.pick_open(self.executables), self.pick_open(self.graphs)
-        if executable is None or graph is None:
+        if executable is None or graph is None or executable.orphan is None:
             return
         alike = [
             each for each in self.graphs if each.pattern and each.pattern is executable.pattern
@@ -201,9 +222,22 @@ class ChangeChoices(GraphChoices):
             graph = self.pick(alike)
         if executable.content.conditions and graph.root.kept and graph.root.kept.conditions:
             return  # the driver does not say whose conditions the nodes then have
+        if not have_same_loans(executable.content, *self.contents_of(graph)):
+            return  # the driver compares nodes of its own, and does not know of loans
         if self.chance(0.3) and executable.content.operations and not executable.closed:
             index = self.random.randrange(len(executable.content.operations))
             self.note("disable", self.executables.index(executable), index)
             self.session.enable(executable, index, "index", False)
         self.note("update", self.executables.index(executable), "by", self.graphs.index(graph))
         self.session.update(executable, graph)
+
+
+def have_same_loans(*contents):
+    """Whether the loans of graphs have the same calls at the same places."""
+    found = [enumerate(leaves(content.operations)) for content in contents]
+    found = [[(at, each.effect.kind) for at, each in its if each.lends] for its in found]
+    return found[0] == found[-1] and not any(map(has_loose_loans, contents))
+
+
+def has_loose_loans(content):
+    return any(each.lends and each.effect.loose for each in leaves(content.operations))

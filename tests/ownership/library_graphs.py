@@ -48,6 +48,13 @@ INSIDE = {
     "capture": 0.7,
     "constant": 1,
     "add_node": 1,
+    "lend_and_use": 12,
+    "lend": 4,
+    "use_loan": 8,
+    "end_loan": 4,
+    "hold": 4,
+    "export": 2,
+    "turns": 1,
 }
 MOST_INSIDE = 18
 
@@ -96,17 +103,32 @@ class GraphChoices(ManagedChoices):
         if self.chance(0.03):  # as by a signal before the first line
             self.end_capture(block, "dropped")
             return
+        self.do_inside()
+        if self.chance(0.9):
+            self.join_all(block)
+        if self.chance(0.3):
+            self.end_array(block)
+        self.end_capture(block, "block" if self.chance(0.93) else "exception")
+        if graph.kept and self.chance(0.7):
+            self.make_executable(graph)
+
+    def do_inside(self):
+        """Do a few steps in the block of a capture."""
         steps = self.random.randint(2, MOST_INSIDE)
         weights = [INSIDE[name] * self.random.choice((0.3, 1, 1, 2)) for name in INSIDE]
         for name in self.random.choices(tuple(INSIDE), weights, k=steps):
             if name in self.weights and not self.weights[name]:
                 continue
             self.in_some_thread(getattr(self, name))
-        if self.chance(0.9):
-            self.join_all(block)
-        self.end_capture(block, "block" if self.chance(0.93) else "exception")
-        if graph.kept and self.chance(0.7):
-            self.make_executable(graph)
+
+    def end_array(self, block):
+        """End an array of another library, after which the end of the block is the next call."""
+        found = [each for each in self.holders if each.lent.capture is block.model]
+        if found:
+            holder = self.pick(found)
+            self.note("end holder", self.holders.index(holder))
+            self.holders.remove(holder)
+            self.session.end_holder(holder)
 
     def end_capture(self, block, way):
         self.note("end of capture of graph", self.graphs.index(block.graph), way)
@@ -118,6 +140,36 @@ class GraphChoices(ManagedChoices):
             self.do(step)
         else:
             step()
+
+    def lend_and_use(self):
+        """Lend a buffer to a captured stream, whose borrower uses it, most often for a block."""
+        streams = [stream for stream in self.captured() if self.is_usable(stream)]
+        stream = self.pick(streams) if streams else None
+        buffer = self.pick_buffer(place=stream and stream.place)
+        if stream is None or buffer is None or self.is_of_one_thread(stream):
+            return
+        self.note("lend to capture", self.buffers.index(buffer), self.streams.index(stream))
+        loan = self.session.lend(buffer, stream, readonly=self.chance(0.2))
+        if loan is None:
+            return
+        self.loans.append(loan)
+        if not self.session.enter(loan):
+            self.loans.remove(loan)
+            return
+        for _ in range(self.random.randint(0, 2)):
+            if self.chance(0.2):
+                self.order_somehow(self.pick(streams), stream)
+            value = self.random.randrange(256)
+            self.note("  which fills it", value)
+            self.session.use_lent(loan.entered, value)
+        if self.chance(0.7):
+            self.note("  and ends")
+            self.end_block(loan)
+
+    def end_block(self, loan):
+        self.session.leave(loan)
+        self.loans.remove(loan)
+        self.session.drop_loan(loan)
 
     def fork(self):
         """Let a stream wait for one that is captured, so that it joins."""
@@ -184,6 +236,8 @@ class GraphChoices(ManagedChoices):
             return
         stream = self.maybe_stream(False, executable.place)
         told = self.executables.index(executable), self.at(stream, self.streams)
+        if stream is not None and self.is_usable(stream) and self.chance(0.3):
+            self.discard_lent(executable, stream)
         self.note("launch executable", *told)
         found = leaves(executable.content.enabled)
         used = {use[0].memory for each in found for use in each.uses}
@@ -192,6 +246,16 @@ class GraphChoices(ManagedChoices):
         if self.session.failing and whole != used:
             return
         self.keep(self.session.launch_graph(executable, stream, watched))
+
+    def discard_lent(self, executable, stream):
+        """Discard bytes that a graph may read only because it lends them."""
+        used = leaves(executable.content.enabled)
+        lent = {buffer.memory for each in used if each.lends for buffer, _ in each.uses}
+        found = [b for b in self.buffers if b.memory in lent and b.memory.kind == "unified"]
+        if found and not self.session.failing:
+            buffer = self.pick(found)
+            self.note("discard", self.buffers.index(buffer), self.streams.index(stream))
+            self.keep(self.session.discard([buffer], None, stream, batch=False))
 
     def end_graph(self):
         """Close a graph or an executable, or drop the last reference to it."""

@@ -173,12 +173,16 @@ class InteropChoices(Choices):
         """End something of a loan: an array, the block, the object."""
         if self.holders and self.chance(0.5):
             at = self.random.randrange(len(self.holders))
+            if not self.holders[at].lent.is_reachable:
+                return
             way = "end_without_the_gil" if self.chance(0.1) else "end"
             self.note("end holder", at, way)
             self.session.end_holder(self.holders.pop(at), way)
         elif self.loans:
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
+            if loan.shown is not None and not loan.shown.is_reachable:
+                return  # its end could not be counted before the capture ends
             if loan.entered is not None:
                 self.note("leave", at)
                 self.session.leave(loan)
@@ -202,7 +206,7 @@ class InteropChoices(Choices):
     def drop_loans(self):
         """End them after a disagreement."""
         for loan in self.loans:
-            for block in (loan.back, loan.real if loan.entered else None):
+            for block in (loan.back, loan.real):  # perhaps entered, but wrongly
                 with contextlib.suppress(Exception):
                     block.__exit__(None, None, None)
             loan.real = loan.back = None

@@ -867,6 +867,75 @@ MUTATIONS = [
         "            access.effect = OWN_USES\n",
         "            pass\n",
     ),
+    # ---- loans in captures ----
+    (
+        "what a borrower does last in a capture does not count",
+        "_loan.pyx",
+        "reason = (<Capture>self.capture).count_loan(self.stream, &operation.request)",
+        "reason = 0",
+    ),
+    (
+        "a loan ends with its capture",
+        "_loan.pyx",
+        "if self.holders and not self.stream.context.lost:",
+        "if False:",
+    ),
+    (
+        "a loan that goes on after its capture waits for nobody",
+        "_loan.pyx",
+        "if not goes_on and self.region.nbytes:",
+        "if False:",
+    ),
+    (
+        "what a borrower does last before its capture ends does not count",
+        "_capture.pyx",
+        "            self.count_loans()\n",
+        "",
+    ),
+    (
+        "a loan that was given back goes on after its capture",
+        "_capture.pyx",
+        "return 0 if cudadrv_table.forked else attend()",
+        "return 0",
+    ),
+    (
+        "what is discarded is lent in a graph",
+        "_loan.pyx",
+        "        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)\n"
+        "        access.effect = OWN_USES\n",
+        "        borrow(self.region, &access, OWN_READ if self.readonly else OWN_WRITE)\n",
+    ),
+    (
+        "a loan from before a capture is one in it",
+        "_loan.pyx",
+        "and self.lent.capture != self.stream.capture:",
+        "and False:",
+    ),
+    # ---- captures of other libraries ----
+    (
+        "a part in an ended capture of another library goes on",
+        "_capture.pyx",
+        "if status == CU_STREAM_CAPTURE_STATUS_NONE or theirs != capture.theirs:",
+        "if False:",
+    ),
+    (
+        "what joins another library's capture need not be joined again",
+        "_capture.pyx",
+        "            if unjoined is not None:\n",
+        "            if False:\n",
+    ),
+    (
+        "a part in another library's graph is closed, and keeps its memory",
+        "_joined.pyx",
+        "self.plan.end() ",
+        "pass",
+    ),
+    (
+        "a part in another library's graph is closed in its block",
+        "_joined.pyx",
+        "        if self.capture is not None:\n            raise CaptureError(f",
+        "        if False:\n            raise CaptureError(f",
+    ),
     (
         "what the driver refused stays borrowed",
         "_operation.pyx",

@@ -10,8 +10,8 @@ from functools import cache
 
 import library_graphs
 import library_interop
+import library_joined
 import library_managed
-from library_building import BuildChoices
 from library_choices import (
     CUTS,
     DTYPES,
@@ -24,6 +24,7 @@ from library_choices import (
 )
 from library_graphs import OF_GRAPHS
 from library_interop import OF_IMPORTS, OF_LOANS
+from library_joined import OF_JOINED, JoinedChoices
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_buffers import CLASSES, device_side, is_filled
@@ -57,7 +58,7 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(BuildChoices):
+class Program(JoinedChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     with_graphs = 0.25  # of all programs
@@ -88,7 +89,7 @@ class Program(BuildChoices):
         self.interop, self.imports = self.chance(0.4), self.chance(0.3)
         self.captures = self.chance(self.with_graphs)
         if self.captures:
-            self.interop = self.imports = False
+            self.imports = False
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -124,7 +125,7 @@ class Program(BuildChoices):
                 weight *= 4
             if step in OF_IMPORTS and not self.imports:
                 weight = 0
-            if step in OF_GRAPHS and not self.captures:
+            if step in (*OF_GRAPHS, *OF_JOINED) and not self.captures:
                 weight = 0
             if step in library_graphs.MORE and self.captures:
                 weight *= 3
@@ -246,6 +247,7 @@ class Program(BuildChoices):
         if self.session.gate:
             self.session.gate.open()
         self.session.end_captures()
+        self.session.end_all_theirs()
         self.drop_loans()
         self.session.end_work()
         for raw in self.raws:
@@ -729,6 +731,8 @@ class Program(BuildChoices):
         if module is not None and buffer is not None:
             stream = self.maybe_stream(False, module.place)
             step = self.random.choice((self.session.swap, self.session.swap, self.session.peek))
+            if not self.session.can_swap(buffer, module.kept):
+                step = self.session.peek
             told = self.modules.index(module), self.buffers.index(buffer)
             self.note(step.__name__, *told, self.at(stream, self.streams))
             self.keep(step(module, buffer, stream))
@@ -877,4 +881,5 @@ WEIGHTS = {
     **library_interop.WEIGHTS,
     **library_managed.WEIGHTS,
     **library_graphs.WEIGHTS,
+    **library_joined.WEIGHTS,
 }

@@ -550,7 +550,10 @@ class Oracle:
         return view
 
     def wait_for_users(self, stream, memory, start, stop):
-        """A stream waits for all unfinished users of bytes that can be waited for."""
+        """A stream waits for all unfinished users of bytes that can be waited for, also for itself.
+
+        The library records events for this, but it learns of no order from these records.
+        """
         known = past(self.host)
         found = {}
         for byte in range(start, stop):
@@ -558,8 +561,7 @@ class Oracle:
                 if use.stream and use.node not in known and self.can_be_waited_for(use.stream):
                     found[use.stream] = None
         for other in found:
-            if other is not stream:
-                self.wait(stream, self._work_of(other))
+            self.wait(stream, self.snapshot(other, record=False))
 
     def close_memory_on(self, memory, stream, policy):
         """Close stream-ordered memory: a write on a stream, which every policy checks."""

@@ -8,6 +8,7 @@ forked from the stream of the launch and joined to it.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from effects import Lend
 from oracle import (
     BORROWED,
     MUST_WAIT,
@@ -46,6 +47,8 @@ class Operation:
     choice: Callable | None = None
     in_body: bool = False  # it may not run
     followed: bool = False  # a node was added after it
+    then: list = field(default_factory=list)  # what other libraries do after it, in loans
+    end: Node | None = None  # of a loan: what stands for all that was queued until its end
 
     @property
     def accesses(self):
@@ -55,6 +58,11 @@ class Operation:
     def point(self):
         """What it has to be waited for: itself, and what is in its bodies by now."""
         return self.line.last if self.plans else self.node
+
+    @property
+    def lends(self):
+        """Whether it is a loan: no node of the driver, and it may read what it writes."""
+        return isinstance(self.effect, Lend)
 
     def is_of(self, use):
         """Whether an access of the plan's memory is one of this node."""
@@ -75,12 +83,14 @@ class Operation:
             return [self]
         return [leaf for group in self.groups for each in group for leaf in each.leaves()]
 
-    def act(self):
-        if not self.groups:
+    def act(self, enabled=True):
+        if not self.groups and enabled:
             self.effect(*(buffer for buffer, _ in self.uses))
         for index in self.choice() if self.groups else ():
             for each in self.groups[index]:
                 each.act()
+        for effect in self.then:
+            effect()
 
 
 def leaves(operations):
@@ -260,13 +270,19 @@ class Plan(Oracle):
         return before, after, strictly and self.judge_around(accesses, "strict") == OK
 
     def edges_for(self, line, accesses, policies):
-        """The nodes that the policies want a new node to run after. Its line then does."""
+        """The nodes that the policies want a new node to run after. Its line then does.
+
+        Nothing can be added after a loan. If one is in the way, it is the last of them, or None is,
+        which is for the end of one.
+        """
         found = []
         request = line, self.mirrored(accesses)
         while self.judge(*request, policies).answer == MUST_WAIT:
             known = past(*self.before(line))
             use = self._use_in_the_way(known, request[1], policies_of(policies, accesses))
-            found.append(next(x for x in self.operations if x.is_of(use)))
+            found.append(next((x for x in self.operations if x.is_of(use)), None))
+            if found[-1] is None or found[-1].lends:
+                break
             self.order_after(line, found[-1].point)
         return found
 
@@ -274,12 +290,17 @@ class Plan(Oracle):
         """Add a node that uses these bytes, on its line."""
         for memory, start, stop, _ in accesses:
             self.holding.add(memory, start, stop)
-        operation.node = self.issue(operation.line, self.mirrored(accesses), site)
+        operation.node = self.issue_around(operation.line, accesses, site)
+        self.operations.append(operation)
+
+    def issue_around(self, line, accesses, site):
+        """Record work on a line, here and in the plans around this one. Returns its node here."""
+        node = self.issue(line, self.mirrored(accesses), site)
         plan = self
         while plan.outer is not None:
             line, plan = plan.entry.line, plan.outer
             plan.issue(line, plan.mirrored(accesses), site)
-        self.operations.append(operation)
+        return node
 
     def content(self):
         """What is instantiated now."""
@@ -317,6 +338,8 @@ class Capture:
         self.plan, plan.block, plan.captured = plan, self, True
         self.inside = {}  # what stands in the plan for streams
         self.first = len(plan.operations)
+        self.lents = []  # the loans that go on in it
+        self.joined = False  # whether it is one of another library
         self.ended = False
         self.origin = origin
         self.join(origin)
@@ -351,10 +374,34 @@ class Capture:
         operation.line = None
         return operation.node
 
+    def lend(self, stream, access):
+        """Lend bytes for the operation that was captured last. Returns the view of the loan."""
+        (memory, *bytes_), *_ = self.plan.mirrored([access])
+        return self.plan.export(memory, *bytes_, 0, self.inside[stream])
+
+    def end_loan(self, operation, stream, access, view, site):
+        """End a loan here. It stands for all that was queued on the stream until now."""
+        operation.end = self.plan.issue_around(self.inside[stream], [access], site)
+        self.plan.close_export(self.plan.mirrored([access])[0][0], view)
+
     def is_joined(self):
         """Whether the stream that was captured first is ordered after all operations."""
         known = past(self.inside[self.origin].last)
-        return all(operation.node in known for operation in self.plan.operations[self.first :])
+        found = self.plan.operations[self.first :]
+        nodes = [node for each in found for node in (each.node, each.end) if node]
+        return known.issuperset(nodes)
+
+    def breaks_graph(self):
+        """Whether the driver destroys the graph at the end, because of work that is not joined.
+
+        None if that is not known: where the calls in a loan are is known to another library only.
+        """
+        known = past(self.inside[self.origin].last)
+        found = self.plan.operations[self.first :]
+        if any(each.node not in known for each in found if not each.lends):
+            return True
+        loans = [each for each in found if each.lends and each.effect.calls]
+        return False if known.issuperset(each.end for each in loans) else None
 
     def end(self):
         self.ended, self.plan.block = True, None
@@ -398,7 +445,8 @@ class GraphOracle(Oracle):
             for (memory, *access), policy in zip(operation.accesses, its, strict=True):
                 if access[0] != access[1]:  # otherwise the memory may even be closed
                     use = Access(None, *access, 0)
-                    lends = operation.in_body  # what it writes stays if it does not run
+                    # What it writes stays if it does not run.
+                    lends = operation.in_body or operation.lends
                     reasons = self._reasons(stream, known, memory, use, policy, lends)
                     answers += [reason for reason in reasons if reason]
             for memory, *access in operation.accesses:
@@ -458,7 +506,8 @@ def union(operations, policies, policy):
         pairs.sort(key=lambda pair: pair[0][3] != "read")
         for (memory, start, stop, mode), one in pairs:
             for byte in range(start, stop):
-                if (mode == "read" or operation.in_body) and (memory, byte) not in written:
+                needs = mode == "read" or operation.in_body or operation.lends
+                if needs and (memory, byte) not in written:
                     needed.add((memory, byte))
                 if mode != "read":
                     written.add((memory, byte))

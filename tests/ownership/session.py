@@ -45,6 +45,7 @@ NOT_THEIRS, USED_PARTS = "not_theirs", "used_parts"
 DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 NOT_WHOLE, OF_POOL = "not_whole", "of_driver_pool"
 GRAPH_CLOSED, NO_SUCH_CHANGE = "graph_closed", "no_such_change"
+THEIRS = "captured_by_others"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
@@ -62,6 +63,7 @@ RAISED = {
     PARTS_LIVE: (cu.BufferBorrowedError, "parts of it are alive"),
     HELD: (cu.BufferBorrowedError, "graph .* uses it"),
     CAPTURED: (cu.CaptureError, ""),
+    THEIRS: (cu.OwnershipError, "begun by another library"),
     BORROWED: (cu.BufferBorrowedError, "cannot "),
     EXPORTED: (cu.BufferExportedError, ""),
     MEMORY_CLOSED: (cu.BufferClosedError, ""),
@@ -155,7 +157,8 @@ class Stream:
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
-    # By the context of a task, if it was current when something was awaited; or by attached memory.
+    # By the context of a task, if it was current when something was awaited; by attached memory; by
+    # a part in a graph of another library; by a loan that could not end.
     kept: bool = False
 
     @property
@@ -461,20 +464,25 @@ class Session:
         self.call("stream.synchronize()", usable, stream.real.synchronize)
         if usable == OK and self.waited:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+            self.end_late()
 
     def ask_stream(self, stream, ask=None):
         ask = ask or (lambda: stream.real.done)
-        if self.call("stream.done", self._runs(stream), ask):
+        done = self.call("stream.done", self._runs(stream), ask)
+        if done:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+        return done
 
     def try_stream(self, stream):
-        self.ask_stream(stream, in_time(stream.real.synchronize))
+        if self.ask_stream(stream, in_time(stream.real.synchronize)):
+            self.end_late()
 
     def await_stream(self, stream, loop):
         usable = self._runs(stream)
         self.call("await stream", usable, self._awaiting(stream.real, loop))
         if usable == OK:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+            self.end_late()
 
     def synchronize_context(self, place):
         captured = any(stream.capture for stream in place.domain.streams)
@@ -482,6 +490,10 @@ class Session:
         self.call("context.synchronize()", answer, place.context.synchronize)
         if answer == OK:
             self.oracle.synchronize_domain(place.domain)
+            self.end_late()
+
+    def end_late(self):
+        """End what could not end before a synchronization."""
 
     # ---- events ----
 
@@ -712,7 +724,12 @@ def new_stream(kind, context):
 
 
 class Gate:
-    """Stops streams until it is opened: they wait until the host writes a flag."""
+    """Stops streams until it is opened: they wait until the host writes a flag.
+
+    Meanwhile there is no garbage collection, because a destructor that the collector runs may wait
+    in a real driver: destroying an executable graph with conditional nodes waits for all streams of
+    the context, and nobody would be left to open the gate.
+    """
 
     def __init__(self):
         self.flag = cu.LockedBuffer(1, "u4", pooled=False)  # of no stream's order
@@ -721,20 +738,16 @@ class Gate:
         self.wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self.holds = 0
 
-    def _work(self, buffers):
-        """What the driver was given: its calls, or on a real driver what the library shows."""
-        if self.software:
-            return [testing.calls(name) for name in WORK]
-        return [buffer.real.borrows for buffer in buffers]
-
     def hold(self, stream):
         self.holds += 1
+        gc.disable()
         with stream.place.context:
             status = self.wait(stream.real.handle, self.flag.address, self.holds, 0)
         assert status == 0, f"cuStreamWaitValue32: {status}"
 
     def open(self):
         self.flag[0] = self.holds
+        gc.enable()
 
 
 class Foreign:

@@ -182,6 +182,7 @@ class BufferSession(Session):
             self.oracle.issue(user.model, [buffer.use("write")], next(self.sites), passive=True)
         if waits and nbytes:
             self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+            self.end_late()
         if on is not None:
             memory.unused, memory.whole = memory.model.accesses[-1], weakref.ref(made)
         return buffer
@@ -356,7 +357,7 @@ class BufferSession(Session):
     def _judge_order(self, on, uses, policy=None, passive=False, lends=False):
         """The answer after the waits of a policy, by default those that are in force."""
         if on.capture is not None:
-            return self._judge_captured(on, uses)
+            return self._judge_captured(on, uses, policy)
         if on.in_capture:
             return CAPTURED
         kind = {"passive": passive, "lends": lends}
@@ -368,11 +369,11 @@ class BufferSession(Session):
             self.ordered = False
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
-    def _judge_captured(self, on, uses):
+    def _judge_captured(self, on, uses, policy=None):
         """The answer to an operation of a capture, after the waits of the policies."""
         capture = on.capture
         accesses = [buffer.use(mode) for buffer, mode in uses]
-        policies = [self.policy_of(buffer) for buffer, _ in uses]
+        policies = [policy or self.policy_of(buffer) for buffer, _ in uses]
         found = capture.judge_operation(self.here, on, accesses, policies)
         before, answer, strictly = found
         if answer == OK and not strictly:

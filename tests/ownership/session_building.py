@@ -161,6 +161,8 @@ class BuildSession(ChangeSession):
             found.add(OTHER_CONTEXT)
         if after.wrong is not None:
             found.add(NO_SUCH_CHANGE)
+        if any(graph.kept.operations[index].lends for index in after.indices):
+            found.add(CAPTURED)
         return found
 
     def _judge_node(self, plan, operation):
@@ -182,6 +184,8 @@ class BuildSession(ChangeSession):
         if operation.groups:
             waits = oracle_graphs.union(found, policies, "wait"), "wait"
         edges = plan.edges_for(line, *waits)
+        if edges and (edges[-1] is None or edges[-1].lends):
+            return (CAPTURED if edges[-1] else BORROWED), [], False
         strictly = plan.judge(line, mirrored, "strict").answer == OK
         strictly = strictly and plan.judge_around(accesses, "strict") == OK
         return (WAITED if before == MUST_WAIT else OK), edges, strictly

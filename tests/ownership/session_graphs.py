@@ -70,7 +70,8 @@ class Executable:
     pattern: Any
     last: Node | None = None  # its last launch
     closed: bool = False
-    orphan: bool = False  # the driver has destroyed the graph that it was made from
+    # Whether the driver has destroyed the graph that it was made from; None if that is not known.
+    orphan: bool | None = False
     busy = False
 
     @property
@@ -136,6 +137,8 @@ class GraphSession(BufferSession):
         if refused or graph.root.busy:
             return CAPTURED
         reasons = {CAPTURED} if plan is not None and plan.frozen else set()
+        if any(plan.operations[index].lends for index in after or ()):
+            reasons.add(CAPTURED)
         reasons |= set() if graph.place in (None, stream.place) else {OTHER_CONTEXT}
         return any_of(frozenset(reasons)) if reasons else OK
 
@@ -145,12 +148,13 @@ class GraphSession(BufferSession):
         answer = CAPTURED if way == "block" and not captured.is_joined() else OK
         self._leave(block, way, answer)
         captured.end()
+        self.outlive(captured)
         graph.root.busy = graph.capturing = False
         if way == "block" and answer == OK:
             self.compare_graph(graph)
         else:
             for executable in graph.root.made:  # the capture was one into nodes that it has, too
-                executable.orphan = not captured.is_joined()
+                executable.orphan = captured.breaks_graph()
             graph.root.discard()
 
     def _leave(self, block, way, answer):
@@ -262,8 +266,8 @@ class GraphSession(BufferSession):
         self.ordered = self.ordered and content.ordered
         for condition in content.conditions:
             condition.value = condition.default
-        for operation in operations:
-            operation.act()
+        for operation in content.operations:
+            operation.act(operation not in content.disabled)
         buffers = [buffer for leaf in leaves(operations) for buffer, _ in leaf.uses]
         return Token(result, node, buffers, on.model, streams=content.streams)
 

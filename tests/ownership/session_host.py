@@ -9,6 +9,7 @@ from oracle import EXPORTED, OK
 from session import WAITED
 from session_buffers import Buffer
 from session_building import BuildSession
+from session_joined import JoinedSession
 from session_managed import ManagedSession
 from session_threads import ThreadSession
 
@@ -45,7 +46,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(BuildSession, ThreadSession, ManagedSession):
+class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):

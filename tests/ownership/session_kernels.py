@@ -150,6 +150,12 @@ class KernelSession(BufferSession):
                 return BORROWED
         return OK
 
+    def can_swap(self, buffer, variable):
+        """Whether the result of `swap` is defined: if the two overlap, the bytes depend on the
+        order in which a GPU loads and stores them.
+        """
+        return self.software or buffer.memory is not variable.memory
+
     def swap(self, module, buffer, stream):
         """Exchange as many bytes of a buffer and a variable as both have."""
         return self._launch_of(module, Swap, buffer, stream, (module.kept, "write"))

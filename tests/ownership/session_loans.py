@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import oracle as model
 from capsules import Consumer
-from oracle import MEMORY_CLOSED, OK
+from effects import Lend
+from oracle import CAPTURED, DISCARDED, MEMORY_CLOSED, OK
 from session import (
     NO_NAME,
     NO_STREAM,
@@ -40,6 +41,17 @@ class Lent:
     address: int = 0
     view: model.View | None = None  # None: it is over, or taken back
     holders: int = 0
+    capture: Any = None  # the capture that knows of it; None: it is one for real
+    operation: Any = None  # its node there
+    barred: bool = False  # it goes on after its capture, and something could not be waited for
+
+    @property
+    def is_reachable(self):
+        """Whether the stream of the borrower does work where the loan is known."""
+        if not isinstance(self.borrower, Stream):
+            return True
+        stream = self.borrower.model
+        return stream.capture is self.capture and (self.capture or not stream.in_capture)
 
 
 @dataclass(eq=False)
@@ -81,6 +93,10 @@ class Holder:
 
 
 class LoanSession(KernelSession):
+    def __init__(self, *contexts):
+        super().__init__(*contexts)
+        self.late = []  # loans that could not end, because their streams were captured
+
     # ---- lending ----
 
     def lend(self, buffer, borrower, readonly=False, device=None):
@@ -114,6 +130,11 @@ class LoanSession(KernelSession):
         """
         lent, loan.entered, loan.left = loan.entered, None, True
         call = lambda: loan.real.__exit__(None, None, None)  # noqa: E731
+        if lent.holders == 1 and lent.view is not None and not lent.is_reachable:
+            self.call("end of lend", CAPTURED, call)
+            lent.holders, loan.stream.kept = 0, True
+            self.late.append(lent)
+            return
         try:
             self.call("end of lend", OK, call)
         except Failed:
@@ -194,17 +215,34 @@ class LoanSession(KernelSession):
 
     def use_lent(self, lent, value):
         """Let a borrower use the memory, on its stream or on none, if it has it."""
-        if lent.view is None or not lent.buffer.nbytes:
+        if lent.view is None or not lent.buffer.nbytes or not lent.is_reachable or lent.barred:
             return
         stream = lent.borrower if isinstance(lent.borrower, Stream) else None
         place = stream.place if stream else lent.buffer.memory.place
         address, nbytes = lent.address, lent.buffer.nbytes
+        if stream is None and self.begun and not lent.buffer.on_host:
+            return  # some captures keep all streams from such copies
+        if lent.capture is not None and lent.buffer.memory.is_far_from(place):
+            return
         with place.context:
             if stream is None:
                 self._copy_at_once(lent, address, value)
             elif lent.mode == "write":
                 fill_raw(address, value, nbytes, stream)
-                lent.buffer.bytes[:] = value
+                self._filled(lent, value)
+
+    def _filled(self, lent, value):
+        """Note a fill by the borrower: it runs at once, or at each launch."""
+        bytes_, capture, effect = lent.buffer.bytes, lent.capture, None
+        if capture is None:
+            bytes_[:] = value
+            return
+        last, effect = capture.plan.operations[-1], lent.operation.effect
+        last.then.append(lambda: bytes_.fill(value))
+        effect.calls += 1
+        line = capture.inside[lent.borrower.model]
+        if last is not lent.operation or line.last is not last.node:
+            effect.loose = True
 
     def _copy_at_once(self, lent, address, value):
         """Look at memory as a library does that works on no stream, and perhaps write it."""
@@ -262,8 +300,20 @@ class LoanSession(KernelSession):
         if lent.holders == 0 and lent.view is not None:
             self._end(lent, passive)
 
+    def end_late(self):
+        for lent in [each for each in self.late if each.is_reachable]:
+            self.late.remove(lent)
+            if lent.view is not None and not lent.holders:  # not taken back, and not lent on
+                self._end(lent)
+
     def _end(self, lent, passive=False):
         use = lent.buffer.use(lent.mode)
+        if lent.capture is not None:
+            end = lent.operation, lent.borrower.model, use, lent.view, next(self.sites)
+            lent.capture.lents.remove(lent)
+            lent.capture.end_loan(*end)
+            lent.capture = lent.view = None
+            return
         if isinstance(lent.borrower, Stream):
             self.oracle.issue(lent.borrower.model, [use], next(self.sites), passive)
         self.oracle.close_export(lent.buffer.memory.model, lent.view)
@@ -276,8 +326,12 @@ class LoanSession(KernelSession):
         answer = OK
         if lent is None or lent.view is None or loan.back is not None:
             answer = NOT_LENT
+        elif lent.capture is not None:
+            answer = CAPTURED
         elif not isinstance(lent.borrower, Stream):
             answer = NO_TURNS
+        elif not lent.is_reachable:
+            answer = CAPTURED
         back = loan.real.back()
         self.call("loan.back()", answer, back.__enter__, loan.buffer)
         if answer == OK:
@@ -303,7 +357,8 @@ class LoanSession(KernelSession):
             user, use = loan.borrower.model, loan.buffer.use(loan.mode)
             loan.lent.view = self.oracle.export(*use, next(self.sites), user)
             loan.lent.view.of = loan.buffer.memory
-            self.oracle.wait_for_users(user, *use[:3])
+            if not user.in_capture:
+                self.oracle.wait_for_users(user, *use[:3])
 
     # ---- what begins a loan ----
 
@@ -316,6 +371,9 @@ class LoanSession(KernelSession):
         if answer == OK and loan.back is not None:
             answer = TAKEN
         begins = answer == OK and (lent is None or lent.view is None)
+        if answer == OK and not begins and isinstance(loan.borrower, Stream):
+            known = lent.capture is loan.borrower.model.capture
+            answer = OK if known else CAPTURED
         if begins:
             answer = self._judge_lent(loan, waits)
             lent = Lent(loan.buffer, loan.borrower, loan.mode)
@@ -354,6 +412,9 @@ class LoanSession(KernelSession):
 
     def _begin(self, lent):
         use, user, site = lent.buffer.use(lent.mode), None, next(self.sites)
+        if isinstance(lent.borrower, Stream) and lent.borrower.model.capture is not None:
+            self._begin_in_capture(lent)
+            return
         if lent.borrower is NOBODY:
             user = model.Stream(lent.buffer.memory.place.domain, "nobody")
         elif isinstance(lent.borrower, Stream):
@@ -361,6 +422,26 @@ class LoanSession(KernelSession):
             self.oracle.issue(user, [use], site)
         lent.view = self.oracle.export(*use, site, user)
         lent.view.of = lent.buffer.memory
+
+    def _begin_in_capture(self, lent):
+        stream = lent.borrower.model
+        self.issue(stream, [(lent.buffer, lent.mode)], Lend())
+        lent.capture = stream.capture
+        lent.operation = lent.capture.plan.operations[-1]
+        lent.view = lent.capture.lend(stream, lent.buffer.use(lent.mode))
+        lent.capture.lents.append(lent)
+
+    def outlive(self, capture):
+        """A capture has ended. The loans that go on are ordinary ones from now on."""
+        while capture.lents:
+            lent = capture.lents.pop()
+            user, use = lent.borrower.model, lent.buffer.use(lent.mode)
+            capture.end_loan(lent.operation, user, use, lent.view, 0)
+            lent.capture, lent.view = None, self.oracle.export(*use, next(self.sites), user)
+            lent.view.of = lent.buffer.memory
+            if not capture.joined:
+                self.oracle.wait_for_users(user, *use[:3])
+            lent.barred = self.oracle.judge(user, [use], "strict").answer not in (OK, DISCARDED)
 
     def usable_handle(self, stream):
         """Whether the handle of a borrower can be asked for."""

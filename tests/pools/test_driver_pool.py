@@ -554,3 +554,26 @@ def test_misuse_of_the_class():
     pool = cu.DriverPool()
     with pytest.raises(TypeError, match="initialized already"):
         pool.__init__()
+
+
+@software
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+def test_dead_memory_tells_nothing_of_another_context(driver):
+    """It is freed after work there, of which a synchronization of its own context says nothing."""
+    pool, second = new_pool("locked"), cu.Context.create(cu.Device(0))
+    with second:
+        theirs = cu.Stream()
+        with pool:
+            dropped = cu.LockedBuffer(16, stream=theirs)
+    ours, frames = cu.Stream(), cu.LockedBuffer(16)
+    ours.wait(theirs)
+    frames.fill_async(1, ours)
+    dropped.copy_from_async(frames, ours)
+    del dropped
+    theirs.synchronize()
+    second.synchronize()
+    assert frames.borrowed
+    ours.synchronize()
+    theirs.close()
+    cu.reap()
+    pool.close()
