@@ -64,6 +64,7 @@ cdef class GraphNode:
     cdef tuple plans
     cdef own_stream *place
     cdef Py_ssize_t followed    # index of the first node that runs after it, or 0
+    cdef bint loose             # a loan: other streams may have gone on before its end
     cdef object __weakref__
 
     cdef void finish(self) noexcept
@@ -86,6 +87,7 @@ cdef class Point(Captured):
 cdef class Lending:
     cdef own_export loan        # the record of the loan, in the engine or in that of a capture
     cdef void *capture          # the Capture that has the loan, or NULL
+    cdef GraphNode node         # its node there, or None
 
     cdef int count(self) except -1
     cdef void outlive_capture(self, bint goes_on) noexcept

@@ -940,7 +940,7 @@ cdef class Capture(Capturing):
         reason = self.add_node(stream, request, _no_call, NULL)
         if reason:
             return reason
-        newest_node(source, target)
+        lending.node = newest_node(source, target)
         try:
             if not self.ended:
                 self.lendings.append(lending)
@@ -978,7 +978,7 @@ cdef class Capture(Capturing):
         """End a loan in the engine of the capture. Needs no memory."""
         cdef size_t i
         cdef size_t count = len(self.lendings)
-        lending.capture = NULL
+        lending.capture, lending.node = NULL, None
         own_export_close(&self.plan.engine, &lending.loan)
         for i in range(count):
             if self.lendings[i] is lending:
@@ -1060,7 +1060,11 @@ cdef class Capture(Capturing):
         return self.record_point(stream, event, self.point_at(stream))
 
     cdef int record_point(self, Stream stream, Event event, Point point) except -1:
+        cdef Lending lending
         cdef int reason
+        for lending in self.lendings:
+            if lending.node.stream is stream:
+                lending.node.loose = True   # the borrower may queue more after this point
         with nogil:
             reason = _record_or_wait(self, stream, event, True, False)
         if reason:

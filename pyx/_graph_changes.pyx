@@ -544,25 +544,29 @@ cdef int _refuse_conflicts(ExecutableGraph executable, NodeChange change) except
 cdef set _ordered_with(tuple nodes, Py_ssize_t index):
     """Return the indices of a node, and of those that run before or after it in any launch."""
     cdef GraphNode node
-    behind = []
-    for _ in nodes:
-        behind.append([])
+    cdef GraphNode changed = nodes[index]
+    before, behind = [], []
     for node in nodes:
+        before.append(node.after)
+        behind.append([])
         for earlier in node.after:
             behind[earlier].append(node.index)
-    found = {index}
-    todo = list((<GraphNode>nodes[index]).after)
+    found = _reached(before, index)
+    for node in nodes:
+        if node.loose and node.stream is not changed.stream:
+            found.discard(node.index)
+    return found | _reached(behind, index) | {index}
+
+
+cdef set _reached(list edges, Py_ssize_t index):
+    """Return the indices of the nodes to which a way along the edges leads."""
+    found = set()
+    todo = list(edges[index])
     while todo:
         each = todo.pop()
         if each not in found:
             found.add(each)
-            todo.extend((<GraphNode>nodes[each]).after)
-    todo = list(behind[index])
-    while todo:
-        each = todo.pop()
-        if each not in found:
-            found.add(each)
-            todo.extend(behind[each])
+            todo.extend(edges[each])
     return found
 
 

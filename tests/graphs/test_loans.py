@@ -619,3 +619,34 @@ def test_the_collector_ends_a_capture_with_a_loan(world):
         world.work.fill_async(1, world.side)
     loan.__exit__(None, None, None)
     usable(world)
+
+
+def test_a_node_that_begins_within_a_loan_is_not_ordered_with_all_of_it(world, fill):
+    with world.graph.capture(world.main):
+        with world.work.lend(world.main) as address:
+            fill(address, 0, 16, world.main)
+            world.side.wait(world.main)
+            world.out.fill_async(1, world.side)
+            fill(address, ONE, 16, world.main)
+        world.main.wait(world.side)
+        world.result.copy_from_async(world.out, world.main)
+    step = world.graph.instantiate()
+    with pytest.raises(cu.BufferBorrowedError, match="written by lend at"):
+        step[1].set(target=world.work)
+    step[2].set(source=world.work)  # it is on the stream of the loan
+    step.launch(world.main).wait()
+    assert list(world.result) == [1] * 16
+
+
+def test_a_node_that_begins_after_a_loan_is_ordered_with_it(world, fill):
+    with world.graph.capture(world.main):
+        with world.work.lend(world.main) as address:
+            fill(address, ONE, 16, world.main)
+        world.side.wait(world.main)
+        world.out.fill_async(1, world.side)
+        world.main.wait(world.side)
+        world.result.copy_from_async(world.work, world.main)
+    step = world.graph.instantiate()
+    step[1].set(target=world.work, value=3)
+    step.launch(world.main).wait()
+    assert list(world.result) == [3] * 16

@@ -94,7 +94,7 @@ class ChangeChoices(GraphChoices):
             return
         executable, index, way = node
         if has_loose_loans(executable.content):
-            return  # a change is checked against the edges, which know only a loan's beginning
+            return  # the library refuses more changes there than the oracle
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):

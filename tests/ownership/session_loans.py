@@ -222,7 +222,7 @@ class LoanSession(KernelSession):
         address, nbytes = lent.address, lent.buffer.nbytes
         if stream is None and self.begun and not lent.buffer.on_host:
             return  # some captures keep all streams from such copies
-        if lent.capture is not None and lent.buffer.memory.is_far_from(place):
+        if lent.capture is not None and lent.buffer.memory.place_for(place) is not place:
             return
         with place.context:
             if stream is None:
