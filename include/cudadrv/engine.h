@@ -105,7 +105,7 @@ typedef struct own_engine {
     uint32_t requests; /* number of requests checked by own_some_twice_, modulo 2^32 */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
-    struct own_runs *runs; /* the last operation, if its epochs may be renewed: see runs.h */
+    struct own_runs *runs;      /* the last operation, if its epochs may be renewed: see runs.h */
 } own_engine;
 
 static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, sizeof *engine); }

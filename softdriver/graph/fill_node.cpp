@@ -37,9 +37,8 @@ class FillWork : public NodeWork {
         bool rows = fill.height > 1 || other.height > 1;
         bool same = fill.height == other.height && fill.width == other.width &&
                     fill.pitch == other.pitch && fill.elementSize == other.elementSize;
-        return has_home_of(next) && (!rows || same)
-                   ? CU_GRAPH_EXEC_UPDATE_SUCCESS
-                   : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        return has_home_of(next) && (!rows || same) ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+                                                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
     bool has_home_of(const NodeWork &other) const {
         return home_ == static_cast<const FillWork &>(other).home_;

@@ -197,7 +197,9 @@ print(result[0])
     assert said[3:] == ["not refused", "not refused", "7.0"]
 
 
-@pytest.mark.parametrize("end", ["del step", "step.close()", "step.close(); del step; graph = None"])
+@pytest.mark.parametrize(
+    "end", ["del step", "step.close()", "step.close(); del step; graph = None"]
+)
 def test_the_executable_ends(program, end):
     said = program(
         f"""

@@ -203,8 +203,8 @@ def another_order(world, graph):
 
 REFUSED = {
     other_copy: r"graph 'next' cannot update this executable of graph 'step': target of"
-    r" copy_from_async at .*test_update.py:\d+ is LockedBuffer 'result'.*, page-locked memory of .*,"
-    r" and cannot become DeviceBuffer 'work'",
+    r" copy_from_async at .*test_update.py:\d+ is LockedBuffer 'result'.*, page-locked memory of"
+    r" .*, and cannot become DeviceBuffer 'work'",
     fewer: "it has 1 operations, and the executable 2",
     another_kind: r"CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED\. It is operation 0,"
     r" copy_from_async at .*, in the place of fill_async at",

@@ -238,14 +238,15 @@ class GraphChoices(ManagedChoices):
         told = self.executables.index(executable), self.at(stream, self.streams)
         if stream is not None and self.is_usable(stream) and self.chance(0.3):
             self.discard_lent(executable, stream)
-        self.note("launch executable", *told)
         found = leaves(executable.content.enabled)
         used = {use[0].memory for each in found for use in each.uses}
         watched = [each for each in self.buffers if each.memory in used and not each.closed]
         whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
         if self.session.failing and whole != used:
             return
-        self.keep(self.session.launch_graph(executable, stream, watched))
+        for _ in range(self.random.choice((1, 1, 1, 2, 4))):  # later ones take a shorter way
+            self.note("launch executable", *told)
+            self.keep(self.session.launch_graph(executable, stream, watched))
 
     def discard_lent(self, executable, stream):
         """Discard bytes that a graph may read only because it lends them."""

@@ -596,6 +596,24 @@ MUTATIONS = [
     ),
     # ---- launches of graphs ----
     (
+        "launches that are repeated are not recorded",
+        "engine.h",
+        "    if (__builtin_expect(engine->runs != NULL, 0)) {\n",
+        "    if (0) {\n",
+    ),
+    (
+        "operations do not see launches that are repeated",
+        "borrow.h",
+        "        own_catch_up_(engine);\n    }\n    if (__builtin_expect(!own_begin_usual_",
+        "    }\n    if (__builtin_expect(!own_begin_usual_",
+    ),
+    (
+        "a launch that fails ends what the last one borrows",
+        "runs.h",
+        "        *epoch = own_run_by_(&runs->before, access);\n",
+        "",
+    ),
+    (
         "a launch is not ordered after the last one",
         "_operation.pyx",
         "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
