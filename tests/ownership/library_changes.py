@@ -93,8 +93,9 @@ class ChangeChoices(GraphChoices):
         if node is None:
             return
         executable, index, way = node
-        if has_loose_loans(executable.content):
-            return  # the library refuses more changes there than the oracle
+        content = executable.content
+        if len(content.streams) > 1 and any(each.lends for each in leaves(content.operations)):
+            return  # the library refuses more changes beside loans than the oracle
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):

@@ -244,9 +244,16 @@ class GraphChoices(ManagedChoices):
         whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
         if self.session.failing and whole != used:
             return
+        tokens = []
         for _ in range(self.random.choice((1, 1, 1, 2, 4))):  # later ones take a shorter way
             self.note("launch executable", *told)
-            self.keep(self.session.launch_graph(executable, stream, watched))
+            tokens.append(self.session.launch_graph(executable, stream, watched))
+            self.keep(tokens[-1])
+        if len(tokens) > 1 and None not in tokens and self.chance(0.5):
+            self.note("  wait for the first of them")
+            self.session.synchronize_token(tokens[0])
+            for buffer in watched:
+                self.session.compare_borrows(buffer)
 
     def discard_lent(self, executable, stream):
         """Discard bytes that a graph may read only because it lends them."""

@@ -260,10 +260,23 @@ def can_become(uses, buffers):
     )
 
 
+def homes_of(fills, place):
+    """What has to be one place: the library minds its own memory, and the driver added nodes."""
+    memories = [each.uses[0][0].memory for each in fills]
+    owned = all(memory.owned for memory in memories)
+    return {
+        memory.place_for(place) if owned or each.line is not None else place
+        for each, memory in zip(fills, memories, strict=True)
+    }
+
+
 def is_alike(old, new, place):
     """Whether an update can let a node do what another one does."""
     copies = isinstance(old.effect, Copy) and isinstance(new.effect, Copy)
     if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses]):
+        return False
+    fills = isinstance(old.effect, Fill) and isinstance(new.effect, Fill)
+    if fills and len(homes_of((old, new), place)) > 1:
         return False
     pairs = zip(old.groups, new.groups, strict=False)
     inner = [zip(*pair, strict=False) for pair in pairs]
@@ -282,5 +295,5 @@ def shape(operation, place):
         return operation.after, "copy"
     if isinstance(effect, Fill):
         count = buffers[0].nbytes if effect.parts == 2 else None
-        return operation.after, "fill", effect.parts, count, buffers[0].memory.place_for(place)
+        return operation.after, "fill", effect.parts, count
     return operation.after, "launch"
