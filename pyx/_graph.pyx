@@ -569,7 +569,7 @@ cdef class Graph(Builder):
         accesses, count = uses.accesses, uses.count
         if policies_used:
             room = _with_policies(uses, &count)
-            accesses = <own_access *>room.start
+            accesses = accesses if room is None else <own_access *>room.start
         name = graph_launch(child.label, uses.names)
         child.plan.busy = "being added to another graph by another call"
         try:
@@ -1237,7 +1237,7 @@ cdef class ExecutableGraph:
         try:
             if unlikely(policies_used):
                 room = _with_policies(uses, &count)
-                accesses = <own_access *>room.start
+                accesses = accesses if room is None else <own_access *>room.start
             token = new_token(found, uses, _buffers_in)
             prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
             reason = issue_run(&operation, found, &self.runs, uses.apart and room is None)
@@ -1369,22 +1369,26 @@ cdef int refuse_while_busy(ExecutableGraph executable) except -1:
 cdef Room _with_policies(Uses uses, uint32_t *count):
     """Return the accesses of a launch with the policies that are in force now.
 
-    If the buffers have several policies, the accesses of each policy are joined apart.
+    If the buffers have several policies, the accesses of each policy are joined apart. Returns None
+    if they all have the policy "strict".
     """
-    cdef Room room = new_room((1 + MOST_JOINED) * (uses.total + 1) * sizeof(own_access))
-    cdef own_access *each = <own_access *>room.start
-    cdef own_access *joined = each + uses.total
-    cdef Region region
+    cdef Room room
+    cdef own_access *each
+    cdef own_access *joined
     cdef uint32_t i
     cdef uint32_t found = 0
     cdef int policies = 0
     uses.find_buffers()
+    for i in range(uses.total):
+        policies |= 1 << _policy_of(uses, i)
+    if policies in (0, 1 << OWN_STRICT):
+        return None
+    room = new_room((1 + MOST_JOINED) * (uses.total + 1) * sizeof(own_access))
+    each = <own_access *>room.start
+    joined = each + uses.total
     memcpy(each, uses.each, uses.total * sizeof(own_access))
     for i in range(uses.total):
-        region = uses.regions[i]
-        each[i].policy = policy_in_force(
-            None if region is None else region.policy, (<Context>uses.contexts[i]).policy)
-        policies |= 1 << each[i].policy
+        each[i].policy = _policy_of(uses, i)
     count[0] = 0
     for policy in (OWN_STRICT, OWN_WAIT, OWN_UNCHECKED):
         if policies & 1 << policy:
@@ -1393,6 +1397,13 @@ cdef Room _with_policies(Uses uses, uint32_t *count):
             count[0] += found
     memmove(each, joined, count[0] * sizeof(own_access))
     return room
+
+
+cdef int _policy_of(Uses uses, uint32_t index) except -1:
+    """Return the policy that is in force for an access of a launch."""
+    cdef Region region = uses.regions[index]
+    return policy_in_force(
+        None if region is None else region.policy, (<Context>uses.contexts[index]).policy)
 
 
 cdef void _destroy_executable(ExecutableGraph executable) noexcept:

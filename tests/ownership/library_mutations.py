@@ -602,18 +602,6 @@ MUTATIONS = [
         "    if (0) {\n",
     ),
     (
-        "operations do not see launches that are repeated",
-        "borrow.h",
-        "        own_catch_up_(engine);\n    }\n    if (__builtin_expect(!own_begin_usual_",
-        "    }\n    if (__builtin_expect(!own_begin_usual_",
-    ),
-    (
-        "a launch that fails ends what the last one borrows",
-        "runs.h",
-        "        *epoch = own_run_by_(&runs->before, access);\n",
-        "",
-    ),
-    (
         "a launch is not ordered after the last one",
         "_operation.pyx",
         "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
@@ -666,8 +654,8 @@ MUTATIONS = [
     (
         "launches ignore the policies of buffers",
         "_graph.pyx",
-        "            None if region is None else region.policy, (",
-        "            None, (",
+        "        None if region is None else region.policy, (",
+        "        None, (",
     ),
     (
         "a launch has the policy of any of its buffers",
