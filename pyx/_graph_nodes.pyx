@@ -29,7 +29,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, own_access, own_request, own_stream,
 )
-from cudadrv._errors cimport check
+from cudadrv._errors cimport check, is_sticky
 from cudadrv._kernel cimport (
     Kernel, Prepared, advice_of, borrow_of, count_accesses, described, prepared, remember_launch,
     set_cluster,
@@ -184,6 +184,8 @@ cdef GraphNode _add(
             plan.tails.pop(order.slot, None)    # it may know more than its last node by now
             if not goes_on:
                 plan.drop(order)
+    if status > 0 and is_sticky(<CUresult>status):
+        context.check(<CUresult>status)     # before another call fails for the same reason
     reason[0] = status
     request.conflict = checks.requests[checks.failed].conflict
     if status == 0:

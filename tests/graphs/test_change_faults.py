@@ -220,3 +220,21 @@ def test_the_context_is_lost(script):
         step.close()
         """
     )
+
+
+def test_a_first_node_that_loses_the_context_says_so(script):
+    """Before the graph that was made for it is destroyed, which fails for the same reason."""
+    said = script.quiet(
+        """
+        import cudadrv as cu
+        from cudadrv import testing
+
+        work, frames = cu.DeviceBuffer(16), cu.LockedBuffer(16)
+        testing.configure("fault=cuGraphAddMemcpyNode:1:719")
+        try:
+            cu.Graph().add_copy(work, frames)
+        except cu.ContextLostError as error:
+            print(error)
+        """
+    )
+    assert said.startswith("cuGraphAddMemcpyNode: CUDA_ERROR_LAUNCH_FAILED (719)")

@@ -106,10 +106,10 @@ def test_memory_info(unpooled):
     device = cu.Device(0)
     before, total = device.memory_info()
     assert 0 < before <= total <= device.total_memory
-    kept = cu.DeviceBuffer(64 << 20, pooled=False)
+    kept = cu.DeviceBuffer(512 << 20, pooled=False)
     free, same = device.memory_info()
     assert same == total
-    assert free <= before - (32 << 20)
+    assert free <= before - (256 << 20)  # other processes may have freed some meanwhile
     kept.close()
 
 
