@@ -143,6 +143,7 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     cdef own_access accesses[2]
     cdef PeerCopy copy
     cdef Token token
+    stream.usable()
     if stream.capture is not NULL:
         raise CaptureError(
             f"a copy between contexts cannot be captured: {target.describe()} belongs to"

@@ -22,7 +22,7 @@ SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {session.NO_SUCH_FILL, session.NO_SUCH_CHANGE, session.ENDED, oracle.OTHER_THREAD}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
-RARE |= {session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
+RARE |= {session.UNFINISHED, session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
 RARE |= {
     session.NOT_WHOLE,
     session.OF_POOL,
