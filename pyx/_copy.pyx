@@ -141,7 +141,7 @@ cdef bint are_apart(Region target, Region source) noexcept:
 cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     """The part of `copy_async` for buffers that are apart. It needs no access to either."""
     cdef Operation operation
-    cdef own_access accesses[2]
+    cdef own_access uses[2]
     cdef PeerCopy copy
     cdef Token token
     stream.usable()
@@ -150,13 +150,13 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
             f"a copy between contexts cannot be captured: {target.describe()} belongs to"
             f" {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
             " Copy before or after the launches of the graph, or through a LockedBuffer")
-    borrow(target, &accesses[0], OWN_WRITE)
-    borrow(source, &accesses[1], OWN_READ)
+    borrow(target, &uses[0], OWN_WRITE)
+    borrow(source, &uses[1], OWN_READ)
     copy.target, copy.target_context = pointer_of(target), target.memory.context.raw
     copy.source, copy.source_context = pointer_of(source), source.memory.context.raw
     copy.nbytes = target.nbytes
     token = new_token(stream, source, target)
-    prepare(&operation, name, accesses, 2, _peer_call, &copy)
+    prepare(&operation, name, uses, 2, _peer_call, &copy)
     reason = issue(&operation, stream)
     if reason > 0 and is_sticky(<CUresult>reason):
         _find_lost(target.memory.context)
