@@ -14,8 +14,9 @@ from cudadrv._capture cimport Capture, GraphNode
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync,
-    cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync, cuMemGetInfo, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
-    cuMemsetD8Async, cudadrv_table, likely, unlikely,
+    cuMemGetInfo, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync,
+    cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cudadrv_table, likely,
+    unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._errors cimport is_sticky

@@ -21,10 +21,10 @@ from cudadrv._driver cimport (
     CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     CU_MEM_LOCATION_TYPE_DEVICE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUdevice_P2PAttribute, CUdeviceptr, CUmemAccess_flags,
-    CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUpointer_attribute, CUresult, bind_driver, cuCtxDisablePeerAccess,
-    cuCtxEnablePeerAccess, cuDeviceCanAccessPeer, cuDeviceGetDefaultMemPool,
-    cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess, cuPointerGetAttribute,
-    cudadrv_table,
+    CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUpointer_attribute, CUresult, bind_driver,
+    cuCtxDisablePeerAccess, cuCtxEnablePeerAccess, cuDeviceCanAccessPeer,
+    cuDeviceGetDefaultMemPool, cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess,
+    cuPointerGetAttribute, cudadrv_table,
 )
 from cudadrv._errors cimport check
 from cudadrv._region cimport Region, pointer_of
@@ -93,8 +93,8 @@ def enable_access(Context context, Context peer):
     if context is peer:
         return
     if context.device == peer.device:
-        raise ValueError(f"{context!r} cannot get access to the memory of {peer!r}: the driver gives"
-                         " access between devices only. Use one context of the device")
+        raise ValueError(f"{context!r} cannot get access to the memory of {peer!r}: the driver"
+                         " gives access between devices only. Use one context of the device")
     if not can_access(context.device, peer.device):
         raise ValueError(f"{context.device!r} cannot get access to the memory of {peer.device!r}:"
                          " can_access is False. Copies between the two work without access")

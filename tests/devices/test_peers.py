@@ -132,7 +132,8 @@ far.wait(near)
 b.copy_from_async(a, far)
 words = "it is being read by copy_from_async on Stream"
 refused(cu.BufferBorrowedError, words, lambda: a.fill_async(2, near))
-refused(cu.BufferBorrowedError, "written by copy_from_async", lambda: b.fill_async(2, cu.Stream(device=one)))
+third = cu.Stream(device=one)
+refused(cu.BufferBorrowedError, "written by copy_from_async", lambda: b.fill_async(2, third))
 refused(cu.BufferBorrowedError, "cannot close", a.close)
 a[:0].fill_async(2, near)
 cu.DeviceBuffer(1024, "u4", device=zero).copy_from_async(a, near)   # reads share
@@ -431,7 +432,6 @@ near.wait(far)
 launch(b, cu.read(a))
 token = add.prepare(1, 1, b, cu.read(a), 1024).launch(near)
 assert token.writes == (b,)
-b.fill(8, stream=near) if False else None
 near.synchronize()
 assert (b.to_numpy() == 1 + 2 * (items + 5)).all()
 b[:512].fill_async(8, near).wait()
@@ -613,10 +613,10 @@ def test_devices_that_cannot_have_access(machine):
         "devices=2",
         BUFFERS
         + """
-testing.fail("cuCtxEnablePeerAccess", 217)
-refused(cu.CudaError, "cuCtxEnablePeerAccess: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", lambda: zero.enable_access(one))
-testing.fail("cuMemPoolSetAccess", 1)
-refused(cu.CudaError, "cuMemPoolSetAccess: CUDA_ERROR_INVALID_VALUE", lambda: zero.enable_access(one))
+for name in ("cuCtxEnablePeerAccess", "cuMemPoolSetAccess"):
+    testing.fail(name, 217)
+    words = f"{name}: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+    refused(cu.CudaError, words, lambda: zero.enable_access(one))
 assert zero.peers == ()
 refused(ValueError, "give access", lambda: b.fill_async(0, near))   # neither half of it stayed
 testing.fail("cuMemcpyPeerAsync", 1)
@@ -626,7 +626,8 @@ with zero:
 assert not a.borrowed and not b.borrowed
 zero.enable_access(one)
 testing.fail("cuCtxDisablePeerAccess", 1)
-refused(cu.CudaError, "cuCtxDisablePeerAccess: CUDA_ERROR_INVALID_VALUE", lambda: zero.disable_access(one))
+words = "cuCtxDisablePeerAccess: CUDA_ERROR_INVALID_VALUE"
+refused(cu.CudaError, words, lambda: zero.disable_access(one))
 assert zero.peers == (one,)
 zero.disable_access(one)
 b.copy_from(a)
@@ -695,8 +696,9 @@ def test_a_forked_child_is_refused(script, driver, monkeypatch):
     zero.enable_access(one)
 """,
         """a.copy_from(b) | a.copy_from_async(b, near) | b.fill_async(0, near) | a.to(one)
-           zero.enable_access(one) | zero.disable_access(one) | zero.context.enable_access(one.context)
-           zero.can_access(one) | zero.link_to(one) | one.enable_access(zero)""",
+           zero.enable_access(one) | zero.disable_access(one) | one.enable_access(zero)
+           zero.context.enable_access(one.context) | one.context.disable_access(zero.context)
+           zero.can_access(one) | zero.link_to(one)""",
         "",
         "assert os.waitpid(child, 0)[1] == 0",
     )

@@ -46,5 +46,7 @@ class PeerChoices(JoinedChoices):
         owners = [buffer.memory.place for buffer in buffers if not buffer.on_host]
         if not self.several or not owners:
             return buffers[0].memory.place
-        places = [p for p in self.session.places if any(self.session.reaches(p, b) for b in buffers)]
+        places = [
+            p for p in self.session.places if any(self.session.reaches(p, b) for b in buffers)
+        ]
         return self.random.choice(owners + places)
