@@ -285,10 +285,9 @@ cdef uint64_t _attribute_in(
     cdef CUresult status
     cdef bint pushed = False
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuPointerGetAttribute(&value, attribute, address)
-            leave_context(pushed)
+        context.check(enter_context(context.raw, &pushed))
+        status = cuPointerGetAttribute(&value, attribute, address)
+        leave_context(pushed)
     if status == CUDA_ERROR_INVALID_VALUE:
         return 0
     context.check(status)
