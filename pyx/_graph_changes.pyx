@@ -553,7 +553,8 @@ cdef set _ordered_with(tuple nodes, Py_ssize_t index):
             behind[earlier].append(node.index)
     found = _reached(before, index)
     for node in nodes:
-        if node.loose and node.stream is not changed.stream and not _is_after_end(node, nodes, found):
+        if node.loose and node.stream is not changed.stream \
+                and not _is_after_end(node, nodes, found):
             found.discard(node.index)
     return found | _reached(behind, index) | {index}
 
