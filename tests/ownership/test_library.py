@@ -70,9 +70,10 @@ lazily = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 @lazily
 @pytest.mark.cuda_software
-def test_programs_on_two_devices(driver, script):
+@pytest.mark.parametrize("operations", ["3000", "6000 --contexts"])
+def test_programs_on_two_devices(driver, script, operations):
     said = script.run(
-        "import sys; sys.argv[1:] = ['--operations=3000', '--schedule=all'];"
+        f"import sys; sys.argv[1:] = '--operations {operations} --schedule all'.split();"
         f" sys.path.insert(0, {str(FOLDER)!r}); import library; sys.exit(library.main())",
         CUDADRV_SOFTWARE="devices=2",
     )
