@@ -157,8 +157,8 @@ MUTATIONS = [
     (
         "a blocking copy does not wait",
         "_copy.pyx",
-        "blocking_stream(found, device_side), None).wait()",
-        "blocking_stream(found, device_side), None)",
+        "copy_async(name, target, source, found, None).wait()",
+        "copy_async(name, target, source, found, None)",
     ),
     (
         "closing a stream counts as waiting for it",
