@@ -130,7 +130,7 @@ cdef class Plan:
         self, Checks checks, Plan plan, own_stream *order, own_request *request) except -1
     cdef int forget(self, GraphNode node, size_t held) except -1
     cdef int list_all(self) except -1
-    cdef int follow(self, tuple after) except -1
+    cdef int follow(self, GraphNode later) except -1
 
 
 cdef class Checks:

@@ -476,17 +476,19 @@ cdef class Plan:
             for index in node.after:
                 after.append(number[index])
             node.index, node.after = number[node.index], tuple(after)
-        self.nodes, self.listed = found, len(found)
+        self.nodes, former, self.listed = found, self.listed, len(found)
+        for node in found[former:]:
+            self.follow(node)
         self.changed()
         return 0
 
-    cdef int follow(self, tuple after) except -1:
-        """Note that the last node runs after others: the bodies of these cannot change any more."""
+    cdef int follow(self, GraphNode later) except -1:
+        """Note that a node runs after others: the bodies of these cannot change any more."""
         cdef GraphNode node
-        for index in after:
+        for index in later.after:
             node = self.nodes[index]
             if node.plans is not None and not node.followed:
-                node.followed = len(self.nodes) - 1
+                node.followed = later.index
         return 0
 
 

@@ -1350,11 +1350,11 @@ cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
 
 cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1:
     """Raise the reason why an executable cannot be launched on a stream."""
+    usable_executable(executable)
     check_stream(stream)
     if stream.context is not executable.context:
         raise ValueError(f"{executable.label} belongs to {executable.context!r}, and {stream!r} to"
                          " another context; use a stream of the graph's context")
-    usable_executable(executable)
     return refuse_while_busy(executable)
 
 

@@ -196,6 +196,26 @@ def test_a_body_cannot_change_once_something_runs_after_it(world, numbers):
     world.work.close()
 
 
+def test_a_body_cannot_change_once_a_captured_operation_runs_after_it(world, numbers):
+    graph = world.graph
+    node, body = graph.add_if(graph.condition(1))
+    with graph.capture(world.main, after=[node]):
+        pass    # nothing runs after the node yet
+    body.add_fill(numbers[:1], 1)
+    with graph.capture(world.main, after=[node]):
+        world.side.wait(world.main)
+        numbers[:1].fill_async(2, world.side)
+        world.main.wait(world.side)
+    with pytest.raises(cu.CaptureError, match=r"cannot change any more: fill_async at \S+ was"):
+        body.add_fill(numbers[1:], 1)
+    with pytest.raises(cu.CaptureError, match="cannot change any more"):
+        body.capture(world.main, after=[]).__enter__()
+    graph.add_fill(numbers[1:], 1)
+    with graph.instantiate() as step:
+        step.launch(world.main).wait()
+    assert list(numbers.to_numpy()) == [2, 1, 1, 1]
+
+
 def test_a_launch_uses_what_is_in_bodies(world, numbers, gate):
     graph = world.graph
     node, body = graph.add_if(graph.condition(0), after=[graph.add_fill(world.out, 1)])

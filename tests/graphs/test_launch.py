@@ -508,3 +508,15 @@ def test_the_buffer_that_is_used_first_is_named(world, names):
         getattr(world, name).fill_async(2, world.side)
     with pytest.raises(cu.BufferBorrowedError, match=f"cannot write DeviceBuffer '{names[0]}'"):
         graph.instantiate().launch(world.main)
+
+
+def test_a_closed_executable_on_a_closed_stream(world, step):
+    """The first reason counts: the executable, and then the stream."""
+    closed = cu.Stream()
+    closed.close()
+    with pytest.raises(ValueError, match=r"^Stream \d+ is closed"):
+        step.launch(closed)
+    step.close()
+    for stream in (closed, None, 7):
+        with pytest.raises(ValueError, match="this executable of graph 'step' is closed"):
+            step.launch(stream)

@@ -185,6 +185,8 @@ class GraphSession(BufferSession):
             before[second] |= before[first]
         for at, operation in enumerate(operations):
             operation.after = tuple(index[a] for a, b in graph.real.edges if b is nodes[at])
+            for earlier in operation.after:
+                operations[earlier].followed = True
             known = past(operation.node)
             for earlier, other in enumerate(operations):
                 if other.node in known and nodes[earlier] not in before[nodes[at]]:
