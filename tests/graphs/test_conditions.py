@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -511,3 +512,21 @@ def test_memory_of_another_context_in_a_body(world, use, kind):
     assert list(far.to_numpy()) == [4] * 16
     graph.close()
     far.close()
+
+
+def test_a_stream_lives_until_the_executable_is_destroyed(world, gate, numbers):
+    """Its nodes refer to the streams that they were captured on."""
+    stream = cu.Stream()
+    with world.graph.capture(stream):
+        numbers.fill_async(1, stream)
+    world.graph.add_if(world.graph.condition(1), after=world.graph.nodes)
+    step = world.graph.instantiate()
+    step.launch(stream).wait()
+    world.graph.close()
+    alive = weakref.ref(stream)
+    gate.hold(world.main)
+    del step, stream
+    assert alive() is not None
+    gate.open()
+    world.main.synchronize()
+    assert alive() is None
