@@ -26,6 +26,7 @@ cdef class Holdings:
 
     cdef int hold(self, own_access *access, uint32_t site, uint16_t operation) except -1
     cdef void shrink(self, size_t count) noexcept
+    cdef Holdings copied(self, str graph)
     cdef int let_go(self, size_t count) except -1
 
 

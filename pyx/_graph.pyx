@@ -693,7 +693,7 @@ cdef class Graph(Builder):
         self.context.usable()
         uses = self.uses()
         made.label, made.context, made.nodes = self.label, self.context, self.plan.finished()
-        made.uses, made.holdings = uses, self.plan.holdings
+        made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)
         made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
         made.numbers[0] = made.numbers[1] = self.number
         made.disabled, made.paired, made.conditional = {}, True, bool(self.plan.conditions)

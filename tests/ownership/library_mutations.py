@@ -660,8 +660,14 @@ MUTATIONS = [
     (
         "executables hold nothing",
         "_graph.pyx",
-        "        made.uses, made.holdings = uses, self.plan.holdings\n",
+        "        made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)\n",
         "        made.uses = uses\n",
+    ),
+    (
+        "executables hold what is added to their graph later",
+        "_graph.pyx",
+        "self.plan.holdings.copied(self.label)\n",
+        "self.plan.holdings\n",
     ),
     (
         "launches ignore the policies of buffers",

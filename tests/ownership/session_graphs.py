@@ -1,7 +1,7 @@
 """The steps of a program that capture graphs, launch them and end them."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import oracle_graphs
@@ -230,8 +230,8 @@ class GraphSession(BufferSession):
         real = self.call("instantiate", answer, graph.real.instantiate)
         if answer != OK:
             return None
-        graph.kept.holding.users += 1
-        made = Executable(real, graph.place, graph.kept.content(), graph.pattern)
+        content = replace(graph.kept.content(), holding=graph.kept.holding.copied())
+        made = Executable(real, graph.place, content, graph.pattern)
         graph.made.append(made)
         graph.kept.executables.append(made)
         return made
