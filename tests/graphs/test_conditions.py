@@ -201,7 +201,7 @@ def test_a_body_cannot_change_once_a_captured_operation_runs_after_it(world, num
     graph = world.graph
     node, body = graph.add_if(graph.condition(1))
     with graph.capture(world.main, after=[node]):
-        pass    # nothing runs after the node yet
+        pass  # nothing runs after the node yet
     body.add_fill(numbers[:1], 1)
     with graph.capture(world.main, after=[node]):
         world.side.wait(world.main)

@@ -263,8 +263,11 @@ class GraphSession(BufferSession):
         operations = content.enabled
         fails = fails and answer == OK and self._leaves_no_uses(operations)
         try:
-            result = self._launch_that_fails(call) if fails else \
-                self.call("launch of a graph", answer, call, *watched)
+            result = (
+                self._launch_that_fails(call)
+                if fails
+                else self.call("launch of a graph", answer, call, *watched)
+            )
         except Failed:
             self.after_failure(on.model, [use for each in leaves(operations) for use in each.uses])
             return None
@@ -288,11 +291,15 @@ class GraphSession(BufferSession):
         accesses = [each for leaf in leaves(operations) for each in (*leaf.accesses, *leaf.more)]
         used = [(memory, use) for memory, *_ in accesses for use in memory.accesses]
         users = {(id(memory), use.stream, use.mode) for memory, use in used}
-        return all(
-            start == use.start == 0 and stop == use.stop == memory.nbytes
-            for memory, start, stop, _ in accesses
-            for use in memory.accesses
-        ) and len({user[1] for user in users}) <= 1 and len(users) <= len(accesses)
+        return (
+            all(
+                start == use.start == 0 and stop == use.stop == memory.nbytes
+                for memory, start, stop, _ in accesses
+                for use in memory.accesses
+            )
+            and len({user[1] for user in users}) <= 1
+            and len(users) <= len(accesses)
+        )
 
     def _launch_that_fails(self, call):
         """Returns None, or a token: in another current context the library tries it once more."""
