@@ -622,9 +622,9 @@ cdef class Graph(Builder):
         """Add a node that runs a body once if the condition is not 0.
 
         The bodies are Graphs without nodes. Capture into them, or add nodes to them, before another
-        node is added or captured after this one. The node uses all that is in its bodies, and is checked
-        against other nodes when something is added to a body. A body belongs to this graph: it is
-        closed with it, and cannot be instantiated. All of it has to be in the same context.
+        node is added or captured after this one. The node uses all that is in its bodies, and is
+        checked against other nodes when something is added to a body. A body belongs to this graph:
+        it is closed with it, and cannot be instantiated. All of it has to be in the same context.
 
         Parameters
         ----------
