@@ -245,22 +245,25 @@ class GraphChoices(ManagedChoices):
         if self.session.failing and whole != used:
             return
         may_fail = self.session.software and not self.session.failing and whole == used
-        tokens = []
-        for number in range(self.random.choice((1, 1, 1, 2, 4))):  # later ones take a shorter way
-            if number and self.chance(0.1):
-                stream = self.maybe_stream(False, executable.place)
+        tokens, fails = [], False
+        counts = (1, 2, 4, 4) if may_fail else (1, 1, 2, 4)
+        for number in range(self.random.choice(counts)):  # later ones take a shorter way
+            if number and self.chance(0.3):
+                stream = self.pick_stream(executable.place)
                 told = *told[:1], self.at(stream, self.streams)
-            fails = number > 0 and may_fail and self.chance(0.2)
+            fails = number > 1 and may_fail and self.chance(0.4)
             self.note("launch executable", *told, *(("and it fails",) if fails else ()))
             tokens.append(self.session.launch_graph(executable, stream, watched, fails))
             self.keep(tokens[-1])
+            if fails:
+                break
         queued = [token for token in tokens if token is not None]
-        if len(tokens) > 1 and queued and self.chance(0.5):
+        if len(tokens) > 1 and queued and (fails or self.chance(0.7)):
             self.wait_for_one(queued)
 
     def wait_for_one(self, tokens):
         """Wait for one of the launches that came one after the other."""
-        which = self.random.choice((0, self.random.randrange(len(tokens))))
+        which = self.random.choice((0, 0, len(tokens) - 1, self.random.randrange(len(tokens))))
         self.note("  wait for number", which, "of them")
         self.session.synchronize_token(tokens[which])
         for buffer in self.buffers:

@@ -288,18 +288,14 @@ class GraphSession(BufferSession):
 
         Of several launches on one stream, only the last one counts.
         """
-        accesses = [each for leaf in leaves(operations) for each in (*leaf.accesses, *leaf.more)]
-        used = [(memory, use) for memory, *_ in accesses for use in memory.accesses]
-        users = {(id(memory), use.stream, use.mode) for memory, use in used}
-        return (
-            all(
-                start == use.start == 0 and stop == use.stop == memory.nbytes
-                for memory, start, stop, _ in accesses
-                for use in memory.accesses
-            )
-            and len({user[1] for user in users}) <= 1
-            and len(users) <= len(accesses)
-        )
+        for leaf in leaves(operations):
+            for memory, start, stop, _ in (*leaf.accesses, *leaf.more):
+                bytes_used = {(start, stop), *((use.start, use.stop) for use in memory.accesses)}
+                users = {use.stream for use in memory.accesses}
+                modes = {use.mode for use in memory.accesses}
+                if bytes_used != {(0, memory.nbytes)} or len(users) > 1 or len(modes) > 2:
+                    return False
+        return True
 
     def _launch_that_fails(self, call):
         """Returns None, or a token: in another current context the library tries it once more."""
