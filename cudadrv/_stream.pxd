@@ -62,8 +62,9 @@ cdef enum Exposed:
 
 cdef inline int check_stream(Stream stream) except -1:
     """As `usable`, inlined for the fast path."""
-    if unlikely(stream.order is NULL or stream.order.state != OWN_OPEN or stream.thread
-                or not is_usable(stream.context)):
+    if unlikely(stream.order is NULL) or unlikely(
+            (stream.order.state != OWN_OPEN) | (stream.thread != 0)
+            | (not is_usable(stream.context))):
         stream.usable()
     return 0
 

@@ -184,11 +184,14 @@ cdef str _graphs(Region region):
     cdef own_conflict conflict
     cdef uint64_t last = 0
     cdef str text = ""
+    cdef str line
     while own_next_held(engine, region.memory.state, region.start, region.start + region.nbytes,
                         last, &conflict):
         last = conflict.number
-        text += f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
-                f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+        line = f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
+               f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+        if line not in text:    # its executables have the same name
+            text += line
     return text
 
 

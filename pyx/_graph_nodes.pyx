@@ -192,7 +192,7 @@ cdef GraphNode _add(
         node.snapshot, node.place = checks.requests[0].issued, order
         plan.listed = len(plan.nodes)
         plan.changed()
-        plan.follow(node.after)
+        plan.follow(node)
     elif status == REFUSED - OWN_MUST_WAIT and checks.failed == 0:
         return _in_the_way(plan, checks)
     return None

@@ -602,6 +602,18 @@ MUTATIONS = [
         "    if (0) {\n",
     ),
     (
+        "a repeated launch that fails takes back the launch before it, too",
+        "runs.h",
+        "        *epoch = own_run_by_(&runs->before, access);\n",
+        "",
+    ),
+    (
+        "launches on two streams count as repeated",
+        "borrow.h",
+        "engine->runs == runs && runs->stream == request->stream && apart",
+        "engine->runs == runs && apart",
+    ),
+    (
         "a launch is not ordered after the last one",
         "_operation.pyx",
         "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
@@ -648,8 +660,14 @@ MUTATIONS = [
     (
         "executables hold nothing",
         "_graph.pyx",
-        "        made.uses, made.holdings = uses, self.plan.holdings\n",
+        "        made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)\n",
         "        made.uses = uses\n",
+    ),
+    (
+        "executables hold what is added to their graph later",
+        "_graph.pyx",
+        "self.plan.holdings.copied(self.label)\n",
+        "self.plan.holdings\n",
     ),
     (
         "launches ignore the policies of buffers",
