@@ -8,9 +8,13 @@ import operator
 from _thread import _local as local  # that of threading, which is slow to import
 
 cimport cython
+from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
-from cudadrv._closing cimport bury_orphans, bury_stream, drop_stream, is_dead, is_dying, make_room
+from cudadrv._closing cimport (
+    bury_orphans, bury_stream, drop_stream, forget_ghosts, is_dead, is_dying, make_room, take_ghost,
+    take_orphan,
+)
 from cudadrv._device cimport (
     Alive, Context, Device, after_wait, context_of, contexts, default_context, enter_context,
     is_current, is_primary_active, leave_context,
@@ -1047,6 +1051,7 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     cdef int priority = 0
     cdef CUcontext found = NULL
     cdef Stream stream
+    cdef Stream made
     context.usable()
     if is_dead(raw):
         raise ValueError(f"the stream with the handle {number:#x} was a Stream that has died, and"
@@ -1055,14 +1060,12 @@ cdef Stream _stream_of_raw(size_t number, object owner):
         check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         return _captured_stream(number)
-    context = _context_of_raw(found, number)
-    make_room(context)
-    stream = _unopened(context, raw)
-    stream.identity = identity
-    stream.priority = priority
+    made = _unopened(_context_of_raw(found, number), raw)
+    made.identity = identity
+    made.priority = priority
     stream = _known_or_opened(
-        stream, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
-    if stream.owner is None and not stream.ours:
+        made, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
+    if owner is not None and not stream.ours and (stream is made or stream.owner is None):
         stream.owner = owner
     return stream
 
@@ -1167,16 +1170,50 @@ cdef Stream _known_or_opened(Stream stream, int order):
     """
     cdef Alive streams = stream.context.streams
     cdef Stream known
+    cdef bint has_room = False
     reference = streams.reference_to(stream)
     while True:
         added = streams.added
         known = _known_stream(stream)
         if known is not None:
             return known
-        if added == streams.added:
+        if added != streams.added:
+            continue
+        if _continue_former(stream, reference):
+            return stream
+        if has_room:
             _open(stream, reference, order)
             _follow_itself(stream)
             return stream
+        make_room(stream.context)
+        has_room = True
+
+
+cdef bint _continue_former(Stream stream, object reference) except -1:
+    """If an earlier object of the same stream is gone, but its work is not known to be complete,
+    open `stream` with the engine's record of that object. Returns whether there was one.
+
+    Lets no other thread run before the stream is open.
+    """
+    cdef PyObject *owner = NULL
+    cdef PyObject *ghost = NULL
+    stream.order = take_orphan(stream.context, stream.raw, stream.identity, &owner)
+    if stream.order is NULL:
+        stream.order = take_ghost(stream.context, stream.identity, &ghost)
+    if stream.order is NULL:
+        return False
+    try:
+        tag_stream(stream)
+        stream.context.streams.add(reference)
+        _follow_itself(stream)
+        if ghost is not NULL:
+            forget_ghosts(stream.context, <Event>ghost)
+        if owner is not NULL:
+            stream.owner = <object>owner
+    finally:
+        Py_XDECREF(owner)
+        Py_XDECREF(ghost)
+    return True
 
 
 cdef int _follow_itself(Stream stream) except -1:
