@@ -623,6 +623,8 @@ cdef Context context_of(object device):
         return default_context()
     if not isinstance(device, Device):
         raise TypeError(f"device must be a Device, not {type(device).__name__}")
+    if (<Device>device).ordinal == 0 and _first is not None:
+        return _first
     return primary_context(device)
 
 

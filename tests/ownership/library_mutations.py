@@ -393,7 +393,7 @@ MUTATIONS = [
     (
         "consumers are not told that they may only read",
         "_loan.pyx",
-        "(DL_READ_ONLY if loan.readonly else 0)",
+        "(DL_READ_ONLY if lent.readonly else 0)",
         "0",
     ),
     (
