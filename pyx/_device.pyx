@@ -277,6 +277,7 @@ cdef Alive _all = Alive()   # all contexts
 # The innermost `with` block of a context, as a list of two items: the context, and the list of the
 # enclosing block or None.
 _current = ContextVar("cudadrv.context", default=None)
+cdef bint _blocks_used = False  # whether any such block was ever entered
 _after_wait = None  # the hook that synchronizations call at their end, or None
 
 
@@ -423,7 +424,9 @@ cdef class Context:
     def __enter__(self):
         """Make the context current in this thread, and the default for new objects."""
         cdef CUcontext popped = NULL
+        global _blocks_used
         self.usable()
+        _blocks_used = True
         block = [self, _current.get()]
         with nogil:
             self.check(cuCtxPushCurrent(self.raw))
@@ -597,6 +600,8 @@ cdef int attend() except -1:
 
 cdef Context _innermost_context():
     """Return the context of the innermost ``with device`` or ``with context`` block, or None."""
+    if not _blocks_used:
+        return None
     current = get_value_no_default(_current)
     return None if current is None else (<list>current)[0]
 

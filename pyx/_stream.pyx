@@ -747,7 +747,7 @@ cdef Context context_for(Stream stream, object device):
     """
     if stream is None:
         return context_of(device)
-    stream.usable()
+    check_stream(stream)
     if device is not None and stream.context.device != device:
         raise ValueError(f"{stream!r} is not a stream of {device!r}")
     return stream.context
