@@ -529,7 +529,9 @@ cdef object _launch_directly(
     """Fast path of calls of `Kernel.launch` (see `calls.h`): those with no keyword but ``stream``."""
     cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
     cdef object stream = None
-    if unlikely(count < 3 or type(<object>given[0]) is not Kernel):
+    if unlikely(count and type(<object>given[0]) is not Kernel):
+        raise TypeError(f"launch is a method of Kernel, and not of {type(<object>given[0])}")
+    if unlikely(count < 3):
         return _launch_usually(method, given, nargsf, names)
     if likely(names is not NULL):
         if unlikely(len(<tuple>names) != 1 or (<tuple>names)[0] is not "stream"):
@@ -576,7 +578,7 @@ cdef Token launch_packed(
             room = new_room(count * sizeof(own_access))
             accesses = <own_access *>room.start
         count = _borrow_operands(packed, stream, accesses)
-        if unlikely(variables):
+        if unlikely(len(variables)):
             count += _borrow_variables(variables, packed, &accesses[count])
         # The module is last, so that a refusal names a buffer rather than the module.
         borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
