@@ -108,10 +108,10 @@ cdef int note(Operation *operation, Stream stream) except? -1:
 
 
 cdef int issue_briefly(Operation *operation, Stream stream) except? -1:
-    """As `issue`, for an operation that makes no driver call, or only records an event.
+    """As `issue`, for an operation that makes no driver call, or only records and waits for events.
 
-    As `keeps_gil` says, a record never blocks. So the GIL is kept if there is no other Python
-    thread, also where `note` could not, because another library has the stream.
+    These never block (`keeps_gil`). So the GIL is kept if there is no other Python thread, also
+    where `note` does not keep it, because another library has the stream.
     """
     cdef int reason
     check_stream(stream)
