@@ -5,6 +5,8 @@ that calls them must call `bind_driver(&cudadrv_table)` once, when it is importe
 return CUDA_ERROR_NOT_INITIALIZED.
 """
 
+from cpython.object cimport PyObject
+
 
 cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUresult:
@@ -501,3 +503,12 @@ cdef unsigned long this_thread() noexcept nogil
 cdef extern from *:     # macros that Cython defines in every module
     bint likely(bint condition) noexcept nogil
     bint unlikely(bint condition) noexcept nogil
+
+
+cdef extern from "cudadrv/calls.h":
+    ctypedef object (*vectorcallfunc)(
+        object called, PyObject *const *given, size_t nargsf, PyObject *names)
+    vectorcallfunc exchange_call(object callable, vectorcallfunc function)
+    PyObject *const *items_of(tuple objects)
+    tuple tuple_of(PyObject *const *objects, Py_ssize_t count)
+    Py_ssize_t PyVectorcall_NARGS(size_t nargsf)

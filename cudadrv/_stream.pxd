@@ -141,6 +141,7 @@ cdef Stream legacy_stream(object device)
 cdef Stream per_thread_stream(object device)
 cdef Context context_for(Stream stream, object device)
 cdef int wait_for_handle(Stream stream, size_t number) except -1
+cdef Stream stream_from_handle(object handle, object owner, object named_by=*)
 cdef Stream stream_from_object(object thing, str argument)
 
 

@@ -172,6 +172,25 @@ MUTATIONS = [
         "if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:",
         "if False:",
     ),
+    (
+        "any dropped stream of another library is continued as any other",
+        "_closing.pyx",
+        "while node is not NULL and (node.identity != identity or node.handle != handle or node.ours",
+        "while node is not NULL and (node.ours",
+    ),
+    (
+        "a pool takes the uses of any stream for those of the new owner's",
+        "reuse.h",
+        "        own_epochs(memory->ranges)->slot == stream->slot) {",
+        "        stream->slot + 1) {",
+    ),
+    (
+        "a loan that was refused for its driver call's failure counts as begun",
+        "_operation.pyx",
+        "        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):\n"
+        "            return reason\n",
+        "        if likely(reason != STREAM_IS_CAPTURING):\n            return 0\n",
+    ),
     # ---- default streams ----
     (
         "blocking streams are not",
@@ -393,7 +412,7 @@ MUTATIONS = [
     (
         "consumers are not told that they may only read",
         "_loan.pyx",
-        "(DL_READ_ONLY if loan.readonly else 0)",
+        "(DL_READ_ONLY if lent.readonly else 0)",
         "0",
     ),
     (
