@@ -23,6 +23,7 @@ from cudadrv._loan import Loan
 from cudadrv._managed import _Place
 from cudadrv._records import Borrow
 from cudadrv._region import Region
+from cudadrv._sharing import Receipt, Ticket
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 
@@ -145,7 +146,11 @@ class Buffer(Region):
         readonly: bool = False,
         device: Literal["cpu", "cuda"] | None = None,
     ) -> Loan: ...
-    def give_back(self, stream: _AnyStream = ...) -> None: ...
+    def give_back(self, stream: _AnyStream = ...) -> Receipt | None: ...
+    def share(self, stream: _AnyStream = ...) -> Ticket: ...
+    def accept(
+        self, receipt: Receipt | None = None, stream: _AnyStream | None = None
+    ) -> None: ...
     __dlpack_c_exchange_api__: ClassVar[CapsuleType]
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __dlpack__(

@@ -275,7 +275,7 @@ cdef class Region:
         self.usable()
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         found = _checked_shape(self, sizes)
-        region = self.share(self.start, self.count, self.dtype)
+        region = self.part_over(self.start, self.count, self.dtype)
         region.part = self.part
         region.sizes = found
         return region
@@ -299,7 +299,7 @@ cdef class Region:
             start = self.start - self.memory.start
             raise ValueError(f"{self.describe()} starts at byte {start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
-        part = self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
+        part = self.part_over(self.start, self.nbytes // <size_t>items.itemsize, wanted)
         if items.itemsize == self.itemsize:
             part.sizes = self.sizes
         return part
@@ -311,7 +311,7 @@ cdef class Region:
         start, stop, step = key.indices(self.count)
         if step != 1:
             raise ValueError(f"a part is contiguous: the step of a slice must be 1, not {step}")
-        part = self.share(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
+        part = self.part_over(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
         if key.start is None and key.stop is None:
             part.sizes = self.sizes
         return part
@@ -395,7 +395,7 @@ cdef class Region:
             else f"[{start}:{start + self.nbytes} bytes]"
         return f"{type(self).__name__}{name}{where} ({dtype_name(self.dtype)})"
 
-    cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
+    cdef Region part_over(self, size_t start, Py_ssize_t count, object dtype):
         """Return a part: another buffer of the same class over bytes of the same memory."""
         cdef Region region = type(self).__new__(type(self))
         _fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
