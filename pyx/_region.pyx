@@ -22,7 +22,7 @@ from cudadrv._memory cimport (
 from cudadrv._ordering cimport policy_name
 from cudadrv._pool cimport PoolHandle
 from cudadrv._refusal cimport refuse_closed
-from cudadrv._release cimport DEVICE, FOREIGN, STREAM_ORDERED, UNIFIED
+from cudadrv._release cimport DEVICE, FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
@@ -126,7 +126,10 @@ cdef enum:
     MOST_SIZES = 64     # dimensions of a memoryview or a NumPy array
 
 # The names of the classes by kind of memory. A class's `__name__` would be a new string each time.
-cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
+cdef dict CLASSES = {
+    DEVICE: "DeviceBuffer", STREAM_ORDERED: "DeviceBuffer", LOCKED: "LockedBuffer",
+    REGISTERED: "LockedBuffer", UNIFIED: "UnifiedBuffer",
+}
 
 last_class = class_before = None
 
@@ -490,7 +493,7 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 cdef str _checked_label(Region region, object name):
     """Return class and name of a buffer, for messages. Raises TypeError if the name is no str."""
-    cdef str label = <str>CLASSES[<Py_ssize_t>region.kind]
+    cdef str label = <str>CLASSES[region.kind]
     if name is None:
         return label
     if not isinstance(name, str):

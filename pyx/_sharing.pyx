@@ -105,7 +105,7 @@ cdef int _pidfd_of(pid, start) except -2:
     """A file that becomes readable when the process ends; -1 if it has ended."""
     try:
         file = os.pidfd_open(pid)
-    except OSError:
+    except (OSError, OverflowError):    # the number may be forged
         return -1
     if start and _start_of(pid) != start:   # it has ended, and another one has its number
         os.close(file)
@@ -542,30 +542,19 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
         raise TypeError(f"accept takes the Receipt of give_back, not {type(receipt).__name__}")
     region.usable()
     shared = _find(region, receipt)
-    if _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK):
-        shared.end_loan()
-        _end_all()
-        return 0
+    if stream is None:
+        stream = stream_of_exchange(shared.event.context)
+    refuse_other_device(region, stream)
+    stream.usable()
+    if stream.capture is not NULL:
+        stream.refuse_captured()
+    _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
     state = _word(shared.slot) & 0xff
     pid = _word(shared.slot) >> 8
-    if state in (RETURNED, RETURNED_GONE):
-        if stream is None:
-            stream = stream_of_exchange(shared.event.context)
-        refuse_other_device(region, stream)
-        if stream.capture is not NULL:
-            stream.refuse_captured()
-        # In the driver, the event is that of the other process's last use; here, that of `share`.
-        stream.wait_for(shared.event)
-        borrow(region, &access, OWN_WRITE)
-        access.start, access.stop = shared.loan.start, shared.loan.stop
-        prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
-        operation.request.returns = True
-        operation.request.passive = True
-        reason = issue(&operation, stream)
-        if reason:
-            refuse_operation(&operation, reason, stream, (region.describe(),))
-        own_snapshot_drop(engine, &operation.request.issued)
-    elif state == OPEN and not _borrower_has_ended(shared):
+    if receipt is not None and state not in (RETURNED, RETURNED_GONE):
+        raise ValueError("the receipt is not genuine: the other process has not given"
+                         f" {region.describe()} back")
+    if state == OPEN and not _borrower_has_ended(shared):
         raise BufferExportedError(
             f"cannot take {region.describe()} back:\n"
             f"  process {pid} has it, by the ticket of share at {shared.site}.\n"
@@ -573,6 +562,18 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
             " buffer.accept(receipt).\n"
             "  Without one, accept() takes it back once that process has dropped the buffer, or"
             " has ended")
+    # In the driver, the last record of the event may be the other process's; in the engine, it is
+    # that of `share`.
+    stream.wait_for(shared.event)
+    borrow(region, &access, OWN_WRITE)
+    access.start, access.stop = shared.loan.start, shared.loan.stop
+    prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
+    operation.request.returns = True
+    operation.request.passive = True
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    own_snapshot_drop(engine, &operation.request.issued)
     shared.end_loan()
     _end_all()
     return 0

@@ -28,6 +28,7 @@ struct Allocation {
     // A node of a graph will allocate the memory. Until then only other nodes can use it.
     bool captured = false;
     bool of_module = false;           // it is a variable of a module, which programs cannot free
+    bool of_others = false;           // other processes may write it
     bool read_only = false;           // kernels cannot write it
     Function maker = Function::Count; // the driver function that allocated it
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous operations always wait.

@@ -16,14 +16,14 @@ def filled(count=1000, dtype="i4", value=1):
     return buffer
 
 
-def wait_until_gone(buffer):
+def wait_until_gone(buffer, stream):
     """Take the buffer back without a receipt, once the other process has dropped it."""
     import time
 
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            return buffer.accept()
+            return buffer.accept(stream=stream)
         except cu.BufferExportedError:
             assert time.monotonic() < end
             time.sleep(0.01)
@@ -148,7 +148,7 @@ def test_taken_back_before_it_was_opened(other):
     stream = cu.Stream()
     buffer = filled()
     ticket = buffer.share(stream)
-    buffer.accept()
+    buffer.accept(stream=stream)
     buffer.fill_async(2, stream=stream)
     with pytest.raises(cu.OwnershipError, match=r"taken the buffer back|not valid"):
         other("cu.open(ticket, cu.Stream())", ticket=ticket)
@@ -176,8 +176,8 @@ def test_a_dropped_buffer_can_be_taken_back(other):
     with pytest.raises(cu.BufferExportedError):
         buffer.accept()
     other("[globals().pop('there', None), s.synchronize(), cu.reap()][1]")
-    wait_until_gone(buffer)
-    assert buffer.to_numpy().tolist() == [9] * 1000
+    wait_until_gone(buffer, stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [9] * 1000
 
 
 def test_a_buffer_that_is_dropped_here_lives_there(other):
@@ -366,8 +366,8 @@ def test_a_borrower_that_dies_before_it_opens(other):
     buffer = filled()
     buffer.share(stream)
     other.kill()
-    buffer.accept()
-    buffer.fill(2)
+    buffer.accept(stream=stream)
+    buffer.fill(2, stream=stream)
 
 
 def test_a_borrower_that_dies_with_the_buffer(other):
@@ -380,9 +380,9 @@ def test_a_borrower_that_dies_with_the_buffer(other):
     other.kill()
     with pytest.raises(cu.BufferExportedError, match="has ended"):
         buffer.fill(2)  # it ends only by a call of the program
-    buffer.accept()
-    buffer.fill(2)
-    assert buffer.to_numpy().tolist() == [2] * 1000
+    buffer.accept(stream=stream)
+    buffer.fill(2, stream=stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [2] * 1000
 
 
 def test_a_borrower_that_dies_after_it_has_given_back(other, gate):
@@ -397,7 +397,7 @@ def test_a_borrower_that_dies_after_it_has_given_back(other, gate):
     assert buffer[:10].to_numpy(stream=stream).tolist() == [2] * 10
     again = buffer.share(stream)
     assert again.pid
-    buffer.accept()
+    buffer.accept(stream=stream)
 
 
 def test_a_dead_borrower_of_a_dropped_buffer(other):
