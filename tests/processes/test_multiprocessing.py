@@ -4,7 +4,7 @@ import copy
 import multiprocessing
 import pickle
 
-import mp_child
+import spawned
 import numpy as np
 import pytest
 from limits import PATIENCE
@@ -26,7 +26,7 @@ def test_an_argument(software, kind):
     buffer = kind(10, "i4", **({"shareable": True} if kind is cu.LockedBuffer else {}))
     buffer.fill_async(3, stream=stream)  # not ordered before anything
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=mp_child.double, args=(buffer, there))
+    process = SPAWN.Process(target=spawned.double, args=(buffer, there))
     process.start()
     with pytest.raises(cu.BufferExportedError, match="shared with another process"):
         buffer.fill_async(1, stream=stream)
@@ -41,7 +41,7 @@ def test_an_argument(software, kind):
 def test_a_queue(software):
     buffers = [cu.DeviceBuffer.from_array(np.full(10, k)) for k in range(4)]
     work, answers = SPAWN.Queue(), SPAWN.Queue()
-    process = SPAWN.Process(target=mp_child.take_from_queue, args=(work, answers))
+    process = SPAWN.Process(target=spawned.take_from_queue, args=(work, answers))
     process.start()
     for buffer in buffers:
         work.put(buffer)

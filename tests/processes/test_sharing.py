@@ -175,7 +175,9 @@ def test_a_dropped_buffer_can_be_taken_back(other):
     other("there.fill_async(9, stream=s)")
     with pytest.raises(cu.BufferExportedError):
         buffer.accept()
-    other("[globals().pop('there', None), s.synchronize(), cu.reap()][1]")
+    other("globals().pop('there') and None")
+    other("s.synchronize()")
+    other("cu.reap()")
     wait_until_gone(buffer, stream)
     assert buffer.to_numpy(stream=stream).tolist() == [9] * 1000
 
@@ -190,7 +192,9 @@ def test_a_buffer_that_is_dropped_here_lives_there(other):
     for _ in range(3):
         filled(100_000, value=8)
     assert other("there.to_numpy(stream=s).tolist()") == [1] * 1000
-    other("[globals().pop('there', None), s.synchronize(), cu.reap()][1]")
+    other("globals().pop('there') and None")
+    other("s.synchronize()")
+    other("cu.reap()")
     stream.synchronize()
     cu.reap()
 

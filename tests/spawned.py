@@ -1,4 +1,4 @@
-"""What the processes of test_multiprocessing.py run: functions that spawned processes can import."""
+"""What spawned processes run: tests/processes/test_multiprocessing.py."""
 
 import cudadrv as cu
 
