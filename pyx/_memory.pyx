@@ -17,7 +17,8 @@ from cudadrv._driver cimport (
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
-    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute, cudadrv_table,
+    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute,
+    cudadrv_table,
     last_failure,
 )
 from cudadrv._operation cimport (
@@ -35,7 +36,8 @@ from cudadrv._pool cimport (
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    CODE, DEVICE, FOREIGN, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept, MemoryKind, drain, drain_for_more,
+    CODE, DEVICE, FOREIGN, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept, MemoryKind,
+    drain, drain_for_more,
     free_memory, internal_stream, is_to_be_freed, release_later, release_part,
 )
 from cudadrv._segment cimport Segment, new_segment

@@ -1,9 +1,6 @@
 """Opening: buffers that another process has shared, and how buffers pass through multiprocessing.
 """
 
-cimport cython
-
-from cudadrv._buffer cimport Buffer
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._engine cimport OWN_UNCHECKED
 from cudadrv._loan cimport note_write, stream_of_exchange

@@ -25,13 +25,14 @@ from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
     CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUgraphExec,
     CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
-    cuCtxSynchronize, cuGraphExecDestroy, cuIpcCloseMemHandle, cuMemFree, cuMemFreeAsync, cuMemFreeHost,
-    cuMemHostUnregister, cuModuleUnload,
+    cuCtxSynchronize, cuGraphExecDestroy, cuIpcCloseMemHandle, cuMemFree, cuMemFreeAsync,
+    cuMemFreeHost, cuMemHostUnregister, cuModuleUnload,
     cuStreamIsCapturing, cuStreamWaitEvent, cuThreadExchangeStreamCaptureMode, cudadrv_table,
     this_thread,
 )
 from cudadrv._engine cimport (
-    OWN_ELSEWHERE, OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_conflict,
+    OWN_ELSEWHERE, OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known,
+    own_memory, own_conflict,
     own_held, own_lock_both, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
 )

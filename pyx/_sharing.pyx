@@ -30,10 +30,9 @@ from cudadrv._driver cimport (
     cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_ELSEWHERE, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
+    OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot_drop,
 )
-from cudadrv._errors cimport report_text
 from cudadrv._event cimport Event, new_event
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
@@ -43,15 +42,14 @@ from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport (
     DEVICE, FOREIGN, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    drain, internal_stream, release_later, sharing_stream,
+    drain, release_later, sharing_stream,
 )
 from cudadrv._segment cimport Segment, new_segment, open_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
 
 from cudadrv._device import call_after_wait
-from cudadrv._errors import BufferBorrowedError, BufferClosedError, BufferExportedError
-from cudadrv._errors import OwnershipError
+from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -77,10 +75,10 @@ cdef enum:
     RETURNED_GONE   # it has given the buffer back, and its work is complete
     TAKEN_BACK      # the owner has taken the buffer back before the ticket was opened
 
-# magic, the owner's process, the file of its board, its start time, the slot, kind of memory, number
-# of sizes, length of the dtype's text, a random number, the UUID of the device, the handle of the
-# memory, the handle of the event, offset in the allocation, bytes of the buffer, bytes of the
-# allocation. The sizes and the text of the dtype follow.
+# magic, the owner's process, the file of its board, its start time, the slot, the kind of memory,
+# the number of sizes, the length of the dtype's text, a random number, the UUID of the device, the
+# handle of the memory, the handle of the event, the offset in the allocation, the bytes of the
+# buffer, the bytes of the allocation. The sizes and the text of the dtype follow.
 cdef object TICKET = struct.Struct("<8sIiQIBBH16s16s64s64sQQQ")
 # magic, the owner's process, the slot, the ticket's random number
 cdef object RECEIPT = struct.Struct("<8sII16s")
@@ -396,8 +394,8 @@ cdef int _refuse_kind(Region region) except -1:
         raise ValueError(f"{region.describe()} is memory of another library or process, which only"
                          " its owner can share. Copy it to a DeviceBuffer of your own")
     if memory.kind == STREAM_ORDERED:
-        raise ValueError(f"{region.describe()} is stream-ordered memory, for which the driver has no"
-                         " handles. Allocate it without stream=, outside of `with stream:`"
+        raise ValueError(f"{region.describe()} is stream-ordered memory, for which the driver has"
+                         " no handles. Allocate it without stream=, outside of `with stream:`"
                          " blocks and without a DriverPool")
     if memory.kind == LOCKED:
         raise ValueError(f"{region.describe()} is page-locked memory that only this process can"
@@ -557,7 +555,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if state == OPEN and not _borrower_has_ended(shared):
         raise BufferExportedError(
             f"cannot take {region.describe()} back:\n"
-            f"  process {pid} has it, by the ticket of share at {shared.site}.\n"
+            f"  process {pid} has it, by the ticket of share at {place(shared.site)}.\n"
             "  Take it back with the receipt of give_back(stream) in that process:"
             " buffer.accept(receipt).\n"
             "  Without one, accept() takes it back once that process has dropped the buffer, or"

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 
-
 class Other:
     """Another process. ``other("expression", name=value)`` is what the expression is worth there.
 

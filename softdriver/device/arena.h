@@ -61,8 +61,8 @@ class Arena {
     // Replaces pages by fresh ones of this process alone.
     void unmap(uintptr_t begin, uintptr_t end);
 
-    std::map<uintptr_t, size_t> taken_; // rounded size of each allocation, by address
-    int file_ = -1;                     // the file that other processes can map, or -1
+    std::map<uintptr_t, size_t> taken_;      // rounded size of each allocation, by address
+    int file_ = -1;                          // the file that other processes can map, or -1
     std::map<uintptr_t, uintptr_t> shared_;  // ranges of pages that are in it: ends by beginnings
     std::map<uintptr_t, uintptr_t> adopted_; // first pages of adopted memory, by its addresses
     std::vector<uint64_t> free_places_;      // in the table of the file

@@ -186,7 +186,7 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
 
 Remains remove_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
-    Remains remains{allocation.kind,  allocation.device, allocation.begin,  allocation.host,
+    Remains remains{allocation.kind,  allocation.device, allocation.begin,   allocation.host,
                     allocation.bytes, allocation.pool,   allocation.managed, allocation.sharing};
     driver.races.removed(allocation);
     driver.freed.add(allocation, thread_state().function, in_stream);

@@ -17,7 +17,7 @@ struct Event {
     Context *owner = nullptr; // the event's context, which may have been destroyed; never null
     unsigned flags = 0;
     int patience = 0;
-    OperationPtr recorded; // the operation of the latest record, or null
+    OperationPtr recorded;               // the operation of the latest record, or null
     std::shared_ptr<SharedEvent> shared; // of an interprocess event; else null
     std::shared_ptr<Capture> capture;
     std::set<uint64_t> capture_tail;

@@ -238,7 +238,15 @@ bool SharedEvent::done(uint64_t record, bool needed) const {
     return false;
 }
 
-bool SharedEvent::latest_done(bool needed) const { return done(page_->latest, needed); }
+bool SharedEvent::was_left(uint64_t record) const {
+    const Entry &entry = page_->entries[record & 0xff];
+    return !is_alive({entry.pid, entry.start});
+}
+
+bool SharedEvent::latest_done(bool needed) const {
+    uint64_t record = page_->latest;
+    return done(record, needed) || was_left(record);
+}
 
 std::function<bool()> SharedEvent::when_done() const {
     auto next_look = Clock::now() + look_again;
@@ -249,8 +257,7 @@ std::function<bool()> SharedEvent::when_done() const {
         if (Clock::now() < next_look)
             return false;
         next_look = Clock::now() + look_again;
-        const Entry &entry = event->page_->entries[record & 0xff];
-        return !is_alive({entry.pid, entry.start});
+        return event->was_left(record);
     };
 }
 
@@ -292,8 +299,7 @@ CUresult SharedEvent::open(const CUipcEventHandle &handle, std::shared_ptr<Share
 CUresult follow_other_process(Event &event) {
     if (!event.shared || !event.shared->recorded_elsewhere() || event.capture)
         return CUDA_SUCCESS;
-    StreamPtr stream =
-        create_stream(event.context, StreamKind::Created, CU_STREAM_NON_BLOCKING, 0);
+    StreamPtr stream = create_stream(event.context, StreamKind::Created, CU_STREAM_NON_BLOCKING, 0);
     for (const auto &record : told())
         state().races.passed(*stream, record.second);
     auto operation = std::make_shared<Operation>();

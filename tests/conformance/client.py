@@ -36,7 +36,6 @@ GEQ = 0
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-
 class SharedHandle(ctypes.Structure):
     """A handle of memory or of an event, for other processes."""
 

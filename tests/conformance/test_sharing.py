@@ -14,7 +14,6 @@ from .client import (
     INVALID_CONTEXT,
     INVALID_HANDLE,
     INVALID_VALUE,
-    NON_BLOCKING,
     NOT_READY,
     SUCCESS,
     SharedHandle,
@@ -194,8 +193,10 @@ def test_memory_that_cannot_be_shared(client, other):
     client.ok("cuMemFreeAsync", ordered, stream)
     memory = client.device(SIZE)
     _, there = other.open_memory(share(client, memory))
-    assert other.ask(f"lib('cuIpcGetMemHandle', ctypes.byref(SharedHandle()), {there})") \
+    assert (
+        other.ask(f"lib('cuIpcGetMemHandle', ctypes.byref(SharedHandle()), {there})")
         == INVALID_VALUE
+    )
     assert client.call("cuIpcCloseMemHandle", memory) == INVALID_VALUE
 
 
@@ -343,8 +344,10 @@ def test_a_process_that_dies_ends_its_records(client, other):
     stream = client.stream()
     client.ok("cuStreamWaitEvent", stream, event, 0)
     assert client.call("cuStreamQuery", stream) == NOT_READY
+    assert client.call("cuEventQuery", event) == NOT_READY
     other.process.kill()
     other.process.wait()
+    assert poll(lambda: client.call("cuEventQuery", event)) == SUCCESS
     assert client.finish(stream) == SUCCESS
 
 

@@ -4,9 +4,9 @@ import copy
 import multiprocessing
 import pickle
 
-import spawned
 import numpy as np
 import pytest
+import spawned
 from limits import PATIENCE
 
 import cudadrv as cu

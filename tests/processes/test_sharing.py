@@ -247,8 +247,10 @@ def test_page_locked_memory_and_device_work(other):
     buffer = cu.LockedBuffer(1000, "f4", shareable=True)
     buffer.fill_async(2, stream=stream)
     other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
-    other("[d := cu.DeviceBuffer(1000, 'f4'), d.copy_from_async(there, s), "
-          "d[:10].fill_async(5, stream=s), there.copy_from_async(d, s)][1].done")
+    other(
+        "[d := cu.DeviceBuffer(1000, 'f4'), d.copy_from_async(there, s), "
+        "d[:10].fill_async(5, stream=s), there.copy_from_async(d, s)][1].done"
+    )
     buffer.accept(other("there.give_back(s)"), stream)
     stream.synchronize()
     assert buffer.to_numpy().tolist() == [5] * 10 + [2] * 990
@@ -331,9 +333,7 @@ def test_bytes_that_are_no_ticket(other):
         if bytes(changed) != data:
             damaged.append(bytes(changed))
     other("s := cu.Stream()")
-    refused = (
-        "[0 for data in damaged if try_open(data, s)]"
-    )
+    refused = "[0 for data in damaged if try_open(data, s)]"
     other(
         "exec('''\\ndef try_open(data, s):\\n"
         "    try:\\n        cu.open(cu.Ticket(data), s)\\n"
