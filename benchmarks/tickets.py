@@ -83,7 +83,8 @@ def main():
         opened, back, receipt = pipe.recv()
         _, accepted = measure(lambda r=receipt: buffer.accept(r, stream))
         if number >= 10:
-            for row, value in zip(rows.values(), (bare, opened, back, shared, accepted)):
+            spent = bare, opened, back, shared, accepted
+            for row, value in zip(rows.values(), spent, strict=True):
                 row.append(value)
     pipe.send(None)
     process.join()

@@ -641,9 +641,10 @@ cdef int _allocate_shareable(
     cdef Context context = context_for(known_stream(stream), device)
     buffer.kind = REGISTERED
     try:
-        return buffer.allocate(count, dtype, context, None, 0, name, False, None)
+        buffer.allocate(count, dtype, context, None, 0, name, False, None)
     finally:
         buffer.kind = LOCKED
+    return 0
 
 
 # ---- page-locked memory ----

@@ -7,9 +7,10 @@ line that queued that work; that nothing orders the two; and the calls that reso
 from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
-    OWN_ATTACHED, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL, OWN_LEGACY,
-    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH,
-    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict, own_request,
+    OWN_ATTACHED, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL,
+    OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
+    OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict,
+    own_request,
 )
 from cudadrv._names cimport (
     RELEASE, graph_end, graph_name, host_wait, operation_name, parts_of, stream_name,

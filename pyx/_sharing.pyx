@@ -90,12 +90,16 @@ cdef bytes RECEIPT_MAGIC = b"CUDAREC1"
 
 def _start_of(pid):
     """The start time of a process, or 0 if it has ended."""
+    cdef int file = -1
     fields = []
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        # The name of the process comes first, and may contain anything.
+        fields = os.read(file, 4096).rpartition(b")")[2].split()
     except OSError:
         pass
+    if file >= 0:
+        os.close(file)
     return 0 if len(fields) < 20 or fields[0] in b"ZX" else int(fields[19])
 
 

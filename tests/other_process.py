@@ -1,5 +1,6 @@
 """Another process, which does what a test says."""
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -41,10 +42,8 @@ class Other:
         self.end()
 
     def end(self):
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         status = self.process.wait()
         self.process.stdout.close()
         return status

@@ -43,7 +43,8 @@ def made(kind, name, *arguments):
     status = lib(name, ctypes.byref(value), *arguments)
     return (status, value.value)
 def open_memory(handle, flags=1):
-    return made(ctypes.c_uint64, "cuIpcOpenMemHandle_v2", SharedHandle.from_buffer_copy(handle), flags)
+    given = SharedHandle.from_buffer_copy(handle)
+    return made(ctypes.c_uint64, "cuIpcOpenMemHandle_v2", given, flags)
 def open_event(handle):
     return made(ctypes.c_void_p, "cuIpcOpenEventHandle", SharedHandle.from_buffer_copy(handle))
 def read(address, size):
@@ -64,7 +65,8 @@ def import_pool(path):
     os.close(descriptor)
     return result
 def import_pointer(pool, data):
-    return made(ctypes.c_uint64, "cuMemPoolImportPointer", pool, ctypes.byref(SharedHandle.from_buffer_copy(data)))
+    given = SharedHandle.from_buffer_copy(data)
+    return made(ctypes.c_uint64, "cuMemPoolImportPointer", pool, ctypes.byref(given))
 for line in sys.stdin:
     print(repr(eval(line)), flush=True)
 """

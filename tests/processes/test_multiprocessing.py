@@ -33,7 +33,7 @@ def test_an_argument(software, kind):
     assert here.poll(PATIENCE)
     buffer.accept(here.recv(), stream)
     stream.synchronize()
-    assert buffer.to_numpy(stream=stream).tolist() == [9] * 5 + [3] * 5
+    assert buffer.to_numpy().tolist() == [9] * 5 + [3] * 5
     process.join(PATIENCE)
     assert process.exitcode == 0
 
