@@ -64,7 +64,15 @@ if TYPE_CHECKING:
     from cudadrv._opening import open
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
-    from cudadrv._records import Advice, Borrow, DriverInfo, DriverPoolStats, LiveBuffer, PoolStats
+    from cudadrv._records import (
+        Advice,
+        Borrow,
+        DriverInfo,
+        DriverPoolStats,
+        Link,
+        LiveBuffer,
+        PoolStats,
+    )
     from cudadrv._sharing import Receipt, Ticket
     from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
@@ -90,6 +98,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "joins_capture": "_joined",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
+        "Link": "_records",
         "LiveBuffer": "_records",
         "memory": "_kinds",
         "migration_limit": "_migrations",
@@ -172,6 +181,7 @@ __all__ = [
     "JoinedCapture",
     "Kernel",
     "KernelAttributes",
+    "Link",
     "LiveBuffer",
     "LockedBuffer",
     "MemoryPool",

@@ -208,7 +208,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_stream_known(own_engine *engine, const own_stream *stream)
     void own_stream_close(own_engine *engine, own_stream *stream)
     void own_stream_drop(own_engine *engine, own_stream *stream)
+    void own_stream_keep(own_engine *engine, own_stream *stream)
     void own_stream_release(own_engine *engine, own_stream *stream)
+    own_stream *own_stream_reopen(own_engine *engine, uint32_t slot, uint64_t seq)
     void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
     bint own_domain_snapshot(
         own_engine *engine, const own_domain *domain, own_snapshot *snapshot)

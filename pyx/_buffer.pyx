@@ -12,8 +12,8 @@ from libc.string cimport memcpy
 
 from cudadrv._closing cimport make_room
 from cudadrv._copy cimport (
-    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, refuse_other_device,
-    required_stream, set_item,
+    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, required_stream,
+    set_item,
 )
 from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
@@ -34,6 +34,7 @@ from cudadrv._names cimport (
     host_wait, operation_name, stream_name,
 )
 from cudadrv._ordering cimport policy_in_force
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
@@ -186,11 +187,14 @@ cdef str _graphs(Region region):
     cdef own_conflict conflict
     cdef uint64_t last = 0
     cdef str text = ""
+    cdef str line
     while own_next_held(engine, region.memory.state, region.start, region.start + region.nbytes,
                         last, &conflict):
         last = conflict.number
-        text += f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
-                f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+        line = f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
+               f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+        if line not in text:    # its executables have the same name
+            text += line
     return text
 
 
@@ -419,7 +423,8 @@ cdef class Buffer(Region):
         The copy runs on the given stream, else on the current stream, else on an internal stream.
         The internal stream is ordered only after work that the host knows to be complete, so the
         copy must not conflict with other work. If there is neither a given nor a current stream,
-        the host itself copies an array into a LockedBuffer or UnifiedBuffer.
+        the host itself copies an array into a LockedBuffer or UnifiedBuffer. A copy between two
+        devices runs on a stream of either, and needs no access (`Device.enable_access`).
 
         Parameters
         ----------
@@ -442,8 +447,8 @@ cdef class Buffer(Region):
         (environment variable ``CUDADRV_COPY_THREADS``). After Ctrl-C the array is not touched any
         more, and this buffer stays borrowed until the queued work is known to be complete.
 
-        Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
-        cuEventRecord and cuEventQuery; cuMemHostAlloc.
+        Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyAsync, or
+        cuMemcpyPeerAsync between contexts; cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
         stream = known_stream(stream)
         if isinstance(source, Buffer):
@@ -510,6 +515,7 @@ cdef class Buffer(Region):
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
         if self.nbytes == 0:
+            refuse_other_context(self, found)
             return nothing_to_do(COPY_FROM_ASYNC, found, None, self)
         return copy_array(COPY_FROM_ASYNC, self, array, found)
 
@@ -612,8 +618,6 @@ cdef class Buffer(Region):
             See docs/errors.md.
         CudaError
             A driver call failed.
-
-        A copy to another device goes through page-locked memory.
 
         Driver functions: cuMemPrefetchAsync for managed memory; else those of the class of the
         result and of `copy_from` with a buffer.
@@ -776,7 +780,7 @@ cdef class Buffer(Region):
         if stream is None:
             return new_loan(self, None, ON_NOTHING, readonly, shape, strides, device)
         found = required_stream(None if stream is ... else stream, self, "lend")
-        refuse_other_device(self, found)
+        refuse_other_context(self, found)
         return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
 
     def give_back(self, stream=...):

@@ -8,9 +8,9 @@ from collections import Counter
 
 cimport cython
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport Context, attend, enter_context, leave_context
+from cudadrv._device cimport Context, attend, enter_context, is_usable, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
     CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
@@ -18,8 +18,7 @@ from cudadrv._driver cimport (
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
     cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute,
-    cudadrv_table,
-    last_failure,
+    cudadrv_table, last_failure, unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -42,7 +41,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, check_stream
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 
@@ -347,7 +346,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
 
 
 cdef own_memory *new_state(size_t nbytes) except NULL:
-    cdef own_memory *state = <own_memory *>calloc(1, sizeof(own_memory))
+    cdef own_memory *state = <own_memory *>malloc(sizeof(own_memory))
     if state is NULL:
         raise MemoryError()
     own_memory_prepare(state, nbytes)
@@ -526,7 +525,8 @@ cdef Memory allocate_memory(
 ):
     """Make the Memory of a buffer: from a cache, else from the driver, or empty for 0 bytes."""
     cdef Memory memory = Memory.__new__(Memory)
-    context.usable()
+    if unlikely(not is_usable(context)):
+        context.usable()
     if stream is not None and stream.capture is not NULL:
         # Memory of a capture is there before the graph is launched, and nothing else uses it.
         stream = None
@@ -547,7 +547,7 @@ cdef Memory allocate_memory(
         else:
             stream = None
     if stream is not None and nbytes:
-        stream.usable()     # otherwise memory would be allocated or freed before the refusal
+        check_stream(stream)    # otherwise memory would be allocated or freed before the refusal
     if nbytes == 0 or not pooled:
         _allocate(memory, nbytes)
     elif not _reuse(memory, stream):

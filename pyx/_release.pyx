@@ -486,9 +486,16 @@ cdef bint _release(
 
 
 cdef bint _blocks_nobody(Context context, dict idle) except -1:
-    """Whether freeing memory of the context cannot block. `idle` remembers the answers."""
+    """Whether freeing memory of the context cannot block. `idle` remembers the answers.
+
+    Freeing it may wait for every device that has access to it.
+    """
+    cdef Context each
     if context not in idle:
         idle[context] = is_idle(context)
+        for each in contexts():
+            if idle[context] and not each.lost and context in each.peers.all():
+                idle[context] = is_idle(each)
     return idle[context]
 
 
