@@ -20,7 +20,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from cudadrv._copy cimport refuse_other_device
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
@@ -479,7 +479,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     cdef Segment segment
     region.usable()
     _refuse_kind(region)
-    refuse_other_device(region, stream)
+    refuse_other_context(region, stream)
     if stream.capture is not NULL:
         stream.refuse_captured()
     _make_board()
@@ -574,7 +574,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if not region.memory.context.lost:
         if stream is None:
             stream = stream_of_exchange(shared.event.context)
-        refuse_other_device(region, stream)
+        refuse_other_context(region, stream)
         stream.usable()
         if stream.capture is not NULL:
             stream.refuse_captured()
