@@ -39,7 +39,7 @@ from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
 from cudadrv._release cimport STREAM_ORDERED, drain, internal_stream
-from cudadrv._sharing cimport accept_region, is_opened, return_opened, share_region
+from cudadrv._sharing cimport accept_region, is_opened, return_opened, settle_shares, share_region
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
 from cudadrv._stream cimport known_stream, stream_for
@@ -670,6 +670,8 @@ cdef class Buffer(Region):
         if self.closed:
             return
         self._refuse_part()
+        if self.memory.loans:
+            settle_shares()
         self.memory.close(stream_for(stream, None),
                           policy_in_force(self.policy, self.memory.context.policy))
         drain(False)

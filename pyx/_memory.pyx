@@ -773,6 +773,8 @@ cdef CUresult _call(Memory memory, size_t size) except *:
             else:
                 status = cuMemAllocManaged(&memory.address, size, CU_MEM_ATTACH_GLOBAL)
             leave_context(pushed)
+    if memory.kind == REGISTERED and status != CUDA_SUCCESS:
+        memory.address, memory.owner = 0, None
     return status
 
 

@@ -8,7 +8,7 @@ Outlives a call: the board, its free slots, what is shared, and events that late
 (the GIL guards them).
 """
 
-import ast
+import json
 import os
 import select
 import struct
@@ -144,6 +144,7 @@ cdef class Ticket:
         _parse(self, bytes(data))
 
     def __bytes__(self):
+        """Return the data of which `Ticket` makes an equal ticket."""
         return self.data
 
     def __reduce__(self):
@@ -203,12 +204,25 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
     return 0
 
 
+cdef object _description(object given):
+    """Return NumPy's description of a dtype: in JSON its tuples are lists."""
+    if not isinstance(given, list):
+        return given
+    fields = []
+    for name, description, *shape in given:
+        sizes = []
+        for each in shape:
+            sizes.append(tuple(each))
+        fields.append((tuple(name) if isinstance(name, list) else name, _description(description),
+                       *sizes))
+    return fields
+
+
 cdef object _dtype_of(bytes text):
     try:
-        description = ast.literal_eval(text.decode("ascii"))
-        dtype = np.lib.format.descr_to_dtype(description)
+        dtype = np.lib.format.descr_to_dtype(_description(json.loads(text)))
     except (ValueError, TypeError, SyntaxError, KeyError, IndexError, AttributeError,
-            MemoryError, RecursionError, OverflowError) as error:
+            RecursionError, OverflowError) as error:
         raise ValueError(f"the ticket is damaged: {text[:40]!r} describes no dtype"
                          f" ({type(error).__name__})") from None
     if dtype.hasobject or dtype.itemsize == 0:
@@ -239,6 +253,7 @@ cdef class Receipt:
         _, self.pid, self.slot, self.number = RECEIPT.unpack(data)
 
     def __bytes__(self):
+        """Return the data of which `Receipt` makes an equal receipt."""
         return self.data
 
     def __reduce__(self):
@@ -308,6 +323,13 @@ cdef bint _borrower_has_ended(Shared shared) except -1:
     return _has_ended(shared.pidfd)
 
 
+cdef int settle_shares() except -1:
+    """End what other processes can no longer use."""
+    if _shares:
+        _end_all()
+    return 0
+
+
 def _end_all():
     """End what other processes can no longer use.
 
@@ -316,6 +338,11 @@ def _end_all():
     """
     cdef Shared shared
     for shared in list(_shares):
+        if shared.memory.context.lost:
+            shared.end_loan()   # only the host can use what is left, and closing must not fail
+            if shared in _shares:
+                _shares.remove(shared)
+            continue
         state = _word(shared.slot) & 0xff
         if state == OFFERED:
             continue
@@ -474,7 +501,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     shared.slot = _take_slot()
     try:
         shape = region.shape
-        dtype = repr(np.lib.format.dtype_to_descr(region.dtype)).encode("ascii")
+        dtype = json.dumps(np.lib.format.dtype_to_descr(region.dtype)).encode()
         data = TICKET.pack(
             TICKET_MAGIC, os.getpid(), _board.file, _start, shared.slot,
             LOCKED if shared.sharing is None else DEVICE, len(shape), len(dtype), shared.number,
@@ -544,12 +571,13 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
         raise TypeError(f"accept takes the Receipt of give_back, not {type(receipt).__name__}")
     region.usable()
     shared = _find(region, receipt)
-    if stream is None:
-        stream = stream_of_exchange(shared.event.context)
-    refuse_other_context(region, stream)
-    stream.usable()
-    if stream.capture is not NULL:
-        stream.refuse_captured()
+    if not region.memory.context.lost:
+        if stream is None:
+            stream = stream_of_exchange(shared.event.context)
+        refuse_other_context(region, stream)
+        stream.usable()
+        if stream.capture is not NULL:
+            stream.refuse_captured()
     _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
     state = _word(shared.slot) & 0xff
     pid = _word(shared.slot) >> 8
@@ -564,6 +592,9 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
             " buffer.accept(receipt).\n"
             "  Without one, accept() takes it back once that process has dropped the buffer, or"
             " has ended")
+    if region.memory.context.lost:      # page-locked memory, which the host can still use
+        shared.end_loan()
+        return 0
     # In the driver, the last record of the event may be the other process's; in the engine, it is
     # that of `share`.
     stream.wait_for(shared.event)

@@ -70,6 +70,8 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
     // These attributes have no name in older headers, or different names in different toolkits, so
     {113, 1},  // host memory can be registered as read-only
+    {119, 1},  // kinds of handles of pools: files
+    {125, 1},  // interprocess events
     {131, -1}, // NUMA node of the device; -1 means none
     {142, 1},  // pools of memory of the host's NUMA nodes
     {144, 1},  // pools of host memory
