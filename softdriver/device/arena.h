@@ -44,4 +44,11 @@ class Arena {
 
 constexpr unsigned char fresh_memory = 0xCD;
 
+// Maps fresh pages that use no memory until they are written. Returns null if there are no more
+// addresses.
+char *map_pages(size_t bytes, int protection);
+// Excludes the memory from core dumps, and from forked children, which cannot use the driver
+// anyway.
+void keep_private(char *memory, size_t bytes);
+
 } // namespace soft

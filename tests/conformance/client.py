@@ -105,6 +105,9 @@ cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
 cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
 cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp
 cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
+cuMemGetAllocationGranularity ppi|cuMemAddressReserve pzzdq|cuMemAddressFree dz|cuMemCreate pzpq
+cuMemRelease q|cuMemMap dzzqq|cuMemUnmap dz|cuMemSetAccess dzpz|cuMemGetAccess ppd
+cuMemRetainAllocationHandle pp|cuMemGetAllocationPropertiesFromHandle pq
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 
@@ -114,6 +117,8 @@ COUNTED = [
     "host",
     "managed",
     "registered",
+    "reservations",
+    "backings",
     "streams",
     "events",
     "graphs",
