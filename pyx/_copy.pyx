@@ -25,6 +25,7 @@ from cudadrv._region cimport Region, borrow, check_region, plain_array, pointer_
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
+from cudadrv._virtual cimport can_use
 
 bind_driver(&cudadrv_table)
 
@@ -169,6 +170,9 @@ cdef Stream current_stream(object stream, Region region, str method):
 
 
 cdef int refuse_device(Region region, Stream stream) except -1:
+    if region.memory.span is not NULL and stream.context.device != region.memory.context.device \
+            and can_use(region.memory.span, stream.context):
+        return 0
     raise ValueError(
         f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
         " context; use a stream of the buffer's context")
