@@ -9,6 +9,7 @@
 namespace soft {
 
 class RaceShadow;
+struct Sharing;
 
 struct Allocation {
     uintptr_t begin = 0;
@@ -26,9 +27,11 @@ struct Allocation {
     // For reserved addresses: which of them have memory. Null for other memory.
     std::shared_ptr<Reservation> reservation;
     std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
+    std::shared_ptr<Sharing> sharing; // with other processes, or null
     // A node of a graph will allocate the memory. Until then only other nodes can use it.
     bool captured = false;
     bool of_module = false;           // it is a variable of a module, which programs cannot free
+    bool of_others = false;           // other processes may write it
     bool read_only = false;           // kernels cannot write it
     Function maker = Function::Count; // the driver function that allocated it
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous operations always wait.
@@ -79,6 +82,9 @@ bool finish_frees(Lock &lock, const Device &device);
 // Returns whether a call that frees or unmaps memory of a device waits for work. Real drivers wait
 // but do not promise to, so the setting `free_waits` or the random schedule decides.
 bool device_free_waits();
+// Maps memory of another process, which is in a file of that process's device.
+CUresult place_imported(const Context &context, Device &device, MemoryKind kind, int file,
+                        uint64_t offset, size_t bytes, Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
@@ -108,6 +114,7 @@ struct Remains {
     size_t bytes;
     PoolPtr pool;
     std::shared_ptr<Managed> managed;
+    std::shared_ptr<Sharing> sharing;
 };
 // Removes an allocation from the table. `in_stream` says that a stream frees the memory, so earlier
 // work of the stream may still use it.

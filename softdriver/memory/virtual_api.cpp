@@ -88,8 +88,8 @@ CUresult finish_devices(Lock &lock) {
     return sticky_error();
 }
 
-// Returns true if the address is the first one behind reserved addresses. A program that gets it may
-// take both for one reservation, which they are not.
+// Returns true if the address is the first one behind reserved addresses. A program that gets it
+// may take both for one reservation, which they are not.
 bool follows_reservation(uintptr_t address) {
     const Allocation *before = find_reserved(address - 1, 1);
     return before && before->reservation;

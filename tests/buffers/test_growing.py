@@ -256,6 +256,11 @@ def test_it_cannot_be_given_away():
         buffer.into_raw()
 
 
+def test_it_cannot_be_shared_with_other_processes(stream):
+    with growing(16) as buffer, pytest.raises(ValueError, match="memory that grows, for which"):
+        buffer.share(stream)
+
+
 def test_an_array_over_its_address(stream):
     buffer = growing(16)
     other = cu.DeviceBuffer.from_address(buffer.address, 16, owner=buffer)

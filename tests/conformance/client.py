@@ -35,7 +35,15 @@ GEQ = 0
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
+
+class SharedHandle(ctypes.Structure):
+    """A handle of memory or of an event, for other processes."""
+
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
 _TYPES = {
+    "H": SharedHandle,
     "i": ctypes.c_int,
     "u": ctypes.c_uint,
     "z": ctypes.c_size_t,
@@ -108,6 +116,9 @@ cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
 cuMemGetAllocationGranularity ppi|cuMemAddressReserve pzzdq|cuMemAddressFree dz|cuMemCreate pzpq
 cuMemRelease q|cuMemMap dzzqq|cuMemUnmap dz|cuMemSetAccess dzpz|cuMemGetAccess ppd
 cuMemRetainAllocationHandle pp|cuMemGetAllocationPropertiesFromHandle pq
+cuIpcGetMemHandle pd|cuIpcOpenMemHandle_v2 pHu|cuIpcCloseMemHandle d|cuIpcGetEventHandle pp
+cuIpcOpenEventHandle pH|cuMemPoolExportToShareableHandle ppiq|cuMemPoolExportPointer pd
+cuMemPoolImportFromShareableHandle ppiq|cuMemPoolImportPointer ppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 
