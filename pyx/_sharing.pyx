@@ -20,7 +20,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from cudadrv._copy cimport refuse_other_device
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
@@ -41,7 +41,7 @@ from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport (
-    DEVICE, FOREIGN, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
+    DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
     drain, release_later, sharing_stream,
 )
 from cudadrv._segment cimport Segment, new_segment, open_segment
@@ -455,7 +455,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     cdef Segment segment
     region.usable()
     _refuse_kind(region)
-    refuse_other_device(region, stream)
+    refuse_other_context(region, stream)
     if stream.capture is not NULL:
         stream.refuse_captured()
     _make_board()
@@ -549,7 +549,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     shared = _find(region, receipt)
     if stream is None:
         stream = stream_of_exchange(shared.event.context)
-    refuse_other_device(region, stream)
+    refuse_other_context(region, stream)
     stream.usable()
     if stream.capture is not NULL:
         stream.refuse_captured()
