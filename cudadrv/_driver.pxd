@@ -77,6 +77,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
         CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y
         CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z
@@ -218,6 +219,14 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUmemAccess_flags:
         CU_MEM_ACCESS_FLAGS_PROT_NONE
         CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    ctypedef enum CUmemAllocationType:
+        CU_MEM_ALLOCATION_TYPE_PINNED
+    ctypedef enum CUmemAllocationGranularity_flags:
+        CU_MEM_ALLOC_GRANULARITY_MINIMUM
+    ctypedef unsigned long long CUmemGenericAllocationHandle
+    ctypedef struct CUmemAllocationProp:
+        CUmemAllocationType type
+        CUmemLocation location
     ctypedef struct CUmemAccessDesc:
         CUmemLocation location
         CUmemAccess_flags flags
@@ -350,6 +359,23 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUmemoryPool *pool, CUdevice device)
     CUresult cuMemGetDefaultMemPool "cudadrv_cuMemGetDefaultMemPool"(
         CUmemoryPool *pool, CUmemLocation *place, int type)
+    CUresult cuMemGetAllocationGranularity "cudadrv_cuMemGetAllocationGranularity"(
+        size_t *granularity, const CUmemAllocationProp *properties,
+        CUmemAllocationGranularity_flags option)
+    CUresult cuMemAddressReserve "cudadrv_cuMemAddressReserve"(
+        CUdeviceptr *address, size_t nbytes, size_t alignment, CUdeviceptr wanted,
+        unsigned long long flags)
+    CUresult cuMemAddressFree "cudadrv_cuMemAddressFree"(CUdeviceptr address, size_t nbytes)
+    CUresult cuMemCreate "cudadrv_cuMemCreate"(
+        CUmemGenericAllocationHandle *handle, size_t nbytes,
+        const CUmemAllocationProp *properties, unsigned long long flags)
+    CUresult cuMemRelease "cudadrv_cuMemRelease"(CUmemGenericAllocationHandle handle)
+    CUresult cuMemMap "cudadrv_cuMemMap"(
+        CUdeviceptr address, size_t nbytes, size_t offset, CUmemGenericAllocationHandle handle,
+        unsigned long long flags)
+    CUresult cuMemUnmap "cudadrv_cuMemUnmap"(CUdeviceptr address, size_t nbytes)
+    CUresult cuMemSetAccess "cudadrv_cuMemSetAccess"(
+        CUdeviceptr address, size_t nbytes, const CUmemAccessDesc *changes, size_t count)
     CUresult cuMemHostAlloc "cudadrv_cuMemHostAlloc"(
         void **address, size_t nbytes, unsigned int flags)
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)

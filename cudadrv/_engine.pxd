@@ -49,6 +49,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_DISCARDED
         OWN_ATTACHED
         OWN_HELD
+        OWN_CUT
         OWN_HAS_DISCARDS
         OWN_IS_ATTACHED
 
@@ -80,6 +81,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint32_t count
         uint8_t closed
         uint8_t limited
+        uint16_t unusual        # `closed` and `limited` at once
         uint8_t managed
         void *exports
     ctypedef struct own_stream
@@ -263,6 +265,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_keep_open(
         own_engine *engine, const own_access *access, uint32_t site, own_stream *borrower,
         own_export *view)
+    int own_memory_cut(
+        own_engine *engine, own_memory *memory, uint64_t end, uint32_t site,
+        own_conflict *conflict)
+    bint own_is_cut(
+        own_engine *engine, const own_memory *memory, uint64_t stop, uint32_t *site)
+    void own_memory_extend(own_engine *engine, own_memory *memory, uint64_t end)
     int own_bytes_free(
         own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
         own_conflict *conflict)

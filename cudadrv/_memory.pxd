@@ -3,11 +3,12 @@
 from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUdeviceptr, CUmemoryPool
+from cudadrv._driver cimport CUdeviceptr, CUmemoryPool, CUresult
 from cudadrv._engine cimport own_memory
 from cudadrv._pool cimport Block, PoolHandle
 from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
+from cudadrv._virtual cimport Span
 
 
 cdef struct StreamOrdered:
@@ -27,6 +28,10 @@ cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # the engine's record of the memory; that of `home` if there is one
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
+    cdef Span *span             # of memory that grows; NULL for other memory, and once it is closed
+    cdef object growth          # the lock of the span, or None
+    cdef unsigned long long growing_in  # the thread that has this lock, or 0
+    cdef uint32_t growing_at    # the line at which it took the lock
     cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
@@ -57,6 +62,13 @@ cdef class Memory:
     cdef int give_away(self) except -1
 
 
+# What `obtain` calls. Returns the driver's status.
+ctypedef CUresult (*allocate_function)(Memory memory, size_t size) except *
+
+
+cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) except? 0
+cdef int begin_growth(Memory memory, str verb) except -1
+cdef int end_growth(Memory memory) except -1
 cdef void leave_cache(Memory memory) noexcept
 cdef own_memory *new_state(size_t nbytes) except NULL
 cdef void list_memory(Memory memory) noexcept

@@ -26,9 +26,9 @@ class Borrow(NamedTuple):
 class LiveBuffer(NamedTuple):
     """A buffer whose memory is allocated: see `live_buffers`.
 
-    ``kind`` is "device", "stream-ordered", "page-locked", "managed" or "foreign"; ``label`` its
-    class and name; ``nbytes`` the size of the memory; ``device`` the ordinal of its device; and
-    ``site`` the line that made it.
+    ``kind`` is "device", "stream-ordered", "page-locked", "managed", "growing" or "foreign";
+    ``label`` its class and name; ``nbytes`` the size of the memory (for growing memory, how much is
+    mapped); ``device`` the ordinal of its device; and ``site`` the line that made it.
     """
 
     kind: str

@@ -13,6 +13,7 @@ cdef int refuse_node(
 cdef int refuse_host(
     int answer, own_conflict *conflict, str verb, str target) except -1
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1
+cdef int refuse_cut(str target, uint32_t site) except -1
 cdef int refuse_closed(str target, uint32_t site=*) except -1
 cdef str excluding_work(own_conflict *conflict)
 cdef str view_line(own_conflict *conflict)

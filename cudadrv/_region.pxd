@@ -70,7 +70,8 @@ cdef inline bint is_region(object given) noexcept:
 
 cdef inline int check_region(Region region) except -1:
     """As `usable`, inlined for the fast path."""
-    if unlikely(region.memory is None or region.moved or region.memory.state.closed
+    # `unusual` also says that the memory may have shrunk.
+    if unlikely(region.memory is None or region.moved or region.memory.state.unusual
                 or not is_usable(region.memory.context)):
         region.usable()
     return 0
@@ -83,6 +84,11 @@ cdef inline CUdeviceptr pointer_of(Region region) noexcept:
     return chosen_address(region.memory, region.start)
 
 
+cdef Py_ssize_t checked_count(object count, Items items, str what=*) except -1
+cdef str checked_label(Region region, object name)
+cdef int fill_in(
+    Region region, Memory memory, Py_ssize_t count, object dtype, Py_ssize_t itemsize,
+    str name) except -1
 cdef int refuse_writing(Region region) except -1
 
 

@@ -21,6 +21,7 @@ cdef enum MemoryKind:
     STREAM_ORDERED
     LOCKED
     UNIFIED
+    GROWING     # memory that grows. In the queue, its `address` is the Span
     FOREIGN
     CODE        # a loaded module; its `address` is the CUmodule
     EXECUTABLE  # an executable graph with conditions; its `address` is the CUgraphExec

@@ -19,6 +19,8 @@ KINDS = {
     "host": "page-locked allocations",
     "managed": "managed allocations",
     "registered": "registered ranges of host memory",
+    "reservations": "reserved ranges of addresses",
+    "backings": "allocations for mapping",
     "streams": "streams",
     "events": "events",
     "graphs": "graphs",

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 KINDS = (
-    *("device", "async", "host", "managed", "registered"),
+    *("device", "async", "host", "managed", "registered", "reservations", "backings"),
     *("streams", "events", "contexts", "modules", "libraries", "links"),
 )
 

@@ -28,6 +28,9 @@ from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
     PyVectorcall_NARGS, exchange_call, tuple_of, unlikely,
 )
+from cudadrv._growing cimport (
+    allocate_growing, capacity_of, devices_of, grow_region, shrink_region,
+)
 from cudadrv._managed cimport (
     advice_of, advise_region, attach_region, check_place, discard_region, move_region,
     prefetch_region,
@@ -979,7 +982,8 @@ cdef class UnifiedBuffer(HostBuffer):
 
 @cython.final
 cdef class DeviceBuffer(Buffer):
-    """DeviceBuffer(count, dtype='u1', *, stream=None, device=None, name=None, pooled=True)\n--\n
+    """DeviceBuffer(count, dtype='u1', *, stream=None, device=None, name=None, pooled=True, \
+capacity=None, accessible_by=None)\n--\n
     Memory of a device. The host can only copy to it and from it.
 
     Parameters
@@ -1001,6 +1005,12 @@ cdef class DeviceBuffer(Buffer):
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
         If False, it comes from the driver and goes back to the driver.
+    capacity : int, optional
+        Makes a buffer that can `grow` to this number of items: addresses are reserved for all of
+        them, and memory is mapped for ``count`` items. Such memory is neither pooled nor
+        stream-ordered.
+    accessible_by : Device or iterable of Device, optional
+        With ``capacity``: other devices whose streams and kernels may use the memory, too.
 
     The contents are undefined at first. Allocating from the pool does not block; allocating from
     the driver may. An allocation without a stream does not order any work.
@@ -1008,21 +1018,107 @@ cdef class DeviceBuffer(Buffer):
     Raises
     ------
     TypeError, ValueError
-        The count, dtype, stream, device or name is not valid.
+        The count, dtype, stream, device, name, capacity or accessible_by is not valid.
     CudaOutOfMemoryError
         The message lists the live buffers by line.
 
     Driver functions: cuMemAlloc, or cuMemAllocAsync; cuMemAllocFromPoolAsync for memory of a
-    `DriverPool`.
+    `DriverPool`; with ``capacity`` cuMemGetAllocationGranularity, cuMemAddressReserve and those of
+    `grow`.
     """
 
     def __cinit__(self):
         self.kind = DEVICE
 
     def __init__(
-        self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True
+        self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True,
+        capacity=None, accessible_by=None
     ):
-        _allocate(self, count, dtype, stream, device, 0, name, pooled)
+        if capacity is None:
+            if accessible_by is not None:
+                raise ValueError("accessible_by= is for memory with a capacity=; without one, give"
+                                 " the devices access to each other")
+            _allocate(self, count, dtype, stream, device, 0, name, pooled)
+        elif stream is not None:
+            raise ValueError("memory with a capacity= is not allocated on a stream: leave out"
+                             " stream=")
+        else:
+            allocate_growing(self, count, dtype, capacity, context_for(None, device),
+                             accessible_by, name)
+
+    @property
+    def capacity(self):
+        """How many items the buffer can have without another address: see `grow`.
+
+        For a buffer of a fixed size, and for a part, it is ``count``.
+        """
+        self.usable()
+        return capacity_of(self)
+
+    @property
+    def accessible_by(self):
+        """The devices whose streams may use the memory without copying it, as a tuple.
+
+        The first one has the memory.
+        """
+        self.usable()
+        return devices_of(self)
+
+    def grow(self, count):
+        """Make the buffer longer: map memory for ``count`` items. The address stays.
+
+        The items keep their contents; those of the new ones are undefined. Work that uses the
+        buffer goes on meanwhile, and so do parts, loans and prepared launches: parts and loans keep
+        their size. Orders no work. May block in the driver.
+
+        Parameters
+        ----------
+        count : int
+            The new number of items: at least the present one, at most the `capacity`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The count is not valid; the buffer was made without ``capacity=``; it is a part, or was
+            reshaped.
+        CudaOutOfMemoryError, CudaError
+            There is no memory, or a driver call failed. The buffer is as before.
+        BufferBorrowedError
+            Called by a function that another change of the size is running, such as a finalizer.
+        BufferClosedError
+            The buffer is closed.
+
+        Driver functions: cuMemCreate, cuMemMap, cuMemRelease, cuMemSetAccess.
+        """
+        grow_region(self, count)
+
+    def shrink(self, count):
+        """Make the buffer shorter, and give memory behind ``count`` items back to the driver.
+
+        Nothing may use the items that go: no unfinished work, no graph, no loan. The other items
+        may be in use. Parts of the items that go cannot be used until the buffer has grown again.
+        Memory goes back in the pieces in which it was mapped, of at most 64 MiB: a piece goes when
+        the buffer needs none of its bytes. May block in the driver until the device is idle.
+
+        Parameters
+        ----------
+        count : int
+            The new number of items, at most the present one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `grow`.
+        BufferBorrowedError, BufferExportedError
+            The items that go are in use. The buffer is as before.
+        BufferClosedError
+            The buffer is closed.
+        CudaError
+            A driver call failed. If memory has already gone back, the buffer is shorter.
+
+        Driver function: cuMemUnmap.
+        """
+        shrink_region(self, count)
 
     def to_numpy(self, *, stream=None):
         """Copy the items into a new array of the buffer's shape. Blocks until the copy is complete.

@@ -658,6 +658,8 @@ cdef Loan new_loan(
     object device
 ):
     cdef Loan loan = Loan.__new__(Loan)
+    if region.memory.growth is not None:  # the buffer may grow during the loan
+        region = region.part_of(slice(None))
     loan.region = region
     loan.stream = stream
     loan.borrower = borrower

@@ -18,7 +18,7 @@ from cudadrv._driver cimport (
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
     cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute,
-    cudadrv_table, last_failure, unlikely,
+    cudadrv_table, last_failure, this_thread, unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -35,13 +35,14 @@ from cudadrv._pool cimport (
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    CODE, DEVICE, FOREIGN, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept, MemoryKind,
-    drain, drain_for_more,
-    free_memory, internal_stream, is_to_be_freed, release_later, release_part,
+    CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
+    MemoryKind, drain, drain_for_more, free_memory, internal_stream, is_to_be_freed, release_later,
+    release_part,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream
+from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 
@@ -115,8 +116,8 @@ cdef int _write_on(
 
 # ---- one allocation ----
 
-cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign", "code",
-                    "executable", "device", "registered", "device")
+cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "growing", "foreign",
+                    "code", "executable", "device", "registered", "device")
 cdef enum:
     MOST_LINES = 20  # lines of a memory report
 cdef void *_newest = NULL  # head of the list of live memory
@@ -144,6 +145,8 @@ cdef class Memory:
         elif self.block is not NULL:
             _forget_allocation(self)
             _hand_back(self, self.state)
+        elif self.span is not NULL:
+            release_later(GROWING, <CUdeviceptr><size_t>self.span, self.state, self.context, None)
         else:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
 
@@ -155,6 +158,8 @@ cdef class Memory:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
         if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
+        if self.growth is not None:
+            return _close_growing(self)
         if self.state.closed:  # another thread may have closed the memory after the caller's check
             return 0
         if self.home is not None:
@@ -185,6 +190,9 @@ cdef class Memory:
         if self.kind == FOREIGN:
             raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
                              " give it away; its owner can")
+        if self.growth is not None:
+            raise ValueError(f"{self.label} has memory that grows, which it cannot give away: only"
+                             " cudadrv knows how to unmap it")
         _end(self, "give away", False)
         if self.kind == REGISTERED or self.kind == SHARED and (<Kept>self.owner).in_use():
             raise ValueError(f"{self.label} has memory that other processes may have mapped, so it"
@@ -260,6 +268,83 @@ cdef int _free_now(Memory memory) except -1:
         memory.state.closed = False
         memory.context.raise_failure(status)
     return 0
+
+
+# ---- memory that grows ----
+#
+# A thread that maps or unmaps memory, or closes it, has the lock of the span. It waits for this
+# lock without the GIL.
+
+cdef int begin_growth(Memory memory, str verb) except -1:
+    """Take the lock of the span. Raises if this thread has it already.
+
+    That is so in a finalizer that runs during `grow`, or in a function that makes room for it.
+    """
+    if memory.growing_in == this_thread():
+        raise BufferBorrowedError(
+            f"cannot {verb} {memory.label}:\n"
+            f"  a call at {place(memory.growing_at)} is just changing its size, and has called this"
+            " one.\n  Do it when that call has returned.")
+    site = here()
+    memory.growth.acquire()
+    memory.growing_in, memory.growing_at = this_thread(), site
+    return 0
+
+
+cdef int end_growth(Memory memory) except -1:
+    memory.growing_in = 0
+    memory.growth.release()
+    return 0
+
+
+cdef int _close_growing(Memory memory) except -1:
+    """Close memory that grows, or raise and change nothing. May block.
+
+    If the driver fails after some of the memory is unmapped, the memory is closed, and what is left
+    goes to the queue.
+    """
+    cdef CUresult status = CUDA_SUCCESS
+    begin_growth(memory, "close")
+    try:
+        if not memory.state.closed:  # another thread may have closed it meanwhile
+            status = _close_span(memory)
+    finally:
+        end_growth(memory)
+    return memory.context.check(status)
+
+
+cdef CUresult _close_span(Memory memory) except *:
+    """Close open memory whose lock this thread has. Returns the failure of a memory that is closed
+    all the same.
+    """
+    cdef CUresult status = CUDA_SUCCESS
+    cdef Span *span = memory.span
+    cdef size_t mapped = span.mapped
+    _end(memory, "close", True)
+    if not memory.context.lost:
+        status = _free_span(memory)
+    if status != CUDA_SUCCESS and span.mapped == mapped and mapped:
+        memory.state.closed = False
+        memory.context.raise_failure(status)
+    memory.span = NULL
+    if status == CUDA_SUCCESS:
+        drop_span(span)
+    else:
+        release_later(GROWING, <CUdeviceptr><size_t>span, NULL, memory.context, None)
+    _let_go(memory)
+    memory.closed_at = here()
+    return status
+
+
+cdef CUresult _free_span(Memory memory) noexcept:
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(memory.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = free_span(memory.span, False)
+            leave_context(pushed)
+    return status
 
 
 cdef int close_module(Memory code, list variables) except -1:
@@ -482,7 +567,8 @@ def live_buffers():
 
 cdef object _live_buffer(Memory memory):
     from cudadrv._records import LiveBuffer
-    return LiveBuffer(KINDS[memory.kind], memory.label, memory.nbytes,
+    nbytes = memory.nbytes if memory.span is NULL else memory.span.mapped
+    return LiveBuffer(KINDS[memory.kind], memory.label, nbytes,
                       memory.context.device.ordinal, place(memory.site))
 
 
@@ -711,27 +797,31 @@ cdef void _forget_allocation(Memory memory) noexcept:
 
 
 cdef size_t _allocate(Memory memory, size_t size) except? 0:
-    """Free what can be freed of the queue, then allocate from the driver. Return the size.
-
-    If the driver is out of memory: release the caches, free the whole queue (which may block), and
-    try again with the exact size. If that fails, too, let the program make room.
-    """
-    cdef CUresult status
+    """Free what can be freed of the queue, then allocate from the driver. Return the size."""
     drain_for_more()
     memory.state = new_state(memory.nbytes)
     memory.state.managed = \
         memory.kind == UNIFIED or (memory.pool is not None and memory.pool.kind == UNIFIED)
-    if size == 0:
-        return 0
-    status = _call(memory, size)
+    return 0 if size == 0 else obtain(memory, size, _call)
+
+
+cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) except? 0:
+    """Get memory by `allocate`. Return the size.
+
+    If the driver is out of memory: release the caches, free the whole queue (which may block), and
+    try again with the exact size. If that fails, too, let the program make room.
+    """
+    cdef CUresult status = allocate(memory, size)
     again = True
     while status == CUDA_ERROR_OUT_OF_MEMORY and again:
         trim_caches()
         drain(True)
-        size = memory.nbytes
-        status = _call(memory, size)
+        size = min(size, memory.nbytes)
+        status = allocate(memory, size)
         again = status == CUDA_ERROR_OUT_OF_MEMORY and make_room(memory.context, size)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
+        if memory.span is not NULL:
+            size -= memory.span.mapped
         raise CudaOutOfMemoryError(
             <int>status, last_failure().decode(),
             f"{size} bytes were asked for {memory.label}. {memory_report()}")

@@ -29,6 +29,7 @@ from cudadrv._driver cimport (
 from cudadrv._errors cimport check
 from cudadrv._region cimport Region, pointer_of
 from cudadrv._stream cimport Stream
+from cudadrv._virtual cimport can_use
 
 from cudadrv._errors import OwnershipError
 
@@ -267,6 +268,8 @@ cdef bint reaches(Context context, Region region) except -1:
     cdef CUdeviceptr address
     if context.device == peer.device or _contexts(context, peer) in _ending:
         return False
+    if region.memory.span is not NULL:  # all its memory has the same users, also what will grow
+        return can_use(region.memory.span, context)
     if region.nbytes == 0:
         return peer in context.peers.all()
     address = pointer_of(region)

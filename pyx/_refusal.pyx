@@ -7,8 +7,8 @@ line that queued that work; that nothing orders the two; and the calls that reso
 from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
-    OWN_ATTACHED, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL,
-    OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
+    OWN_ATTACHED, OWN_CUT, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED, OWN_HELD,
+    OWN_INTERNAL, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
     OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict,
     own_request,
 )
@@ -67,6 +67,8 @@ cdef int refuse_operation(
     target = targets[conflict.access]
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    if answer == OWN_CUT:
+        return refuse_cut(target, conflict.site)
     if answer == OWN_DISCARDED:
         return _refuse_reading(
             conflict, f"cannot read {target} by {operation_name(operation.request.operation)} on"
@@ -167,6 +169,8 @@ cdef int refuse_host(
     """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    if answer == OWN_CUT:
+        return refuse_cut(target, conflict.site)
     if answer == OWN_NO_MEMORY:
         raise MemoryError("no host memory to note who uses the buffer")
     if answer == OWN_DISCARDED and verb != "lend":
@@ -215,10 +219,12 @@ cdef str excluding_work(own_conflict *conflict):
 cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) except -1:
     """Raise the exception for memory that is still in use and cannot be closed or given away.
 
-    `verb` is "close" or "give away".
+    `verb` is "close", "give away", "move" or "shrink".
     """
     if answer == OWN_MEMORY_CLOSED:
         return refuse_closed(target)
+    if answer == OWN_NO_MEMORY:
+        raise MemoryError("no host memory to note how long the buffer is")
     if answer == OWN_HELD:
         return _refuse_held(conflict, f"cannot {verb} {target}")
     if answer == OWN_EXPORTED:
@@ -229,6 +235,12 @@ cdef int refuse_close(int answer, own_conflict *conflict, str verb, str target) 
         f"  Release it with: {host_wait(conflict.kind)}."
         + ("\n  Or drop the last reference instead: its memory then outlives the work."
            if verb == "close" else ""))
+
+
+cdef int refuse_cut(str target, uint32_t site) except -1:
+    """Raise the exception for bytes that are gone. `site` is the line that called `shrink`."""
+    raise BufferClosedError(f"{target} was given back by shrink() at {place(site)}; grow the buffer"
+                            " first, or use a part of what is left")
 
 
 cdef int refuse_closed(str target, uint32_t site=0) except -1:

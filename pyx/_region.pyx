@@ -12,16 +12,18 @@ import numpy as np
 cimport cython
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.limits cimport LLONG_MAX
+from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
+from cudadrv._engine cimport engine, own_is_cut
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._memory cimport (
     Memory, adopt_memory, allocate_from, allocate_memory, check_external, use_on_host,
 )
 from cudadrv._ordering cimport policy_name
 from cudadrv._pool cimport PoolHandle
-from cudadrv._refusal cimport refuse_closed
+from cudadrv._refusal cimport refuse_closed, refuse_cut
 from cudadrv._release cimport DEVICE, FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
@@ -212,8 +214,9 @@ cdef class Region:
 
     @property
     def closed(self):
-        """Whether the buffer was closed or moved."""
-        return self.moved or self.memory is None or bool(self.memory.state.closed)
+        """Whether the buffer was closed or moved, or is a part of items that `shrink` gave back."""
+        return self.moved or self.memory is None or bool(self.memory.state.closed) \
+            or _is_gone(self, NULL)
 
     @property
     def ordering(self):
@@ -325,15 +328,15 @@ cdef class Region:
     ) except -1:
         """Initialize as a buffer over new memory, which comes from `pool` if that is not None."""
         cdef Items items = items_of(dtype)
-        cdef Py_ssize_t number = _checked_count(count, items)
-        label = _checked_label(self, name)
+        cdef Py_ssize_t number = checked_count(count, items)
+        label = checked_label(self, name)
         nbytes = <size_t>number * <size_t>items.itemsize
         if pool is not None:
             memory = allocate_from(pool, context, nbytes, stream, label)
         else:
             kind = STREAM_ORDERED if stream is not None and self.kind == DEVICE else self.kind
             memory = allocate_memory(kind, context, nbytes, flags, stream, label, pooled)
-        return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
+        return fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int adopt(
         self, object address, object count, object dtype, Context context, object name,
@@ -341,15 +344,15 @@ cdef class Region:
     ) except -1:
         """Initialize as a buffer over existing memory, which is freed with the buffer if `ours`."""
         cdef Items items = items_of(dtype)
-        cdef Py_ssize_t number = _checked_count(count, items)
-        label = _checked_label(self, name)
+        cdef Py_ssize_t number = checked_count(count, items)
+        label = checked_label(self, name)
         first = _checked_address(address, number, items.dtype)
         check_external(context, self.kind, first, label)
         memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
                               <size_t>number * <size_t>items.itemsize, owner, label)
         if self.kind == UNIFIED:
             memory.state.managed = True
-        return _fill_in(self, memory, number, items.dtype, items.itemsize, name)
+        return fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int stand_for(self, Memory memory, object dtype, str name) except -1:
         """Initialize as a part that covers a whole Memory: programs cannot close a part."""
@@ -359,7 +362,7 @@ cdef class Region:
             raise ValueError(f"{name!r} has {memory.nbytes} bytes at {memory.address:#x}: that is"
                              f" no whole number of {dtype} items, aligned to {dtype.alignment}"
                              " bytes")
-        _fill_in(self, memory, memory.nbytes // <size_t>items.itemsize, dtype, items.itemsize, name)
+        fill_in(self, memory, memory.nbytes // <size_t>items.itemsize, dtype, items.itemsize, name)
         self.part = True
         return 0
 
@@ -369,6 +372,7 @@ cdef class Region:
         Page-locked memory can be used after its context is lost, because the host can still read
         it. Operations on streams of the lost context are refused by the check of the stream.
         """
+        cdef uint32_t site = 0
         _memory_of(self)
         if self.host_side and self.memory.context.lost:
             refuse_if_forked()
@@ -380,6 +384,8 @@ cdef class Region:
                 " returned")
         if self.memory.state.closed:
             refuse_closed(self.describe(), self.memory.closed_at)
+        if _is_gone(self, &site):
+            refuse_cut(self.describe(), site)
         return 0
 
     cdef int move_out(self, uint32_t site) except -1:
@@ -401,7 +407,7 @@ cdef class Region:
     cdef Region part_over(self, size_t start, Py_ssize_t count, object dtype):
         """Return a part: another buffer of the same class over bytes of the same memory."""
         cdef Region region = type(self).__new__(type(self))
-        _fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
+        fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
         region.start = start
         region.policy = self.policy
         region.part = True
@@ -415,6 +421,12 @@ cdef int refuse_writing(Region region) except -1:
                       " a kernel that only reads it: cudadrv.read(buffer)")
 
 
+cdef bint _is_gone(Region region, uint32_t *site) noexcept:
+    """Whether the memory has shrunk, and has not all bytes of the region. Sets the site of that."""
+    return region.memory.state.limited != 0 and region.nbytes and own_is_cut(
+        engine, region.memory.state, region.start + region.nbytes, site)
+
+
 cdef Memory _memory_of(Region region):
     """Return the memory of a region. Raises TypeError if its ``__init__`` never ran."""
     if region.memory is None:
@@ -422,7 +434,7 @@ cdef Memory _memory_of(Region region):
     return region.memory
 
 
-cdef int _fill_in(
+cdef int fill_in(
     Region region, Memory memory, Py_ssize_t count, object dtype, Py_ssize_t itemsize, str name
 ) except -1:
     if region.memory is not None:
@@ -465,19 +477,19 @@ cdef tuple _checked_shape(Region region, object shape):
     return tuple(sizes)
 
 
-cdef Py_ssize_t _checked_count(object count, Items items) except -1:
+cdef Py_ssize_t checked_count(object count, Items items, str what="count") except -1:
     """Return a count as a number. Raises TypeError or ValueError if there cannot be so many items.
     """
     cdef int overflow = 0
     cdef long long number
     if type(count) is not int:
-        count = integer(count, "count")
+        count = integer(count, what)
     number = PyLong_AsLongLongAndOverflow(count, &overflow)
     if number < 0 and overflow <= 0:
-        raise ValueError(f"count must not be negative, and is {count}")
+        raise ValueError(f"{what} must not be negative, and is {count}")
     if overflow or number > items.most:
         raise ValueError(
-            f"count is {count}: no memory has so many {items.itemsize}-byte items")
+            f"{what} is {count}: no memory has so many {items.itemsize}-byte items")
     return number
 
 
@@ -491,7 +503,7 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
     return number
 
 
-cdef str _checked_label(Region region, object name):
+cdef str checked_label(Region region, object name):
     """Return class and name of a buffer, for messages. Raises TypeError if the name is no str."""
     cdef str label = <str>CLASSES[region.kind]
     if name is None:

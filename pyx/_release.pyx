@@ -38,6 +38,7 @@ from cudadrv._engine cimport (
 )
 from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
 from cudadrv._stream cimport Stream, find_user, may_synchronize
+from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import ContextLostError, CudaError, OwnershipError
@@ -251,6 +252,8 @@ cdef void release_later(
             or (kind == FOREIGN and (owner is None or is_unused(state))
                 and not _is_held(state, 0, ALL)):
         _forget(state)
+        if kind == GROWING:
+            drop_span(<Span *><size_t>address)
         return
     Py_INCREF(owner)
     node = <pending *>malloc(sizeof(pending))
@@ -289,10 +292,13 @@ cdef void release_part(
 cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
     """Whether any of these bytes are in the queue, and will be freed by cudadrv."""
     cdef pending *node = _queue.first
+    cdef CUdeviceptr first
     while node is not NULL:
+        first = node.address
+        if node.kind == GROWING:
+            first = (<Span *><size_t>node.address).address
         if node.kind not in (FOREIGN, CODE, EXECUTABLE) and node.state is not NULL \
-                and node.address < address + nbytes \
-                and address < node.address + node.state.nbytes:
+                and first < address + nbytes and address < first + node.state.nbytes:
             return True
         node = node.next
     return False
@@ -310,6 +316,8 @@ cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
     """Free unused memory, unload a module or destroy an executable graph. May block. The caller
     makes its context current.
     """
+    if kind == GROWING:
+        return free_span(<Span *><size_t>address, True)
     if kind == LOCKED:
         return cuMemFreeHost(<void *><size_t>address)
     if kind == REGISTERED:
@@ -479,10 +487,21 @@ cdef bint _release(
             return False
         for work in works:
             _await_quietly(work)
-    elif (node.kind != FOREIGN and not _blocks_nobody(context, idle)) \
+    elif _may_block(node, context, idle) \
             or not users_are_idle(node.state, node.start, node.stop):
         return False
     return node.kind == FOREIGN or _free_idle(node, context)
+
+
+cdef bint _may_block(pending *node, Context context, dict idle) except -1:
+    """Whether freeing a piece could block. Several devices may use memory that grows."""
+    cdef Context other
+    if node.kind != GROWING:
+        return node.kind != FOREIGN and not _blocks_nobody(context, idle)
+    for other in contexts():
+        if not other.lost and not _blocks_nobody(other, idle):
+            return True
+    return False
 
 
 cdef bint _blocks_nobody(Context context, dict idle) except -1:
@@ -510,6 +529,8 @@ cdef void _finish(pending *node) noexcept:
         _forget(node.state)
     else:
         Py_DECREF(<object>node.home)
+    if node.kind == GROWING:
+        drop_span(<Span *><size_t>node.address)
     Py_DECREF(<object>node.owner)
     Py_DECREF(<object>node.context)
     free(node)

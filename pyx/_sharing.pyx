@@ -41,7 +41,7 @@ from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport (
-    DEVICE, FOREIGN, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
+    DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
     drain, release_later, sharing_stream,
 )
 from cudadrv._segment cimport Segment, new_segment, open_segment
@@ -424,6 +424,9 @@ cdef int _refuse_kind(Region region) except -1:
     if memory.kind == FOREIGN:
         raise ValueError(f"{region.describe()} is memory of another library or process, which only"
                          " its owner can share. Copy it to a DeviceBuffer of your own")
+    if memory.kind == GROWING:
+        raise ValueError(f"{region.describe()} is memory that grows, for which cudadrv has no"
+                         " handles. Copy it to a DeviceBuffer without capacity=, and share that")
     if memory.kind == STREAM_ORDERED:
         raise ValueError(f"{region.describe()} is stream-ordered memory, for which the driver has"
                          " no handles. Allocate it without stream=, outside of `with stream:`"

@@ -19,7 +19,8 @@ enum own_answer {
     OWN_NO_MEMORY,
     OWN_DISCARDED, /* the contents of the bytes were discarded, and the request may read them */
     OWN_ATTACHED,  /* the memory is attached to another stream, or to the host */
-    OWN_HELD       /* a graph uses the memory, so it cannot be closed */
+    OWN_HELD,      /* a graph uses the memory, so it cannot be closed */
+    OWN_CUT        /* the last bytes are gone: the memory has shrunk */
 };
 
 /* What an access does besides reading or writing its bytes. OWN_CLOSES and OWN_LEAVES also conflict
@@ -81,7 +82,7 @@ typedef struct own_conflict {
             uint64_t start, stop; /* OWN_DISCARDED: bytes, counted from the start of the access */
         };
     };
-    uint32_t site; /* call site of the conflicting view, loan, discard or attachment */
+    uint32_t site; /* call site of the conflicting view, loan, discard, attachment or cut */
     /* Number of the stream that has the operation, loan or attachment. OWN_HELD: of the graph. */
     uint64_t number;
     /* The bytes that the conflicting operation uses. */

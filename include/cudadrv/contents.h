@@ -1,5 +1,6 @@
 /* Limits of memory that do not depend on other uses of the same bytes: contents that were
- * discarded, and managed memory that is attached to one stream or to the host.
+ * discarded, managed memory that is attached to one stream or to the host, and bytes that are gone
+ * because the memory has shrunk.
  *
  * Discarded bytes must not be read until something has written them. An access that may write bytes
  * counts as writing all of them. An operation only marks the discards that it overwrites, so that
@@ -112,9 +113,14 @@ static inline const own_discard *own_find_discard_(const own_memory *memory, uin
     return found;
 }
 
+/* Returns whether some bytes before `stop` are gone. */
+static inline int own_is_cut_(const own_memory *memory, uint64_t stop) {
+    return memory->limited & OWN_WAS_CUT && stop > memory->limits->end;
+}
+
 /* Checks what does not depend on the work in flight: whether the memory is closed, the bytes are
- * discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK. `stream`
- * is NULL for the host. */
+ * gone or discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK.
+ * `stream` is NULL for the host. */
 static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
                                                        const own_stream *stream,
                                                        const own_access *access,
@@ -125,6 +131,10 @@ static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
     }
     if (access->start >= access->stop) {
         return OWN_OK;
+    }
+    if (own_is_cut_(memory, access->stop)) {
+        conflict->site = memory->limits->cut_at;
+        return OWN_CUT;
     }
     if (stream && stream->domain->host_excluded && access->effect < OWN_ATTACHES &&
         !own_may_use_(engine, memory, stream)) {

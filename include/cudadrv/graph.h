@@ -10,12 +10,12 @@
 
 /* ---- memory that stays open ---- */
 
-/* Links a hold, which the caller has filled in. Returns 0 and does nothing if the memory is closed.
- */
+/* Links a hold, which the caller has filled in. Returns 0 and does nothing if the memory is closed
+ * or the bytes are gone. */
 static inline int own_hold_open(own_engine *engine, own_hold *hold) {
     own_memory *memory = hold->memory;
     own_lock(engine);
-    int open = !memory->closed;
+    int open = !memory->closed && !own_is_cut_(memory, hold->stop);
     if (open) {
         hold->previous = NULL;
         hold->next = memory->holds;

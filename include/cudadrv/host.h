@@ -193,13 +193,10 @@ static inline int own_memory_known_(const own_engine *engine, own_memory *memory
     return memory->nbytes == 0 || own_bytes_known_(engine, memory, 0, memory->nbytes, conflict);
 }
 
-/* Returns OWN_OK if no view of these bytes is alive and no operation that uses them may be
- * unfinished. They belong to one of several buffers over the memory. */
-static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
-                                 uint64_t stop, own_conflict *conflict) {
+static inline int own_bytes_free_(own_engine *engine, own_memory *memory, uint64_t start,
+                                  uint64_t stop, own_conflict *conflict) {
     int answer = OWN_OK;
     *conflict = (own_conflict){0};
-    own_lock(engine);
     for (const own_export *view = memory->exports; view && answer == OWN_OK; view = view->next) {
         if (view->start < stop && start < view->stop) {
             own_blame_export_(conflict, view);
@@ -212,8 +209,60 @@ static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_
     if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {
         answer = OWN_BORROWED;
     }
+    return answer;
+}
+
+/* Returns OWN_OK if no view of these bytes is alive and no operation that uses them may be
+ * unfinished. They belong to one of several buffers over the memory. */
+static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
+                                 uint64_t stop, own_conflict *conflict) {
+    own_lock(engine);
+    int answer = own_bytes_free_(engine, memory, start, stop, conflict);
     own_unlock(engine);
     return answer;
+}
+
+/* Takes away the bytes from `end` on, if own_bytes_free_ returns OWN_OK for them and the memory is
+ * open. Later requests that use them are refused, even if the caller prepared them before this
+ * call. Otherwise nothing has changed. `end` must be less than the size of the memory. */
+static inline int own_memory_cut(own_engine *engine, own_memory *memory, uint64_t end,
+                                 uint32_t site, own_conflict *conflict) {
+    own_lock(engine);
+    int answer = memory->closed ? OWN_MEMORY_CLOSED
+                                : own_bytes_free_(engine, memory, end, memory->nbytes, conflict);
+    if (answer == OWN_OK && !memory->limits) {
+        memory->limits = calloc(1, sizeof *memory->limits);
+        answer = memory->limits ? OWN_OK : OWN_NO_MEMORY;
+    }
+    if (answer == OWN_OK) {
+        memory->limits->end = end;
+        memory->limits->cut_at = site;
+        memory->limited |= OWN_WAS_CUT;
+    }
+    own_unlock(engine);
+    return answer;
+}
+
+/* Returns whether some bytes before `stop` are gone. If so, sets *site, unless that is NULL, to the
+ * call site of own_memory_cut. */
+static inline int own_is_cut(own_engine *engine, const own_memory *memory, uint64_t stop,
+                             uint32_t *site) {
+    own_lock_clocks(engine);
+    int cut = own_is_cut_(memory, stop);
+    if (cut && site) {
+        *site = memory->limits->cut_at;
+    }
+    own_unlock(engine);
+    return cut;
+}
+
+/* Lets requests use the bytes before `end` again, after own_memory_cut. */
+static inline void own_memory_extend(own_engine *engine, own_memory *memory, uint64_t end) {
+    own_lock(engine);
+    if (memory->limited & OWN_WAS_CUT) {
+        memory->limits->end = end;
+    }
+    own_unlock(engine);
 }
 
 /* Returns OWN_OK if no view is alive, no graph uses the memory, and no operation that does may be

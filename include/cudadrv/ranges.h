@@ -65,11 +65,14 @@ typedef struct own_attachment {
     uint32_t site;   /* call site of the operation that attached the memory */
 } own_attachment;
 
-enum own_limit { OWN_HAS_DISCARDS = 1, OWN_IS_ATTACHED = 2 };
+enum own_limit { OWN_HAS_DISCARDS = 1, OWN_IS_ATTACHED = 2, OWN_WAS_CUT = 4 };
 
 typedef struct own_limits {
     own_discard *discards;
     own_attachment attachment;
+    /* OWN_WAS_CUT: the bytes from `end` on are gone, since this call site: see own_memory_cut. */
+    uint64_t end;
+    uint32_t cut_at;
 } own_limits;
 
 struct own_export;

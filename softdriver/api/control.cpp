@@ -89,6 +89,7 @@ void reset(Lock &lock, bool keep_host_memory) {
     unload_libraries();
     driver.kernel_fault.clear();
     destroy_pools();
+    destroy_reservations();
     for (const auto &device : driver.devices) {
         device->sticky = CUDA_SUCCESS;
         device->primary_retains = 0;

@@ -53,6 +53,8 @@ constexpr struct {
     {"managed", allocations<3>},
     {"registered", allocations<4>},
     {"bytes", []() -> uint64_t { return state().live_bytes; }},
+    {"reservations", []() -> uint64_t { return state().live_reservations; }},
+    {"backings", []() -> uint64_t { return state().backings.size(); }},
     {"streams", []() -> uint64_t { return state().streams.size(); }},
     {"events", []() -> uint64_t { return state().events.size(); }},
     {"graphs", graphs_of_programs},

@@ -19,6 +19,7 @@ void State::create_devices() {
         if (device->primary)
             contexts.erase(reinterpret_cast<uintptr_t>(device->primary->handle));
     destroy_pools();
+    destroy_reservations();
     std::vector<int> visible = visible_devices(settings.devices);
     size_t wanted = visible.size();
     for (; devices.size() > wanted; devices.pop_back())

@@ -48,14 +48,17 @@ struct State {
     HandleTable<CodeLibrary> libraries{0x5c7000001000};
     HandleTable<LibraryKernel> kernels{0x5c8000001000};
     HandleTable<Link> links{0x5c9000001000};
+    HandleTable<Backing> backings{0x5cd000001000};
     // The pools of memory that is not a device's own, by kind, type of location and its number.
     std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
+    FreedAddresses freed_addresses;
     std::string kernel_fault;          // description of the last kernel error, or empty
     uint64_t live_allocations[5] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
+    uint64_t live_reservations = 0;
     uint64_t next_id = 16;
     uint64_t next_operation = 1;
     Scheduler scheduler;

@@ -45,8 +45,11 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
     Lock lock(state().mutex);
     if (!look_up(address, segment))
         return false;
-    if (used_.emplace(segment.begin, segment.bytes).second)
+    auto [used, first] = used_.emplace(segment.begin, segment.bytes);
+    if (first)
         come_to_use(segment);
+    // At reserved addresses there may be more memory than at the last look-up.
+    used->second = std::max(used->second, segment.bytes);
     return true;
 }
 
@@ -79,7 +82,14 @@ bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
     const Allocation *allocation = find_allocation(address);
     if (!allocation)
         return look_up_freed(address, segment);
-    if (!reaches(*function_->owner, *allocation))
+    if (allocation->reservation) {
+        bool writable;
+        int device = function_->owner->device->ordinal;
+        Range range = allocation->reservation->reach(device, address, &writable);
+        segment = {range.begin, range.bytes, host_address(*allocation, range.begin), writable};
+        return range.bytes > 0;
+    }
+    if (!reaches(*function_->owner, *allocation, address, 1, false))
         return false;
     bool read_only = allocation->read_only || (allocation->kind == MemoryKind::Registered &&
                                                (allocation->flags & CU_MEMHOSTREGISTER_READ_ONLY));

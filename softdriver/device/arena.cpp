@@ -31,17 +31,17 @@ int pattern_file() {
     return file;
 }
 
-char *map(size_t bytes, int protection) {
+} // namespace
+
+void keep_private(char *memory, size_t bytes) {
+    madvise(memory, bytes, MADV_DONTFORK);
+    madvise(memory, bytes, MADV_DONTDUMP);
+}
+
+char *map_pages(size_t bytes, int protection) {
     void *address =
         mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return address == MAP_FAILED ? nullptr : static_cast<char *>(address);
-}
-
-} // namespace
-
-void keep_private(char *alias, size_t bytes) {
-    madvise(alias, bytes, MADV_DONTFORK);
-    madvise(alias, bytes, MADV_DONTDUMP);
 }
 
 bool Arena::reserve(size_t capacity) {
@@ -49,8 +49,8 @@ bool Arena::reserve(size_t capacity) {
     // may forbid a large reservation, so smaller ones are tried too.
     for (size_t times : {64, 16, 4, 2}) {
         size_t bytes = round_up(std::max(capacity * times, least_reservation), page);
-        char *device = map(bytes, PROT_NONE);
-        char *alias = device ? map(bytes, access) : nullptr;
+        char *device = map_pages(bytes, PROT_NONE);
+        char *alias = device ? map_pages(bytes, access) : nullptr;
         if (device && !alias)
             munmap(device, bytes);
         if (!alias)

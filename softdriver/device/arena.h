@@ -75,4 +75,8 @@ void keep_private(char *alias, size_t bytes);
 
 constexpr unsigned char fresh_memory = 0xCD;
 
+// Maps fresh pages that use no memory until they are written. Returns null if there are no more
+// addresses.
+char *map_pages(size_t bytes, int protection);
+
 } // namespace soft

@@ -118,7 +118,7 @@ CUresult make_copy_work(Call &call, const CUDA_MEMCPY3D_v2 *params, CUcontext ha
     Transfer transfer{};
     if (CUresult status = read_box(*params, transfer))
         return status;
-    if (CUresult status = check_pools(*context, transfer.target, transfer.source))
+    if (CUresult status = check_access(*context, transfer.target, transfer.source))
         return status;
     work = std::make_shared<CopyWork>(*params, transfer, context);
     return CUDA_SUCCESS;

@@ -50,13 +50,20 @@ bool exceeds_machine(size_t bytes) {
 
 size_t capacity_of(size_t bytes) { return round_up(bytes, 512); }
 
-Allocation *find_allocation(uintptr_t address) {
+// Returns the entry of the table that contains the address, or null.
+static Allocation *find_entry(uintptr_t address) {
     auto &allocations = state().allocations;
     auto next = allocations.upper_bound(address);
     if (next == allocations.begin())
         return nullptr;
     Allocation &candidate = std::prev(next)->second;
     return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
+}
+
+Allocation *find_allocation(uintptr_t address) {
+    Allocation *found = find_entry(address);
+    bool empty = found && found->reservation && !found->reservation->find(address);
+    return empty ? nullptr : found;
 }
 
 Allocation *find_visible(uintptr_t address) {
@@ -69,15 +76,23 @@ Allocation *find_start(uintptr_t address) {
     return allocation && allocation->begin == address ? allocation : nullptr;
 }
 
-Allocation *find_range(uintptr_t begin, size_t bytes) {
-    Allocation *allocation = find_allocation(begin);
-    return allocation && bytes <= allocation->bytes - (begin - allocation->begin) ? allocation
-                                                                                  : nullptr;
+Allocation *find_reserved(uintptr_t begin, size_t bytes) {
+    Allocation *found = find_entry(begin);
+    return found && bytes <= found->bytes - (begin - found->begin) ? found : nullptr;
 }
 
-bool reaches(const Context &context, const Allocation &allocation) {
+Allocation *find_range(uintptr_t begin, size_t bytes) {
+    Allocation *found = find_reserved(begin, bytes);
+    bool empty = found && found->reservation && !found->reservation->covers(begin, bytes);
+    return empty ? nullptr : found;
+}
+
+bool reaches(const Context &context, const Allocation &allocation, uintptr_t begin, size_t bytes,
+             bool writes) {
     if (allocation.pool)
         return allocation.pool->admits(*context.device);
+    if (allocation.reservation)
+        return allocation.reservation->admits(context.device->ordinal, begin, bytes, writes);
     return !allocation.on_device() || allocation.device == context.device ||
            context.peers.count(allocation.owner->id) > 0;
 }
@@ -88,7 +103,8 @@ bool never_host_memory(uintptr_t address) {
     for (const auto &device : state().devices)
         if (device->arena.contains(address))
             return true;
-    return false;
+    const Allocation *entry = find_entry(address);
+    return (entry && entry->reservation) || state().freed_addresses.contains(address);
 }
 
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
@@ -117,16 +133,20 @@ CUresult place_imported(const Context &context, Device &device, MemoryKind kind,
     return CUDA_SUCCESS;
 }
 
-CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
-                         Allocation *&result) {
-    Device &device = *context.device;
+bool has_capacity(Device &device, size_t bytes) {
     size_t capacity = state().settings.memory;
     auto full = [&] { return device.used + capacity_of(bytes) > capacity; };
     if (bytes > capacity)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return false;
     if (full())
         trim_pools(device);
-    if (full())
+    return !full();
+}
+
+CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
+                         Allocation *&result) {
+    Device &device = *context.device;
+    if (!has_capacity(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (CUresult status = place_device(context, device, bytes, kind, result))
         return status;
@@ -176,6 +196,33 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
 void give_to_module(Allocation &allocation) {
     stop_counting(allocation);
     allocation.of_module = true;
+}
+
+void add_reservation(Device &device, uintptr_t begin, char *host, size_t bytes) {
+    State &driver = state();
+    Allocation &reserved = driver.allocations[begin];
+    reserved.begin = begin;
+    reserved.bytes = bytes;
+    reserved.host = host;
+    reserved.device = &device;
+    reserved.id = driver.new_id();
+    reserved.maker = thread_state().function;
+    reserved.reservation = std::make_shared<Reservation>(begin, host);
+    driver.live_reservations++;
+}
+
+void remove_reservation(Allocation &reserved) {
+    State &driver = state();
+    size_t bytes = reserved.bytes;
+    uintptr_t begin = reserved.begin;
+    driver.races.removed(reserved);
+    driver.freed.add(reserved, thread_state().function, false);
+    // Streams may still have work that uses the hidden addresses.
+    std::shared_ptr<void> hidden(reserved.host, [=](void *host) { munmap(host, bytes); });
+    driver.scheduler.keep(hidden, begin, bytes);
+    driver.freed_addresses.add(begin, bytes);
+    driver.live_reservations--;
+    driver.allocations.erase(begin);
 }
 
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags) {

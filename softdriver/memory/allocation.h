@@ -4,6 +4,7 @@
 #include "memory/graph_memory.h"
 #include "memory/managed.h"
 #include "memory/pool.h"
+#include "memory/virtual.h"
 
 namespace soft {
 
@@ -23,6 +24,8 @@ struct Allocation {
     uint64_t id = 0;
     PoolPtr pool;                     // the pool that the memory is from, or null
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
+    // For reserved addresses: which of them have memory. Null for other memory.
+    std::shared_ptr<Reservation> reservation;
     std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
     std::shared_ptr<Sharing> sharing; // with other processes, or null
     // A node of a graph will allocate the memory. Until then only other nodes can use it.
@@ -41,7 +44,8 @@ struct Allocation {
     bool page_locked() const { return kind == MemoryKind::Host || kind == MemoryKind::Registered; }
 };
 
-// Returns the live allocation that contains the address, or null.
+// Returns the live allocation that contains the address, or null. Reserved addresses without memory
+// are in no allocation.
 Allocation *find_allocation(uintptr_t address);
 // Like find_allocation(), but does not find memory that a graph will allocate.
 Allocation *find_visible(uintptr_t address);
@@ -49,9 +53,13 @@ Allocation *find_visible(uintptr_t address);
 Allocation *find_start(uintptr_t address);
 // Returns the live allocation that contains the whole range, or null.
 Allocation *find_range(uintptr_t begin, size_t bytes);
-// Returns true if the context may access the allocation. For memory of a pool it needs access to
-// the pool; for other memory of another device, peer access.
-bool reaches(const Context &context, const Allocation &allocation);
+// Like find_range(), but also finds reserved addresses without memory.
+Allocation *find_reserved(uintptr_t begin, size_t bytes);
+// Returns true if the context may read, or write, these bytes of the allocation. For memory of a
+// pool it needs access to the pool; for reserved addresses, what cuMemSetAccess grants; for other
+// memory of another device, peer access.
+bool reaches(const Context &context, const Allocation &allocation, uintptr_t begin, size_t bytes,
+             bool writes);
 // Returns true for addresses at which the program's own host memory cannot be.
 bool never_host_memory(uintptr_t address);
 inline char *host_address(const Allocation &allocation, uintptr_t address) {
@@ -64,15 +72,27 @@ bool exceeds_machine(size_t bytes);
 size_t capacity_of(size_t bytes);
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result);
+// Returns true if the device has capacity for so many bytes. Takes it from pools if necessary.
+bool has_capacity(Device &device, size_t bytes);
 // Allocates device memory for which the caller has already counted the capacity.
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
                       Allocation *&result);
+// Waits until all pending frees of the device's streams are done. Returns false if there were none.
+bool finish_frees(Lock &lock, const Device &device);
+// Returns whether a call that frees or unmaps memory of a device waits for work. Real drivers wait
+// but do not promise to, so the setting `free_waits` or the random schedule decides.
+bool device_free_waits();
 // Maps memory of another process, which is in a file of that process's device.
 CUresult place_imported(const Context &context, Device &device, MemoryKind kind, int file,
                         uint64_t offset, size_t bytes, Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
+// Enters addresses that a program reserves into the table. The driver accesses their memory at
+// `host`.
+void add_reservation(Device &device, uintptr_t begin, char *host, size_t bytes);
+// Removes reserved addresses, which have no memory any more, from the table.
+void remove_reservation(Allocation &reserved);
 // Makes the allocation a variable of a module, which programs cannot free and which is not counted
 // as live.
 void give_to_module(Allocation &allocation);

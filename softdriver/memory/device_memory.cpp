@@ -18,8 +18,7 @@ SOFT_API(cuMemGetInfo_v2, (size_t *available, size_t *total), (available, total)
     return CUDA_SUCCESS;
 }
 
-// Waits until all pending frees of streams are done. Returns false if there were none.
-static bool finish_frees(Lock &lock, const Device &device) {
+bool finish_frees(Lock &lock, const Device &device) {
     std::vector<OperationPtr> frees;
     for (const auto &entry : state().pools)
         if (entry.second->device == &device)
@@ -67,14 +66,7 @@ SOFT_API(cuMemAllocPitch_v2,
     return cuMemAlloc_v2_body(call, address, bytes);
 }
 
-// Returns whether cuMemFree waits for the device. It never waits for memory of a pool and always
-// for other managed memory. For device memory, real drivers wait but do not promise to, so the
-// setting `free_waits` or the random schedule decides.
-static bool free_waits(const Allocation &allocation) {
-    if (allocation.pool || allocation.kind == MemoryKind::Async)
-        return false;
-    if (allocation.kind != MemoryKind::Device)
-        return true;
+bool device_free_waits() {
     switch (state().settings.free_waits) {
     case FreeWaits::Always:
         return true;
@@ -83,6 +75,14 @@ static bool free_waits(const Allocation &allocation) {
     default:
         return state().settings.schedule != Schedule::Random || state().random.below(2);
     }
+}
+
+// Returns whether cuMemFree waits for the device. It never waits for memory of a pool and always
+// for other managed memory.
+static bool free_waits(const Allocation &allocation) {
+    if (allocation.pool || allocation.kind == MemoryKind::Async)
+        return false;
+    return allocation.kind != MemoryKind::Device || device_free_waits();
 }
 
 CUresult free_device_memory(Call &call, CUdeviceptr address) {
@@ -113,7 +113,8 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
         return CUDA_SUCCESS;
     const Allocation *allocation = find_start(address);
     if (!allocation || (allocation->page_locked() && !allocation->pool) || allocation->captured ||
-        allocation->of_module || (allocation->sharing && allocation->sharing->opened))
+        allocation->of_module || allocation->reservation ||
+        (allocation->sharing && allocation->sharing->opened))
         return CUDA_ERROR_INVALID_VALUE;
     return free_device_memory(call, address);
 }

@@ -53,6 +53,9 @@ Freed::EntryPtr Freed::find(uintptr_t address) const {
 }
 
 std::string describe_address(uintptr_t address) {
+    const Allocation *reserved = find_reserved(address, 1);
+    if (reserved && reserved->reservation)
+        return describe_reserved(address, *reserved);
     if (const Allocation *inside = find_allocation(address)) {
         size_t offset = address - inside->begin;
         return std::to_string(offset) + " bytes into " +

@@ -102,7 +102,8 @@ SOFT_API(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address), (han
         return CUDA_ERROR_INVALID_VALUE;
     const Allocation *allocation = find_visible(address);
     if (!allocation || allocation->kind != MemoryKind::Device || allocation->of_module ||
-        !allocation->graph.expired() || (allocation->sharing && allocation->sharing->imported))
+        allocation->reservation || !allocation->graph.expired() ||
+        (allocation->sharing && allocation->sharing->imported))
         return CUDA_ERROR_INVALID_VALUE;
     SharedMemory made;
     if (CUresult status = export_memory(call.lock, address, memory_magic, made))

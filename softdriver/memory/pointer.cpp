@@ -24,12 +24,42 @@ CUresult device_pointer(const Context *context, const Allocation &allocation, ui
     put<CUdeviceptr>(data, 0);
     if (CUresult status = context_status(context))
         return status;
-    return reaches(*context, allocation) ? put<CUdeviceptr>(data, address)
-                                         : CUDA_ERROR_INVALID_VALUE;
+    return reaches(*context, allocation, address, 1, false) ? put<CUdeviceptr>(data, address)
+                                                            : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Returns the addresses of the memory around an address: the mapping, if it is reserved.
+Range mapped_range(const Allocation &allocation, uintptr_t address) {
+    Range range{allocation.begin, allocation.bytes};
+    if (allocation.reservation)
+        range.bytes = allocation.reservation->find(address, &range.begin)->bytes;
+    return range;
+}
+
+// Reads an attribute that memory at reserved addresses has from its mapping. Returns false for all
+// other attributes.
+bool read_mapping(const Mapping &mapping, CUpointer_attribute attribute, void *data) {
+    switch (static_cast<int>(attribute)) {
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        put<unsigned long long>(data, mapping.backing->properties.requestedHandleTypes);
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        put<int>(data, mapping.backing->device->ordinal);
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case memory_block_id:
+        put<unsigned long long>(data, mapping.backing->id);
+        return true;
+    default:
+        return false;
+    }
 }
 
 CUresult read_attribute(const Context *context, const Allocation &allocation,
                         CUpointer_attribute attribute, uintptr_t address, void *data) {
+    if (allocation.reservation &&
+        read_mapping(*allocation.reservation->find(address), attribute, data))
+        return CUDA_SUCCESS;
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         // Memory of a pool has no context.
@@ -63,11 +93,13 @@ CUresult read_attribute(const Context *context, const Allocation &allocation,
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return put<int>(data, allocation.device->ordinal);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case mapping_base:
         return put<CUdeviceptr>(data, allocation.begin);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case mapping_size:
         return put<size_t>(data, allocation.bytes);
+    case mapping_base:
+        return put<CUdeviceptr>(data, mapped_range(allocation, address).begin);
+    case mapping_size:
+        return put<size_t>(data, mapped_range(allocation, address).bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put<int>(data, 1);
     default:
@@ -171,12 +203,13 @@ SOFT_API(cuMemGetAddressRange_v2, (CUdeviceptr * begin, size_t *bytes, CUdevicep
     if (CUresult status = context_status(call.context.get()))
         return status;
     const Allocation *allocation = find_visible(address);
-    if (!allocation || !reaches(*call.context, *allocation))
+    if (!allocation || !reaches(*call.context, *allocation, address, 1, false))
         return CUDA_ERROR_NOT_FOUND;
+    Range mapped = mapped_range(*allocation, address);
     if (begin)
-        *begin = allocation->begin;
+        *begin = mapped.begin;
     if (bytes)
-        *bytes = allocation->bytes;
+        *bytes = mapped.bytes;
     return CUDA_SUCCESS;
 }
 

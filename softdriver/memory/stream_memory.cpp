@@ -121,7 +121,7 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         return CUDA_SUCCESS;
     Allocation *allocation = find_start(address);
     bool ordered = allocation && (allocation->pool || allocation->captured);
-    if (!allocation || (allocation->page_locked() && !ordered))
+    if (!allocation || allocation->reservation || (allocation->page_locked() && !ordered))
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed && !ordered)
         return CUDA_ERROR_NOT_SUPPORTED;

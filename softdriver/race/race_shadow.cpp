@@ -154,10 +154,11 @@ void RaceShadow::sweep(const RaceSettled &settled) {
     sweep_at_ = std::max<size_t>(64, 2 * segments_.size());
 }
 
-std::vector<RaceConflict> RaceShadow::unsettled(const RaceSettled &settled) const {
+std::vector<RaceConflict> RaceShadow::unsettled(const RaceSettled &settled,
+                                                const Range &freed) const {
     std::vector<RaceConflict> found;
     auto consider = [&](const OperationPtr &operation, const Range &where, RaceUse use) {
-        if (!settled(*operation))
+        if (where.overlaps(freed) && !settled(*operation))
             add_conflict(found, RaceConflict{operation, range_of(*operation, where, use), use});
     };
     for (const auto &entry : segments_) {
@@ -171,8 +172,11 @@ std::vector<RaceConflict> RaceShadow::unsettled(const RaceSettled &settled) cons
     }
     for (const Stripe &stripe : stripes_)
         consider(stripe.operation, stripe.range, stripe.use);
-    for (const OperationPtr &user : users_)
-        consider(user, Range{begin, bytes}, user->writes.empty() ? RaceUse::Read : RaceUse::Write);
+    for (const OperationPtr &user : users_) {
+        RaceUse use = user->writes.empty() ? RaceUse::Read : RaceUse::Write;
+        for (const Range &word : ranges_of(*user, use))
+            consider(user, word, use);
+    }
     return found;
 }
 

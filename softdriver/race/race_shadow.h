@@ -53,8 +53,9 @@ class RaceShadow {
     // Records an access. Returns the earlier accesses with which it races.
     std::vector<RaceConflict> access(const OperationPtr &operation, const Range &range, RaceUse use,
                                      const RaceSettled &settled);
-    // Returns all recorded accesses that are not settled. A free by the host races with them.
-    std::vector<RaceConflict> unsettled(const RaceSettled &settled) const;
+    // Returns all recorded accesses to `freed` that are not settled. A free by the host races with
+    // them.
+    std::vector<RaceConflict> unsettled(const RaceSettled &settled, const Range &freed) const;
 
     // Records an operation that waits for a value in this memory, or writes such a value. It can
     // race only with a free of the memory.

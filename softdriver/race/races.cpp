@@ -32,6 +32,12 @@ template <class Visit> void each_range(const Operation &operation, Visit visit) 
         visit(range, RaceUse::Update);
 }
 
+bool touches(const Operation &operation, const Range &bytes) {
+    bool found = false;
+    each_range(operation, [&](const Range &range, RaceUse) { found |= range.overlaps(bytes); });
+    return found;
+}
+
 // Removes an operation from a list, which is short.
 void remove_from(std::vector<OperationPtr> &list, const OperationPtr &operation) {
     list.erase(std::remove(list.begin(), list.end(), operation), list.end());
@@ -53,7 +59,7 @@ Races::Races()
       }) {}
 
 RaceShadowPtr Races::shadow_of(const Range &range) {
-    Allocation *allocation = find_range(range.begin, range.end() - range.begin);
+    Allocation *allocation = find_reserved(range.begin, range.end() - range.begin);
     if (!allocation && just_removed_ && just_removed_->holds(range))
         return just_removed_;
     if (!allocation) {
@@ -182,7 +188,8 @@ void Races::judge_deferred() {
         if (next.operation && !waits)
             judge(next.operation, next.shadows, settled);
         else if (!next.operation && !next.shadows.front()->ignored)
-            judge_free(*next.shadows.front(), next, next.shadows.front()->unsettled(settled));
+            judge_free(*next.shadows.front(), next,
+                       next.shadows.front()->unsettled(settled, next.freed));
     }
 }
 
@@ -302,6 +309,10 @@ void Races::learn_before(const OperationPtr &operation) {
 }
 
 void Races::freed_by_host(const Allocation &allocation) {
+    freed_by_host(allocation, {allocation.begin, allocation.bytes});
+}
+
+void Races::freed_by_host(const Allocation &allocation, const Range &freed) {
     if (!on())
         return;
     if (!deferred_.empty())
@@ -316,8 +327,11 @@ void Races::freed_by_host(const Allocation &allocation) {
                   {allocation.shadow},
                   order_.host_clock(),
                   thread_state().function,
-                  state().next_operation};
+                  state().next_operation,
+                  freed};
     auto uses = [&](const OperationPtr &waiting) {
+        if (!touches(*waiting, freed))
+            return false;
         auto kept = kept_.find(waiting.get());
         return kept != kept_.end() && std::find(kept->second.begin(), kept->second.end(),
                                                 allocation.shadow) != kept->second.end();
@@ -325,11 +339,11 @@ void Races::freed_by_host(const Allocation &allocation) {
     std::vector<RaceConflict> users;
     order_.each_waiting([&](const OperationPtr &waiting) {
         if (uses(waiting))
-            users.push_back({waiting, Range{shadow.begin, shadow.bytes},
-                             waiting->writes.empty() ? RaceUse::Read : RaceUse::Write});
+            users.push_back(
+                {waiting, freed, waiting->writes.empty() ? RaceUse::Read : RaceUse::Write});
     });
     if (deferred_.empty()) {
-        auto unsettled = shadow.unsettled({free.settled.get()});
+        auto unsettled = shadow.unsettled({free.settled.get()}, freed);
         users.insert(users.begin(), unsettled.begin(), unsettled.end());
     }
     judge_free(shadow, free, std::move(users));

@@ -54,6 +54,8 @@ class Races {
     // Called when the host frees memory. A free never orders the host after work, because no free
     // promises to wait.
     void freed_by_host(const Allocation &allocation);
+    // The same if the host unmaps a part of reserved addresses.
+    void freed_by_host(const Allocation &allocation, const Range &freed);
     void removed(const Allocation &allocation);
     void lost(const Device &device);
     // Called in each driver call, because the host may have written a value that streams wait for.
@@ -79,6 +81,7 @@ class Races {
         RaceClockPtr settled;
         Function free = Function::Count;
         uint64_t next_operation = 0;
+        Range freed{}; // what a free by the host frees
     };
 
     void check(const OperationPtr &operation);

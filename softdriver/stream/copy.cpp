@@ -55,7 +55,7 @@ template <class Locate, class Target, class Source>
 Ends allowed(const Context &context, Locate locate, Target target, Source source, size_t bytes) {
     Ends ends = locate(target, source, bytes);
     if (ends.status == CUDA_SUCCESS)
-        ends.status = check_pools(context, ends.target, ends.source);
+        ends.status = check_access(context, ends.target, ends.source);
     return ends;
 }
 

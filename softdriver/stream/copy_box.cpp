@@ -181,7 +181,7 @@ CUresult to_box(const CUDA_MEMCPY3D_PEER *copy, Box &box) {
 
 template <class Copy>
 CUresult check_access(const Copy &, const Context &context, const Transfer &transfer) {
-    return check_pools(context, transfer.target, transfer.source);
+    return check_access(context, transfer.target, transfer.source);
 }
 
 CUresult check_access(const CUDA_MEMCPY3D_PEER &copy, const Context &, const Transfer &) {

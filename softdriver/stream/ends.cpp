@@ -1,6 +1,7 @@
 #include "stream/ends.h"
 
 #include "api/call.h"
+#include "api/state.h"
 
 namespace soft {
 namespace {
@@ -9,6 +10,15 @@ Side side_of(const Allocation &allocation) {
     if (allocation.on_device())
         return Side::Device;
     return allocation.kind == MemoryKind::Managed ? Side::Managed : Side::Locked;
+}
+
+// Returns the devices that may read, or write, these bytes: a bit for each ordinal.
+uint32_t users(const Reservation &reservation, uintptr_t address, size_t bytes, bool writes) {
+    uint32_t found = 0;
+    for (const auto &device : state().devices)
+        if (reservation.admits(device->ordinal, address, bytes, writes))
+            found |= 1u << device->ordinal;
+    return found;
 }
 
 } // namespace
@@ -23,6 +33,10 @@ static CUresult locate_known(uintptr_t address, size_t bytes, End &end) {
     end.pool = allocation->pool;
     end.sync_memops = allocation->sync_memops;
     end.of_graph = allocation->captured;
+    if (allocation->reservation) {
+        end.readers = users(*allocation->reservation, address, bytes, false);
+        end.writers = users(*allocation->reservation, address, bytes, true);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -54,7 +68,10 @@ CUresult locate_host(const void *pointer, size_t bytes, End &end) {
     return status == CUDA_SUCCESS && end.side == Side::Device ? CUDA_ERROR_INVALID_VALUE : status;
 }
 
-CUresult check_pools(const Context &context, const End &target, const End &source) {
+CUresult check_access(const Context &context, const End &target, const End &source) {
+    unsigned device = static_cast<unsigned>(context.device->ordinal);
+    if (!(source.readers >> device & target.writers >> device & 1))
+        return CUDA_ERROR_INVALID_VALUE;
     for (const End *end : {&target, &source})
         if (end->side == Side::Device && end->pool && !end->pool->admits(*context.device))
             return CUDA_ERROR_INVALID_VALUE;

@@ -12,6 +12,8 @@ struct End {
     char *host = nullptr;
     Side side = Side::Pageable;
     PoolPtr pool; // the pool of stream-ordered memory; null for other memory
+    // The devices that may read, and write, memory at reserved addresses: a bit for each ordinal.
+    uint32_t readers = ~0u, writers = ~0u;
     // Synchronous operations on the memory always wait until they are done.
     bool sync_memops = false;
     bool of_graph = false; // memory that a graph will allocate
@@ -28,9 +30,9 @@ CUresult locate_any(uintptr_t address, size_t bytes, End &end);
 // Like locate_any(), but returns an error for device memory.
 CUresult locate_host(const void *pointer, size_t bytes, End &end);
 
-// Returns an error if an end is in a pool to which the context's device has no access. Copies of
-// other memory need no peer access.
-CUresult check_pools(const Context &context, const End &target, const End &source);
+// Returns an error if an end is in a pool, or at reserved addresses, to which the context's device
+// has no access. Copies of other memory need no peer access.
+CUresult check_access(const Context &context, const End &target, const End &source);
 // Checks a context argument of a peer copy. The argument has no effect except that an invalid
 // context is an error, because all devices share one address space.
 CUresult check_named(CUcontext context);

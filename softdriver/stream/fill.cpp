@@ -50,7 +50,7 @@ CUresult check_fill(const Fill &fill, const Context &context, char *&address,
     if (!fits(fill, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     const Allocation *allocation = find_range(fill.dst, bytes);
-    if (!allocation || !reaches(context, *allocation))
+    if (!allocation || !reaches(context, *allocation, fill.dst, bytes, true))
         return CUDA_ERROR_INVALID_VALUE;
     if (memory)
         *memory = allocation;

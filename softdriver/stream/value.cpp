@@ -78,7 +78,8 @@ template CUresult make_write(CUdeviceptr, cuuint64_t, unsigned, OperationPtr &);
 CUresult check_reach(const Context &context, const Operation &operation) {
     for (const auto *ranges : {&operation.reads, &operation.writes})
         for (const Range &range : *ranges)
-            if (!reaches(context, *find_allocation(range.begin)))
+            if (!reaches(context, *find_allocation(range.begin), range.begin, range.bytes,
+                         ranges == &operation.writes))
                 return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

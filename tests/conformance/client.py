@@ -113,6 +113,9 @@ cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
 cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
 cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp
 cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
+cuMemGetAllocationGranularity ppi|cuMemAddressReserve pzzdq|cuMemAddressFree dz|cuMemCreate pzpq
+cuMemRelease q|cuMemMap dzzqq|cuMemUnmap dz|cuMemSetAccess dzpz|cuMemGetAccess ppd
+cuMemRetainAllocationHandle pp|cuMemGetAllocationPropertiesFromHandle pq
 cuIpcGetMemHandle pd|cuIpcOpenMemHandle_v2 pHu|cuIpcCloseMemHandle d|cuIpcGetEventHandle pp
 cuIpcOpenEventHandle pH|cuMemPoolExportToShareableHandle ppiq|cuMemPoolExportPointer pd
 cuMemPoolImportFromShareableHandle ppiq|cuMemPoolImportPointer ppp
@@ -125,6 +128,8 @@ COUNTED = [
     "host",
     "managed",
     "registered",
+    "reservations",
+    "backings",
     "streams",
     "events",
     "graphs",

@@ -293,6 +293,8 @@ def test_counts(software, settings):
         "host": 1,
         "managed": 1,
         "registered": 0,
+        "reservations": 0,
+        "backings": 0,
         "streams": 1,
         "events": 1,
         "graphs": 0,

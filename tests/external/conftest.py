@@ -9,7 +9,7 @@ import pytest
 SCHEDULES = ("eager", "lazy", "random")
 # Without libraries, which cuda.core never unloads.
 KINDS = (
-    *("device", "async", "host", "managed", "registered"),
+    *("device", "async", "host", "managed", "registered", "reservations", "backings"),
     *("streams", "events", "graphs", "execs", "objects", "modules", "links"),
 )
 

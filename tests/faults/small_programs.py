@@ -97,6 +97,23 @@ def streams():
 
 
 @program
+def growing():
+    buffer = cu.DeviceBuffer(8, capacity=4 << 20)
+    address = buffer.address
+    buffer.fill(1)
+    buffer.grow(3 << 20)
+    assert buffer.count == 3 << 20
+    assert buffer.address == address
+    buffer[8:].fill(2)
+    items = items_of(buffer)
+    assert set(items[:8]) == {1}
+    assert set(items[8:]) == {2}
+    buffer.shrink(8)
+    assert set(items_of(buffer)) == {1}
+    buffer.close()
+
+
+@program
 def events():
     one, two = cu.Stream(), cu.Stream()
     buffer = cu.DeviceBuffer(1000)

@@ -255,6 +255,24 @@ MUTATIONS = [
         "        if memory.after is not NULL:",
         "        if False:",
     ),
+    (
+        "memory goes back while work may use it",
+        "_growing.pyx",
+        "        if answer != OWN_OK:\n",
+        "        if answer != OWN_OK and answer != 1:\n",
+    ),
+    (
+        "shrinking looks at all bytes",
+        "_growing.pyx",
+        "own_memory_cut(engine, memory.state, end, here(), &conflict)",
+        "own_memory_cut(engine, memory.state, 0, here(), &conflict)",
+    ),
+    (
+        "bytes that are gone do not come back",
+        "_growing.pyx",
+        "        own_memory_extend(engine, memory.state, <size_t>number",
+        "        if False:\n            own_memory_extend(engine, memory.state, <size_t>number",
+    ),
     ("a part closes the whole", "_buffer.pyx", "        if self.part:", "        if False:"),
     (
         "what was moved still works",

@@ -93,6 +93,8 @@ class Program(PeerChoices):
         self.captures = self.chance(self.with_graphs)
         if self.captures:
             self.imports = False
+        # Graphs and loans keep the sizes that buffers had: tests/buffers/test_growing.py.
+        self.grows = self.chance(0.6) and not (self.captures or self.interop or self.imports)
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -131,6 +133,8 @@ class Program(PeerChoices):
             if step == "end_loan" and self.interop:
                 weight *= 4
             if step in OF_IMPORTS and not self.imports:
+                weight = 0
+            if step in OF_GROWING and not self.grows:
                 weight = 0
             if step in (*OF_GRAPHS, *OF_JOINED) and not self.captures:
                 weight = 0
@@ -231,6 +235,8 @@ class Program(PeerChoices):
             self.open_stream()
         for _ in range(self.random.randint(2, 3)):
             self.allocate()
+        if self.grows:
+            self.allocate_growing()
         if self.policies != ("strict",):
             self.change_policy()
         chosen = self.random.choices(list(self.weights), list(self.weights.values()), k=steps)
@@ -499,6 +505,24 @@ class Program(PeerChoices):
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
+    def allocate_growing(self):
+        place, size = self.pick_place(), self.random.choice(CUTS)
+        self.add(
+            self.session.allocate_growing(size, 40, place), "growing", size, *self.where(place)
+        )
+
+    def resize(self):
+        """Grow or shrink a buffer; sometimes to the size that it has."""
+        growing = [buffer for buffer in self.buffers if buffer.grows]
+        if not growing:
+            return
+        buffer = self.pick_usable(growing, lambda buffer: not buffer.closed)
+        size = self.random.choice((*CUTS, *MORE_CUTS))
+        verb = "grow" if size > buffer.nbytes or self.chance(0.02) else "shrink"
+        size = max(size, buffer.nbytes) if verb == "grow" else size
+        self.note(verb, self.buffers.index(buffer), size)
+        getattr(self.session, verb)(buffer, size)
+
     def reuse(self):
         """Leave memory that a stream still uses to its pool, and allocate on the stream again."""
         streams = [s for s in self.streams if self.is_usable(s) and s.model.kind == "non_blocking"]
@@ -524,6 +548,8 @@ class Program(PeerChoices):
     def into_raw(self):
         """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
+        if buffer.memory.model.end is not None:  # memory that grows is not given away
+            return
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)
@@ -849,6 +875,7 @@ FAILURES = {
 }
 OF_THREADS = ("end_thread", "at_once")
 OF_MODULES = ("load", "global_", "launch_of_module", "close_module")
+OF_GROWING = ("allocate_growing", "resize")
 WEIGHTS = {
     "copy": 24,
     "fill": 14,
@@ -873,6 +900,8 @@ WEIGHTS = {
     "end_thread": 2,
     "at_once": 20,
     "allocate": 2,
+    "allocate_growing": 3,
+    "resize": 20,
     "reuse": 0.7,
     "part": 5,
     "view_as": 3,

@@ -117,6 +117,7 @@ class Memory:
     attached: object = None
     attached_at: int = 0
     holds: list = field(default_factory=list)  # ranges that graphs use
+    end: int | None = None  # the bytes from here on are gone; None: memory that never shrinks
 
 
 def overlap(a, b):
@@ -631,6 +632,13 @@ class Oracle:
         if any(start <= byte < stop for byte in self.borrowed_bytes(memory)):
             return BORROWED
         return OK
+
+    def cut(self, memory, end):
+        """Take away the last bytes if nothing uses them; the answer."""
+        answer = self.judge_end(memory, end, memory.nbytes)
+        if answer == OK:
+            memory.end = end
+        return answer
 
     def stream_known(self, stream):
         return stream.last_operation is None or stream.last_operation in past(self.host)

@@ -9,18 +9,18 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from cudadrv._engine cimport (
-    OWN_ATTACHED, OWN_ATTACHES, OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_DISCARDED,
+    OWN_ATTACHED, OWN_ATTACHES, OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_CUT, OWN_DISCARDED,
     OWN_DISCARDS, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MOVES,
-    OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN,
-    OWN_REACH, OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED,
-    OWN_USES, OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
-    own_bytes_free, own_conflict, own_discard, own_discarded, own_domain, own_domain_lose,
-    own_domain_open, own_domain_snapshot, own_engine, own_engine_prepare, own_event, own_export,
-    own_export_close, own_export_open, own_join_host, own_known, own_lend_open, own_memory,
-    own_memory_clear, own_memory_free, own_memory_inherit, own_memory_prepare, own_mutex_give,
-    own_record, own_request, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop,
-    own_snapshot_take, own_stream, own_stream_close, own_stream_known, own_stream_open,
-    own_stream_release, own_tag, own_undo, own_wait,
+    OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN, OWN_REACH,
+    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_USES,
+    OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
+    own_bytes_free, own_conflict, own_memory_cut, own_memory_extend, own_discard, own_discarded,
+    own_domain, own_domain_lose, own_domain_open, own_domain_snapshot, own_engine,
+    own_engine_prepare, own_event, own_export, own_export_close, own_export_open, own_join_host,
+    own_known, own_lend_open, own_memory, own_memory_clear, own_memory_free, own_memory_inherit,
+    own_memory_prepare, own_mutex_give, own_record, own_request, own_settle, own_settle_alone,
+    own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream, own_stream_close,
+    own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo, own_wait,
 )
 
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
@@ -29,7 +29,7 @@ POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
 ANSWERS = {
     OWN_OK: "ok", OWN_BORROWED: "borrowed", OWN_EXPORTED: "exported", OWN_MUST_WAIT: "must_wait",
     OWN_MEMORY_CLOSED: "memory_closed", OWN_STREAM_CLOSED: "stream_closed",
-    OWN_DISCARDED: "discarded", OWN_ATTACHED: "attached",
+    OWN_DISCARDED: "discarded", OWN_ATTACHED: "attached", OWN_CUT: "cut",
 }
 EFFECTS = {
     None: OWN_STAYS, "uses": OWN_USES, "moves": OWN_MOVES, "attaches": OWN_ATTACHES,
@@ -337,6 +337,15 @@ cdef class MemoryState:
         """Whether nobody uses these bytes: ``"ok"`` or the reason. Closes nothing."""
         cdef own_conflict conflict
         return ANSWERS[own_bytes_free(&self.engine.engine, self.memory, start, stop, &conflict)]
+
+    def cut(self, end, site=0):
+        """Take away the bytes from `end` on if nobody uses them: ``"ok"`` or the reason."""
+        cdef own_conflict conflict
+        return ANSWERS[own_memory_cut(&self.engine.engine, self.memory, end, site, &conflict)]
+
+    def extend(self, end):
+        """Let the bytes before `end` be used again, after `cut`."""
+        own_memory_extend(&self.engine.engine, self.memory, end)
 
     def inherit(self, MemoryState other not None, mode):
         """Let all that uses another memory use this one, which is new, in a mode."""

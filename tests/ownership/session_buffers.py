@@ -94,6 +94,7 @@ class Buffer:
     part: bool
     policy: str | None = None
     moved: bool = False
+    grows: bool = False  # whether its size can change
     kept: list = field(default_factory=list)  # what graphs have of it
 
     def change(self, **fields):
@@ -114,7 +115,13 @@ class Buffer:
 
     @property
     def closed(self):
-        return self.moved or self.memory.closed
+        return self.moved or self.memory.closed or self.gone
+
+    @property
+    def gone(self):
+        """Whether it is a part of bytes that were given back."""
+        end = self.memory.model.end
+        return end is not None and self.nbytes > 0 and self.start + self.nbytes > end
 
     @property
     def on_host(self):
@@ -290,7 +297,36 @@ class BufferSession(PeerSession):
         buffer.change(moved=True)
         if not buffer.part and buffer.memory.unused is not None:
             buffer.memory.whole = weakref.ref(made)
-        return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
+        taken = Buffer(made, buffer.memory, buffer.start, buffer.nbytes, buffer.part, buffer.policy)
+        taken.grows = buffer.grows
+        return taken
+
+    # ---- buffers that grow ----
+
+    def allocate_growing(self, nbytes, capacity, place):
+        made = self.call(
+            "allocation", OK, lambda: self.new(place, cu.DeviceBuffer, nbytes, capacity=capacity)
+        )
+        memory = Memory(self.oracle.open_memory(capacity, False), "device", place)
+        memory.model.end = nbytes
+        return Buffer(made, memory, 0, nbytes, part=False, grows=True)
+
+    def grow(self, buffer, nbytes):
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        self.call("grow", answer, lambda: buffer.real.grow(nbytes), buffer)
+        if answer == OK:
+            buffer.memory.model.end = nbytes
+            buffer.change(nbytes=nbytes)
+
+    def shrink(self, buffer, nbytes):
+        """Give back the last bytes. Those that come back later have other contents."""
+        answer = MEMORY_CLOSED if buffer.closed else OK
+        if answer == OK and nbytes < buffer.nbytes:
+            answer = self.oracle.cut(buffer.memory.model, nbytes)
+        self.call("shrink", answer, lambda: buffer.real.shrink(nbytes), buffer)
+        if answer == OK:
+            buffer.memory.bytes[nbytes:] = UNKNOWN
+            buffer.change(nbytes=nbytes)
 
     def close(self, buffer, stream=None):
         real = None if stream is None else stream.given

@@ -2,7 +2,7 @@
 
 import ctypes
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -117,6 +117,8 @@ class LoanSession(KernelSession):
         real = self.call("lend", answer, call, buffer)
         if answer != OK:
             return None
+        if buffer.grows:  # the loan keeps the size that the buffer has now
+            buffer = replace(buffer, grows=False, kept=[])
         return Loan(real, buffer, borrower, "read" if readonly else "write")
 
     def enter(self, loan):

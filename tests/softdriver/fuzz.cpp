@@ -65,6 +65,10 @@ Shape shape_of(const char *name) {
     if (starts(name, "cuMemRangeGetAttribute"))
         shape.limit = 256;
     shape.keeps_memory = starts(name, "cuMemHostRegister");
+    for (const char *maps :
+         {"cuMemAddress", "cuMemCreate", "cuMemGetAccess", "cuMemGetAllocation", "cuMemMap",
+          "cuMemRelease", "cuMemRetain", "cuMemSetAccess", "cuMemUnmap"})
+        shape.maps |= starts(name, maps);
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
             shape.own_buffers = false;
@@ -94,7 +98,7 @@ CUresult perform(const char *name, CUresult (*function)(Types...), Argument<Type
         me.history.print(me.thread, me.history.calls() - 1);
     if (status == CUDA_SUCCESS) {
         (arguments.harvest(), ...);
-        if (me.shape.keeps_memory)
+        if (me.shape.keeps_memory || starts(name, "cuMemSetAccess"))
             addresses.put(entry.values[0]);
     }
     return status;

@@ -29,7 +29,9 @@ template <class Type> Type any_number() {
         return static_cast<Type>(random.below(30) ? random.below(random.below(4) ? 4 : 40)
                                                   : any_bits() & 0x7fffffff);
     else if constexpr (std::is_same_v<Type, size_t>)
-        return player->shape.counted ? any_count() : any_size();
+        return player->shape.maps      ? any_granules()
+               : player->shape.counted ? any_count()
+                                       : any_size();
     else if constexpr (std::is_same_v<Type, int>)
         return player->shape.counted ? static_cast<int>(any_count()) : any_int();
     else if constexpr (std::is_floating_point_v<Type>)
@@ -58,8 +60,9 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_number<Type>>> :
 
 // unsigned long long: a CUdeviceptr
 template <> struct Argument<unsigned long long> : Nothing {
-    unsigned long long value =
-        player->shape.touches_addresses ? touched_address(addresses) : looked_up_address();
+    unsigned long long value = player->shape.maps                ? any_mapping()
+                               : player->shape.touches_addresses ? touched_address(addresses)
+                                                                 : looked_up_address();
 };
 
 template <class Type> struct Argument<Type, std::enable_if_t<is_handle<Type>>> : Nothing {
@@ -76,6 +79,11 @@ struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v
     Argument() { slot[0] = any_number<Number>(); }
     void limit() {}
     void harvest() {
+        if (player->shape.maps && value) {
+            bool handle = uint64_t(*value) >> 32 == 0x5cd0;
+            (handle ? backings : reservations).put(uint64_t(*value));
+            return;
+        }
         // Ask the driver whether the number is an address.
         Known known;
         if constexpr (sizeof(Number) == sizeof(CUdeviceptr))

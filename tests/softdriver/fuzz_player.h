@@ -61,6 +61,7 @@ struct Shape {
     bool touches_addresses = false;
     bool own_buffers = true;   // needs a buffer of the caller
     bool keeps_memory = false; // keeps using the memory after the call
+    bool maps = false;         // takes reserved addresses, and memory for them
     bool counted = false;      // an argument counts the elements of an array
     size_t limit = SIZE_MAX;   // limit of sizes, so that they fit the pointers
 };

@@ -40,6 +40,10 @@ template <class Handle> Pool &pool_of() {
 // Start addresses of allocations of all kinds, some of them freed.
 inline Pool addresses;
 
+// Reserved addresses, and handles of memory that can be mapped to them.
+inline Pool reservations, backings;
+constexpr size_t granule = size_t(2) << 20;
+
 // Maps fresh pages, which the driver does not know.
 inline char *map_pages(size_t bytes) {
     void *pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

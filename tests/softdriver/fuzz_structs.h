@@ -26,6 +26,18 @@ inline void fill(CUmemAccessDesc &access) {
     access.flags = static_cast<CUmemAccess_flags>(flags[player->random.below(std::size(flags))]);
 }
 
+inline void fill(CUmemAllocationProp &properties) {
+    properties.type =
+        static_cast<CUmemAllocationType>(player->chance(95) ? 1 : player->random.below(4));
+    properties.requestedHandleTypes =
+        static_cast<CUmemAllocationHandleType>(player->chance(90) ? 0 : player->random.below(9));
+    fill(properties.location);
+    if (player->chance(80))
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.allocFlags.compressionType = static_cast<unsigned char>(player->random.below(3));
+    properties.allocFlags.usage = static_cast<unsigned short>(player->chance(95) ? 0 : any_bits());
+}
+
 inline void fill(CUmemPoolProps &properties) {
     properties.allocType = static_cast<CUmemAllocationType>(
         player->chance(95) ? 1 + player->chance(30) : player->random.below(4));

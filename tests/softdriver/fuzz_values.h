@@ -48,6 +48,28 @@ inline uint64_t any_bits() {
     }
 }
 
+// A size for functions that reserve addresses, or map memory to them.
+inline size_t any_granules() {
+    return player->chance(90) ? granule * player->random.below(4) : any_size();
+}
+
+// Reserved addresses, a handle of memory, or flags: they have the same type.
+inline unsigned long long any_mapping() {
+    soft::Random &random = player->random;
+    switch (random.below(8)) {
+    case 0:
+    case 1:
+    case 2:
+        return reservations.any(random) + granule * random.below(4);
+    case 3:
+    case 4:
+    case 5:
+        return backings.any(random);
+    default:
+        return player->chance(80) ? 0 : any_bits();
+    }
+}
+
 inline int any_int() {
     soft::Random &random = player->random;
     static const int extremes[] = {std::numeric_limits<int>::min(),

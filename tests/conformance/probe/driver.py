@@ -122,6 +122,22 @@ class Access(ctypes.Structure):
     ]
 
 
+class AllocationProperties(ctypes.Structure):
+    """A CUmemAllocationProp."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handleTypes", ctypes.c_int),
+        ("locationType", ctypes.c_int),
+        ("locationId", ctypes.c_int),
+        ("security", ctypes.c_uint64),
+        ("compression", ctypes.c_ubyte),
+        ("rdma", ctypes.c_ubyte),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 4),
+    ]
+
+
 class ValueOperation(ctypes.Structure):
     """A CUstreamBatchMemOpParams."""
 

@@ -13,6 +13,7 @@ NAMES = [
     "host_memory",
     "managed",
     "places",
+    "virtual",
     "pools",
     "placed_pools",
     "pool_uses",
