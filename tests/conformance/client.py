@@ -106,6 +106,9 @@ cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode
 cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp
 cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
+cuMemcpyBatchAsync pppzppzpp|cuMemcpyBatchAsync_v2 pppzppzp|cuMemcpy3DBatchAsync_v2 zpqp
+cuMemcpy3DBatchAsync zppqp|cuMemcpyWithAttributesAsync ddzpp|cuMemcpy3DWithAttributesAsync pqp
+cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu|cuLogsUnregisterCallback p
 """
 
 COUNTED = [
