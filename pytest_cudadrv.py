@@ -191,7 +191,7 @@ def _choose(config: pytest.Config) -> Choice:
         )
     isolate = bool(config.getoption("cuda_isolate") or config.getini("cuda_isolate"))
     if isolate and config.getoption("usepdb", False):
-        raise pytest.UsageError("--cuda-isolate runs tests in other processes, so --pdb cannot work")
+        raise pytest.UsageError("--cuda-isolate runs tests in other processes: --pdb cannot work")
     return Choice(
         driver or "software",
         tuple(dict.fromkeys(schedules)),
@@ -436,9 +436,9 @@ def pytest_make_collect_report(
         config.stash[USED_EARLY] = True
         report.outcome, report.result = "failed", []
         report.longrepr = (
-            f"--cuda-isolate: {collector.nodeid or 'a conftest.py'} used the driver (cuInit) when it"
-            " was imported. Tests run in forked processes, which cannot use CUDA then. Let a fixture"
-            " do what the import does"
+            f"--cuda-isolate: {collector.nodeid or 'a conftest.py'} used the driver (cuInit) when"
+            " it was imported. Tests run in forked processes, which cannot use CUDA then. Let a"
+            " fixture do what the import does"
         )
     return report
 
@@ -572,7 +572,8 @@ def pytest_terminal_summary(
         from cudadrv._isolate import named
 
         reports = [report for group in terminalreporter.stats.values() for report in group]
-        tests = {report.cuda_pid: report.nodeid for report in reports if hasattr(report, "cuda_pid")}
+        marked = [report for report in reports if hasattr(report, "cuda_pid")]
+        tests = {report.cuda_pid: report.nodeid for report in marked}
         processes = named(processes, tests)
     terminalreporter.section("cudadrv: software driver (not a GPU)")
     for line in as_text(processes, f"schedule={choice.schedules[0]},seed={choice.seed}"):

@@ -1,4 +1,4 @@
-"""``pytest --cuda-isolate``: a process for each test, so that a lost device is lost for one test."""
+"""``pytest --cuda-isolate``: a process for each test, so that one error ends one test only."""
 
 import ctypes
 import gc
@@ -165,13 +165,11 @@ def _failed(item: pytest.Item, why: str) -> list[pytest.TestReport]:
     if capture is not None and capture.is_globally_capturing():
         for name, text in zip(("stdout", "stderr"), capture.read_global_capture(), strict=True):
             printed += [(f"Captured {name} call", text)] if text else []
-    common = {"nodeid": item.nodeid, "location": item.location, "keywords": {item.name: 1}}
+    names = item.nodeid, item.location, {item.name: 1}
     return [
-        pytest.TestReport(
-            **common, outcome="failed", longrepr=why, when="call", sections=printed
-        ),
+        pytest.TestReport(*names, "failed", why, "call", sections=printed),  # type: ignore[arg-type]
         # Some plugins count a test when it is torn down.
-        pytest.TestReport(**common, outcome="passed", longrepr=None, when="teardown"),
+        pytest.TestReport(*names, "passed", None, "teardown"),  # type: ignore[arg-type]
     ]
 
 

@@ -90,7 +90,8 @@ static int find_driver(void) {
     *(void **)&describe_device = dlsym(library, "cudadrvSoftDescribeDevice");
     *(void **)&cuda_version = dlsym(library, "cuDriverGetVersion");
     *(void **)&driver_version = dlsym(library, "cudadrvSoftVersion");
-    return describe_device && cuda_version && driver_version ? NVML_SUCCESS : NVML_DRIVER_NOT_LOADED;
+    return describe_device && cuda_version && driver_version ? NVML_SUCCESS
+                                                             : NVML_DRIVER_NOT_LOADED;
 }
 
 static int nvml_ready(void) { return users > 0; }
@@ -303,8 +304,8 @@ NVML_API int nvmlDeviceGetMemoryInfo_v2(void *handle, Memory2 *memory) {
     if (status == NVML_SUCCESS && memory->version != memory2_version)
         return NVML_ARGUMENT_VERSION_MISMATCH;
     if (status == NVML_SUCCESS)
-        *memory = (Memory2){memory2_version, device.memory, 0, device.memory - device.used,
-                            device.used};
+        *memory =
+            (Memory2){memory2_version, device.memory, 0, device.memory - device.used, device.used};
     return status;
 }
 

@@ -1,4 +1,7 @@
-"""A client of the driver API, for a wheel that was just installed: cudadrv-software run -- python try_it.py"""
+"""A client of the driver API, to try a wheel that was just installed.
+
+cudadrv-software run -- python try_it.py
+"""
 
 import ctypes
 

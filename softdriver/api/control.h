@@ -46,8 +46,8 @@ typedef struct cudadrvSoftWords {
     int (*describe_memory)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;
 
-// What libnvidia-ml.so.1 (nvml.c) tells of a device. It needs no cuInit, which would forbid children
-// of a fork to use the driver.
+// What libnvidia-ml.so.1 (nvml.c) tells of a device. It needs no cuInit, which would forbid
+// children of a fork to use the driver.
 typedef struct cudadrvSoftDevice {
     char name[96], uuid[48];
     unsigned long long memory; // bytes

@@ -212,8 +212,7 @@ SOFT_API(cuLogsCurrent, (CUlogIterator * iterator, unsigned flags), (iterator, f
     return CUDA_SUCCESS;
 }
 
-SOFT_API(cuLogsDumpToMemory,
-         (CUlogIterator * iterator, char *buffer, size_t *size, unsigned flags),
+SOFT_API(cuLogsDumpToMemory, (CUlogIterator * iterator, char *buffer, size_t *size, unsigned flags),
          (iterator, buffer, size, flags)) {
     if (!buffer || !size || !*size || flags)
         return CUDA_ERROR_INVALID_VALUE;

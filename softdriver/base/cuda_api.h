@@ -30,7 +30,7 @@ struct CUDA_MEMCPY3D_BATCH_OP;
 typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
 typedef unsigned int CUlogIterator;
 enum CUlogLevel : int { CU_LOG_LEVEL_ERROR = 0, CU_LOG_LEVEL_WARNING = 1 };
-typedef void (CUDA_CB *CUlogsCallback)(void *data, CUlogLevel level, char *message, size_t length);
+typedef void(CUDA_CB *CUlogsCallback)(void *data, CUlogLevel level, char *message, size_t length);
 #endif
 #if CUDA_VERSION < 13000
 enum CUatomicOperation : int;

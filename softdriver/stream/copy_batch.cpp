@@ -263,9 +263,8 @@ SOFT_STREAM_API(cuMemcpyBatchAsync_v2,
                  stream)) {
     size_t failed;
     auto given = reinterpret_cast<const Attributes *>(attributes);
-    return copy_batch(
-        call, {targets, sources, sizes, count, given, first_copies, attribute_count}, failed,
-        stream);
+    return copy_batch(call, {targets, sources, sizes, count, given, first_copies, attribute_count},
+                      failed, stream);
 }
 
 SOFT_STREAM_API(cuMemcpyBatchAsync,
@@ -325,8 +324,7 @@ SOFT_STREAM_API(cuMemcpy3DWithAttributesAsync,
     if (!box || flags)
         return CUDA_ERROR_INVALID_VALUE;
     Copy copy;
-    if (CUresult status =
-            read_copy(*stream->owner, *reinterpret_cast<const BoxCopy *>(box), copy))
+    if (CUresult status = read_copy(*stream->owner, *reinterpret_cast<const BoxCopy *>(box), copy))
         return status;
     return copy_one(call, *stream, copy);
 }

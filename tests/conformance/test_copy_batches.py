@@ -26,7 +26,7 @@ ORDERS = {"stream": STREAM_ORDER, "call": DURING_CALL, "any": ANY_ORDER}
 
 
 def batch(copies, *attributes, first=(0,)):
-    """The arguments for copies (target, source, size): arrays, and attributes with their indices."""
+    """The arguments for copies (target, source, size), and attributes with their indices."""
     count = len(copies)
     targets, sources, sizes = zip(*copies, strict=True)
     return (
@@ -246,7 +246,9 @@ def test_refused_boxes(client):
         assert client.call("cuMemcpy3DWithAttributesAsync", single, 0, stream) == INVALID_VALUE, why
     array = box(memory, memory + 64, 8)
     array.source.type = ARRAY_OPERAND
-    assert client.call("cuMemcpy3DBatchAsync_v2", 1, ctypes.byref(array), 0, stream) == NOT_SUPPORTED
+    assert (
+        client.call("cuMemcpy3DBatchAsync_v2", 1, ctypes.byref(array), 0, stream) == NOT_SUPPORTED
+    )
     one = box(memory, memory + 64, 8)
     for arguments in ((0, ctypes.byref(one), 0), (1, None, 0), (1, ctypes.byref(one), 1)):
         assert client.call("cuMemcpy3DBatchAsync_v2", *arguments, stream) == INVALID_VALUE

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from .client import INVALID_VALUE, PATIENCE, SUCCESS
-from .kernels import TEXT
 
 pytestmark = pytest.mark.cuda_software
 
@@ -161,7 +160,12 @@ def test_races_are_warnings(program):
 
 def test_kernel_errors(lost):
     iterator = current(lost)
-    assert lost.launch(lost.function(lost.kernels, "fill"), None, 64, ctypes.c_uint(1), ctypes.c_uint(1)) == 0
+    assert (
+        lost.launch(
+            lost.function(lost.kernels, "fill"), None, 64, ctypes.c_uint(1), ctypes.c_uint(1)
+        )
+        == 0
+    )
     assert lost.call("cuCtxSynchronize") == 700
     text = dump(lost, iterator)
     assert text.startswith(b"[error] kernel 'fill'")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -22,5 +23,4 @@ def pytest_runtest_logreport(report):
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish():
-    with open(os.environ["OUTCOMES"], "w", encoding="utf-8") as file:
-        json.dump(outcomes, file)
+    Path(os.environ["OUTCOMES"]).write_text(json.dumps(outcomes), encoding="utf-8")

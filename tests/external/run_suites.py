@@ -225,13 +225,15 @@ def table_text(rows):
     lines += ["| " + " | ".join(map(str, row)) + " |\n" for row in rows.values()]
     processors = len(os.sched_getaffinity(0))
     lines.append(
-        f"\nMeasured with Python {platform.python_version()} and the schedule `eager`, with the driver"
-        f"\nsettings `devices=2,driver=13.5`, on a shared machine with {processors} processors, on"
+        f"\nMeasured with Python {platform.python_version()}, the schedule `eager` and the settings"
+        f"\n`devices=2,driver=13.5`, on a shared machine with {processors} processors, on"
         f" {time.strftime('%Y-%m-%d')}.\n"
     )
     for name in rows:
         failing = [
-            f"| `{test}` | {reason} |\n" for outcome, test, reason in listed(name) if outcome == "fails"
+            f"| `{test}` | {reason} |\n"
+            for outcome, test, reason in listed(name)
+            if outcome == "fails"
         ]
         if failing:
             lines += [f"\n## {SUITES[name].title}: what fails\n\n| test | reason |\n|---|---|\n"]
@@ -246,7 +248,9 @@ def listed(name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument(
+        "suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES)
+    )
     parser.add_argument("--schedule", choices=SCHEDULES, action="append", help="default: all")
     parser.add_argument("--show", metavar="WORD", help="print the reports of tests named so")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write all outcomes there")

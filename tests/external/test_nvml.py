@@ -1,7 +1,5 @@
 """nvidia-ml-py: the devices by NVML."""
 
-import ctypes
-
 import pynvml
 import pytest
 

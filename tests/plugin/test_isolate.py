@@ -41,13 +41,16 @@ def device():
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_lost_device_is_lost_for_one_test(run, workers):
-    text = CLIENT + """
+    text = (
+        CLIENT
+        + """
 def test_fault(device):
     assert write_nowhere() == 0
 
 def test_after_it(device):
     assert cuda.cuCtxSynchronize() == 0
 """
+    )
     result = run(text, "--cuda-libcuda", "--cuda-isolate", "-n", workers)
     result.assert_outcomes(passed=1, failed=1)
     # What the driver has found is in the report of the test, and names it in the summary.
@@ -63,13 +66,16 @@ def test_after_it(device):
 
 
 def test_without_it_the_device_is_lost_for_the_session(run):
-    text = CLIENT + """
+    text = (
+        CLIENT
+        + """
 def test_fault(device):
     assert write_nowhere() == 700
 
 def test_after_it(device):
     assert cuda.cuCtxSynchronize() == 0
 """
+    )
     run(text, "--cuda-libcuda").assert_outcomes(passed=1, failed=1)
     run(text, "--cuda-libcuda", "--cuda-isolate").assert_outcomes(passed=2)
     run(text, ini="cuda_isolate = true\ncuda_driver = software").assert_outcomes(passed=2)
@@ -183,7 +189,9 @@ def test_writes(cuda_device):
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_module_that_uses_the_driver_at_its_import(run, workers):
-    result = run(CLIENT + "use()\ndef test(): pass", "--cuda-libcuda", "--cuda-isolate", "-n", workers)
+    result = run(
+        CLIENT + "use()\ndef test(): pass", "--cuda-libcuda", "--cuda-isolate", "-n", workers
+    )
     result.assert_outcomes(errors=1)
     message = "--cuda-isolate: test_*.py used the driver (cuInit) when it was imported.*"
     result.stdout.fnmatch_lines([message])
