@@ -20,6 +20,9 @@ struct CUctxCreateParams;
 #endif
 #if CUDA_VERSION < 12040
 typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+struct CUdevResource;
+enum CUdevResourceType : int;
 enum CUfunctionLoadingState : int;
 #endif
 #if CUDA_VERSION < 12080
@@ -114,6 +117,21 @@ CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *, unsigne
                                                CUstream);
 CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *, unsigned long long,
                                                     CUstream);
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int);
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *,
+                                             CUdevResource *, unsigned int, unsigned int);
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int);
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx);
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx, unsigned long long *);
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx, CUevent);
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *, CUgreenCtx, unsigned int, int);
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx, CUevent);
+CUresult CUDAAPI cuStreamGetDevResource(CUstream, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuStreamGetDevResource_ptsz(CUstream, CUdevResource *, CUdevResourceType);
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *, unsigned int);
 CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *, const char *, unsigned int);
 CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *, char *, size_t *, unsigned int);
