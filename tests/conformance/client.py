@@ -108,7 +108,11 @@ cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 cuMemcpyBatchAsync pppzppzpp|cuMemcpyBatchAsync_v2 pppzppzp|cuMemcpy3DBatchAsync_v2 zpqp
 cuMemcpy3DBatchAsync zppqp|cuMemcpyWithAttributesAsync ddzpp|cuMemcpy3DWithAttributesAsync pqp
-cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu|cuLogsUnregisterCallback p
+cuDeviceGetDevResource ipi|cuCtxGetDevResource ppi|cuGreenCtxGetDevResource ppi
+cuStreamGetDevResource ppi|cuDevSmResourceSplitByCount ppppuu|cuDevResourceGenerateDesc ppu
+cuGreenCtxCreate ppiu|cuGreenCtxDestroy p|cuCtxFromGreenCtx pp|cuGreenCtxGetId pp
+cuGreenCtxStreamCreate ppui|cuGreenCtxRecordEvent pp|cuGreenCtxWaitEvent pp
+cuStreamGetGreenCtx pp|cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu|cuLogsUnregisterCallback p
 """
 
 COUNTED = [

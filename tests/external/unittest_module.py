@@ -99,10 +99,14 @@ def run(package, module, done, settings, file, printed):
     warnings.simplefilter("ignore")
     driver = ctypes.CDLL("libcuda.so.1")
     driver.cudadrvSoftFaultText.restype = ctypes.c_char_p
-    # A module that cannot be imported becomes a test that fails.
-    tests = unittest.defaultTestLoader.loadTestsFromName(f"{package}.{module}")
-    suite = unittest.TestSuite(remaining(tests, package, done))
     with file.open("a", encoding="utf-8") as lines:
+        # A module that cannot be imported becomes a test that fails; it may also skip itself.
+        try:
+            tests = unittest.defaultTestLoader.loadTestsFromName(f"{package}.{module}")
+        except pytest.skip.Exception as skipped:
+            lines.write(json.dumps([module, "skips", f"skipped: {skipped}\n"]) + "\n")
+            return
+        suite = unittest.TestSuite(remaining(tests, package, done))
         result = Outcomes(package, driver, lines)
         runner = unittest.TextTestRunner(stream=io.StringIO(), resultclass=lambda *_, **__: result)
         runner.run(suite)
