@@ -148,10 +148,11 @@ def run_pytest(suite, settings, module, folder):
     return json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
 
 
-def run_all(suite, schedules):
+def run_all(suite, schedules, only):
     """{test: {schedule: (outcome, report)}}."""
     results = collections.defaultdict(dict)
-    tasks = [(suite, schedule, module) for module in modules(suite) for schedule in schedules]
+    chosen = [module for module in modules(suite) if not only or module in only]
+    tasks = [(suite, schedule, module) for module in chosen for schedule in schedules]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         all_outcomes = pool.map(lambda task: run_module(*task), tasks)
         for (_, schedule, _), outcomes in zip(tasks, all_outcomes, strict=True):
@@ -184,14 +185,29 @@ def counts_of(results, schedule):
     return [outcomes.count(word) for word in ("passes", "fails", "skips")]
 
 
+def merge_kept(file, options, results, seconds):
+    """Keep results in a file. Results of some modules replace those that it has of them."""
+    if options.only and file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        others = {
+            test: outcomes
+            for test, outcomes in kept["results"].items()
+            if test.partition(".")[0] not in options.only
+        }
+        results, seconds = {**others, **results}, kept["seconds"]
+    content = {"seconds": seconds, "results": results}
+    file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    return results, seconds
+
+
 def run_suite(name, options):
     """Run a suite, print what is not as expected, and return a row of the table and a number."""
     suite, began = SUITES[name], time.monotonic()
     schedules = tuple(options.schedule or suite.schedules)
-    results = run_all(suite, schedules)
+    results = run_all(suite, schedules, options.only)
     seconds = time.monotonic() - began
     if options.keep:
-        (options.keep / f"{name}.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+        results, seconds = merge_kept(options.keep / f"{name}.json", options, results, seconds)
     for test, by_schedule in results.items():
         if options.show and options.show in test:
             for schedule, (outcome, report) in by_schedule.items():
@@ -254,6 +270,12 @@ def main():
     parser.add_argument("--schedule", choices=SCHEDULES, action="append", help="default: all")
     parser.add_argument("--show", metavar="WORD", help="print the reports of tests named so")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write all outcomes there")
+    parser.add_argument(
+        "--only",
+        metavar="MODULE",
+        action="append",
+        help="run this module alone; with --keep, the others' outcomes are those of the last time",
+    )
     parser.add_argument("--table", metavar="FILE", type=Path, help="write the page of the docs")
     options = parser.parse_args()
     rows, wrong = {}, 0

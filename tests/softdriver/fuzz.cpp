@@ -217,6 +217,7 @@ CUresult call(const char *name, CUresult (*function)(CUlogIterator *, const char
 #if CUDA_VERSION >= 12080
 // The arguments of cuMemcpyBatchAsync and cuMemcpy3DBatchAsync.
 struct CopyBatch {
+    bool counted = player->shape.counted = true; // so that the arguments below are arrays
     Argument<CUdeviceptr *> targets, sources;
     Argument<size_t *> sizes, indices, failed;
     Argument<size_t> count, attribute_count;
