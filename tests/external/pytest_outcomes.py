@@ -11,7 +11,9 @@ outcomes = {}
 
 
 def pytest_runtest_logreport(report):
-    name = report.nodeid.rpartition("/")[2].replace(".py::", ".").replace("::", ".")
+    # Of a file outside the root directory, the name of the test does not have the file.
+    module = Path(report.location[0]).stem
+    name = f"{module}.{report.nodeid.partition('::')[2].replace('::', '.')}"
     word = WORDS[report.outcome]
     before, text = outcomes.get(name, ("passes", ""))
     if report.when == "call" or word != "passes":
