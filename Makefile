@@ -1,4 +1,4 @@
-# make test | external | referee | referee-library | demo | bench | lint | docs | matrix | wheel | clean
+# make test | external | suites | referee | referee-library | demo | bench | lint | docs | matrix | wheel | clean
 #
 # Each target sets up a virtual environment (VENV). It needs Python 3.11 or newer with its headers,
 # a C and a C++ compiler, and make, but no CUDA toolkit and no GPU. PYTHON chooses the Python, ARGS
@@ -25,7 +25,7 @@ PY := $(VENV)/bin/python
 # With make -j, one pip waits for the other.
 PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test external referee referee-library demo bench lint docs matrix wheel clean
+.PHONY: build test external suites referee referee-library demo bench lint docs matrix wheel clean
 .DELETE_ON_ERROR:
 
 # One process more than processors, because many tests wait.
@@ -44,7 +44,29 @@ external: build $(EXTERNAL)/venv.stamp
 	    && $(EXTERNAL_PY) -m pytest -q tests/external \
 	    && PYTHONPATH=. CUDADRV_DRIVER=$(EXTERNAL)/lib/libcuda.so.1 $(EXTERNAL_PY) -m pytest -q \
 	        -m "not cuda_gpu" tests/buffers/test_other_libraries.py \
-	    && $(EXTERNAL_PY) tests/external/run_numba.py
+	    && $(EXTERNAL_PY) tests/external/run_suites.py numba-cudadrv
+
+# The tests of these packages, as their authors publish them: docs/suites.md. Takes half an hour.
+suites: build $(EXTERNAL)/venv.stamp $(EXTERNAL)/pycuda.stamp
+	eval "$$($(PY) -m cudadrv libcuda $(EXTERNAL)/lib)"; unset CUDADRV_SOFTWARE \
+	    && PATH="$$(echo $(CURDIR)/$(CUDA_OF_PIP)/bin):$$PATH" $(EXTERNAL_PY) \
+	        tests/external/run_suites.py numba-cudadrv numba-cudapy pycuda --schedule eager \
+	        --table docs/suites.md $(ARGS)
+
+# PyCUDA has no wheels. Its source distribution has its tests. It is linked to the software driver.
+CUDA_OF_PIP = $(EXTERNAL)/venv/lib/python3*/site-packages/nvidia/cu13
+$(EXTERNAL)/pycuda.stamp: tests/external/suites.txt $(EXTERNAL)/venv.stamp build
+	$(EXTERNAL_PY) -m pip --disable-pip-version-check install -q --only-binary :all: -r $<
+	$(PY) -m cudadrv libcuda $(EXTERNAL)/lib > /dev/null
+	rm -rf $(EXTERNAL)/pycuda $(EXTERNAL)/pycuda-*.tar.gz && mkdir -p $(EXTERNAL)/pycuda
+	$(EXTERNAL_PY) -m pip --disable-pip-version-check download -q --no-deps --no-binary pycuda \
+	    --no-build-isolation -d $(EXTERNAL) pycuda==2026.1
+	tar -xzf $(EXTERNAL)/pycuda-*.tar.gz -C $(EXTERNAL)/pycuda --strip-components 1
+	echo "CUDA_ENABLE_CURAND = False" > $(EXTERNAL)/pycuda/siteconf.py
+	CPATH="$$(echo $(CURDIR)/$(CUDA_OF_PIP)/include)" LIBRARY_PATH="$(CURDIR)/$(EXTERNAL)/lib" \
+	    CFLAGS="-O1 -w" $(EXTERNAL_PY) -m pip --disable-pip-version-check install -q \
+	    --no-deps --no-build-isolation $(EXTERNAL)/pycuda
+	@touch $@
 
 $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
 	@mkdir -p $(@D)

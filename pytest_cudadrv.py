@@ -58,7 +58,8 @@ class Choice(NamedTuple):
     pools: bool
     libcuda: bool
     report: bool  # --cuda-libcuda
-    stated: bool  # a driver, a schedule, a seed or --cuda-libcuda was asked for
+    isolate: bool
+    stated: bool  # one of the options or settings about the driver was given
 
     def describe(self) -> str:
         if self.driver == "software":
@@ -81,6 +82,7 @@ SCHEDULE = pytest.StashKey[str]()
 WATCH = pytest.StashKey["Watch"]()
 FAILED = pytest.StashKey[bool]()
 RACED = pytest.StashKey[bool]()
+USED_EARLY = pytest.StashKey[bool]()
 
 
 # ---- options ----
@@ -113,6 +115,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="bool",
         default=True,
     )
+    group.addoption(
+        "--cuda-isolate",
+        action="store_true",
+        help="run each test, with its fixtures, in a process of its own: a kernel that fails, or a"
+        " crash, ends one test only",
+    )
+    parser.addini("cuda_isolate", "as --cuda-isolate", type="bool")
     group.addoption(
         "--cuda-no-pools",
         action="store_true",
@@ -180,6 +189,9 @@ def _choose(config: pytest.Config) -> Choice:
             f"--cuda-libcuda is about the software driver, and the driver is {driver!r}: leave out"
             f" --cuda-driver, cuda_driver and {DRIVER}"
         )
+    isolate = bool(config.getoption("cuda_isolate") or config.getini("cuda_isolate"))
+    if isolate and config.getoption("usepdb", False):
+        raise pytest.UsageError("--cuda-isolate runs tests in other processes: --pdb cannot work")
     return Choice(
         driver or "software",
         tuple(dict.fromkeys(schedules)),
@@ -188,7 +200,8 @@ def _choose(config: pytest.Config) -> Choice:
         not (config.getoption("cuda_no_pools") or config.getini("cuda_no_pools")),
         report or bool(config.getini("cuda_libcuda")),
         report,
-        bool(driver or schedule or seed or report),
+        isolate,
+        bool(driver or schedule or seed or report or isolate),
     )
 
 
@@ -407,6 +420,61 @@ def _races(item: pytest.Item, watch: Watch) -> list[str]:
     return [] if "races" in _allowed(item) else watch.races()
 
 
+# ---- a process for each test ----
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Refuse modules that use the driver when they are imported."""
+    report = yield
+    config = collector.config
+    if not config.stash[CHOICE].isolate or config.stash.get(USED_EARLY, False):
+        return report
+    if _driver_was_used():
+        config.stash[USED_EARLY] = True
+        report.outcome, report.result = "failed", []
+        report.longrepr = (
+            f"--cuda-isolate: {collector.nodeid or 'a conftest.py'} used the driver (cuInit) when"
+            " it was imported. Tests run in forked processes, which cannot use CUDA then. Let a"
+            " fixture do what the import does"
+        )
+    return report
+
+
+def _driver_was_used() -> bool:
+    from cudadrv._isolate import driver_was_used
+    from cudadrv._library import software_path
+
+    return any(map(driver_was_used, filter(None, (os.environ.get(LIBCUDA), software_path()))))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    if not item.config.stash[CHOICE].isolate:
+        return None
+    from cudadrv._isolate import run_apart
+
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in run_apart(item):
+        _add_findings(report)
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _add_findings(report: pytest.TestReport) -> None:
+    """Add to the report of a failed test what the driver has reported of its process."""
+    from cudadrv._isolate import findings
+
+    folders = [s for s in os.environ.get(SETTINGS, "").split(",") if s.startswith("report=")]
+    if not report.failed or not folders:
+        return
+    if found := findings(Path(folders[-1].partition("=")[2]), report.__dict__["cuda_pid"]):
+        report.sections.append(("cudadrv: what the driver has found", "\n".join(found)))
+
+
 # ---- results ----
 
 
@@ -498,9 +566,17 @@ def pytest_terminal_summary(
         return
     from cudadrv._run_report import as_text, read
 
-    terminalreporter.section("cudadrv: software driver (not a GPU)")
+    processes = read(folder)
     choice = config.stash[CHOICE]
-    for line in as_text(read(folder), f"schedule={choice.schedules[0]},seed={choice.seed}"):
+    if choice.isolate:
+        from cudadrv._isolate import named
+
+        reports = [report for group in terminalreporter.stats.values() for report in group]
+        marked = [report for report in reports if hasattr(report, "cuda_pid")]
+        tests = {report.cuda_pid: report.nodeid for report in marked}
+        processes = named(processes, tests)
+    terminalreporter.section("cudadrv: software driver (not a GPU)")
+    for line in as_text(processes, f"schedule={choice.schedules[0]},seed={choice.seed}"):
         terminalreporter.line(line)
 
 

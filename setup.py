@@ -30,6 +30,7 @@ SOFTDRIVER_HEADERS = sorted(
 KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
 EXPORTS = "softdriver/exports.map"
 NVJITLINK = "softdriver/nvjitlink.c"
+NVML = "softdriver/nvml.c"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
@@ -100,6 +101,15 @@ def software_driver(package: str, py_limited_api: bool = False) -> list[Extensio
             depends=BUILD_FILES,
             extra_compile_args=[*DEFAULTS, "-Wall", "-Wextra"],
             extra_link_args=["-Wl,-soname,libnvJitLink.so.13"],
+            py_limited_api=py_limited_api,
+            define_macros=macros,
+        ),
+        Extension(
+            f"{package}._nvml",
+            [NVML],
+            depends=["softdriver/nvml_names.def", *BUILD_FILES],
+            extra_compile_args=[*DEFAULTS, "-fvisibility=hidden", "-Wall", "-Wextra"],
+            extra_link_args=["-Wl,-Bsymbolic", "-Wl,-soname,libnvidia-ml.so.1", "-ldl"],
             py_limited_api=py_limited_api,
             define_macros=macros,
         ),

@@ -19,6 +19,8 @@ MARK = b"cudadrvSoftVersion"  # a function that no other driver has
 # nvJitLink, because the software driver cannot run its output.
 NO_LINKERS = ("libnvJitLink.so.12", "libnvJitLink.so.13")
 NO_LINKER_MARK = b"cudadrvNoNvJitLink"
+MONITOR = "libnvidia-ml.so.1"  # NVML (softdriver/nvml.c), which finds the driver beside itself
+MONITOR_MARK = b"cudadrvSoftNvml"
 LOAD, DYNAMIC = 1, 2  # segments of ELF files
 STRING_TABLE, SONAME = 5, 14  # entries of the dynamic section
 
@@ -32,19 +34,22 @@ def lay_out(folder: Path) -> Path:
     ``CUDADRV_DRIVER=FOLDER/libcuda.so.1``, cudadrv loads the copy, and shares it with all users of
     libcuda.so.1 in the process.
 
-    The folder also gets libraries without functions under the names of nvJitLink.
+    The folder also gets a libnvidia-ml.so.1 about the same devices, and libraries without functions
+    under the names of nvJitLink.
 
     Raises FileExistsError if another library has one of these names.
     """
-    library, link = folder / NAME, folder / "libcuda.so"
+    library, link, monitor = folder / NAME, folder / "libcuda.so", folder / MONITOR
     linkers = [folder / name for name in NO_LINKERS]
-    for path in (library, link, *linkers):
+    for path in (library, link, monitor, *linkers):
         if os.path.lexists(path) and not _is_ours(path):
             raise FileExistsError(f"{path} exists and is another library")
     folder.mkdir(parents=True, exist_ok=True)
     _write(library, _renamed(Path(software_path()).read_bytes()))
+    _write(monitor, _content_of("_nvml"))
     for path in linkers:
-        _write(path, _no_linker().replace(NO_LINKERS[-1].encode(), path.name.encode()))
+        content = _content_of("_nvjitlink")
+        _write(path, content.replace(NO_LINKERS[-1].encode(), path.name.encode()))
     link.unlink(missing_ok=True)
     link.symlink_to(NAME)
     return library
@@ -77,14 +82,15 @@ def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
 
 def open_here(library: Path) -> None:
     """Load what `lay_out` has made: later searches for these names in this process find it."""
-    for path in (library, *(library.parent / name for name in NO_LINKERS)):
+    for path in (library, *(library.parent / name for name in (MONITOR, *NO_LINKERS))):
         ctypes.CDLL(str(path))
 
 
-def _no_linker() -> bytes:
-    found = find_spec(f"{__package__}._nvjitlink")
-    if found is None or found.origin is None:  # it is built with the software driver
-        raise FileNotFoundError(f"{__package__} was installed without its file _nvjitlink")
+def _content_of(name: str) -> bytes:
+    """Return the content of a library that is built with the software driver."""
+    found = find_spec(f"{__package__}.{name}")
+    if found is None or found.origin is None:
+        raise FileNotFoundError(f"{__package__} was installed without its file {name}")
     return Path(found.origin).read_bytes()
 
 
@@ -101,7 +107,7 @@ def _is_ours(path: Path) -> bool:
     if not path.exists():
         return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
     content = path.read_bytes()
-    return MARK in content or NO_LINKER_MARK in content
+    return any(mark in content for mark in (MARK, MONITOR_MARK, NO_LINKER_MARK))
 
 
 def _renamed(library: bytes) -> bytes:

@@ -73,7 +73,7 @@ def printable(text: str) -> str:
 
 def read(folder: Path) -> list[Process]:
     """Read the reports in a folder, and in the folders in it, which are those of runs in a run."""
-    found = [_process(file) for file in folder.rglob("*.jsonl")]
+    found = [read_process(file) for file in folder.rglob("*.jsonl")]
     return sorted(process for process in found if process is not None)
 
 
@@ -87,7 +87,8 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def _process(file: Path) -> Process | None:
+def read_process(file: Path) -> Process | None:
+    """Read one report; None if the process was killed before its first line was complete."""
     records = list(_lines(file))
     if not records or "process" not in records[0]:
         return None

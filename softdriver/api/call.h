@@ -1,5 +1,6 @@
 #pragma once
 
+#include "api/logs.h"
 #include "api/report.h"
 #include "base/functions.h"
 #include "device/context.h"
@@ -66,9 +67,11 @@ extern thread_local std::string last_error;
 
 uint64_t calls_of(Function function);
 uint64_t all_calls();
+// The name of an error; null if there is no such error.
+const char *error_name(int status);
 
 template <class Body, class... Arguments>
-CUresult enter(Function function, bool per_thread, Body body, Arguments... arguments) noexcept {
+CUresult run_call(Function function, bool per_thread, Body body, Arguments... arguments) noexcept {
     try {
         Call call(function, per_thread);
         CUresult status = call.refused ? call.refused : body(call, arguments...);
@@ -80,6 +83,17 @@ CUresult enter(Function function, bool per_thread, Body body, Arguments... argum
     } catch (const std::bad_alloc &) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+}
+
+template <class Body, class... Arguments>
+CUresult enter(Function function, bool per_thread, Body body, Arguments... arguments) noexcept {
+    CUresult status = run_call(function, per_thread, body, arguments...);
+    // CUDA_ERROR_NOT_READY is an answer, not a failure.
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY)
+        log_failed_call(info(function).symbol, status);
+    if (logs_are_due.load(std::memory_order_relaxed))
+        tell_callbacks();
+    return status;
 }
 
 } // namespace soft

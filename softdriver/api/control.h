@@ -46,5 +46,20 @@ typedef struct cudadrvSoftWords {
     int (*describe_memory)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;
 
+// What libnvidia-ml.so.1 (nvml.c) tells of a device. It needs no cuInit, which would forbid
+// children of a fork to use the driver.
+typedef struct cudadrvSoftDevice {
+    char name[96], uuid[48];
+    unsigned long long memory; // bytes
+    unsigned long long used;   // by this process
+    int bus;                   // of its PCI address; domain, device and function are 0
+    int major, minor;          // compute capability
+    int busy;                  // whether this process has unfinished work on it
+} cudadrvSoftDevice;
+
+// `place` counts all devices, whatever CUDA_VISIBLE_DEVICES says. Returns CUDA_ERROR_INVALID_DEVICE
+// if there are no more.
+SOFT_EXPORT int cudadrvSoftDescribeDevice(int place, cudadrvSoftDevice *device);
+
 SOFT_EXPORT int cudadrvSoftSetWords(const cudadrvSoftWords *words);
 SOFT_EXPORT int cudadrvSoftTagStream(CUcontext context, CUstream stream, unsigned long long tag);

@@ -24,6 +24,11 @@ const ErrorText *find_error(CUresult value) {
 
 } // namespace
 
+const char *error_name(int status) {
+    const ErrorText *found = find_error(static_cast<CUresult>(status));
+    return found ? found->name : nullptr;
+}
+
 SOFT_API(cuGetErrorName, (CUresult error, const char **text), (error, text)) {
     if (!text)
         return CUDA_ERROR_INVALID_VALUE;

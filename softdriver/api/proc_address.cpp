@@ -28,6 +28,12 @@ CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool 
     }
     if (best)
         *address = per_thread ? best->per_thread : best->plain;
+    // Not implemented, but its call explains why (names.cpp). The CUDA runtime would else only say
+    // that the driver is too old.
+    if (std::strcmp(name, "cuGetExportTable") == 0 && version >= 3000) {
+        *address = reinterpret_cast<void *>(&cuGetExportTable);
+        return CU_GET_PROC_ADDRESS_SUCCESS;
+    }
     return best    ? CU_GET_PROC_ADDRESS_SUCCESS
            : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                    : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

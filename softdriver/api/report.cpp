@@ -2,6 +2,7 @@
 
 #include "api/call.h"
 #include "api/counts.h"
+#include "api/logs.h"
 #include "api/state.h"
 
 #include <array>
@@ -252,12 +253,24 @@ void note_unsupported(const char *symbol, size_t index, bool first) {
                    "}");
 }
 
-void note_refused_image(const std::string &why) { note(Note::RefusedImage, why); }
+void note_refused_image(const std::string &why) {
+    log_message(Level::Error, why);
+    note(Note::RefusedImage, why);
+}
+
 void note_forked(const char *symbol) {
     note_call();
     note(Note::Forked, symbol);
 }
-void note_kernel_fault(const std::string &text) { note(Note::KernelFault, text); }
-void note_race(const std::string &text) { note(Note::Race, text); }
+
+void note_kernel_fault(const std::string &text) {
+    log_message(Level::Error, text);
+    note(Note::KernelFault, text);
+}
+
+void note_race(const std::string &text) {
+    log_message(Level::Warning, text);
+    note(Note::Race, text);
+}
 
 } // namespace soft

@@ -20,7 +20,20 @@ struct CUctxCreateParams;
 #endif
 #if CUDA_VERSION < 12040
 typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+struct CUdevResource;
+enum CUdevResourceType : int;
 enum CUfunctionLoadingState : int;
+#endif
+#if CUDA_VERSION < 12080
+struct CUmemcpyAttributes;
+struct CUDA_MEMCPY3D_BATCH_OP;
+#endif
+#if CUDA_VERSION < 12090
+typedef struct CUlogsCallbackEntry_st *CUlogsCallbackHandle;
+typedef unsigned int CUlogIterator;
+enum CUlogLevel : int { CU_LOG_LEVEL_ERROR = 0, CU_LOG_LEVEL_WARNING = 1 };
+typedef void(CUDA_CB *CUlogsCallback)(void *data, CUlogLevel level, char *message, size_t length);
 #endif
 #if CUDA_VERSION < 13000
 enum CUatomicOperation : int;
@@ -79,6 +92,51 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *, size_t *, size
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *, size_t *, size_t,
                                                         CUmemLocation *, size_t *, size_t,
                                                         unsigned long long, CUstream);
+CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+                                    CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream);
+CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+                                         CUmemcpyAttributes *, size_t *, size_t, size_t *,
+                                         CUstream);
+CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+                                       CUmemcpyAttributes *, size_t *, size_t, CUstream);
+CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+                                            CUmemcpyAttributes *, size_t *, size_t, CUstream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *,
+                                      unsigned long long, CUstream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *,
+                                           unsigned long long, CUstream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long,
+                                         CUstream);
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long,
+                                              CUstream);
+CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr, CUdeviceptr, size_t, CUmemcpyAttributes *,
+                                             CUstream);
+CUresult CUDAAPI cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr, CUdeviceptr, size_t,
+                                                  CUmemcpyAttributes *, CUstream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *, unsigned long long,
+                                               CUstream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *, unsigned long long,
+                                                    CUstream);
+CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int);
+CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *,
+                                             CUdevResource *, unsigned int, unsigned int);
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned int);
+CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx);
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx, unsigned long long *);
+CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx, CUevent);
+CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *, CUgreenCtx, unsigned int, int);
+CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx, CUevent);
+CUresult CUDAAPI cuStreamGetDevResource(CUstream, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuStreamGetDevResource_ptsz(CUstream, CUdevResource *, CUdevResourceType);
+CUresult CUDAAPI cuLogsCurrent(CUlogIterator *, unsigned int);
+CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator *, const char *, unsigned int);
+CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator *, char *, size_t *, unsigned int);
+CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback, void *, CUlogsCallbackHandle *);
+CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle);
 CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *, CUmemLocation *, CUmemAllocationType);
 CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *, CUmemAllocationType, CUmemoryPool);

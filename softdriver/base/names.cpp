@@ -1,5 +1,6 @@
 #include "base/names.h"
 
+#include "api/logs.h"
 #include "api/report.h"
 
 #include <atomic>
@@ -51,6 +52,9 @@ int count_call(Name name) {
     total.fetch_add(1, std::memory_order_relaxed);
     bool first = counts[name].fetch_add(1, std::memory_order_relaxed) == 0;
     note_unsupported(names[name], name, first);
+    log_failed_call(names[name], not_supported);
+    if (logs_are_due)
+        tell_callbacks();
     return not_supported;
 }
 

@@ -35,6 +35,9 @@ struct Context {
 
 using ContextPtr = std::shared_ptr<Context>;
 
+// Retains the primary context of a device, as cuDevicePrimaryCtxRetain does, and releases it.
+CUresult retain_primary(Device &device, ContextPtr &context);
+CUresult release_primary(Lock &lock, Device &device);
 // Makes a destroyed primary context usable again. Its handle stays the same.
 void revive_context(const ContextPtr &context);
 ContextPtr create_context(Device &device, unsigned flags, bool primary);

@@ -8,12 +8,6 @@
 
 namespace soft {
 
-namespace {
-
-constexpr const char *device_name = "cudadrv software device (not a GPU)";
-
-} // namespace
-
 Device *find_device(CUdevice ordinal) {
     auto &devices = state().devices;
     bool known = ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size();

@@ -7,6 +7,8 @@
 
 namespace soft {
 
+constexpr const char *device_name = "cudadrv software device (not a GPU)";
+
 struct Context;
 struct Pool;
 
@@ -46,6 +48,7 @@ struct Device {
 
 // Returns the device with this ordinal, or null.
 Device *find_device(CUdevice ordinal);
-int pci_bus(const Device &device);
+inline int pci_bus(int place) { return place + 1; }
+inline int pci_bus(const Device &device) { return pci_bus(device.place); }
 
 } // namespace soft

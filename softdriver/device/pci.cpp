@@ -8,8 +8,6 @@
 
 namespace soft {
 
-int pci_bus(const Device &device) { return device.place + 1; }
-
 SOFT_API(cuDeviceGetPCIBusId, (char *text, int size, CUdevice ordinal), (text, size, ordinal)) {
     if (!text || size <= 0)
         return CUDA_ERROR_INVALID_VALUE;

@@ -13,40 +13,50 @@ static void set_primary_flags(Device &device, unsigned flags) {
         device.primary->flags = flags | CU_CTX_MAP_HOST;
 }
 
+CUresult retain_primary(Device &device, ContextPtr &context) {
+    if (device.sticky)
+        return device.sticky;
+    if (!device.primary)
+        device.primary = create_context(device, 0, true);
+    else if (!device.primary->alive)
+        revive_context(device.primary);
+    set_primary_flags(device, device.primary_flags);
+    device.primary_retains++;
+    context = device.primary;
+    return CUDA_SUCCESS;
+}
+
+CUresult release_primary(Lock &lock, Device &device) {
+    if (!device.primary_retains)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (--device.primary_retains)
+        return CUDA_SUCCESS;
+    ContextPtr primary = device.primary;
+    if (primary->alive)
+        finish_context(lock, *primary);
+    // finish_context() releases the lock, so another thread may have retained or destroyed the
+    // context.
+    if (primary->alive && !device.primary_retains)
+        destroy_context(lock, primary);
+    return CUDA_SUCCESS;
+}
+
 SOFT_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice ordinal), (handle, ordinal)) {
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
-    if (device->sticky)
-        return device->sticky;
-    if (!device->primary)
-        device->primary = create_context(*device, 0, true);
-    else if (!device->primary->alive)
-        revive_context(device->primary);
-    set_primary_flags(*device, device->primary_flags);
-    device->primary_retains++;
-    *handle = device->primary->handle;
+    ContextPtr context;
+    if (CUresult status = retain_primary(*device, context))
+        return status;
+    *handle = context->handle;
     return CUDA_SUCCESS;
 }
 
 SOFT_API(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal), (ordinal)) {
     Device *device = find_device(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!device->primary_retains)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device->primary_retains)
-        return CUDA_SUCCESS;
-    ContextPtr primary = device->primary;
-    if (primary->alive)
-        finish_context(call.lock, *primary);
-    // finish_context() releases the lock, so another thread may have retained or destroyed the
-    // context.
-    if (primary->alive && !device->primary_retains)
-        destroy_context(call.lock, primary);
-    return CUDA_SUCCESS;
+    return device ? release_primary(call.lock, *device) : CUDA_ERROR_INVALID_DEVICE;
 }
 
 // Destroys the primary context even if it is retained. The count of retains does not change.

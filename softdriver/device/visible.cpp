@@ -10,19 +10,6 @@
 namespace soft {
 namespace {
 
-// Returns the UUID as text: "GPU-" and groups of 8, 4, 4, 4 and 12 hexadecimal digits.
-std::string uuid_text(int place) {
-    CUuuid uuid = uuid_of(place);
-    std::string text = "GPU-";
-    for (size_t i = 0; i < sizeof(uuid.bytes); i++) {
-        char digits[3];
-        std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-        text += (i == 4 || i == 6 || i == 8 || i == 10) ? "-" : "";
-        text += digits;
-    }
-    return text;
-}
-
 // Returns the index of the device with this number, or whose UUID begins with `name`. Returns -1 if
 // there is no such device or more than one.
 int named_device(const std::string &name, int devices) {
@@ -42,6 +29,18 @@ int named_device(const std::string &name, int devices) {
 }
 
 } // namespace
+
+std::string uuid_text(int place) {
+    CUuuid uuid = uuid_of(place);
+    std::string text = "GPU-";
+    for (size_t i = 0; i < sizeof(uuid.bytes); i++) {
+        char digits[3];
+        std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+        text += (i == 4 || i == 6 || i == 8 || i == 10) ? "-" : "";
+        text += digits;
+    }
+    return text;
+}
 
 CUuuid uuid_of(int place) {
     CUuuid uuid;

@@ -2,6 +2,7 @@
 
 #include "base/cuda_api.h"
 
+#include <string>
 #include <vector>
 
 namespace soft {
@@ -10,5 +11,7 @@ namespace soft {
 // list.
 std::vector<int> visible_devices(int devices);
 CUuuid uuid_of(int place);
+// Returns the UUID as text: "GPU-" and groups of 8, 4, 4, 4 and 12 hexadecimal digits.
+std::string uuid_text(int place);
 
 } // namespace soft

@@ -3,6 +3,7 @@
 
 #include "api/state.h"
 #include "graph/works.h"
+#include "stream/green.h"
 #include "stream/shared_event.h"
 
 #include <algorithm>
@@ -41,7 +42,8 @@ CUresult resolve_stream(Call &call, CUstream handle, StreamPtr &stream) {
     }
     stream = state().streams.find(reinterpret_cast<uintptr_t>(handle));
     if (stream)
-        return context_status(stream->owner);
+        return lost_its_green(*stream) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                       : context_status(stream->owner);
     // The handle is stale. If the current context was destroyed, the stream may have been destroyed
     // with the context.
     return call.context && !call.context->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED

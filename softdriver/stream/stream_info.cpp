@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "stream/green.h"
 
 // This file implements the functions that return properties of a stream.
 
@@ -49,17 +50,17 @@ SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, 
     return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
 }
 
-// Returns null, because green contexts are not supported.
-SOFT_API(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *green), (handle, green)) {
-    return read_stream(call, handle, green, [](Stream &) { return CUgreenCtx(nullptr); });
-}
-
 SOFT_STREAM_API(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green),
                 (handle, context, green)) {
-    CUresult status = cuStreamGetCtx_body(call, handle, context);
-    if (status == CUDA_SUCCESS && green)
-        *green = nullptr;
-    return status;
+    if (CUresult status = cuStreamGetCtx_body(call, handle, context))
+        return status;
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    GreenPtr found = green_of(*stream);
+    if (green)
+        *green = found ? found->handle : nullptr;
+    return CUDA_SUCCESS;
 }
 
 SOFT_STREAM_API(cuStreamGetDevice, (CUstream handle, CUdevice *device), (handle, device)) {

@@ -103,25 +103,31 @@ CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
 
 } // namespace
 
-CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
+Manner manner_of(const Transfer &transfer) {
     const End &target = transfer.target, &source = transfer.source;
     bool small = transfer.bytes() <= snapshot_limit;
     if (small && state().settings.schedule == Schedule::Random)
         small = state().random.below(2);
     bool host_to_host = target.on_host() && source.on_host();
     bool snapshot = source.side == Side::Pageable && !host_to_host && small;
-    bool blocks = target.side == Side::Pageable || host_to_host ||
-                  (source.side == Side::Pageable && !snapshot);
+    bool promised = target.side == Side::Pageable || host_to_host;
+    return {snapshot, promised || (source.side == Side::Pageable && !snapshot), promised};
+}
+
+CUresult finish_copy(Call &call, Stream &stream, const OperationPtr &operation, bool promised) {
+    return wait_for(call, stream, operation, promised ? Promise::All : Promise::Nothing);
+}
+
+CUresult transfer_later(Call &call, Stream &stream, const Transfer &transfer) {
+    Manner manner = manner_of(transfer);
     if (stream.capture)
         return capture_node(stream, make_copy_work(transfer, stream.context));
-    if (target.of_graph || source.of_graph)
+    if (transfer.target.of_graph || transfer.source.of_graph)
         return CUDA_ERROR_INVALID_VALUE;
     OperationPtr queued;
-    if (CUresult status = submit(stream, copy_operation(transfer, snapshot), &queued))
+    if (CUresult status = submit(stream, copy_operation(transfer, manner.snapshot), &queued))
         return status;
-    bool promised = target.side == Side::Pageable || host_to_host;
-    Promise promise = promised ? Promise::All : Promise::Nothing;
-    return blocks ? wait_for(call, stream, queued, promise) : CUDA_SUCCESS;
+    return manner.blocks ? finish_copy(call, stream, queued, manner.promised) : CUDA_SUCCESS;
 }
 
 CUresult transfer_now(Call &call, const Transfer &transfer) {

@@ -35,8 +35,17 @@ struct Transfer {
 CUresult read_box(const CUDA_MEMCPY3D_v2 &box, Transfer &transfer);
 // The same copy as a box.
 CUDA_MEMCPY3D_v2 box_of(const Transfer &transfer);
+// How an asynchronous copy accesses the host's memory.
+struct Manner {
+    bool snapshot; // it reads its source during the call
+    bool blocks;   // the call returns when the copy is done
+    bool promised; // the documentation says that it blocks
+};
+Manner manner_of(const Transfer &transfer);
 // Makes the operation of a copy. With `snapshot` it copies what the source contains now.
 OperationPtr copy_operation(const Transfer &transfer, bool snapshot);
+// Waits for a copy that blocks.
+CUresult finish_copy(Call &call, Stream &stream, const OperationPtr &operation, bool promised);
 
 // Submit a copy: transfer_now() for synchronous functions, transfer_later() for asynchronous
 // functions. The memory at both ends decides how long the call blocks, and when the copy accesses

@@ -120,6 +120,13 @@ cuIpcGetMemHandle pd|cuIpcOpenMemHandle_v2 pHu|cuIpcCloseMemHandle d|cuIpcGetEve
 cuIpcOpenEventHandle pH|cuMemPoolExportToShareableHandle ppiq|cuMemPoolExportPointer pd
 cuMemPoolImportFromShareableHandle ppiq|cuMemPoolImportPointer ppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
+cuMemcpyBatchAsync pppzppzpp|cuMemcpyBatchAsync_v2 pppzppzp|cuMemcpy3DBatchAsync_v2 zpqp
+cuMemcpy3DBatchAsync zppqp|cuMemcpyWithAttributesAsync ddzpp|cuMemcpy3DWithAttributesAsync pqp
+cuDeviceGetDevResource ipi|cuCtxGetDevResource ppi|cuGreenCtxGetDevResource ppi
+cuStreamGetDevResource ppi|cuDevSmResourceSplitByCount ppppuu|cuDevResourceGenerateDesc ppu
+cuGreenCtxCreate ppiu|cuGreenCtxDestroy p|cuCtxFromGreenCtx pp|cuGreenCtxGetId pp
+cuGreenCtxStreamCreate ppui|cuGreenCtxRecordEvent pp|cuGreenCtxWaitEvent pp
+cuStreamGetGreenCtx pp|cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu|cuLogsUnregisterCallback p
 """
 
 COUNTED = [

@@ -35,3 +35,38 @@ def pool_properties(device=0, **changes):
     for name, value in changes.items():
         setattr(properties, name, value)
     return ctypes.byref(properties)
+
+
+STREAM_ORDER, DURING_CALL, ANY_ORDER = 1, 2, 3  # when a copy may read its source
+POINTER_OPERAND, ARRAY_OPERAND = 1, 2
+
+
+class CopyAttributes(ctypes.Structure):
+    _fields_ = [
+        ("order", ctypes.c_int),
+        ("source_hint", Location),
+        ("target_hint", Location),
+        ("flags", ctypes.c_uint),
+    ]
+
+
+class PointerOperand(ctypes.Structure):
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("address", ctypes.c_uint64),
+        ("row", ctypes.c_size_t),
+        ("layer", ctypes.c_size_t),
+        ("hint", Location),
+    ]
+
+
+class BoxCopy(ctypes.Structure):
+    _fields_ = [
+        ("source", PointerOperand),
+        ("target", PointerOperand),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+        ("depth", ctypes.c_size_t),
+        ("order", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+    ]

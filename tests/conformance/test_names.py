@@ -63,7 +63,8 @@ def test_not_implemented(software, exported, name):
 def test_not_found_by_proc_address(software):
     address, result = ctypes.c_void_p(1), ctypes.c_int()
     for name in {driver_names.base_name(name) for name in NAMES}:
-        known = any(base == name for base, _, _ in driver_names.implemented())
+        versions = [version for base, version, _ in driver_names.implemented() if base == name]
+        known = min(versions, default=99000) <= 13000 or name == "cuGetExportTable"
         arguments = (name.encode(), ctypes.byref(address), 13000, 0, ctypes.byref(result))
         assert software("cuGetProcAddress_v2", *arguments) == SUCCESS
         assert bool(address) == known, name

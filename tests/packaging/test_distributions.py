@@ -60,7 +60,11 @@ def test_sdist_has_nothing_built(packed):
 
 
 def test_wheel_has_the_package_and_nothing_else(shipped):
-    modules = {Path(name).stem for name in sources("pyx/_*.pyx")} | {"_softdriver", "_nvjitlink"}
+    modules = {Path(name).stem for name in sources("pyx/_*.pyx")} | {
+        "_softdriver",
+        "_nvjitlink",
+        "_nvml",
+    }
     binaries = {name for name in shipped if name.endswith(".so")}
     assert {Path(name).name.partition(".")[0] for name in binaries} == modules
     headers = {f"cudadrv/{name}" for name in sources("include/cudadrv/*.h")}

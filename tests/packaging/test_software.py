@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"_libcuda", "_library", "_run", "_run_report", "_software_commands", "__init__", "__main__"}
+LIBRARIES = ("softdriver", "nvjitlink", "nvml")
 pytestmark = pytest.mark.slow
 
 CLIENT = """
@@ -39,7 +41,7 @@ def tree(made_once):
     def make(folder):
         call(sys.executable, ROOT / "tools" / "software_tree.py", folder)
         for built in (ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}"):
-            made_again = shutil.ignore_patterns("range.o", "module.o", "nvjitlink.o")
+            made_again = shutil.ignore_patterns("range.o", "module.o", "nvjitlink.o", "nvml.o")
             shutil.copytree(
                 built / "softdriver",
                 folder / "build" / built.name / "softdriver",
@@ -81,7 +83,7 @@ def test_wheel_has_the_driver_and_the_command(software_wheel):
         [metadata] = [name for name in archive.namelist() if name.endswith("/METADATA")]
         text = archive.read(metadata).decode()
     modules = {f"cudadrv_software/{name}.py" for name in OURS}
-    libraries = {f"cudadrv_software/{name}.abi3.so" for name in ("_softdriver", "_nvjitlink")}
+    libraries = {f"cudadrv_software/_{name}.abi3.so" for name in LIBRARIES}
     assert names == modules | libraries
     assert "-cp311-abi3-linux_" in software_wheel.name  # one for all versions of Python
     assert "\nName: cudadrv-software\n" in text
@@ -119,6 +121,22 @@ def test_run(environment, tmp_path):
     assert "        1 cuTexRefCreate\n" in done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["unsupported_calls"] == {"cuTexRefCreate": 1}
+
+
+def test_what_the_wheels_workflow_tries(environment, tree):
+    """The command is that of cibuildwheel, which the workflow runs on each wheel."""
+    with (tree / "pyproject.toml").open("rb") as file:
+        command = tomllib.load(file)["tool"]["cibuildwheel"]["test-command"]
+    words = [word.format(package=tree) for word in command.split()]
+    done = call(environment / words[0], *words[1:-2], environment / words[-2], words[-1])
+    assert done.stdout == "it works\n"
+    assert "1 process made 8 calls" in done.stderr
+
+
+def test_the_wheels_workflow_builds_the_tree():
+    workflow = (ROOT / ".github" / "workflows" / "wheels.yml").read_text(encoding="utf-8")
+    assert "python3 tools/software_tree.py build/software" in workflow
+    assert "package-dir: build/software" in workflow
 
 
 def test_libcuda(environment, tmp_path):

@@ -61,6 +61,7 @@ Shape shape_of(const char *name) {
     Shape shape;
     shape.touches_pointers = starts(name, "cuMemcpy");
     shape.touches_addresses = starts(name, "cuMemcpy_") || starts(name, "cuMemcpyAsync") ||
+                              starts(name, "cuMemcpyWithAttributes") ||
                               !std::strcmp(name, "cuMemcpy");
     if (starts(name, "cuMemRangeGetAttribute"))
         shape.limit = 256;
@@ -193,6 +194,103 @@ CUresult call(const char *name,
     return perform<CUdeviceptr *, size_t *, size_t, unsigned long long, CUstream>(
         name, function, batch.addresses, batch.sizes, batch.count, batch.flags, batch.stream);
 }
+
+// cuLogsDumpToMemory and cuLogsDumpToFile.
+CUresult call(const char *name, CUresult (*function)(CUlogIterator *, char *, size_t *, unsigned)) {
+    player->shape = shape_of(name);
+    Argument<CUlogIterator *> iterator;
+    Argument<char *> buffer;
+    Argument<size_t *> size;
+    Argument<unsigned> flags;
+    *size.slot.get() = player->random.below(257); // the buffer's size
+    flags.value = player->chance(95) ? 0 : flags.value;
+    return perform<CUlogIterator *, char *, size_t *, unsigned>(name, function, iterator, buffer,
+                                                                size, flags);
+}
+
+CUresult call(const char *name, CUresult (*function)(CUlogIterator *, const char *, unsigned)) {
+    player->shape = shape_of(name);
+    Argument<CUlogIterator *> iterator;
+    Argument<const char *> path;
+    Argument<unsigned> flags;
+    path.value = player->chance(90) ? "/dev/null" : "/no/such/folder/file";
+    flags.value = player->chance(95) ? 0 : flags.value;
+    return perform<CUlogIterator *, const char *, unsigned>(name, function, iterator, path, flags);
+}
+
+#if CUDA_VERSION >= 12080
+// The arguments of cuMemcpyBatchAsync and cuMemcpy3DBatchAsync.
+struct CopyBatch {
+    bool counted = player->shape.counted = true; // so that the arguments below are arrays
+    Argument<CUdeviceptr *> targets, sources;
+    Argument<size_t *> sizes, indices, failed;
+    Argument<size_t> count, attribute_count;
+    Argument<CUmemcpyAttributes *> attributes;
+    Argument<CUDA_MEMCPY3D_BATCH_OP *> boxes;
+    Argument<unsigned long long> flags;
+    Argument<CUstream> stream;
+
+    CopyBatch() {
+        for (size_t i = 0; i < array_length; i++) {
+            player->shape.limit = SIZE_MAX; // of the bytes that are at both addresses
+            targets.slot[i] = touched_address(addresses);
+            sources.slot[i] = touched_address(addresses);
+            sizes.slot[i] = player->random.below(std::min<size_t>(player->shape.limit, 4096) + 1);
+            indices.slot[i] = player->chance(95) ? i : any_size();
+        }
+        count.value = player->chance(60) ? 1 : any_count();
+        attribute_count.value = player->chance(70) ? 1 : any_count();
+        flags.value = player->chance(95) ? 0 : any_bits();
+        player->shape.limit = SIZE_MAX;
+    }
+};
+
+CUresult call(const char *name,
+              CUresult (*function)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+                                   CUmemcpyAttributes *, size_t *, size_t, CUstream)) {
+    player->shape = shape_of(name);
+    CopyBatch batch;
+    return perform<CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *,
+                   size_t, CUstream>(name, function, batch.targets, batch.sources, batch.sizes,
+                                     batch.count, batch.attributes, batch.indices,
+                                     batch.attribute_count, batch.stream);
+}
+
+CUresult call(const char *name,
+              CUresult (*function)(CUdeviceptr *, CUdeviceptr *, size_t *, size_t,
+                                   CUmemcpyAttributes *, size_t *, size_t, size_t *, CUstream)) {
+    player->shape = shape_of(name);
+    CopyBatch batch;
+    return perform<CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *,
+                   size_t, size_t *, CUstream>(
+        name, function, batch.targets, batch.sources, batch.sizes, batch.count, batch.attributes,
+        batch.indices, batch.attribute_count, batch.failed, batch.stream);
+}
+
+CUresult call(const char *name, CUresult (*function)(size_t, CUDA_MEMCPY3D_BATCH_OP *,
+                                                     unsigned long long, CUstream)) {
+    player->shape = shape_of(name);
+    CopyBatch batch;
+    return perform<size_t, CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream>(
+        name, function, batch.count, batch.boxes, batch.flags, batch.stream);
+}
+
+CUresult call(const char *name, CUresult (*function)(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *,
+                                                     unsigned long long, CUstream)) {
+    player->shape = shape_of(name);
+    CopyBatch batch;
+    return perform<size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream>(
+        name, function, batch.count, batch.boxes, batch.failed, batch.flags, batch.stream);
+}
+
+CUresult call(const char *name,
+              CUresult (*function)(CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream)) {
+    player->shape = shape_of(name);
+    CopyBatch batch;
+    return perform<CUDA_MEMCPY3D_BATCH_OP *, unsigned long long, CUstream>(
+        name, function, batch.boxes, batch.flags, batch.stream);
+}
+#endif
 
 struct Target {
     const char *name;

@@ -187,6 +187,10 @@ template <> struct Argument<const char *> : Nothing {
     const char *value = player->chance(97) ? any_text() : nullptr;
 };
 
+template <> struct Argument<CUlogsCallback> : Nothing {
+    CUlogsCallback value = any_listener();
+};
+
 template <> struct Argument<CUhostFn> : Nothing {
     CUhostFn value = any_host_function();
 };

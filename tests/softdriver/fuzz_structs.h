@@ -294,6 +294,62 @@ inline void fill(CUgraphNodeParams &params) {
 }
 #endif
 
+// The log calls any of these for every call that fails, so they call nothing that fails again.
+inline void CUDA_CB hear(void *, CUlogLevel, char *message, size_t length) {
+    if (std::strlen(message) < length)
+        std::abort();
+    int version;
+    cuDriverGetVersion(&version);
+}
+
+inline CUlogsCallback any_listener() { return player->chance(97) ? hear : nullptr; }
+
+#if CUDA_VERSION >= 12080
+inline void fill(CUmemcpyAttributes &attributes) {
+    attributes.srcAccessOrder = static_cast<CUmemcpySrcAccessOrder>(
+        player->chance(97) ? 1 + player->random.below(3) : any_bits());
+    fill(attributes.srcLocHint);
+    fill(attributes.dstLocHint);
+    attributes.flags =
+        player->chance(95) ? unsigned(player->random.below(2)) : unsigned(any_bits());
+}
+
+// Small boxes: the sizes must fit the memory that any_operand() chooses.
+constexpr size_t most_row = 40, most_rows = 6;
+
+inline void fill(CUmemcpy3DOperand &operand) {
+    operand.type = static_cast<CUmemcpy3DOperandType>(player->chance(95) ? 1 : any_bits() % 4);
+    player->shape.limit = SIZE_MAX;
+    operand.op.ptr.ptr = touched_address(addresses);
+    bool fits = player->shape.limit >= most_row * most_rows * 2;
+    operand.op.ptr.ptr = fits ? operand.op.ptr.ptr : own_memory();
+    operand.op.ptr.rowLength = player->chance(50) ? 0 : player->random.below(most_row + 1);
+    operand.op.ptr.layerHeight = player->chance(50) ? 0 : player->random.below(most_rows + 1);
+    fill(operand.op.ptr.locHint);
+}
+
+inline void fill(CUDA_MEMCPY3D_BATCH_OP &copy) {
+    fill(copy.src);
+    fill(copy.dst);
+    copy.extent.width = player->random.below(most_row);
+    copy.extent.height = player->random.below(most_rows);
+    copy.extent.depth = player->random.below(3);
+    CUmemcpyAttributes attributes;
+    fill(attributes);
+    copy.srcAccessOrder = attributes.srcAccessOrder;
+    copy.flags = attributes.flags;
+}
+#endif
+
+#if CUDA_VERSION >= 12040
+inline void fill(CUdevResource &resource) {
+    if (player->chance(70))
+        cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM);
+    if (player->chance(10))
+        reinterpret_cast<unsigned char *>(&resource)[player->random.below(sizeof resource)] ^= 1;
+}
+#endif
+
 inline CUstreamCallback any_callback() { return player->chance(97) ? call_back : nullptr; }
 
 } // namespace fuzz

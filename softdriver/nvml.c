@@ -1,0 +1,351 @@
+/* A libnvidia-ml.so.1 (NVML) about the devices of the software driver.
+ *
+ * It tells how many devices there are, their names, addresses, memory and utilization, and a power
+ * that is a constant. All other functions return NVML_ERROR_NOT_SUPPORTED. The
+ * devices are those of the libcuda.so.1 in the same folder, which is asked without cuInit, so that
+ * a program may fork afterwards, as it may with NVML. Memory in use and utilization are those of
+ * the calling process alone.
+ *
+ * No header of NVML is needed: the structures below are its binary interface. The library is built
+ * like an extension module, so that wheels can contain it: see api/module.cpp. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define NVML_API __attribute__((visibility("default")))
+#define MOST_DEVICES 16
+
+/* Values of nvmlReturn_t. */
+enum {
+    NVML_SUCCESS = 0,
+    NVML_UNINITIALIZED = 1,
+    NVML_INVALID_ARGUMENT = 2,
+    NVML_NOT_SUPPORTED = 3,
+    NVML_NOT_FOUND = 6,
+    NVML_INSUFFICIENT_SIZE = 7,
+    NVML_DRIVER_NOT_LOADED = 9,
+    NVML_ARGUMENT_VERSION_MISMATCH = 25,
+};
+
+const char cudadrvSoftNvml[] = "libnvidia-ml of cudadrv: devices that are no GPUs";
+
+/* As in api/control.h. */
+typedef struct {
+    char name[96], uuid[48];
+    unsigned long long memory, used;
+    int bus, major, minor, busy;
+} Device;
+
+typedef struct {
+    unsigned long long total, free, used;
+} Memory;
+
+typedef struct {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+} Memory2;
+
+typedef struct {
+    char legacy_address[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char address[32];
+} Pci;
+
+typedef struct {
+    unsigned gpu, memory;
+} Utilization;
+
+static const unsigned power_used = 70000, power_limit = 700000; /* milliwatts */
+static const unsigned memory2_version = sizeof(Memory2) | 2u << 24;
+
+static atomic_int users;
+static int (*describe_device)(int place, Device *device);
+static int (*cuda_version)(int *version);
+static const char *(*driver_version)(void);
+
+/* The devices' handles are addresses of these. */
+static char handles[MOST_DEVICES];
+
+/* Finds the driver: the libcuda.so.1 beside this file. */
+static int find_driver(void) {
+    Dl_info self;
+    char path[PATH_MAX];
+    if (!dladdr(cudadrvSoftNvml, &self) || !self.dli_fname)
+        return NVML_DRIVER_NOT_LOADED;
+    const char *slash = strrchr(self.dli_fname, '/');
+    int folder = slash ? (int)(slash - self.dli_fname) : 0;
+    const char *form = slash ? "%.*s/libcuda.so.1" : "%.*slibcuda.so.1";
+    if (snprintf(path, sizeof path, form, folder, self.dli_fname) >= (int)sizeof path)
+        return NVML_DRIVER_NOT_LOADED;
+    void *library = dlopen(path, RTLD_NOW);
+    if (!library)
+        return NVML_DRIVER_NOT_LOADED;
+    *(void **)&describe_device = dlsym(library, "cudadrvSoftDescribeDevice");
+    *(void **)&cuda_version = dlsym(library, "cuDriverGetVersion");
+    *(void **)&driver_version = dlsym(library, "cudadrvSoftVersion");
+    return describe_device && cuda_version && driver_version ? NVML_SUCCESS
+                                                             : NVML_DRIVER_NOT_LOADED;
+}
+
+static int nvml_ready(void) { return users > 0; }
+
+static int begin(void) {
+    int status = describe_device ? NVML_SUCCESS : find_driver();
+    if (status == NVML_SUCCESS)
+        users++;
+    return status;
+}
+
+NVML_API int nvmlInit(void) { return begin(); }
+NVML_API int nvmlInit_v2(void) { return begin(); }
+
+NVML_API int nvmlInitWithFlags(unsigned flags) {
+    return flags & ~3u ? NVML_INVALID_ARGUMENT : begin(); /* no GPUs are no error; no attaching */
+}
+
+NVML_API int nvmlShutdown(void) {
+    int before = users;
+    while (before > 0)
+        if (atomic_compare_exchange_weak(&users, &before, before - 1))
+            return NVML_SUCCESS;
+    return NVML_UNINITIALIZED;
+}
+
+NVML_API const char *nvmlErrorString(int status) {
+    switch (status) {
+    case NVML_SUCCESS:
+        return "Success";
+    case NVML_UNINITIALIZED:
+        return "Uninitialized: call nvmlInit first";
+    case NVML_INVALID_ARGUMENT:
+        return "Invalid argument";
+    case NVML_NOT_SUPPORTED:
+        return "Not supported by the software driver";
+    case NVML_NOT_FOUND:
+        return "Not found";
+    case NVML_INSUFFICIENT_SIZE:
+        return "Insufficient size";
+    case NVML_DRIVER_NOT_LOADED:
+        return "No software driver (libcuda.so.1) is beside this library";
+    case NVML_ARGUMENT_VERSION_MISMATCH:
+        return "Unknown version of a structure";
+    default:
+        return "Unknown error";
+    }
+}
+
+/* Writes a text that has to fit with its end. */
+static int put_text(char *text, unsigned size, const char *value) {
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!text)
+        return NVML_INVALID_ARGUMENT;
+    if (strlen(value) >= size)
+        return NVML_INSUFFICIENT_SIZE;
+    strcpy(text, value);
+    return NVML_SUCCESS;
+}
+
+/* Reads what there is to know of a device. `result` is where the answer will go. */
+static int read_device(const void *handle, const void *result, Device *device) {
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    uintptr_t place = (uintptr_t)handle - (uintptr_t)handles;
+    if (!result || place >= MOST_DEVICES)
+        return NVML_INVALID_ARGUMENT;
+    return describe_device((int)place, device) ? NVML_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+
+static int place_of(const void *handle) { return (int)((const char *)handle - handles); }
+
+NVML_API int nvmlSystemGetDriverVersion(char *text, unsigned size) {
+    return put_text(text, size, nvml_ready() ? driver_version() : "");
+}
+
+NVML_API int nvmlSystemGetNVMLVersion(char *text, unsigned size) {
+    return nvmlSystemGetDriverVersion(text, size);
+}
+
+NVML_API int nvmlSystemGetCudaDriverVersion(int *version) {
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    return version && !cuda_version(version) ? NVML_SUCCESS : NVML_INVALID_ARGUMENT;
+}
+
+NVML_API int nvmlSystemGetCudaDriverVersion_v2(int *version) {
+    return nvmlSystemGetCudaDriverVersion(version);
+}
+
+NVML_API int nvmlDeviceGetCount_v2(unsigned *count) {
+    Device device;
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!count)
+        return NVML_INVALID_ARGUMENT;
+    for (*count = 0; *count < MOST_DEVICES; ++*count)
+        if (describe_device((int)*count, &device))
+            break;
+    return NVML_SUCCESS;
+}
+
+NVML_API int nvmlDeviceGetCount(unsigned *count) { return nvmlDeviceGetCount_v2(count); }
+
+NVML_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    Device device;
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!handle || index >= MOST_DEVICES || describe_device((int)index, &device))
+        return NVML_INVALID_ARGUMENT;
+    *handle = &handles[index];
+    return NVML_SUCCESS;
+}
+
+NVML_API int nvmlDeviceGetHandleByIndex(unsigned index, void **handle) {
+    return nvmlDeviceGetHandleByIndex_v2(index, handle);
+}
+
+/* The address in the long form, which has a domain of 32 bits, and in the older one. */
+static void write_address(const Device *device, char *text, size_t size, int digits) {
+    snprintf(text, size, "%0*X:%02X:00.0", digits, 0, device->bus);
+}
+
+static int has_uuid(const Device *device, const char *text) { return !strcmp(device->uuid, text); }
+
+static int has_address(const Device *device, const char *text) {
+    char address[32], legacy[16];
+    write_address(device, address, sizeof address, 8);
+    write_address(device, legacy, sizeof legacy, 4);
+    return !strcasecmp(address, text) || !strcasecmp(legacy, text);
+}
+
+static int find(int (*fits)(const Device *, const char *), const char *text, void **handle) {
+    Device device;
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!text || !handle)
+        return NVML_INVALID_ARGUMENT;
+    for (int place = 0; place < MOST_DEVICES && !describe_device(place, &device); place++)
+        if (fits(&device, text)) {
+            *handle = &handles[place];
+            return NVML_SUCCESS;
+        }
+    return NVML_NOT_FOUND;
+}
+
+NVML_API int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+    return find(has_uuid, uuid, handle);
+}
+
+NVML_API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **handle) {
+    return find(has_address, address, handle);
+}
+
+NVML_API int nvmlDeviceGetHandleByPciBusId(const char *address, void **handle) {
+    return find(has_address, address, handle);
+}
+
+NVML_API int nvmlDeviceGetName(void *handle, char *text, unsigned size) {
+    Device device;
+    int status = read_device(handle, text, &device);
+    return status ? status : put_text(text, size, device.name);
+}
+
+NVML_API int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) {
+    Device device;
+    int status = read_device(handle, text, &device);
+    return status ? status : put_text(text, size, device.uuid);
+}
+
+/* Defines a function that reads a number of a device. */
+#define NUMBER(function, type, value)                                                              \
+    NVML_API int function(void *handle, type *result) {                                            \
+        Device device;                                                                             \
+        int status = read_device(handle, result, &device);                                         \
+        if (status == NVML_SUCCESS)                                                                \
+            *result = value;                                                                       \
+        return status;                                                                             \
+    }
+
+NUMBER(nvmlDeviceGetIndex, unsigned, (unsigned)place_of(handle))
+NUMBER(nvmlDeviceGetMinorNumber, unsigned, (unsigned)place_of(handle))
+NUMBER(nvmlDeviceGetPowerUsage, unsigned, power_used)
+NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
+NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, power_limit)
+NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, power_limit)
+
+NVML_API int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
+    Device device;
+    int status = read_device(handle, major && minor ? major : NULL, &device);
+    if (status == NVML_SUCCESS) {
+        *major = device.major;
+        *minor = device.minor;
+    }
+    return status;
+}
+
+NVML_API int nvmlDeviceGetMemoryInfo(void *handle, Memory *memory) {
+    Device device;
+    int status = read_device(handle, memory, &device);
+    if (status == NVML_SUCCESS)
+        *memory = (Memory){device.memory, device.memory - device.used, device.used};
+    return status;
+}
+
+NVML_API int nvmlDeviceGetMemoryInfo_v2(void *handle, Memory2 *memory) {
+    Device device;
+    int status = read_device(handle, memory, &device);
+    if (status == NVML_SUCCESS && memory->version != memory2_version)
+        return NVML_ARGUMENT_VERSION_MISMATCH;
+    if (status == NVML_SUCCESS)
+        *memory =
+            (Memory2){memory2_version, device.memory, 0, device.memory - device.used, device.used};
+    return status;
+}
+
+NVML_API int nvmlDeviceGetUtilizationRates(void *handle, Utilization *rates) {
+    Device device;
+    int status = read_device(handle, rates, &device);
+    if (status == NVML_SUCCESS) {
+        rates->gpu = device.busy ? 100 : 0;
+        rates->memory = device.memory ? (unsigned)(100 * device.used / device.memory) : 0;
+    }
+    return status;
+}
+
+NVML_API int nvmlDeviceGetPciInfo_v3(void *handle, Pci *pci) {
+    Device device;
+    int status = read_device(handle, pci, &device);
+    if (status != NVML_SUCCESS)
+        return status;
+    memset(pci, 0, sizeof *pci); /* 0 is the number of no vendor */
+    pci->bus = (unsigned)device.bus;
+    write_address(&device, pci->legacy_address, sizeof pci->legacy_address, 4);
+    write_address(&device, pci->address, sizeof pci->address, 8);
+    return status;
+}
+
+NVML_API int nvmlDeviceGetPciInfo_v2(void *handle, Pci *pci) {
+    return nvmlDeviceGetPciInfo_v3(handle, pci);
+}
+
+/* The other functions. The C calling conventions allow them to ignore their arguments. */
+#define NVML_NAME(symbol)                                                                          \
+    NVML_API int symbol(void) { return nvml_ready() ? NVML_NOT_SUPPORTED : NVML_UNINITIALIZED; }
+#include "nvml_names.def"
+
+PyObject *PyModuleDef_Init(PyModuleDef *) __attribute__((weak));
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "cudadrv._nvml",
+    .m_doc = "NVML for the devices of the software driver, opened by its path.",
+};
+
+PyMODINIT_FUNC PyInit__nvml(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,332 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "stream/transfer.h"
+
+#include <algorithm>
+
+// This file implements copies with attributes, alone and in batches: cuMemcpyBatchAsync,
+// cuMemcpyWithAttributesAsync and so on. If one copy of a batch is invalid, the call submits none.
+
+namespace soft {
+namespace {
+
+// When a copy may read its source: the values of CUmemcpySrcAccessOrder, which older headers lack.
+enum class Order { Stream = 1, DuringCall = 2, Any = 3 };
+
+constexpr unsigned prefer_overlap = 1; // CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE: only a hint
+constexpr int pointer_operand = 1;     // CU_MEMCPY_OPERAND_TYPE_POINTER
+constexpr int array_operand = 2;
+constexpr size_t whole_batch = SIZE_MAX; // the index that stands for an error of the call itself
+
+// The structures of cuda.h, which older headers lack.
+struct Attributes {
+    int order;
+    CUmemLocation source_hint, target_hint;
+    unsigned flags;
+};
+
+struct Operand {
+    int type;
+    union {
+        struct {
+            CUdeviceptr address;
+            size_t row, layer; // distance from row to row in bytes, and between slices in rows
+            CUmemLocation hint;
+        } pointer;
+        struct {
+            CUarray array;
+            size_t x, y, z;
+        } array;
+    };
+};
+
+struct BoxCopy {
+    Operand source, target;
+    size_t width, height, depth;
+    int order;
+    unsigned flags;
+};
+
+#if CUDA_VERSION >= 12080
+static_assert(sizeof(Attributes) == sizeof(CUmemcpyAttributes));
+static_assert(sizeof(BoxCopy) == sizeof(CUDA_MEMCPY3D_BATCH_OP));
+#endif
+
+struct Copy {
+    Transfer transfer;
+    Order order = Order::Stream;
+};
+
+using Copies = std::vector<Copy>;
+
+CUresult read_order(int order, unsigned flags, Copy &copy) {
+    if (order < static_cast<int>(Order::Stream) || order > static_cast<int>(Order::Any))
+        return CUDA_ERROR_INVALID_VALUE;
+    copy.order = static_cast<Order>(order);
+    return flags & ~prefer_overlap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult read_row(const Context &context, CUdeviceptr target, CUdeviceptr source, size_t bytes,
+                  Transfer &transfer) {
+    transfer.width = bytes;
+    if (!bytes)
+        return CUDA_SUCCESS;
+    if (CUresult status = locate_any(source, bytes, transfer.source))
+        return status;
+    if (CUresult status = locate_any(target, bytes, transfer.target))
+        return status;
+    return check_pools(context, transfer.target, transfer.source);
+}
+
+CUresult read_copy(const Context &context, const BoxCopy &given, Copy &copy) {
+    if (CUresult status = read_order(given.order, given.flags, copy))
+        return status;
+    if (!given.width || !given.height || !given.depth)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (const Operand *operand : {&given.source, &given.target})
+        if (operand->type != pointer_operand)
+            return operand->type == array_operand ? CUDA_ERROR_NOT_SUPPORTED
+                                                  : CUDA_ERROR_INVALID_VALUE;
+    CUDA_MEMCPY3D_v2 box = {};
+    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    box.srcDevice = given.source.pointer.address;
+    box.srcPitch = given.source.pointer.row;
+    box.srcHeight = given.source.pointer.layer;
+    box.dstDevice = given.target.pointer.address;
+    box.dstPitch = given.target.pointer.row;
+    box.dstHeight = given.target.pointer.layer;
+    box.WidthInBytes = given.width;
+    box.Height = given.height;
+    box.Depth = given.depth;
+    if (CUresult status = read_box(box, copy.transfer))
+        return status;
+    return check_pools(context, copy.transfer.target, copy.transfer.source);
+}
+
+// Decides whether a copy reads its source in the call. With Order::Any both are allowed: `lazy`
+// reads early, which shows programs whose earlier work writes the source; `eager` reads late.
+bool reads_now(Order order) {
+    switch (state().settings.schedule) {
+    case Schedule::Eager:
+        return order == Order::DuringCall;
+    case Schedule::Lazy:
+        return order != Order::Stream;
+    default:
+        return order == Order::DuringCall || (order == Order::Any && state().random.below(2));
+    }
+}
+
+// Makes one operation of several. Nothing orders the copies of a batch: they run from the last one
+// to the first or, under the random schedule, in a random order.
+OperationPtr join(std::vector<OperationPtr> parts) {
+    std::reverse(parts.begin(), parts.end());
+    if (state().settings.schedule == Schedule::Random)
+        for (size_t i = parts.size(); i > 1; i--)
+            std::swap(parts[i - 1], parts[state().random.below(i)]);
+    auto all = std::make_shared<Operation>();
+    for (const OperationPtr &part : parts) {
+        all->reads.insert(all->reads.end(), part->reads.begin(), part->reads.end());
+        all->writes.insert(all->writes.end(), part->writes.begin(), part->writes.end());
+    }
+    all->action = [parts = std::move(parts)] {
+        for (const OperationPtr &part : parts)
+            part->action();
+    };
+    return all;
+}
+
+bool of_graph(const Copy &copy) {
+    return copy.transfer.target.of_graph || copy.transfer.source.of_graph;
+}
+
+Manner manner_of(const Copy &copy) {
+    Manner manner = manner_of(copy.transfer);
+    if (copy.order == Order::Stream || manner.promised)
+        return manner;
+    return {reads_now(copy.order), false, false};
+}
+
+CUresult submit_copies(Call &call, Stream &stream, const Copies &copies) {
+    if (std::any_of(copies.begin(), copies.end(), of_graph))
+        return CUDA_ERROR_INVALID_VALUE;
+    std::vector<OperationPtr> parts;
+    bool blocks = false, promised = false;
+    for (const Copy &copy : copies) {
+        if (!copy.transfer.bytes())
+            continue;
+        Manner manner = manner_of(copy);
+        blocks |= manner.blocks;
+        promised |= manner.promised;
+        parts.push_back(copy_operation(copy.transfer, manner.snapshot));
+    }
+    if (parts.empty())
+        return CUDA_SUCCESS;
+    OperationPtr queued;
+    if (CUresult status = submit(stream, join(std::move(parts)), &queued))
+        return status;
+    return blocks ? finish_copy(call, stream, queued, promised) : CUDA_SUCCESS;
+}
+
+CUresult find_stream(Call &call, CUstream handle, StreamPtr &stream) {
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (stream->kind == StreamKind::Legacy)
+        return CUDA_ERROR_INVALID_VALUE;
+    return refuse_captured(*stream);
+}
+
+// The arguments of cuMemcpyBatchAsync.
+struct Batch {
+    const CUdeviceptr *targets, *sources;
+    const size_t *sizes;
+    size_t count;
+    const Attributes *attributes;
+    const size_t *first_copies; // of each set of attributes: the copy from which on it applies
+    size_t attribute_count;
+};
+
+CUresult read_orders(const Batch &batch, Copies &copies) {
+    if (!batch.attributes || !batch.first_copies || !batch.attribute_count ||
+        batch.attribute_count > batch.count || batch.first_copies[0])
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < batch.attribute_count; i++) {
+        size_t begin = batch.first_copies[i];
+        size_t end = i + 1 < batch.attribute_count ? batch.first_copies[i + 1] : batch.count;
+        if (begin >= end || end > batch.count)
+            return CUDA_ERROR_INVALID_VALUE;
+        const Attributes &given = batch.attributes[i];
+        for (size_t copy = begin; copy < end; copy++)
+            if (CUresult status = read_order(given.order, given.flags, copies[copy]))
+                return status;
+    }
+    return CUDA_SUCCESS;
+}
+
+// `failed` becomes the index of the copy that is invalid.
+CUresult copy_batch(Call &call, const Batch &batch, size_t &failed, CUstream handle) {
+    StreamPtr stream;
+    if (CUresult status = find_stream(call, handle, stream))
+        return status;
+    if (!batch.targets || !batch.sources || !batch.sizes || !batch.count)
+        return CUDA_ERROR_INVALID_VALUE;
+    Copies copies(batch.count);
+    if (CUresult status = read_orders(batch, copies))
+        return status;
+    for (size_t i = 0; i < batch.count; i++)
+        if (CUresult status = read_row(*stream->owner, batch.targets[i], batch.sources[i],
+                                       batch.sizes[i], copies[i].transfer)) {
+            failed = i;
+            return status;
+        }
+    return submit_copies(call, *stream, copies);
+}
+
+CUresult copy_boxes(Call &call, const BoxCopy *boxes, size_t count, size_t &failed,
+                    unsigned long long flags, CUstream handle) {
+    StreamPtr stream;
+    if (CUresult status = find_stream(call, handle, stream))
+        return status;
+    if (!boxes || !count || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    Copies copies(count);
+    for (size_t i = 0; i < count; i++)
+        if (CUresult status = read_copy(*stream->owner, boxes[i], copies[i])) {
+            failed = i;
+            return status;
+        }
+    return submit_copies(call, *stream, copies);
+}
+
+// A single copy can be captured, and can be in the legacy stream.
+CUresult copy_one(Call &call, Stream &stream, const Copy &copy) {
+    if (stream.capture && copy.transfer.bytes())
+        return transfer_later(call, stream, copy.transfer);
+    return submit_copies(call, stream, {copy});
+}
+
+// The first versions of the functions for batches say which copy is invalid.
+template <class Run> CUresult tell_failed(size_t *told, Run run) {
+    size_t failed = whole_batch;
+    CUresult status = run(failed);
+    if (status && told)
+        *told = failed;
+    return status;
+}
+
+} // namespace
+
+SOFT_STREAM_API(cuMemcpyBatchAsync_v2,
+                (CUdeviceptr * targets, CUdeviceptr *sources, size_t *sizes, size_t count,
+                 CUmemcpyAttributes *attributes, size_t *first_copies, size_t attribute_count,
+                 CUstream stream),
+                (targets, sources, sizes, count, attributes, first_copies, attribute_count,
+                 stream)) {
+    size_t failed;
+    auto given = reinterpret_cast<const Attributes *>(attributes);
+    return copy_batch(call, {targets, sources, sizes, count, given, first_copies, attribute_count},
+                      failed, stream);
+}
+
+SOFT_STREAM_API(cuMemcpyBatchAsync,
+                (CUdeviceptr * targets, CUdeviceptr *sources, size_t *sizes, size_t count,
+                 CUmemcpyAttributes *attributes, size_t *first_copies, size_t attribute_count,
+                 size_t *told, CUstream stream),
+                (targets, sources, sizes, count, attributes, first_copies, attribute_count, told,
+                 stream)) {
+    auto given = reinterpret_cast<const Attributes *>(attributes);
+    Batch batch{targets, sources, sizes, count, given, first_copies, attribute_count};
+    return tell_failed(told,
+                       [&](size_t &failed) { return copy_batch(call, batch, failed, stream); });
+}
+
+SOFT_STREAM_API(cuMemcpy3DBatchAsync_v2,
+                (size_t count, CUDA_MEMCPY3D_BATCH_OP *boxes, unsigned long long flags,
+                 CUstream stream),
+                (count, boxes, flags, stream)) {
+    size_t failed;
+    return copy_boxes(call, reinterpret_cast<const BoxCopy *>(boxes), count, failed, flags, stream);
+}
+
+SOFT_STREAM_API(cuMemcpy3DBatchAsync,
+                (size_t count, CUDA_MEMCPY3D_BATCH_OP *boxes, size_t *told,
+                 unsigned long long flags, CUstream stream),
+                (count, boxes, told, flags, stream)) {
+    auto given = reinterpret_cast<const BoxCopy *>(boxes);
+    return tell_failed(told, [&](size_t &failed) {
+        return copy_boxes(call, given, count, failed, flags, stream);
+    });
+}
+
+SOFT_STREAM_API(cuMemcpyWithAttributesAsync,
+                (CUdeviceptr target, CUdeviceptr source, size_t bytes,
+                 CUmemcpyAttributes *attributes, CUstream handle),
+                (target, source, bytes, attributes, handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    auto given = reinterpret_cast<const Attributes *>(attributes);
+    if (!given)
+        return CUDA_ERROR_INVALID_VALUE;
+    Copy copy;
+    if (CUresult status = read_order(given->order, given->flags, copy))
+        return status;
+    if (CUresult status = read_row(*stream->owner, target, source, bytes, copy.transfer))
+        return status;
+    return copy_one(call, *stream, copy);
+}
+
+SOFT_STREAM_API(cuMemcpy3DWithAttributesAsync,
+                (CUDA_MEMCPY3D_BATCH_OP * box, unsigned long long flags, CUstream handle),
+                (box, flags, handle)) {
+    StreamPtr stream;
+    if (CUresult status = resolve_stream(call, handle, stream))
+        return status;
+    if (!box || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    Copy copy;
+    if (CUresult status = read_copy(*stream->owner, *reinterpret_cast<const BoxCopy *>(box), copy))
+        return status;
+    return copy_one(call, *stream, copy);
+}
+
+} // namespace soft

@@ -1,0 +1,28 @@
+"""A plugin of pytest that writes the outcome and the report of each test to $OUTCOMES, in JSON."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+WORDS = {"passed": "passes", "failed": "fails", "skipped": "skips"}
+outcomes = {}
+
+
+def pytest_runtest_logreport(report):
+    # Of a file outside the root directory, the name of the test does not have the file.
+    module = Path(report.location[0]).stem
+    name = f"{module}.{report.nodeid.partition('::')[2].replace('::', '.')}"
+    word = WORDS[report.outcome]
+    before, text = outcomes.get(name, ("passes", ""))
+    if report.when == "call" or word != "passes":
+        if before == "passes":
+            before = word
+        text += report.longreprtext
+    outcomes[name] = [before, text]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish():
+    Path(os.environ["OUTCOMES"]).write_text(json.dumps(outcomes), encoding="utf-8")

@@ -1,0 +1,291 @@
+"""Runs other people's own tests, and compares each outcome with what is expected.
+
+Tests that fail or skip are listed in expected/SUITE.txt, with a reason each. Every difference is an
+error, also a listed test that passes or does not exist. Each module of tests runs in a process of
+its own: what a test that fails leaves behind, an open stream capture say, must not fail others.
+After a test that lost the device, the rest of its module runs in a new process.
+"""
+
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import files, version
+from pathlib import Path
+from typing import NamedTuple
+
+import unittest_module
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SCHEDULES = ("eager", "lazy", "random")
+TIMEOUT = 1800  # seconds for one module; on an idle machine the longest takes 100
+# The process of each module is forked from a server that has imported the packages whose import
+# takes longest. The server has not loaded the driver.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(["cuda.core", "numba", "pytest"])
+
+
+class Suite(NamedTuple):
+    title: str  # for the table
+    distribution: str
+    folder: str  # of the tests: in the distribution, or where make has put its source
+    package: str = ""  # of unittest tests; empty: pytest runs the files of the folder
+    plugins: tuple[str, ...] = ()  # of pytest
+    schedules: tuple[str, ...] = SCHEDULES  # under which CI runs it
+
+
+NUMBA = "numba_cuda/numba/cuda/tests"
+SUITES = {
+    "numba-cudadrv": Suite(
+        "numba-cuda, tests of its driver layer", "numba-cuda", f"{NUMBA}/cudadrv",
+        "numba.cuda.tests.cudadrv",
+    ),
+    "numba-cudapy": Suite(
+        "numba-cuda, tests of kernels in Python", "numba-cuda", f"{NUMBA}/cudapy",
+        "numba.cuda.tests.cudapy",
+    ),
+    "pycuda": Suite(
+        "PyCUDA, compiled to PTX", "pycuda", "build/external/pycuda/test",
+        plugins=("pycuda_to_ptx",),
+    ),
+}  # fmt: skip
+
+
+def read_expected(suite):
+    """{test: (outcome, evidence)} of lines `fails TEST: REASON` and `skips TEST: REASON`.
+
+    The evidence is what the reason has in parentheses, or nothing.
+    """
+    path = HERE / "expected" / f"{suite}.txt"
+    expected = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        outcome, _, rest = line.partition(" ")
+        test, _, reason = rest.partition(": ")
+        if outcome not in ("fails", "skips") or not reason or test in expected:
+            sys.exit(f"{path}:{number}: neither 'fails TEST: REASON' nor 'skips ...', or twice")
+        evidence = re.search(r"\((.*)\)$", reason)
+        expected[test] = outcome, evidence[1] if evidence else ""
+    return expected
+
+
+def modules(suite):
+    if suite.package:
+        found = [Path(file) for file in files(suite.distribution)]
+        return sorted(file.stem for file in found if file.match(f"{suite.folder}/test_*.py"))
+    return sorted(path.stem for path in (ROOT / suite.folder).glob("test_*.py"))
+
+
+def run_module(suite, schedule, module):
+    """{test: [outcome, report]} of one module."""
+    # Two devices, because some tests need a second one.
+    settings = f"devices=2,driver=13.5,schedule={schedule},seed=3"
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_unittest if suite.package else run_pytest
+        return run(suite, settings, module, Path(folder))
+
+
+def run_unittest(suite, settings, module, folder):
+    file, printed = folder / "outcomes.jsonl", folder / "printed.txt"
+    outcomes = {}
+    while True:
+        before = len(outcomes)
+        arguments = (suite.package, module, set(outcomes), settings, file, printed)
+        process = FORKED.Process(target=unittest_module.run, args=arguments)
+        process.start()
+        process.join(TIMEOUT)
+        how = f"ended with {process.exitcode}"
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            how = f"did not end within {TIMEOUT} seconds"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        for name, outcome, report in map(json.loads, lines):
+            outcomes[name] = [outcome, report]
+        for name, (outcome, _) in outcomes.items():
+            if outcome == "started":
+                text = printed.read_text(encoding="utf-8", errors="replace")
+                outcomes[name] = ["fails", f"the process {how}\n{text[-4000:]}"]
+        if len(outcomes) == before:  # nothing is left to run
+            if not outcomes and process.exitcode:
+                return {module: ["fails", how]}
+            return outcomes
+
+
+def run_pytest(suite, settings, module, folder):
+    plugins = ("pytest_cudadrv", "pytest_outcomes", *suite.plugins)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--cuda-isolate"),
+            *(word for plugin in plugins for word in ("-p", plugin)),
+            *("-p", "no:cacheprovider", "--rootdir", folder),
+            ROOT / suite.folder / f"{module}.py",
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{HERE}{os.pathsep}{ROOT}",
+            "CUDADRV_SOFTWARE": settings,
+            "OUTCOMES": str(folder / "outcomes.json"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    if not (folder / "outcomes.json").exists():
+        return {module: ["fails", f"ended with {done.returncode}\n{done.stdout[-4000:]}"]}
+    return json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
+
+
+def run_all(suite, schedules, only):
+    """{test: {schedule: (outcome, report)}}."""
+    results = collections.defaultdict(dict)
+    chosen = [module for module in modules(suite) if not only or module in only]
+    tasks = [(suite, schedule, module) for module in chosen for schedule in schedules]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        all_outcomes = pool.map(lambda task: run_module(*task), tasks)
+        for (_, schedule, _), outcomes in zip(tasks, all_outcomes, strict=True):
+            for test, outcome in outcomes.items():
+                results[test][schedule] = tuple(outcome)
+    return results
+
+
+def differences(expected, results):
+    """A message for each test whose outcome is not the expected one, under any schedule."""
+    for test in sorted(expected.keys() - results.keys()):
+        yield f"{test} is listed, but there is no such test"
+    for test, by_schedule in sorted(results.items()):
+        wanted, evidence = expected.get(test, ("passes", ""))
+        wrong = {
+            schedule: (outcome, report)
+            for schedule, (outcome, report) in by_schedule.items()
+            if outcome != wanted or evidence not in report
+        }
+        if not wrong:
+            continue
+        where = ", ".join(f"{outcome} under {schedule}" for schedule, (outcome, _) in wrong.items())
+        because = f" because of {evidence}" if evidence else ""
+        report = next(iter(wrong.values()))[1]
+        yield f"{test} {where}; expected: {wanted}{because}\n{report}".rstrip()
+
+
+def counts_of(results, schedule):
+    outcomes = [found[schedule][0] for found in results.values() if schedule in found]
+    return [outcomes.count(word) for word in ("passes", "fails", "skips")]
+
+
+def merge_kept(file, options, results, seconds):
+    """Keep results in a file. Results of some modules replace those that it has of them."""
+    if options.only and file.exists():
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        others = {
+            test: outcomes
+            for test, outcomes in kept["results"].items()
+            if test.partition(".")[0] not in options.only
+        }
+        results, seconds = {**others, **results}, kept["seconds"]
+    content = {"seconds": seconds, "results": results}
+    file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    return results, seconds
+
+
+def run_suite(name, options):
+    """Run a suite, print what is not as expected, and return a row of the table and a number."""
+    suite, began = SUITES[name], time.monotonic()
+    schedules = tuple(options.schedule or suite.schedules)
+    results = run_all(suite, schedules, options.only)
+    seconds = time.monotonic() - began
+    if options.keep:
+        results, seconds = merge_kept(options.keep / f"{name}.json", options, results, seconds)
+    for test, by_schedule in results.items():
+        if options.show and options.show in test:
+            for schedule, (outcome, report) in by_schedule.items():
+                print(f"--- {test} {outcome} under {schedule}\n{report}")
+    found = list(differences(read_expected(name), results))
+    for difference in found:
+        print(f"=== {difference}\n")
+    release = version(suite.distribution)
+    for schedule in schedules:
+        passes, fails, skips = counts_of(results, schedule)
+        counts = f"{passes} passes, {fails} fails, {skips} skips"
+        print(f"{name} {release}, {schedule}: {counts} ({seconds:.0f} s)")
+    print(f"{len(found)} tests not as expected" if found else "All as expected")
+    row = [suite.title, release, *counts_of(results, schedules[0]), f"{seconds:.0f}"]
+    return row, len(found) + (not results)
+
+
+TABLE_HEAD = """\
+# Other people's tests
+
+Made by `make suites`, which runs the tests of other packages on the software driver, as their own
+distributions have them. A test that fails is listed below with its reason. What the wheels of
+cuda.bindings, cuda.core and numba-cuda-mlir do not contain, their own tests, is not here: cudadrv
+tests with programs of its own that these packages run (`tests/external`).
+"""
+
+
+def table_text(rows):
+    lines = [TABLE_HEAD, "\n| suite | version | pass | fail | skip | seconds |\n"]
+    lines.append("|---|---|---|---|---|---|\n")
+    lines += ["| " + " | ".join(map(str, row)) + " |\n" for row in rows.values()]
+    processors = len(os.sched_getaffinity(0))
+    lines.append(
+        f"\nMeasured with Python {platform.python_version()}, the schedule `eager` and the settings"
+        f"\n`devices=2,driver=13.5`, on a shared machine with {processors} processors, on"
+        f" {time.strftime('%Y-%m-%d')}.\n"
+    )
+    for name in rows:
+        failing = [
+            f"| `{test}` | {reason} |\n"
+            for outcome, test, reason in listed(name)
+            if outcome == "fails"
+        ]
+        if failing:
+            lines += [f"\n## {SUITES[name].title}: what fails\n\n| test | reason |\n|---|---|\n"]
+            lines += failing
+    return "".join(lines)
+
+
+def listed(name):
+    text = (HERE / "expected" / f"{name}.txt").read_text(encoding="utf-8")
+    return re.findall(r"^(fails|skips) (\S+): (.*)$", text, re.MULTILINE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES)
+    )
+    parser.add_argument("--schedule", choices=SCHEDULES, action="append", help="default: all")
+    parser.add_argument("--show", metavar="WORD", help="print the reports of tests named so")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write all outcomes there")
+    parser.add_argument(
+        "--only",
+        metavar="MODULE",
+        action="append",
+        help="run this module alone; with --keep, the others' outcomes are those of the last time",
+    )
+    parser.add_argument("--table", metavar="FILE", type=Path, help="write the page of the docs")
+    options = parser.parse_args()
+    rows, wrong = {}, 0
+    for name in options.suites:
+        rows[name], different = run_suite(name, options)
+        wrong += different
+    if options.table and not wrong:
+        options.table.write_text(table_text(rows), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

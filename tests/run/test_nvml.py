@@ -1,0 +1,161 @@
+"""libnvidia-ml.so.1: what a program that knows nothing of cudadrv learns of the devices by NVML."""
+
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+
+from cudadrv._libcuda import lay_out
+
+ROOT = Path(__file__).resolve().parents[2]
+UNINITIALIZED, INVALID, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE, NO_DRIVER = 1, 2, 3, 6, 7, 9
+NAME = "cudadrv software device (not a GPU)"
+
+NVML = """
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+
+def ask(name, *arguments, kind=ctypes.c_uint):
+    value = kind()
+    status = getattr(nvml, name)(*arguments, ctypes.byref(value))
+    return status or value.value
+
+def ask_text(name, *arguments, size=96):
+    text = ctypes.create_string_buffer(size)
+    return getattr(nvml, name)(*arguments, text, size) or text.value.decode()
+
+def device(index):
+    return ctypes.c_void_p(ask("nvmlDeviceGetHandleByIndex_v2", index, kind=ctypes.c_void_p))
+
+class Memory(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+def used(handle):
+    memory = Memory()
+    assert nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) == 0
+    assert memory.free == memory.total - memory.used
+    return memory.used
+"""
+
+
+@pytest.fixture
+def program(python):
+    def program(text, *options, **changes):
+        done = python(f"{NVML}\n{text}", *options, **changes)
+        assert done.status == 0, done.err
+        return done
+
+    return program
+
+
+def test_devices(program):
+    text = """
+print(ask("nvmlDeviceGetCount_v2"))
+assert nvml.nvmlInit_v2() == 0
+print(ask("nvmlDeviceGetCount_v2"), ask("nvmlSystemGetCudaDriverVersion_v2"))
+for index in range(2):
+    print(ask_text("nvmlDeviceGetName", device(index)), ask("nvmlDeviceGetIndex", device(index)))
+print(ask("nvmlDeviceGetHandleByIndex_v2", 2, kind=ctypes.c_void_p))
+print(ask_text("nvmlDeviceGetName", device(0), size=5))
+print(ask("nvmlDeviceGetPowerUsage", device(0)), ask("nvmlDeviceGetTemperature", device(0), 0))
+print(ask("nvmlDeviceGetIndex", ctypes.c_void_p(64)), nvml.nvmlDeviceGetIndex(device(0), None))
+assert nvml.nvmlShutdown() == 0
+print(ask("nvmlDeviceGetCount_v2"), ask("nvmlDeviceGetTemperature"), nvml.nvmlShutdown())
+"""
+    done = program(text, "--devices", "2", "--driver", "13.2")
+    assert done.out.splitlines() == [
+        f"{UNINITIALIZED}",
+        "2 13020",
+        f"{NAME} 0",
+        f"{NAME} 1",
+        f"{INVALID}",
+        f"{INSUFFICIENT_SIZE}",
+        f"70000 {NOT_SUPPORTED}",
+        f"{INVALID} {INVALID}",
+        f"{UNINITIALIZED} {UNINITIALIZED} {UNINITIALIZED}",
+    ]
+
+
+def test_it_counts_all_devices_and_tells_which_is_which(program):
+    """CUDA_VISIBLE_DEVICES is for the driver. The UUID and the PCI address say which it is."""
+    text = """
+assert (nvml.nvmlInit_v2(), cuda.cuInit(0)) == (0, 0)
+address = ctypes.create_string_buffer(20)
+call("cuDeviceGetPCIBusId", address, 20, 0)
+by_address = ask("nvmlDeviceGetHandleByPciBusId_v2", address, kind=ctypes.c_void_p)
+uuid = (ctypes.c_ubyte * 16)()
+call("cuDeviceGetUuid_v2", uuid, 0)
+digits = bytes(uuid).hex()
+name = "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+by_uuid = ask("nvmlDeviceGetHandleByUUID", name.encode(), kind=ctypes.c_void_p)
+assert by_address == by_uuid == device(1).value
+unknown = ask("nvmlDeviceGetHandleByUUID", b"GPU-0", kind=ctypes.c_void_p)
+print(unknown, ask("nvmlDeviceGetCount_v2"))
+"""
+    done = program(text, "--devices", "3", CUDA_VISIBLE_DEVICES="1")
+    assert done.out == f"{NOT_FOUND} 3\n"
+
+
+def test_memory_and_utilization(program):
+    text = """
+class Rates(ctypes.Structure):
+    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
+
+def rates():
+    found = Rates()
+    assert nvml.nvmlDeviceGetUtilizationRates(device(0), ctypes.byref(found)) == 0
+    return found.gpu, found.memory
+
+nvml.nvmlInit_v2()
+print(used(device(0)), rates())
+initialise()
+memory = allocate(256 << 20)
+print(used(device(0)) >> 20, used(device(1)), rates())
+call("cuMemsetD8Async", memory, 1, ctypes.c_size_t(1024), stream())
+print(rates())
+call("cuCtxSynchronize")
+print(rates())
+"""
+    done = program(text, "--devices=2", "--schedule=lazy", "--memory=1GiB")
+    assert done.out.splitlines() == ["0 (0, 0)", "256 0 (0, 25)", "(100, 25)", "(0, 25)"]
+
+
+def test_it_does_not_forbid_forked_children(program):
+    """Programs ask NVML before they fork, because it does not initialise CUDA."""
+    text = """
+import os
+nvml.nvmlInit_v2()
+assert used(device(0)) == 0
+if child := os.fork():
+    print(os.waitpid(child, 0)[1])
+else:
+    initialise()
+    os._exit(used(device(0)))
+initialise()
+if child := os.fork():
+    print(os.waitpid(child, 0)[1])
+else:
+    os._exit(used(device(0)))
+"""
+    assert program(text).out == "0\n0\n"
+
+
+def test_every_name_is_exported(program):
+    text = (ROOT / "softdriver" / "nvml_names.def").read_text("utf-8")
+    names = re.findall(r"^NVML_NAME\((\w+)\)$", text, re.MULTILINE)
+    assert len(names) > 300
+    call = f"print({{getattr(nvml, name)(0, 0, 0) for name in {names}}})"
+    assert program(f"nvml.nvmlInit_v2()\n{call}").out == f"{{{NOT_SUPPORTED}}}\n"
+
+
+def test_without_a_driver_beside_it(tmp_path):
+    lay_out(tmp_path)
+    (tmp_path / "libcuda.so.1").unlink()
+    nvml = ctypes.CDLL(str(tmp_path / "libnvidia-ml.so.1"))
+    assert nvml.nvmlInit_v2() == NO_DRIVER
+
+
+def test_another_nvml_is_left_alone(tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"somebody's")
+    with pytest.raises(FileExistsError, match=r"libnvidia-ml\.so\.1 exists and is another library"):
+        lay_out(tmp_path)
