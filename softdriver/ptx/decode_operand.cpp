@@ -84,6 +84,13 @@ void places_of(const Function &function, Places &results, Places &parameters) {
     }
 }
 
+uint32_t Decoder::place_of_parameter(const Operand &operand, size_t bytes) const {
+    const Variable *variable = named(operand);
+    if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
+        refuse("its arguments must be .param variables");
+    return local_offset(operand.index);
+}
+
 Row Decoder::carry() {
     if (carry_ == ~Row{0})
         carry_ = temporary(0);

@@ -122,7 +122,7 @@ void prepare(Decoding &decoding, Program &program) {
 }
 
 // Computes how much shared and constant memory is used by a kernel and the functions that it may
-// call.
+// call, and whether they use the heap.
 void count_memory(const Decoding &decoding, const CallGraph &graph, int index, Code &code,
                   Kernel &kernel) {
     const Tree &tree = decoding.tree;
@@ -135,6 +135,7 @@ void count_memory(const Decoding &decoding, const CallGraph &graph, int index, C
             kernel.const_bytes += named.bytes();
     }
     for (int function : functions) {
+        kernel.uses_heap |= is_heap_function(tree.functions[size_t(function)]);
         const auto &variables = tree.functions[size_t(function)].variables;
         for (size_t i = 0; i < variables.size(); i++)
             shared.add(function, variables, int(i));

@@ -27,7 +27,7 @@ struct Kernel {
     unsigned registers = 0; // number of registers, which is an estimate
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned required_cluster[3] = {};
-    bool uses_grid_barrier = false;
+    bool uses_heap = false; // calls malloc or free
     std::shared_ptr<const Code> code;
 };
 

@@ -19,6 +19,8 @@ struct Segment {
     bool writable = true;
 };
 
+class Heap;
+
 struct Launch {
     std::shared_ptr<const Program> program;
     const Kernel *kernel = nullptr;
@@ -37,6 +39,7 @@ struct Launch {
     unsigned processors = 132;        // value of %nsmid
     // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
+    std::shared_ptr<Heap> heap;       // for malloc; null if the kernel does not use it
     // Finds the segment that contains an address. Returns false if there is none. The thread that
     // runs the kernel calls this without holding a lock.
     std::function<bool(uintptr_t, Segment &)> find;
