@@ -139,8 +139,8 @@ Outcome KernelRun::end() {
     std::string text = fault.text;
     bool in_heap = launch_.heap && launch_.heap->contains(fault.address);
     if (fault.address)
-        text += "; the address is " + (in_heap ? launch_.heap->describe(fault.address)
-                                               : describe_address(fault.address));
+        text += "; the address is " +
+                (in_heap ? launch_.heap->describe(fault.address) : describe_address(fault.address));
     if (state().settings.print_kernel_faults)
         std::fprintf(stderr, "%s\n", text.c_str());
     note_kernel_fault(text);

@@ -7,6 +7,7 @@
 #include "code/occupancy.h"
 #include "graph/works.h"
 #include "ptx/heap.h"
+#include "ptx/team.h"
 
 #include <cstring>
 
@@ -115,6 +116,12 @@ std::shared_ptr<ptx::Heap> heap_of(Context &context) {
     return context.heap;
 }
 
+unsigned threads_of(const Settings &settings) {
+    if (settings.threads)
+        return settings.threads;
+    return settings.schedule == Schedule::Eager ? ptx::usable_processors() : 1;
+}
+
 ptx::Launch describe(const KernelFunction &function, const LaunchRequest &request) {
     State &driver = state();
     ptx::Launch launch;
@@ -127,6 +134,7 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
         std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
     launch.shared_bytes = request.shared;
     launch.cooperative = request.cooperative;
+    launch.threads = threads_of(driver.settings);
     if (function.kernel->uses_heap)
         launch.heap = heap_of(*function.owner);
     launch.variables = function.module->variables;

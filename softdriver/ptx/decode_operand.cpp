@@ -119,6 +119,32 @@ Type Decoder::type_of(const Operand &operand) const {
     return function_.registers.at(size_t(operand.index)).type;
 }
 
+static void count_uses(const Operand &operand, std::vector<unsigned> &uses) {
+    if (operand.kind == Operand::Kind::Register)
+        uses.at(size_t(operand.index))++;
+    for (const Operand &part : operand.parts)
+        count_uses(part, uses);
+}
+
+bool Decoder::is_read(const Operand &operand) {
+    if (operand.kind == Operand::Kind::Sink)
+        return false;
+    if (operand.kind != Operand::Kind::Register)
+        return true;
+    if (uses_.empty()) {
+        uses_.resize(function_.registers.size());
+        for (const Instruction &each : function_.body) {
+            for (const Operand &used : each.operands)
+                count_uses(used, uses_);
+            if (each.guard >= 0)
+                uses_.at(size_t(each.guard))++;
+        }
+        for (const Function::InRegister &result : function_.in_registers)
+            uses_.at(size_t(result.reg))++;
+    }
+    return uses_.at(size_t(operand.index)) > 1;
+}
+
 Row Decoder::filling(Filling wanted, bool each_call) {
     std::string key(1, char(wanted.kind));
     key += std::to_string(wanted.width) + (wanted.generic ? "g" : "s") +

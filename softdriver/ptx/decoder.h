@@ -80,6 +80,9 @@ class Decoder {
         return operand.kind == Operand::Kind::Register;
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
+    // Returns false if no other operand of the function is this register, so that its value does
+    // not matter. Also returns true for operands that are no registers.
+    bool is_read(const Operand &operand);
     Row temporary(size_t width);
     Row carry();         // returns the row of CC.CF, the carry flag
     Row stack_pointer(); // returns the row Code::stack_pointer
@@ -123,6 +126,7 @@ class Decoder {
     std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
+    std::vector<unsigned> uses_;   // for each register, how many operands are the register
     std::map<std::string, Row> known_;
     Row carry_ = ~Row{0};
 };

@@ -174,6 +174,7 @@ bool decode_heap_call(Decoder &decoder, const std::string &function, const Opera
     if (allocates)
         decoder.step.rows[0] = decoder.place_of_parameter(results->parts[0], 8);
     decoder.step.rows[1] = decoder.place_of_parameter(arguments->parts[0], 8);
+    decoder.code().communicates = true;
     decoder.emit(allocates ? allocate : release);
     return true;
 }

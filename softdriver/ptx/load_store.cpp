@@ -269,6 +269,8 @@ template <bool is_load> void access_memory(Decoder &decoder) {
             decoder.refuse("the registers of a vector have different widths");
         width = own;
     }
+    if (hints && (space == Space::Global || space == Space::Generic))
+        decoder.code().communicates = true;
     decoder.step.detail = uint16_t(unsigned(space) | hints);
     decoder.emit(by_type<is_load>(type, width, address, count));
 }

@@ -108,8 +108,7 @@ void multiply_matrix(Warp &warp, const std::shared_ptr<const Fragment> *operands
     for (unsigned lane = 0; lane < warp_size; lane++)
         for (unsigned i = 0; i < d.items_of_lane(); i++)
             if (d.matrix_of(lane) == matrix)
-                d.write(warp, lane, i,
-                        bits_of_result(d.item, sums[d.place(lane, i)], saturates));
+                d.write(warp, lane, i, bits_of_result(d.item, sums[d.place(lane, i)], saturates));
 }
 
 // The handler of multiplications. T is the type for the items.
@@ -152,8 +151,8 @@ bool take_exclusive(Decoder &decoder, Item item) {
 
 } // namespace
 
-// In these layouts each lane has one half of a row or a column of A and B, of 4 items. The first half
-// of the lanes of a matrix has the upper rows of A and D and the left columns of B.
+// In these layouts each lane has one half of a row or a column of A and B, of 4 items. The first
+// half of the lanes of a matrix has the upper rows of A and D and the left columns of B.
 unsigned Fragment::place_in_quad(unsigned lane, unsigned index) const {
     unsigned member = lane % 4, half = lane < 16 ? 0 : 4;
     if (layout == Layout::QuadC && item == Item::F32) {

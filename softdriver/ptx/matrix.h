@@ -43,7 +43,8 @@ struct Fragment {
     Layout layout = Layout::C;
     Item item = Item::F32;
     unsigned rows = 0, columns = 0; // of a matrix
-    bool by_columns = false; // for Consecutive, QuadA and QuadB: the order of the items in the lanes
+    bool by_columns =
+        false; // for Consecutive, QuadA and QuadB: the order of the items in the lanes
     std::vector<Row> registers;
 
     // How many matrices the warp has, and which of them a lane belongs to.

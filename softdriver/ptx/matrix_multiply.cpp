@@ -40,9 +40,9 @@ void decode_quads(Decoder &decoder, bool a_by_columns, bool b_by_columns, const 
                              {Layout::QuadC, items[3], 8, 8, false, {}}};
     for (size_t i = 0; i < 4; i++)
         take_registers(decoder, decoder.operand(i), fragments[i],
-                       i == 1 || i == 2              ? 2
-                       : items[i] == Item::F16       ? 4
-                                                     : 8,
+                       i == 1 || i == 2        ? 2
+                       : items[i] == Item::F16 ? 4
+                                               : 8,
                        i == 0);
     emit_product(decoder, fragments);
 }

@@ -240,6 +240,7 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
         return decoder.emit([](Warp &, const Step &) {}); // the code of a part never runs
     else
         decoder.refuse("function '" + function.name + "' is not defined");
+    decoder.code().communicates = true;
     decoder.step.site = decoder.decoding().library.sites++;
     decoder.emit(function.name == "vprintf"        ? print
                  : function.name == "__assertfail" ? assertion

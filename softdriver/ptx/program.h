@@ -28,6 +28,9 @@ struct Kernel {
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned required_cluster[3] = {};
     bool uses_heap = false; // calls malloc or free
+    // True if the order in which blocks run makes no difference, except by data races: the code has
+    // no instruction with which blocks communicate.
+    bool independent_blocks = false;
     std::shared_ptr<const Code> code;
 };
 
