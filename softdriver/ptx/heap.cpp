@@ -4,6 +4,7 @@
 #include "ptx/access.h"
 #include "ptx/families.h"
 
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -19,8 +20,10 @@ constexpr size_t gap = 16;
 // How much more address space than memory the heap has. The more, the later it reuses addresses.
 constexpr size_t times = 4;
 constexpr size_t page = 4096;
+constexpr size_t most_freed = 1 << 16; // how many freed blocks the heap remembers
 
-size_t room_of(size_t bytes) { return round_up(bytes, alignment) + gap; }
+// How much of the capacity a block uses. Each block has an address of its own, also an empty one.
+size_t room_of(size_t bytes) { return round_up(std::max(bytes, size_t{1}), alignment) + gap; }
 
 char *map(size_t bytes, int protection) {
     void *address =
@@ -100,6 +103,13 @@ bool Heap::release(uintptr_t address) {
         return false;
     found->second.live = false;
     used_ -= room_of(found->second.bytes);
+    freed_.push_back(address);
+    if (freed_.size() > most_freed) {
+        auto oldest = blocks_.find(freed_.front());
+        if (oldest != blocks_.end() && !oldest->second.live)
+            blocks_.erase(oldest);
+        freed_.pop_front();
+    }
     uintptr_t first = round_up(address, page), end = (address + found->second.bytes) / page * page;
     if (first < end)
         madvise(alias_ + (first - begin_), end - first, MADV_DONTNEED);

@@ -2,6 +2,7 @@
 
 #include "ptx/run.h"
 
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -43,8 +44,9 @@ class Heap {
     size_t bytes_ = 0;
     char *alias_ = nullptr; // here the driver accesses the bytes
     uintptr_t cursor_ = 0;
-    // All live memory, and freed memory whose addresses have not been used again.
+    // All live memory, and memory that was freed last, unless its addresses were used again.
     Blocks blocks_;
+    std::deque<uintptr_t> freed_; // the addresses of freed memory, the oldest first
 };
 
 } // namespace soft::ptx

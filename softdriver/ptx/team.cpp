@@ -61,7 +61,7 @@ class Team {
             jobs_.erase(std::find(jobs_.begin(), jobs_.end(), &job));
         lock.unlock();
         job.part(number);
-        acquire(lock);
+        soft::acquire(lock);
         if (++job.finished == job.count)
             finished_.notify_all();
     }
@@ -77,7 +77,7 @@ class Team {
             lock.unlock();
             for (int i = 0; i < spins && generation_.load(std::memory_order_relaxed) == seen; i++)
                 relax();
-            acquire(lock);
+            soft::acquire(lock);
             if (generation_.load(std::memory_order_relaxed) != seen)
                 continue;
             sleeping_++;
