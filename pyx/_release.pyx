@@ -38,9 +38,13 @@ from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
 from cudadrv._stream cimport Stream, find_user, may_synchronize
 
 from cudadrv._device import call_after_wait
-from cudadrv._errors import ContextLostError, OwnershipError
+from cudadrv._errors import ContextLostError, CudaError, OwnershipError
 
 bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 
 # ---- who may still use dead memory ----
 #
@@ -113,6 +117,10 @@ cdef Event _end_of(Stream stream):
         return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
     except (ValueError, OwnershipError, ContextLostError):
         return None  # the stream is another thread's, is capturing, or is closed or lost
+    except CudaError as error:
+        if error.status != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+            raise
+        return None  # the legacy stream, while another library captures a blocking one
     finally:
         own_snapshot_drop(engine, &now)
 

@@ -596,6 +596,8 @@ class Session:
         if answer == OK and not self.is_known(token):
             token.asked = True
             self._wait(stream, token.capture, token.node)
+            if token.capture is not None:
+                token.capture.cover(stream.model, token.stream)
 
     def synchronize_token(self, token):
         self._wait_for("token.wait()", token, token.real.wait)

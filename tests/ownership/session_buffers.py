@@ -166,7 +166,8 @@ class BufferSession(Session):
         if usable == OK and stream is not None and stream.model.in_capture:
             if ordered and nbytes and (driver_pool or stream.kind == "legacy"):
                 usable = CAPTURED
-            stream = on = None  # the memory is there before any launch
+            # The memory is there before any launch. What has no bytes keeps its stream.
+            stream, on = stream if driver_pool else None, None
         made = self.call("allocation", usable, make)
         if made is None:
             return None
