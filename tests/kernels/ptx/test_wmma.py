@@ -27,8 +27,17 @@ def registers(name: str, item: str, items: int, twice: bool) -> tuple[str, str]:
     return f".reg .b{width} {names};", f"{{{names}}}"
 
 
-def product(shape: str, types: str, a, b, c, layouts="row col row row", stride="", space="global",
-            rounding=""):
+def product(
+    shape: str,
+    types: str,
+    a,
+    b,
+    c,
+    layouts="row col row row",
+    stride="",
+    space="global",
+    rounding="",
+):
     """D of an instruction with these types of d, a, b, c, as they are written."""
     m, n, k = map(int, re.findall(r"\d+", shape))
     written = types.split(".")
