@@ -15,7 +15,7 @@ namespace {
 
 // How often a helper looks for work before it sleeps. The pieces of a kernel follow each other
 // within microseconds.
-constexpr int spins = 1000;
+constexpr int spins = 300;
 
 struct Job {
     const std::function<void(unsigned)> &part;
