@@ -9,6 +9,7 @@
 #include "ptx/heap.h"
 #include "ptx/team.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace soft {
@@ -116,10 +117,15 @@ std::shared_ptr<ptx::Heap> heap_of(Context &context) {
     return context.heap;
 }
 
+// The limit of `threads=auto`: a container may see many more processors than it may use.
+constexpr unsigned most_automatic_threads = 16;
+
 unsigned threads_of(const Settings &settings) {
     if (settings.threads)
         return settings.threads;
-    return settings.schedule == Schedule::Eager ? ptx::usable_processors() : 1;
+    return settings.schedule == Schedule::Eager
+               ? std::min(ptx::usable_processors(), most_automatic_threads)
+               : 1;
 }
 
 ptx::Launch describe(const KernelFunction &function, const LaunchRequest &request) {
