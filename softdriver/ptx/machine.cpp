@@ -13,8 +13,8 @@ namespace {
 // in its last slice runs fewer steps, because it probably waits for other blocks.
 constexpr uint64_t block_slice = 1 << 15, spinning_block_slice = 512;
 
-// The number of steps that a launch runs before other threads help. Waking them takes about as
-// long.
+// The number of steps that a launch runs before other threads help. To create their machines and to
+// wake them takes about as long.
 constexpr uint64_t steps_alone = 2048;
 
 std::string triple(const unsigned index[3]) {
@@ -24,9 +24,9 @@ std::string triple(const unsigned index[3]) {
 
 } // namespace
 
-Machine::Machine(const Launch &what, unsigned part, unsigned parts)
+Machine::Machine(const Launch &what)
     : launch(what), code(*launch.kernel->code), library(*code.library),
-      memory(launch, library.sites), random(launch.seed), next_start_(part), parts_(parts) {
+      memory(launch, library.sites), random(launch.seed) {
     threads = launch.block[0] * launch.block[1] * launch.block[2];
     blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
     shared_bytes = launch.kernel->shared_bytes + launch.shared_bytes;
@@ -35,8 +35,22 @@ Machine::Machine(const Launch &what, unsigned part, unsigned parts)
     do
         step_ = random.below(blocks) + 1;
     while (std::gcd(step_, blocks) != 1);
-    if (part)
-        random = Random(launch.seed + part);
+}
+
+uint64_t Machine::blocks_left() const {
+    return next_start_ >= blocks ? 0 : (blocks - next_start_ - 1) / parts_ + 1;
+}
+
+std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
+    std::vector<std::unique_ptr<Machine>> others;
+    for (unsigned part = 1; part < parts; part++) {
+        others.push_back(std::make_unique<Machine>(launch));
+        others.back()->next_start_ = next_start_ + part;
+        others.back()->parts_ = parts;
+        others.back()->random = Random(launch.seed + part);
+    }
+    parts_ = parts;
+    return others;
 }
 
 // Makes the next block resident. Returns false if all blocks have started already.
@@ -143,18 +157,15 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
 // The rest of this file defines the class Run of run.h.
 
 Run::Run(Launch launch) : launch_(std::move(launch)) {
-    uint64_t blocks = uint64_t{launch_.grid[0]} * launch_.grid[1] * launch_.grid[2];
-    bool together = launch_.kernel->independent_blocks && !launch_.cooperative;
-    auto parts = unsigned(std::clamp(uint64_t{together ? launch_.threads : 1}, uint64_t{1},
-                                     std::max(blocks, uint64_t{1})));
-    for (unsigned part = 0; part < parts; part++)
-        machines_.push_back(std::make_unique<Machine>(launch_, part, parts));
+    machines_.push_back(std::make_unique<Machine>(launch_));
+    if (launch_.kernel->independent_blocks && !launch_.cooperative)
+        threads_ = launch_.threads;
 }
 
 Run::~Run() = default;
 
 Run::State Run::advance(uint64_t instructions) {
-    if (machines_.size() == 1)
+    if (threads_ <= 1)
         machines_[0]->advance(instructions);
     else if (begin(instructions))
         run_together(unsigned(machines_.size()), [&](unsigned part) {
@@ -164,17 +175,22 @@ Run::State Run::advance(uint64_t instructions) {
     return state();
 }
 
-// Runs the first steps of all machines in this thread. A small launch then needs no other thread.
-// Returns whether there is more to do in this piece, and for how many instructions.
+// Runs the first steps in this thread. A small launch then needs no other machine. Returns whether
+// there is more to do in this piece, and for how many instructions.
 bool Run::begin(uint64_t &instructions) {
-    uint64_t part = std::min(instructions, steps_alone / machines_.size() + 1);
-    if (executed() < steps_alone) {
-        for (auto &machine : machines_)
-            if (!machine->done)
-                machine->advance(part);
-        instructions -= part;
-    }
-    return instructions && state() == State::More;
+    if (machines_.size() > 1)
+        return true;
+    uint64_t part = std::min(instructions, steps_alone);
+    machines_[0]->advance(part);
+    instructions -= part;
+    if (executed() < steps_alone || state() != State::More)
+        return false;
+    uint64_t left = machines_[0]->blocks_left();
+    for (auto &machine : machines_[0]->split(unsigned(std::min(uint64_t{threads_}, left + 1))))
+        machines_.push_back(std::move(machine));
+    if (machines_.size() == 1)
+        threads_ = 1; // no block is left for others
+    return instructions;
 }
 
 // If several machines have failed, the first one counts, so that the same fault is always reported.

@@ -58,12 +58,16 @@ struct ThreadBlock {
     std::vector<bool> spins_;
 };
 
-// A machine runs every `parts`-th block of the grid, from the one that starts as number `part`. The
-// machines of a launch share nothing but global memory, so that what each of them does is the same
-// whenever the others run.
+// A machine runs all blocks of the grid, or a part of them. The machines of a launch share nothing
+// but global memory, so that what each of them does is the same whenever the others run.
 struct Machine {
-    Machine(const Launch &launch, unsigned part, unsigned parts);
+    explicit Machine(const Launch &launch);
     Run::State advance(uint64_t steps);
+    // Returns how many blocks have not started.
+    uint64_t blocks_left() const;
+    // Leaves most of the blocks that have not started to new machines. Each of the machines, and
+    // there are `parts` with this one, runs every parts-th of these blocks.
+    std::vector<std::unique_ptr<Machine>> split(unsigned parts);
 
     // Ends the launch with an error that a lane has caused at this step.
     void fail(Warp &warp, const Step &step, unsigned lane, CUresult status, const std::string &what,
@@ -108,8 +112,8 @@ struct Machine {
     size_t idle_turns_ = 0;        // number of slices in a row without progress
     // Blocks start in a pseudo-random order. The block that starts as number n has the index first_
     // + n * step_, modulo the number of blocks. The machine's next block is number next_start_.
-    uint64_t next_start_, step_ = 1, first_ = 0;
-    const unsigned parts_;
+    uint64_t next_start_ = 0, step_ = 1, first_ = 0;
+    unsigned parts_ = 1; // the distance to the machine's next block but one
 };
 
 } // namespace soft::ptx

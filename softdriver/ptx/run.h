@@ -87,8 +87,8 @@ class Run {
     std::vector<Accessed> accessed(int use) const;
 
     const Launch launch_;
-    // Each machine runs a part of the blocks. If the order of the blocks matters, there is only one
-    // machine.
+    unsigned threads_ = 1; // 1 if the order of the blocks matters
+    // There is one machine until a launch has run for a while. Then there is one for each thread.
     std::vector<std::unique_ptr<Machine>> machines_;
     const Machine *failed_ = nullptr; // the machine whose fault has ended the launch
 };
