@@ -185,11 +185,14 @@ bool Run::begin(uint64_t &instructions) {
     instructions -= part;
     if (executed() < steps_alone || state() != State::More)
         return false;
-    uint64_t left = machines_[0]->blocks_left();
-    for (auto &machine : machines_[0]->split(unsigned(std::min(uint64_t{threads_}, left + 1))))
+    // Each machine must have enough to do to be worth creating. Assume that the blocks that have
+    // not started take as long as the others.
+    uint64_t left = machines_[0]->blocks_left(), started = machines_[0]->blocks - left;
+    double steps = double(executed()) * double(left) / double(started);
+    uint64_t useful = std::min(left, uint64_t(steps / double(2 * steps_alone))) + 1;
+    threads_ = unsigned(std::min(uint64_t{threads_}, useful));
+    for (auto &machine : machines_[0]->split(threads_))
         machines_.push_back(std::move(machine));
-    if (machines_.size() == 1)
-        threads_ = 1; // no block is left for others
     return instructions;
 }
 

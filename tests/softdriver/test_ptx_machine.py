@@ -347,27 +347,26 @@ INDEPENDENT = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1;
 mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; mul.lo.u32 %r4, %r1, 4; mov.u32 %r5, 0;
 again: st.shared.u32 [%r4], %r5; bar.sync 0; xor.b32 %r6, %r4, 4; ld.shared.u32 %r7, [%r6];
 bar.sync 0; add.u32 %r5, %r7, 1; setp.le.u32 %p1, %r5, %r2; @%p1 bra again;
-st.global.u32 [%rd2], %r5; red.global.add.u32 [%rd1+5120], 1;
-atom.global.max.u32 %r8, [%rd1+5124], %r2; ret;"""
-SUMS = [block + 1 for block in range(20) for _ in range(64)]
+st.global.u32 [%rd2], %r5; red.global.add.u32 [%rd1+25600], 1;
+atom.global.max.u32 %r8, [%rd1+25604], %r2; ret;"""
+SUMS = [block + 1 for block in range(100) for _ in range(64)]
+SHAPE = {"blocks": 100, "threads": 64, "words": 6402, "shared": 256}
 
 
 @both_sanitizers
 @pytest.mark.parametrize("helpers", [1, 2, 5, 64])
 @pytest.mark.parametrize("slice", [100, 100000])
 def test_threads_run_the_blocks_of_a_launch(run, helpers, slice):
-    outcome = run(
-        INDEPENDENT, blocks=20, threads=64, words=1282, shared=256, helpers=helpers, slice=slice
-    )
-    assert outcome.words == [*SUMS, 1280, 19], outcome.text
-    assert (outcome.writes, outcome.atomics) == (["0+5120"], ["5120+8"])
-    alone = run(INDEPENDENT, blocks=20, threads=64, words=1282, shared=256)
+    outcome = run(INDEPENDENT, **SHAPE, helpers=helpers, slice=slice)
+    assert outcome.words == [*SUMS, 6400, 99], outcome.text
+    assert (outcome.writes, outcome.atomics) == (["0+25600"], ["25600+8"])
+    alone = run(INDEPENDENT, **SHAPE)
     assert outcome.executed == alone.executed
 
 
 @pytest.mark.parametrize("helpers", [1, 4])
 def test_the_limit_of_instructions_is_for_all_threads(run, helpers):
-    options = {"blocks": 20, "threads": 64, "words": 1282, "shared": 256, "helpers": helpers}
+    options = {**SHAPE, "helpers": helpers}
     needed = run(INDEPENDENT, **options).executed
     assert not run(INDEPENDENT, **options, budget=needed + 1, slice=64).fault
     outcome = run(INDEPENDENT, **options, budget=needed // 2, slice=64)
@@ -378,6 +377,7 @@ def test_the_limit_of_instructions_is_for_all_threads(run, helpers):
 def test_several_threads_report_one_fault_the_same_each_time(run):
     """All blocks fault, each in another place."""
     body = """mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd1, %rd2;
+    mov.u32 %r4, 0; work: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3000; @%p1 bra work;
     st.global.u32 [%rd2+4096], %r2; ret;"""
     faults = {run(body, blocks=40, threads=1, helpers=4, seed=9).fault for _ in range(5)}
     assert len(faults) == 1
