@@ -1,11 +1,13 @@
 """How fast the software driver runs kernels: thread-instructions per second on one core.
 
-    CUDADRV_DRIVER=software python benchmarks/interpreter.py [--elements N] [--json FILE]
+    CUDADRV_DRIVER=software python benchmarks/interpreter.py [--elements N] [--threads N]
+        [--json FILE]
 
 A thread-instruction is one PTX instruction for one thread of the kernel, including those that a
 predicate disables. Each kernel is launched alone, and timed until the host knows that it is
 complete, with the race detector (the default) and without; the median of the rounds counts. On a
-machine with other work, processor time is the meaningful figure.
+machine with other work, processor time is the meaningful figure. It is that of all threads: with
+--threads, compare the milliseconds, which say how much of it was at the same time.
 """
 
 import argparse
@@ -96,6 +98,7 @@ def arguments(kernel, count, x, y):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--elements", type=int, default=1 << 20, help="default: %(default)s")
+    parser.add_argument("--threads", default="1", help="of a launch; default: %(default)s")
     parser.add_argument("--json", help="also write the figures here")
     options = parser.parse_args()
     if not cu.driver_info().is_software:
@@ -106,7 +109,7 @@ def main():
     y = cu.DeviceBuffer.zeros(count, np.float32)
     rows = []
     for races in ("record", "off"):
-        testing.configure(f"races={races}")
+        testing.configure(f"races={races},threads={options.threads}")
         for name, (kernel, instructions) in kernels().items():
             rounds = [timed(kernel, count, x, y, stream) for _ in range(ROUNDS)]
             wall, busy = (statistics.median(each) for each in zip(*rounds, strict=True))

@@ -28,7 +28,7 @@ COUNTED_AS = {
 OTHER_THREADS_S = 0.3  # so long other threads may take to drop what they hold
 
 # Settings of the software driver that are restored before each test, because tests may change them.
-RESTORED = ("memory", "races", "instructions", "kernel_faults")
+RESTORED = ("memory", "races", "instructions", "kernel_faults", "threads")
 
 __all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle"]
 

@@ -6,6 +6,7 @@ namespace soft {
 namespace {
 
 constexpr int max_devices = 16;
+constexpr uint64_t most_threads = 64;
 
 // The texts of settings, indexed by the values of Schedule, RaceMode and FreeWaits.
 constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
@@ -77,6 +78,11 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         return parse_free_waits(value, settings);
     } else if (name == "races") {
         return parse_races(value, settings);
+    } else if (name == "threads") {
+        bool automatic = value == "auto";
+        if (!automatic && (!parse_number(value, number) || !number || number > most_threads))
+            return "threads must be auto or 1 to 64, not '" + value + "'";
+        settings.threads = automatic ? 0 : unsigned(number);
     } else if (name == "instructions") {
         if (!parse_number(value, settings.instructions))
             return "instructions must be a number, not '" + value + "'";
@@ -128,6 +134,7 @@ std::string settings_text(const Settings &settings) {
            ",memory=" + std::to_string(settings.memory) +
            ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +
            ",races=" + race_modes[static_cast<int>(settings.races)] +
+           ",threads=" + (settings.threads ? std::to_string(settings.threads) : "auto") +
            ",instructions=" + std::to_string(settings.instructions) +
            ",kernel_faults=" + (settings.print_kernel_faults ? "print" : "record");
 }

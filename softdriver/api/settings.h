@@ -26,6 +26,9 @@ struct Settings {
     RaceMode races = RaceMode::Record;
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
+    // The number of threads that run the blocks of a launch; 0 means the number of processors under
+    // the eager schedule, and one thread under the others, which can be replayed.
+    unsigned threads = 0;
     bool print_kernel_faults = true;
     std::string report; // folder for reports of processes; empty: none
     Faults faults;

@@ -3,6 +3,7 @@
 #include "api/report.h"
 #include "api/state.h"
 #include "graph/conditional_node.h"
+#include "ptx/heap.h"
 
 #include <cstdio>
 
@@ -42,6 +43,8 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
                    reinterpret_cast<char *>(workspace_.get()), true};
         return true;
     }
+    if (launch_.heap && launch_.heap->contains(address))
+        return launch_.heap->find(address, segment);
     Lock lock(state().mutex);
     if (!look_up(address, segment))
         return false;
@@ -144,8 +147,10 @@ Outcome KernelRun::end() {
         return outcome;
     const ptx::Fault &fault = run_->fault();
     std::string text = fault.text;
+    bool in_heap = launch_.heap && launch_.heap->contains(fault.address);
     if (fault.address)
-        text += "; the address is " + describe_address(fault.address);
+        text += "; the address is " +
+                (in_heap ? launch_.heap->describe(fault.address) : describe_address(fault.address));
     if (state().settings.print_kernel_faults)
         std::fprintf(stderr, "%s\n", text.c_str());
     note_kernel_fault(text);

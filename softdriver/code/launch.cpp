@@ -6,7 +6,10 @@
 #include "code/kernel_run.h"
 #include "code/occupancy.h"
 #include "graph/works.h"
+#include "ptx/heap.h"
+#include "ptx/team.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace soft {
@@ -106,6 +109,25 @@ CUresult take_parameters(const ptx::Kernel &kernel, const LaunchRequest &request
     return CUDA_SUCCESS;
 }
 
+// Returns the heap of a context. The first launch of a kernel that uses it creates it.
+std::shared_ptr<ptx::Heap> heap_of(Context &context) {
+    if (!context.heap)
+        context.heap =
+            std::make_shared<ptx::Heap>(context.limits.values[CU_LIMIT_MALLOC_HEAP_SIZE]);
+    return context.heap;
+}
+
+// The limit of `threads=auto`: a container may see many more processors than it may use.
+constexpr unsigned most_automatic_threads = 16;
+
+unsigned threads_of(const Settings &settings) {
+    if (settings.threads)
+        return settings.threads;
+    return settings.schedule == Schedule::Eager
+               ? std::min(ptx::usable_processors(), most_automatic_threads)
+               : 1;
+}
+
 ptx::Launch describe(const KernelFunction &function, const LaunchRequest &request) {
     State &driver = state();
     ptx::Launch launch;
@@ -118,6 +140,9 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
         std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
     launch.shared_bytes = request.shared;
     launch.cooperative = request.cooperative;
+    launch.threads = threads_of(driver.settings);
+    if (function.kernel->uses_heap)
+        launch.heap = heap_of(*function.owner);
     launch.variables = function.module->variables;
     // The race detector needs to know what a kernel uses, and so do the places of managed memory.
     launch.record = driver.settings.races != RaceMode::Off || Managed::alive;

@@ -87,6 +87,7 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     context->legacy = nullptr;
     context->per_thread.clear();
     context->gates.clear();
+    context->heap = nullptr;
 }
 
 void lose_device(Device &device, CUresult status) {

@@ -12,6 +12,9 @@
 
 namespace soft {
 
+namespace ptx {
+class Heap;
+}
 struct Stream;
 struct ThreadState;
 
@@ -24,6 +27,8 @@ struct Context {
     // The reference count of a created context, which cuCtxAttach and cuCtxDetach change.
     unsigned uses = 1;
     Limits limits;
+    // The memory for malloc in kernels; null until a kernel that uses it is launched.
+    std::shared_ptr<ptx::Heap> heap;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
     // The operations of cuCtxWaitEvent: all later work of the context waits for them.
     std::vector<OperationPtr> gates;

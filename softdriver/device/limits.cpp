@@ -8,7 +8,7 @@
 #include <iterator>
 
 // This file implements cuCtxSetLimit and cuCtxGetLimit. The driver stores and returns the limits of
-// a context, but they have no effect on kernels.
+// a context. Of these limits, only the size of the heap has an effect on kernels.
 
 namespace soft {
 namespace {
@@ -101,6 +101,8 @@ SOFT_API(cuCtxSetLimit, (CUlimit number, size_t value), (number, value)) {
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     if (limit.kind == LimitInfo::Fixed)
         return CUDA_ERROR_NOT_PERMITTED;
+    if (number == CU_LIMIT_MALLOC_HEAP_SIZE && call.context->heap)
+        return CUDA_ERROR_INVALID_VALUE; // a kernel that uses the heap was launched already
     size_t greatest = greatest_of(number, *call.context->device);
     if (value > greatest && limit.excess == LimitInfo::Refused)
         return CUDA_ERROR_INVALID_VALUE;

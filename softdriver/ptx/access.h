@@ -6,6 +6,17 @@
 
 namespace soft::ptx {
 
+// Says where the bytes of several lanes are: those at address `a` of a lane are at the host address
+// `base + a + lane * stride`.
+struct Reach {
+    uintptr_t base = 0;
+    size_t stride = 0;
+
+    char *of(unsigned lane, uint64_t address) const {
+        return reinterpret_cast<char *>(base + address + lane * stride);
+    }
+};
+
 // How a step of a warp accesses memory: the warp, the step, the state space and the kind of use.
 struct Access {
     Warp &warp;
@@ -32,6 +43,34 @@ struct Access {
         if (!found)
             fail(lane, address, bytes, alignment);
         return found;
+    }
+
+    // Fast path for lanes whose addresses have no pattern: finds the part of memory in which all of
+    // them are expected to be. An access is allowed if its address, minus `begin`, is at most
+    // `last`. Returns false if nothing is known; each lane must then be checked alone.
+    bool expect(size_t bytes, Reach &reach, uint64_t &begin, uint64_t &last) const {
+        size_t size = 0;
+        begin = 0;
+        if (space == Space::Shared) {
+            reach.base = reinterpret_cast<uintptr_t>(warp.block.shared.data());
+            size = warp.machine.shared_bytes;
+        } else if (space == Space::Local) {
+            reach = {reinterpret_cast<uintptr_t>(warp.local(0)),
+                     size_t(warp.local(1) - warp.local(0))};
+            size = warp.local_bytes();
+        } else if (space == Space::Global || space == Space::Generic) {
+            const Segment &segment = warp.machine.memory.last_segment(step.site);
+            begin = segment.begin;
+            reach.base = reinterpret_cast<uintptr_t>(segment.host) - begin;
+            size = segment.writable || !writes(use) ? segment.bytes : 0;
+        }
+        last = size - bytes;
+        return size >= bytes;
+    }
+    // Records the access of a lane, after expect().
+    void record(uint64_t address, size_t bytes) const {
+        if (space == Space::Global || space == Space::Generic)
+            warp.machine.memory.record(step.site, address, bytes, use);
     }
 
   private:

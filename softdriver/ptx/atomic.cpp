@@ -220,6 +220,12 @@ template <class A> void reach_vectors(Warp &warp, const Step &step) {
 
 template <class T> T copy_of(T a) { return a; }
 
+// Returns whether the order of such operations on a value makes no difference, if nobody looks at
+// the values in between.
+bool commutes(Operation operation, Type type) {
+    return operation <= Operation::Xor && (!is_float(type) || operation != Operation::Add);
+}
+
 // Decodes an instruction of vectors. The results are moved to their registers at the end, because
 // these may also hold operands.
 template <bool reduces>
@@ -267,6 +273,9 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     decoder.step.detail = uint16_t(space < 0    ? Space::Generic
                                    : space == 0 ? Space::Global
                                                 : Space::Shared);
+    bool looks = !reduces && decoder.is_read(decoder.operand(0));
+    if (space <= 0 && (looks || !commutes(Operation(operation), type)))
+        decoder.code().communicates = true;
     if (vector >= 0 && space > 0)
         decoder.refuse("vectors must be in global memory");
     if (vector >= 0)

@@ -33,6 +33,9 @@ void ThreadBlock::complete_if_all(unsigned number_of_barrier) {
     Barrier &barrier = barriers[number_of_barrier];
     if (!barrier.used)
         return;
+    // Fast path: lanes are missing. Each lane that has arrived is counted at least once.
+    if (!barrier.expected && barrier.count < live)
+        return;
     unsigned arrived = 0;
     bool all = true;
     for (size_t i = 0; i < warps.size(); i++) {

@@ -88,6 +88,9 @@ struct Call {
 struct Code {
     std::string name;
     bool entry = false;
+    // True if the function has an instruction with which blocks communicate, or whose effect
+    // depends on their order: atomics on global memory, fences, signals, output.
+    bool communicates = false;
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step
     std::vector<SourceLine> sources;  // position of each step in the source code

@@ -84,6 +84,13 @@ void places_of(const Function &function, Places &results, Places &parameters) {
     }
 }
 
+uint32_t Decoder::place_of_parameter(const Operand &operand, size_t bytes) const {
+    const Variable *variable = named(operand);
+    if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
+        refuse("its arguments must be .param variables");
+    return local_offset(operand.index);
+}
+
 Row Decoder::carry() {
     if (carry_ == ~Row{0})
         carry_ = temporary(0);
@@ -110,6 +117,32 @@ Row Decoder::row_of(const Operand &operand) const {
 
 Type Decoder::type_of(const Operand &operand) const {
     return function_.registers.at(size_t(operand.index)).type;
+}
+
+static void count_uses(const Operand &operand, std::vector<unsigned> &uses) {
+    if (operand.kind == Operand::Kind::Register)
+        uses.at(size_t(operand.index))++;
+    for (const Operand &part : operand.parts)
+        count_uses(part, uses);
+}
+
+bool Decoder::is_read(const Operand &operand) {
+    if (operand.kind == Operand::Kind::Sink)
+        return false;
+    if (operand.kind != Operand::Kind::Register)
+        return true;
+    if (uses_.empty()) {
+        uses_.resize(function_.registers.size());
+        for (const Instruction &each : function_.body) {
+            for (const Operand &used : each.operands)
+                count_uses(used, uses_);
+            if (each.guard >= 0)
+                uses_.at(size_t(each.guard))++;
+        }
+        for (const Function::InRegister &result : function_.in_registers)
+            uses_.at(size_t(result.reg))++;
+    }
+    return uses_.at(size_t(operand.index)) > 1;
 }
 
 Row Decoder::filling(Filling wanted, bool each_call) {

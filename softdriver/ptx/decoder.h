@@ -80,6 +80,9 @@ class Decoder {
         return operand.kind == Operand::Kind::Register;
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
+    // Returns false if no other operand of the function is this register, so that its value does
+    // not matter. Also returns true for operands that are no registers.
+    bool is_read(const Operand &operand);
     Row temporary(size_t width);
     Row carry();         // returns the row of CC.CF, the carry flag
     Row stack_pointer(); // returns the row Code::stack_pointer
@@ -95,6 +98,9 @@ class Decoder {
                variable.index < function_.parameters;
     }
     uint32_t local_offset(int variable) const { return local_offsets_.at(size_t(variable)); }
+    // Returns the offset in local memory of the .param variable that is a result or an argument of
+    // a call, and that has at least so many bytes.
+    uint32_t place_of_parameter(const Operand &operand, size_t bytes) const;
     const Function &function() const { return function_; }
     const Tree &tree() const { return decoding_.tree; }
     Code &code() { return code_; }
@@ -120,6 +126,7 @@ class Decoder {
     std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
     std::vector<uint32_t> begins_; // index of the first step of each instruction
+    std::vector<unsigned> uses_;   // for each register, how many operands are the register
     std::map<std::string, Row> known_;
     Row carry_ = ~Row{0};
 };

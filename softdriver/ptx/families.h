@@ -11,6 +11,11 @@ using Opcodes = std::unordered_map<std::string_view, Decode>;
 // Decodes a call of a function that the driver provides, such as vprintf.
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments);
+// Decodes a call of malloc or free. Returns false if it is a call of another function.
+bool decode_heap_call(Decoder &decoder, const std::string &function, const Operand *results,
+                      const Operand *arguments);
+// Returns whether this is the malloc or free that the driver provides.
+bool is_heap_function(const Function &function);
 
 void add_load_store(Opcodes &opcodes);
 void add_moves(Opcodes &opcodes);

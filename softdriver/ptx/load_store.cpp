@@ -45,6 +45,45 @@ template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t 
     return warp.active == ~uint32_t{0} ? find(addresses, bytes) : Pattern::Scattered;
 }
 
+// Returns whether the addresses of all active lanes are aligned and in the expected part of memory.
+template <class A>
+SOFT_INLINE bool are_within(const Warp &warp, const A *addresses, uint64_t begin, uint64_t last,
+                            size_t bytes) {
+    uint64_t wrong = 0;
+    auto check = [&](int lane) {
+        uint64_t offset = uint64_t(addresses[lane]) - begin;
+        return uint64_t(offset > last) | ((uint64_t(addresses[lane])) & (bytes - 1));
+    };
+    if (warp.active == ~uint32_t{0})
+        for (int lane = 0; lane < warp_size; lane++)
+            wrong |= check(lane);
+    else
+        for (uint32_t left = warp.active; left; left &= left - 1)
+            wrong |= check(__builtin_ctz(left));
+    return !wrong;
+}
+template <class A>
+bool plain_within(const Warp &warp, const A *addresses, uint64_t begin, uint64_t last,
+                  size_t bytes) {
+    return are_within(warp, addresses, begin, last, bytes);
+}
+template <class A>
+SOFT_AVX2 bool avx2_within(const Warp &warp, const A *addresses, uint64_t begin, uint64_t last,
+                           size_t bytes) {
+    return are_within(warp, addresses, begin, last, bytes);
+}
+
+// Finds where the bytes of all active lanes are, if that needs no check of each of them.
+template <class A>
+bool reach_all(const Access &access, const A *addresses, size_t bytes, Reach &reach) {
+    static const auto within = has_avx2() ? avx2_within<A> : plain_within<A>;
+    uint64_t begin, last, offset = uint64_t(access.step.offset);
+    if (offset % bytes || !access.expect(bytes, reach, begin, last))
+        return false;
+    reach.base += offset;
+    return within(access.warp, addresses, begin - offset, last, bytes);
+}
+
 // Reads a T and extends it to R, the type of the register.
 template <class R, class T> R extended(const char *from) {
     T value;
@@ -92,10 +131,15 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
             return acquire(step);
         }
     }
+    Reach all;
+    bool known = reach_all(access, addresses, bytes, all);
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
-        const char *from = access.reach_or_fail(unsigned(lane), address, bytes);
+        if (known)
+            access.record(address, bytes);
+        const char *from = known ? all.of(unsigned(lane), addresses[lane])
+                                 : access.reach_or_fail(unsigned(lane), address, bytes);
         if (!from)
             return;
         for (int i = 0; i < n; i++)
@@ -134,10 +178,15 @@ template <class T, class R, class A, int n> void store(Warp &warp, const Step &s
             return;
         }
     }
+    Reach all;
+    bool known = reach_all(access, addresses, bytes, all);
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
-        char *to = access.reach_or_fail(unsigned(lane), address, bytes);
+        if (known)
+            access.record(address, bytes);
+        char *to = known ? all.of(unsigned(lane), addresses[lane])
+                         : access.reach_or_fail(unsigned(lane), address, bytes);
         if (!to)
             return;
         put(to, lane);
@@ -269,6 +318,8 @@ template <bool is_load> void access_memory(Decoder &decoder) {
             decoder.refuse("the registers of a vector have different widths");
         width = own;
     }
+    if (hints && (space == Space::Global || space == Space::Generic))
+        decoder.code().communicates = true;
     decoder.step.detail = uint16_t(unsigned(space) | hints);
     decoder.emit(by_type<is_load>(type, width, address, count));
 }

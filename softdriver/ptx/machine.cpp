@@ -1,5 +1,7 @@
 #include "ptx/machine.h"
 
+#include "ptx/team.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -11,6 +13,10 @@ namespace {
 // in its last slice runs fewer steps, because it probably waits for other blocks.
 constexpr uint64_t block_slice = 1 << 15, spinning_block_slice = 512;
 
+// The number of steps that a launch runs before other threads help. To create their machines and to
+// wake them takes about as long.
+constexpr uint64_t steps_alone = 2048;
+
 std::string triple(const unsigned index[3]) {
     return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
            std::to_string(index[2]) + ")";
@@ -18,8 +24,8 @@ std::string triple(const unsigned index[3]) {
 
 } // namespace
 
-Machine::Machine(Launch what)
-    : launch(std::move(what)), code(*launch.kernel->code), library(*code.library),
+Machine::Machine(const Launch &what)
+    : launch(what), code(*launch.kernel->code), library(*code.library),
       memory(launch, library.sites), random(launch.seed) {
     threads = launch.block[0] * launch.block[1] * launch.block[2];
     blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
@@ -31,15 +37,32 @@ Machine::Machine(Launch what)
     while (std::gcd(step_, blocks) != 1);
 }
 
-// Makes the next block of the grid resident. Returns false if all blocks have started already.
+uint64_t Machine::blocks_left() const {
+    return next_start_ >= blocks ? 0 : (blocks - next_start_ - 1) / parts_ + 1;
+}
+
+std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
+    std::vector<std::unique_ptr<Machine>> others;
+    for (unsigned part = 1; part < parts; part++) {
+        others.push_back(std::make_unique<Machine>(launch));
+        others.back()->next_start_ = next_start_ + part;
+        others.back()->parts_ = parts;
+        others.back()->random = Random(launch.seed + part);
+    }
+    parts_ = parts;
+    return others;
+}
+
+// Makes the next block resident. Returns false if all blocks have started already.
 bool Machine::admit() {
-    if (started_ == blocks)
+    if (next_start_ >= blocks)
         return false;
     if (idle_.empty())
         idle_.push_back(std::make_unique<ThreadBlock>(*this));
     resident_.push_back(std::move(idle_.back()));
     idle_.pop_back();
-    auto walked = static_cast<unsigned __int128>(started_++) * step_ + first_;
+    auto walked = static_cast<unsigned __int128>(next_start_) * step_ + first_;
+    next_start_ += parts_;
     resident_.back()->start(uint64_t(walked % blocks));
     return true;
 }
@@ -47,9 +70,11 @@ bool Machine::admit() {
 Run::State Machine::advance(uint64_t steps) {
     memory.drop_segments();
     while (!failed()) {
-        while (resident_.empty() || (launch.cooperative && started_ < blocks))
-            if (!admit())
+        while (resident_.empty() || (launch.cooperative && next_start_ < blocks))
+            if (!admit()) {
+                done = true;
                 return Run::State::Done;
+            }
         if (!steps)
             return Run::State::More;
         if (!slice_left_) {
@@ -65,11 +90,14 @@ Run::State Machine::advance(uint64_t steps) {
         else if (!slice_left_)
             end_slice();
         if (executed >= launch.budget)
-            fail(CUDA_ERROR_LAUNCH_TIMEOUT,
-                 "kernel '" + launch.kernel->name + "' did not end within " +
-                     std::to_string(launch.budget) + " warp instructions");
+            fail_budget();
     }
     return Run::State::Failed;
+}
+
+void Machine::fail_budget() {
+    fail(CUDA_ERROR_LAUNCH_TIMEOUT, "kernel '" + launch.kernel->name + "' did not end within " +
+                                        std::to_string(launch.budget) + " warp instructions");
 }
 
 void Machine::recycle() {
@@ -128,15 +156,79 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
 
 // The rest of this file defines the class Run of run.h.
 
-Run::Run(Launch launch) : machine_(std::make_unique<Machine>(std::move(launch))) {}
-Run::~Run() = default;
-Run::State Run::advance(uint64_t instructions) { return machine_->advance(instructions); }
-const Fault &Run::fault() const { return machine_->fault; }
-uint64_t Run::executed() const { return machine_->executed; }
-std::vector<Accessed> Run::reads() const { return machine_->memory.touched(Use::Read).ranges(); }
-std::vector<Accessed> Run::writes() const { return machine_->memory.touched(Use::Write).ranges(); }
-std::vector<Accessed> Run::atomics() const {
-    return machine_->memory.touched(Use::Atomic).ranges();
+Run::Run(Launch launch) : launch_(std::move(launch)) {
+    machines_.push_back(std::make_unique<Machine>(launch_));
+    if (launch_.kernel->independent_blocks && !launch_.cooperative)
+        threads_ = launch_.threads;
 }
+
+Run::~Run() = default;
+
+Run::State Run::advance(uint64_t instructions) {
+    if (threads_ <= 1)
+        machines_[0]->advance(instructions);
+    else if (begin(instructions))
+        run_together(unsigned(machines_.size()), [&](unsigned part) {
+            if (!machines_[part]->done)
+                machines_[part]->advance(instructions);
+        });
+    return state();
+}
+
+// Runs the first steps in this thread. A small launch then needs no other machine. Returns whether
+// there is more to do in this piece, and for how many instructions.
+bool Run::begin(uint64_t &instructions) {
+    if (machines_.size() > 1)
+        return true;
+    uint64_t part = std::min(instructions, steps_alone);
+    machines_[0]->advance(part);
+    instructions -= part;
+    if (executed() < steps_alone || state() != State::More)
+        return false;
+    // Each machine must have enough to do to be worth creating. Assume that the blocks that have
+    // not started take as long as the others.
+    uint64_t left = machines_[0]->blocks_left(), started = machines_[0]->blocks - left;
+    double steps = double(executed()) * double(left) / double(started);
+    uint64_t useful = std::min(left, uint64_t(steps / double(2 * steps_alone))) + 1;
+    threads_ = unsigned(std::min(uint64_t{threads_}, useful));
+    for (auto &machine : machines_[0]->split(threads_))
+        machines_.push_back(std::move(machine));
+    return instructions;
+}
+
+// If several machines have failed, the first one counts, so that the same fault is always reported.
+Run::State Run::state() {
+    bool done = true;
+    for (auto &machine : machines_) {
+        if (machine->failed() && !failed_)
+            failed_ = machine.get();
+        done = done && machine->done;
+    }
+    if (!failed_ && !done && executed() >= launch_.budget) {
+        machines_[0]->fail_budget();
+        failed_ = machines_[0].get();
+    }
+    return failed_ ? State::Failed : done ? State::Done : State::More;
+}
+
+const Fault &Run::fault() const { return failed_ ? failed_->fault : machines_[0]->fault; }
+
+uint64_t Run::executed() const {
+    uint64_t sum = 0;
+    for (auto &machine : machines_)
+        sum += machine->executed;
+    return sum;
+}
+
+std::vector<Accessed> Run::accessed(int use) const {
+    std::vector<const Touched *> all;
+    for (auto &machine : machines_)
+        all.push_back(&machine->memory.touched(Use(use)));
+    return ranges_of(all);
+}
+
+std::vector<Accessed> Run::reads() const { return accessed(int(Use::Read)); }
+std::vector<Accessed> Run::writes() const { return accessed(int(Use::Write)); }
+std::vector<Accessed> Run::atomics() const { return accessed(int(Use::Atomic)); }
 
 } // namespace soft::ptx

@@ -58,15 +58,24 @@ struct ThreadBlock {
     std::vector<bool> spins_;
 };
 
+// A machine runs all blocks of the grid, or a part of them. The machines of a launch share nothing
+// but global memory, so that what each of them does is the same whenever the others run.
 struct Machine {
-    explicit Machine(Launch launch);
+    explicit Machine(const Launch &launch);
     Run::State advance(uint64_t steps);
+    // Returns how many blocks have not started.
+    uint64_t blocks_left() const;
+    // Leaves most of the blocks that have not started to new machines. Each of the machines, and
+    // there are `parts` with this one, runs every parts-th of these blocks.
+    std::vector<std::unique_ptr<Machine>> split(unsigned parts);
 
     // Ends the launch with an error that a lane has caused at this step.
     void fail(Warp &warp, const Step &step, unsigned lane, CUresult status, const std::string &what,
               uintptr_t address = 0);
     // Ends the launch with an error that no single step has caused.
     void fail(CUresult status, const std::string &what);
+    // Ends the launch because it has run too many steps.
+    void fail_budget();
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
@@ -75,13 +84,14 @@ struct Machine {
     uint64_t cycles() const { return executed + (looked += 16); }
     mutable uint64_t looked = 0;
 
-    const Launch launch;
+    const Launch &launch;
     const Code &code; // code of the kernel
     const Library &library;
     Memory memory;
     Random random;
     Fault fault;
     uint64_t executed = 0;
+    bool done = false;    // all its blocks have ended
     unsigned threads = 0; // number of threads of a block
     uint64_t blocks = 0;  // number of blocks of the grid
     size_t shared_bytes = 0;
@@ -101,8 +111,9 @@ struct Machine {
     uint64_t progress_before_ = 0; // value of `progress` at the beginning of the slice
     size_t idle_turns_ = 0;        // number of slices in a row without progress
     // Blocks start in a pseudo-random order. The block that starts as number n has the index first_
-    // + n * step_, modulo the number of blocks.
-    uint64_t started_ = 0, step_ = 1, first_ = 0;
+    // + n * step_, modulo the number of blocks. The machine's next block is number next_start_.
+    uint64_t next_start_ = 0, step_ = 1, first_ = 0;
+    unsigned parts_ = 1; // the distance to the machine's next block but one
 };
 
 } // namespace soft::ptx

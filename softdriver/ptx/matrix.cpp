@@ -1,5 +1,6 @@
 #include "ptx/matrix.h"
 
+#include "ptx/arithmetic_exact.h"
 #include "ptx/arithmetic_f8.h"
 #include "ptx/machine.h"
 
@@ -65,44 +66,59 @@ uint64_t bits_of_result(Item, int64_t value, bool saturates) {
 
 // Adds a product. Products of narrow numbers are exact in double precision. Sums of doubles are
 // rounded once for each product.
-double add_product(double sum, double a, double b) { return __builtin_fma(a, b, sum); }
-int64_t add_product(int64_t sum, int64_t a, int64_t b) { return sum + a * b; }
+double add_product(double sum, double a, double b, Rounding rounding) {
+    return rounding == Rounding::Nearest ? __builtin_fma(a, b, sum)
+                                         : exact_fma(a, b, sum, rounding);
+}
+int64_t add_product(int64_t sum, int64_t a, int64_t b, Rounding) { return sum + a * b; }
 
 template <class T>
-void read_all(const Warp &warp, const Fragment &fragment, std::array<T, most_items> &items) {
+void read_all(const Warp &warp, const Fragment &fragment, unsigned matrix,
+              std::array<T, most_items> &items) {
     for (unsigned lane = 0; lane < warp_size; lane++)
         for (unsigned i = 0; i < fragment.items_of_lane(); i++)
-            items[fragment.place(lane, i)] =
-                value_of<T>(fragment.item, fragment.read(warp, lane, i));
+            if (fragment.matrix_of(lane) == matrix)
+                items[fragment.place(lane, i)] =
+                    value_of<T>(fragment.item, fragment.read(warp, lane, i));
 }
 
-// The flags in Step::detail of a multiplication.
-constexpr unsigned saturating_bit = 1, exclusive_bit = 2;
+// The parts of Step::detail of a multiplication: two flags, and the position of the rounding.
+constexpr unsigned saturating_bit = 1, exclusive_bit = 2, rounding_shift = 4;
+
+// Computes D = A * B + C for one of the matrices. No lane that has items of another one is read or
+// written, so D may overwrite the other operands.
+template <class T>
+void multiply_matrix(Warp &warp, const std::shared_ptr<const Fragment> *operands, unsigned matrix,
+                     unsigned detail) {
+    const Fragment &d = *operands[0], &a = *operands[1], &b = *operands[2], &c = *operands[3];
+    static thread_local std::array<T, most_items> left, right, sums;
+    read_all(warp, a, matrix, left);
+    read_all(warp, b, matrix, right);
+    read_all(warp, c, matrix, sums);
+    bool exclusive = (detail & exclusive_bit) != 0, saturates = (detail & saturating_bit) != 0;
+    auto rounding = Rounding(detail >> rounding_shift);
+    for (unsigned row = 0; row < d.rows; row++)
+        for (unsigned column = 0; column < d.columns; column++) {
+            T sum = sums[row * d.columns + column];
+            const T *x = &left[row * a.columns], *y = &right[column];
+            for (unsigned k = 0; k < a.columns; k++, x++, y += b.columns)
+                sum = exclusive ? sum + T(*x != *y) : add_product(sum, *x, *y, rounding);
+            sums[row * d.columns + column] = sum;
+        }
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        for (unsigned i = 0; i < d.items_of_lane(); i++)
+            if (d.matrix_of(lane) == matrix)
+                d.write(warp, lane, i, bits_of_result(d.item, sums[d.place(lane, i)], saturates));
+}
 
 // The handler of multiplications. T is the type for the items.
 template <class T> void multiply(Warp &warp, const Step &step) {
     if (!whole_warp(warp, step))
         return;
     auto *operands = &warp.frame->code->fragments[step.place];
-    const Fragment &d = *operands[0], &a = *operands[1], &b = *operands[2], &c = *operands[3];
-    static thread_local std::array<T, most_items> left, right, sums;
-    read_all(warp, a, left);
-    read_all(warp, b, right);
-    read_all(warp, c, sums);
-    bool exclusive = (step.detail & exclusive_bit) != 0;
-    for (unsigned row = 0; row < d.rows; row++)
-        for (unsigned column = 0; column < d.columns; column++) {
-            T sum = sums[row * d.columns + column];
-            const T *x = &left[row * a.columns], *y = &right[column];
-            for (unsigned k = 0; k < a.columns; k++, x++, y += b.columns)
-                sum = exclusive ? sum + T(*x != *y) : add_product(sum, *x, *y);
-            sums[row * d.columns + column] = sum;
-        }
-    for (unsigned lane = 0; lane < warp_size; lane++)
-        for (unsigned i = 0; i < d.items_of_lane(); i++)
-            d.write(warp, lane, i,
-                    bits_of_result(d.item, sums[d.place(lane, i)],
-                                   (step.detail & saturating_bit) != 0));
+    const Fragment &d = *operands[0];
+    for (unsigned matrix = 0; matrix < d.matrices(); matrix++)
+        multiply_matrix<T>(warp, operands, matrix, step.detail);
 }
 
 bool are_factors(Item a, Item b) {
@@ -135,9 +151,27 @@ bool take_exclusive(Decoder &decoder, Item item) {
 
 } // namespace
 
+// In these layouts each lane has one half of a row or a column of A and B, of 4 items. The first
+// half of the lanes of a matrix has the upper rows of A and D and the left columns of B.
+unsigned Fragment::place_in_quad(unsigned lane, unsigned index) const {
+    unsigned member = lane % 4, half = lane < 16 ? 0 : 4;
+    if (layout == Layout::QuadC && item == Item::F32) {
+        unsigned row = member % 2 + index / 2 % 2 * 2 + half;
+        return row * columns + index / 4 * 4 + member / 2 * 2 + index % 2;
+    }
+    if (layout == Layout::QuadC)
+        return (member + half) * columns + index;
+    // The place of the lane, in the dimension of 8 items, and of the item, or the other way round.
+    bool a = layout == Layout::QuadA, swapped = a == by_columns;
+    unsigned outer = (swapped ? index : member) + half, inner = swapped ? member : index;
+    return a ? outer * columns + inner : inner * columns + outer;
+}
+
 // In the layouts A, B and C four lanes share a row (in B: a column), and each register of a lane
 // has neighbouring items. The registers of 8 rows alternate with those of the next 8 rows.
 unsigned Fragment::place(unsigned lane, unsigned index) const {
+    if (layout >= Layout::QuadA)
+        return place_in_quad(lane, index);
     unsigned in_register = register_bits(item) / bits_of(item);
     if (layout == Layout::Consecutive) {
         unsigned unique = rows * columns / warp_size; // items may be repeated
@@ -192,6 +226,13 @@ void take_sync_aligned(Decoder &decoder) {
         decoder.refuse(".sync.aligned is missing");
 }
 
+bool take_by_columns(Decoder &decoder) {
+    int layout = decoder.take_first({"row", "col"});
+    if (layout < 0)
+        decoder.refuse(".row or .col is missing");
+    return layout == 1;
+}
+
 void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment, size_t count,
                     bool is_result) {
     bool vector = operand.kind == Operand::Kind::Vector;
@@ -211,7 +252,7 @@ bool types_fit(Item d, Item a, Item b, Item c) {
     return are_factors(a, b) && is_sum(d, a) && is_sum(c, a);
 }
 
-void emit_product(Decoder &decoder, const Fragment (&fragments)[4]) {
+void emit_product(Decoder &decoder, const Fragment (&fragments)[4], Rounding rounding) {
     Item item = fragments[1].item;
     bool exclusive = take_exclusive(decoder, item);
     bool saturates = is_integer(item) && item != Item::B1 && decoder.take("satfinite");
@@ -220,7 +261,8 @@ void emit_product(Decoder &decoder, const Fragment (&fragments)[4]) {
     for (const Fragment &fragment : fragments)
         all.push_back(std::make_shared<Fragment>(fragment));
     decoder.step.detail =
-        uint16_t((saturates ? saturating_bit : 0) | (exclusive ? exclusive_bit : 0));
+        uint16_t((saturates ? saturating_bit : 0) | (exclusive ? exclusive_bit : 0) |
+                 unsigned(rounding) << rounding_shift);
     decoder.emit(is_integer(item) ? multiply<int64_t> : multiply<double>);
 }
 

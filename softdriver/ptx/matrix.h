@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ptx/arithmetic_format.h"
 #include "ptx/decoder.h"
 #include "ptx/warp.h"
 
@@ -35,13 +36,20 @@ constexpr bool is_integer(Item item) { return item >= Item::S8; }
 // Returns the width in bits of the registers that hold such items.
 constexpr unsigned register_bits(Item item) { return item == Item::F64 ? 64 : 32; }
 
+// The part of a matrix that the lanes have in these registers, or of each of several matrices.
 struct Fragment {
-    enum class Layout : uint8_t { A, B, C, Consecutive };
+    // In the layouts with Quad, lanes n to n + 3 and n + 16 to n + 19 have a matrix of their own.
+    enum class Layout : uint8_t { A, B, C, Consecutive, QuadA, QuadB, QuadC };
     Layout layout = Layout::C;
     Item item = Item::F32;
-    unsigned rows = 0, columns = 0;
-    bool by_columns = false; // for Consecutive: the order of the items in the lanes
+    unsigned rows = 0, columns = 0; // of a matrix
+    bool by_columns =
+        false; // for Consecutive, QuadA and QuadB: the order of the items in the lanes
     std::vector<Row> registers;
+
+    // How many matrices the warp has, and which of them a lane belongs to.
+    unsigned matrices() const { return layout >= Layout::QuadA ? 4 : 1; }
+    unsigned matrix_of(unsigned lane) const { return lane / 4 % matrices(); }
 
     unsigned items_of_lane() const {
         return unsigned(registers.size()) * register_bits(item) / bits_of(item);
@@ -50,6 +58,9 @@ struct Fragment {
     unsigned place(unsigned lane, unsigned index) const;
     uint64_t read(const Warp &warp, unsigned lane, unsigned index) const;
     void write(const Warp &warp, unsigned lane, unsigned index, uint64_t bits) const;
+
+  private:
+    unsigned place_in_quad(unsigned lane, unsigned index) const;
 };
 
 // Takes the next modifier that is the name of a format. Returns false if there is none.
@@ -57,6 +68,8 @@ bool take_item(Decoder &decoder, Item &item);
 // Like the above, but refuses the instruction if there is none.
 Item take_item(Decoder &decoder);
 void take_sync_aligned(Decoder &decoder);
+// Takes the next .row or .col, and returns whether it is .col.
+bool take_by_columns(Decoder &decoder);
 // Reads the registers of an operand: a vector, or a single register. There must be `count`.
 void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment, size_t count,
                     bool is_result);
@@ -72,7 +85,8 @@ Shape take_shape(Decoder &decoder, const Shape (&shapes)[count]) {
 bool types_fit(Item d, Item a, Item b, Item c);
 // Decodes a multiplication and its last modifiers. The fragments are those of the matrices d, a, b
 // and c in D = A * B + C.
-void emit_product(Decoder &decoder, const Fragment (&fragments)[4]);
+void emit_product(Decoder &decoder, const Fragment (&fragments)[4],
+                  floating::Rounding rounding = floating::Rounding::Nearest);
 
 // Returns whether all lanes of the warp are at this step. If they are not, the step must do
 // nothing: the warp tries it again later, or the launch has ended with an error.

@@ -26,15 +26,39 @@ constexpr MmaShape mma_shapes[] = {
     {"m16n8k64", 16, 64}, {"m16n8k128", 16, 128}, {"m16n8k256", 16, 256},
 };
 
+// Decodes mma.m8n8k4 of f16, which multiplies four pairs of matrices.
+void decode_quads(Decoder &decoder, bool a_by_columns, bool b_by_columns, const Item (&items)[4]) {
+    auto is_sum = [](Item item) { return item == Item::F16 || item == Item::F32; };
+    if (items[2] != Item::F16 || !is_sum(items[0]) || !is_sum(items[3]) ||
+        (items[3] == Item::F32 && items[0] == Item::F16))
+        decoder.refuse("these types are not supported with this shape");
+    decoder.expect_operands(4);
+    using Layout = Fragment::Layout;
+    Fragment fragments[4] = {{Layout::QuadC, items[0], 8, 8, false, {}},
+                             {Layout::QuadA, Item::F16, 8, 4, a_by_columns, {}},
+                             {Layout::QuadB, Item::F16, 4, 8, b_by_columns, {}},
+                             {Layout::QuadC, items[3], 8, 8, false, {}}};
+    for (size_t i = 0; i < 4; i++)
+        take_registers(decoder, decoder.operand(i), fragments[i],
+                       i == 1 || i == 2        ? 2
+                       : items[i] == Item::F16 ? 4
+                                               : 8,
+                       i == 0);
+    emit_product(decoder, fragments);
+}
+
 void decode_mma(Decoder &decoder) {
     constexpr unsigned n = 8;
     take_sync_aligned(decoder);
     MmaShape shape = take_shape(decoder, mma_shapes);
-    if (!decoder.take("row") || !decoder.take("col"))
-        decoder.refuse("only .row.col is supported by the software driver");
+    bool a_by_columns = take_by_columns(decoder), b_by_columns = take_by_columns(decoder);
     Item items[4]; // of d, a, b and c
     for (Item &item : items)
         item = take_item(decoder);
+    if (shape.m == 8 && shape.k == 4 && items[1] == Item::F16)
+        return decode_quads(decoder, a_by_columns, b_by_columns, items);
+    if (a_by_columns || !b_by_columns)
+        decoder.refuse("with this shape and these types, only .row.col is possible");
     if (!types_fit(items[0], items[1], items[2], items[3]) || !is_shape(shape.m, shape.k, items[1]))
         decoder.refuse("these types are not supported with this shape");
     decoder.expect_operands(4);

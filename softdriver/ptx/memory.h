@@ -37,10 +37,16 @@ class Memory {
         }
         if (writes(use) && !known.segment.writable)
             return nullptr;
-        if (launch_.record)
-            touched_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(known.place, address,
-                                                                           bytes);
+        record(site, address, bytes, use);
         return known.segment.host + offset;
+    }
+    // The segment that an instruction has accessed last, for checks of many accesses at once.
+    const Segment &last_segment(uint32_t site) const { return sites_[site].segment; }
+    // Records an access that has been checked already.
+    void record(uint32_t site, uintptr_t address, size_t bytes, Use use) {
+        if (launch_.record)
+            touched_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(sites_[site].place,
+                                                                           address, bytes);
     }
     // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();

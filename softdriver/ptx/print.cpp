@@ -216,23 +216,16 @@ void set_condition(Warp &warp, const Step &step) {
     }
 }
 
-uint32_t place_of(Decoder &decoder, const Operand &argument, size_t bytes) {
-    const Variable *variable = decoder.named(argument);
-    if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
-        decoder.refuse("its arguments must be .param variables");
-    return decoder.local_offset(argument.index);
-}
-
 } // namespace
 
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments) {
     size_t count = arguments ? arguments->parts.size() : 0;
     auto place = [&](size_t n, size_t bytes) {
-        return place_of(decoder, arguments->parts[n], bytes);
+        return decoder.place_of_parameter(arguments->parts[n], bytes);
     };
     if (function.name == "vprintf" && count == 2 && results && results->parts.size() == 1) {
-        decoder.step.rows[0] = place_of(decoder, results->parts[0], 4);
+        decoder.step.rows[0] = decoder.place_of_parameter(results->parts[0], 4);
         decoder.step.rows[1] = place(0, 8);
         decoder.step.rows[2] = place(1, 8);
     } else if (function.name == "__assertfail" && count == 5) {
@@ -241,12 +234,13 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
     } else if (function.name == "cudaGraphSetConditional" && count == 2) {
         decoder.step.rows[0] = place(0, 8);
         decoder.step.rows[1] = place(1, 4);
-    } else if (function.name == "malloc" || function.name == "free")
-        decoder.refuse("allocating memory in kernels is not supported by the software driver");
+    } else if (decode_heap_call(decoder, function.name, results, arguments))
+        return;
     else if (decoder.decoding().is_part)
         return decoder.emit([](Warp &, const Step &) {}); // the code of a part never runs
     else
         decoder.refuse("function '" + function.name + "' is not defined");
+    decoder.code().communicates = true;
     decoder.step.site = decoder.decoding().library.sites++;
     decoder.emit(function.name == "vprintf"        ? print
                  : function.name == "__assertfail" ? assertion

@@ -122,12 +122,13 @@ void prepare(Decoding &decoding, Program &program) {
 }
 
 // Computes how much shared and constant memory is used by a kernel and the functions that it may
-// call.
+// call, whether they use the heap, and whether blocks communicate.
 void count_memory(const Decoding &decoding, const CallGraph &graph, int index, Code &code,
                   Kernel &kernel) {
     const Tree &tree = decoding.tree;
     std::vector<int> functions = graph.reachable(index);
     SharedLayout shared(decoding, code);
+    kernel.independent_blocks = true;
     for (int variable : graph.variables(functions)) {
         shared.add(-1, tree.variables, variable);
         const Variable &named = tree.variables[size_t(variable)];
@@ -135,6 +136,9 @@ void count_memory(const Decoding &decoding, const CallGraph &graph, int index, C
             kernel.const_bytes += named.bytes();
     }
     for (int function : functions) {
+        kernel.uses_heap |= is_heap_function(tree.functions[size_t(function)]);
+        const auto &called = decoding.library.codes[size_t(function)];
+        kernel.independent_blocks &= !(called && called->communicates);
         const auto &variables = tree.functions[size_t(function)].variables;
         for (size_t i = 0; i < variables.size(); i++)
             shared.add(function, variables, int(i));

@@ -27,7 +27,10 @@ struct Kernel {
     unsigned registers = 0; // number of registers, which is an estimate
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned required_cluster[3] = {};
-    bool uses_grid_barrier = false;
+    bool uses_heap = false; // calls malloc or free
+    // True if the order in which blocks run makes no difference, except by data races: the code has
+    // no instruction with which blocks communicate.
+    bool independent_blocks = false;
     std::shared_ptr<const Code> code;
 };
 

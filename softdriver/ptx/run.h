@@ -19,6 +19,8 @@ struct Segment {
     bool writable = true;
 };
 
+class Heap;
+
 struct Launch {
     std::shared_ptr<const Program> program;
     const Kernel *kernel = nullptr;
@@ -35,10 +37,12 @@ struct Launch {
     uint64_t budget = ~uint64_t{0};   // limit of warp instructions that the launch may execute
     uint64_t id = 1;                  // value of %gridid
     unsigned processors = 132;        // value of %nsmid
+    unsigned threads = 1;             // how many threads may run blocks at the same time
     // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
-    // Finds the segment that contains an address. Returns false if there is none. The thread that
-    // runs the kernel calls this without holding a lock.
+    std::shared_ptr<Heap> heap; // for malloc; null if the kernel does not use it
+    // Finds the segment that contains an address. Returns false if there is none. The threads that
+    // run the kernel call this without holding a lock.
     std::function<bool(uintptr_t, Segment &)> find;
     std::function<void(const std::string &)> print; // prints the output of vprintf
     // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
@@ -67,7 +71,8 @@ class Run {
     Run(const Run &) = delete;
 
     enum class State { More, Done, Failed };
-    // Executes about `instructions` warp instructions. Only one thread at a time may call this.
+    // Executes about `instructions` warp instructions in each thread. Only one thread at a time may
+    // call this.
     State advance(uint64_t instructions);
     const Fault &fault() const;
     uint64_t executed() const; // number of warp instructions so far
@@ -77,7 +82,15 @@ class Run {
     std::vector<Accessed> reads() const, writes() const, atomics() const;
 
   private:
-    std::unique_ptr<Machine> machine_;
+    bool begin(uint64_t &instructions);
+    State state();
+    std::vector<Accessed> accessed(int use) const;
+
+    const Launch launch_;
+    unsigned threads_ = 1; // 1 if the order of the blocks matters
+    // There is one machine until a launch has run for a while. Then there is one for each thread.
+    std::vector<std::unique_ptr<Machine>> machines_;
+    const Machine *failed_ = nullptr; // the machine whose fault has ended the launch
 };
 
 } // namespace soft::ptx

@@ -115,7 +115,9 @@ void decode_fence(Decoder &decoder) {
     if (decoder.take("proxy"))
         return decode_proxy_fence(decoder);
     decoder.take("mbarrier_init");
-    decoder.take_all({"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"});
+    if (!decoder.take("cta"))
+        decoder.code().communicates = true;
+    decoder.take_all({"sc", "acq_rel", "acquire", "release", "cluster", "gpu", "sys", "gl"});
     decoder.expect_operands(0);
     decoder.emit(fence);
 }

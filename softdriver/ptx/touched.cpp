@@ -13,11 +13,13 @@ void Touched::add_long(Place &place, uintptr_t address, size_t bytes) {
     }
 }
 
-std::vector<Accessed> Touched::ranges() const {
+std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets) {
     std::vector<uintptr_t> numbers;
-    for (auto &page : pages_)
-        numbers.push_back(page.first);
+    for (const Touched *set : sets)
+        for (auto &page : set->pages_)
+            numbers.push_back(page.first);
     std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
     std::vector<Accessed> found;
     auto join = [&](uintptr_t begin, size_t bytes) {
         if (!found.empty() && found.back().begin + found.back().bytes == begin)
@@ -26,8 +28,13 @@ std::vector<Accessed> Touched::ranges() const {
             found.push_back({begin, bytes});
     };
     for (uintptr_t number : numbers) {
-        uintptr_t begin = number * page_bytes;
-        for (uint64_t bits : pages_.at(number)) {
+        uintptr_t begin = number * Touched::page_bytes;
+        Touched::Page page{};
+        for (const Touched *set : sets)
+            if (auto found = set->pages_.find(number); found != set->pages_.end())
+                for (size_t i = 0; i < page.size(); i++)
+                    page[i] |= found->second[i];
+        for (uint64_t bits : page) {
             for (unsigned at = 0; bits;) {
                 unsigned gap = unsigned(__builtin_ctzll(bits));
                 bits >>= gap;

@@ -32,13 +32,15 @@ class Touched {
         else
             add_long(place, address, bytes);
     }
-    // Returns the addresses as sorted ranges that are separated by gaps.
-    std::vector<Accessed> ranges() const;
 
   private:
+    friend std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets);
     void add_long(Place &place, uintptr_t address, size_t bytes);
 
     std::unordered_map<uintptr_t, Page> pages_;
 };
+
+// Returns the addresses that are in any of these sets, as sorted ranges that are separated by gaps.
+std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets);
 
 } // namespace soft::ptx

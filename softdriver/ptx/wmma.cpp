@@ -128,13 +128,6 @@ template <bool is_load> void transfer_matrix(Warp &warp, const Step &step) {
     }
 }
 
-bool take_by_columns(Decoder &decoder) {
-    int layout = decoder.take_first({"row", "col"});
-    if (layout < 0)
-        decoder.refuse(".row or .col is missing");
-    return layout == 1;
-}
-
 Space take_state_space(Decoder &decoder) {
     int space = decoder.take_any({"global", "shared", "shared::cta"});
     return space < 0 ? Space::Generic : space == 0 ? Space::Global : Space::Shared;
@@ -174,8 +167,7 @@ void decode_product(Decoder &decoder) {
         c = take_item(decoder);
     else
         a = b = Item::F16; // only the types of D and C are written
-    if (a == Item::F64)
-        decoder.take("rn");
+    int rounding = a == Item::F64 ? decoder.take_any({"rn", "rz", "rm", "rp"}) : -1;
     if (!types_fit(d, a, b, c) || !fits(shape, a) || !sum_fits(shape, d) || !sum_fits(shape, c))
         decoder.refuse("these types are not supported with this shape");
     Fragment fragments[4] = {
@@ -184,7 +176,7 @@ void decode_product(Decoder &decoder) {
         fragment_of(decoder, Which::B, shape, b, decoder.operand(2), false),
         fragment_of(decoder, Which::C, shape, c, decoder.operand(3), false),
     };
-    emit_product(decoder, fragments);
+    emit_product(decoder, fragments, floating::Rounding(rounding < 0 ? 0 : rounding));
 }
 
 void decode_wmma(Decoder &decoder) {

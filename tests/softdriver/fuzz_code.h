@@ -25,6 +25,13 @@ inline const char *const code_texts[] = {
     ".version 7.5\n.target sm_75\n.address_size 64\n"
     ".visible .entry store(.param .u64 at)\n{\n    .reg .b64 %rd<2>;\n"
     "    ld.param.u64 %rd1, [at];\n    st.global.u32 [%rd1], 7;\n    ret;\n}\n",
+    ".version 7.5\n.target sm_75\n.address_size 64\n"
+    ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n"
+    ".visible .global .u64 last;\n"
+    ".visible .entry allocate(.param .u64 n)\n{\n    .reg .b64 %rd<4>;\n"
+    "    { .param .b64 n; .param .b64 p; st.param.b64 [n], 40; call (p), malloc, (n);\n"
+    "    ld.param.b64 %rd1, [p]; }\n    atom.global.exch.b64 %rd2, [last], %rd1;\n"
+    "    { .param .b64 p; st.param.b64 [p], %rd2; call free, (p); }\n    ret;\n}\n",
     ".version 99.9\n.target sm_75\n.address_size 64\n",
     ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry empty() { frobnicate; }\n",
     "this is no PTX",

@@ -9,6 +9,7 @@
 #include "ptx_mutations.h"
 
 #include "ptx/fatbin.h"
+#include "ptx/heap.h"
 #include "ptx/parser.h"
 #include "ptx/run.h"
 
@@ -122,9 +123,10 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
     Launch launch;
     launch.program = program;
     launch.kernel = &kernel;
-    launch.grid[0] = 2;
+    launch.grid[0] = 4;
     launch.block[0] = 40;
     launch.budget = 3000;
+    launch.threads = 1 + unsigned(kernels_run % 3);
     launch.parameters.resize(kernel.parameter_bytes);
     for (size_t i = 0; i + sizeof base <= launch.parameters.size(); i += sizeof base)
         std::memcpy(&launch.parameters[i], &base, sizeof base);
@@ -136,7 +138,10 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
         launch.variables.push_back(base + end);
         end += variable.bytes();
     }
-    launch.find = [&](uintptr_t address, Segment &segment) {
+    launch.heap = std::make_shared<Heap>(memory_bytes);
+    launch.find = [&, heap = launch.heap](uintptr_t address, Segment &segment) {
+        if (heap->contains(address))
+            return heap->find(address, segment);
         segment = {base, memory_bytes, memory.get(), true};
         return address >= base && address < base + memory_bytes;
     };

@@ -1,7 +1,8 @@
 // Runs a kernel of a PTX text. The kernel's only parameter is the address of an array of 32-bit
 // words:
-//     ptx_run FILE KERNEL BLOCKS THREADS WORDS [SHARED [SLICE [SEED [BUDGET]]]]
-// Prints the words, or the error, and which bytes of the array were accessed.
+//     ptx_run FILE KERNEL BLOCKS THREADS WORDS [SHARED [SLICE [SEED [BUDGET [HOST_THREADS]]]]]
+// Prints the words, or the error, which bytes of the array were accessed, and how many instructions
+// were executed.
 
 #include "ptx/run.h"
 
@@ -38,6 +39,7 @@ Launch launch_of(char **values, int count, const std::shared_ptr<const Program> 
     launch.shared_bytes = number(6, 0);
     launch.seed = number(8, 1);
     launch.budget = number(9, 10000000);
+    launch.threads = unsigned(number(10, 1));
     launch.record = true;
     launch.parameters.resize(sizeof address);
     memcpy(launch.parameters.data(), &address, sizeof address);
@@ -79,5 +81,6 @@ int main(int count, char **values) {
     print("reads", run.reads());
     print("writes", run.writes());
     print("atomics", run.atomics());
+    printf("executed %llu\n", static_cast<unsigned long long>(run.executed()));
     return 0;
 }

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from limits import PATIENCE
 
-from .sanitized import ADDRESS, PTX_RUN, Build
+from .sanitized import ADDRESS, PTX_RUN, THREAD, Build
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 REGISTERS = (
@@ -21,10 +21,13 @@ add.u64 %rd2, %rd1, %rd2;
 pytestmark = pytest.mark.slow
 
 
+LINES = ("words", "reads", "writes", "atomics", "fault", "problem", "executed")
+
+
 class Outcome:
     def __init__(self, text: str) -> None:
         self.text = text
-        lines = dict.fromkeys(("words", "reads", "writes", "atomics", "fault", "problem"), "")
+        lines = dict.fromkeys(LINES, "")
         for line in text.splitlines():
             name, _, rest = line.partition(" ")
             lines[name] = rest
@@ -32,11 +35,22 @@ class Outcome:
         self.reads, self.writes = lines["reads"].split(), lines["writes"].split()
         self.atomics = lines["atomics"].split()
         self.fault, self.problem = lines["fault"], lines["problem"]
+        self.executed = int(lines["executed"] or 0)
 
 
 @pytest.fixture(scope="module")
-def program():
+def address_program():
     return Build("address", ADDRESS).ptx_program(PTX_RUN)
+
+
+@pytest.fixture(scope="module")
+def thread_program():
+    return Build("thread", THREAD).ptx_program(PTX_RUN)
+
+
+@pytest.fixture(params=["address_program"])
+def program(request):
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
@@ -44,7 +58,8 @@ def run(program, tmp_path):
     def run(body: str, blocks=1, threads=32, words=64, before="", **options) -> Outcome:
         text = f"{HEAD}{before}.visible .entry k(.param .u64 out)\n{{{REGISTERS}{START}{body}}}\n"
         (tmp_path / "k.ptx").write_text(text, encoding="utf-8")
-        further = {"shared": 0, "slice": 100000, "seed": 1, "budget": 10_000_000, **options}
+        further = {"shared": 0, "slice": 100000, "seed": 1, "budget": 10_000_000, "helpers": 1}
+        further |= options
         command = [program, tmp_path / "k.ptx", "k", blocks, threads, words, *further.values()]
         done = subprocess.run(
             list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE
@@ -322,3 +337,80 @@ def test_what_is_not_known_is_refused(run, body, problem):
     outcome = run(body)
     assert problem in outcome.problem
     assert not outcome.words
+
+
+both_sanitizers = pytest.mark.parametrize(
+    "program", ["address_program", "thread_program"], indirect=True
+)
+# Blocks of different lengths: block n adds n numbers in shared memory, and counts itself.
+INDEPENDENT = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1;
+mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; mul.lo.u32 %r4, %r1, 4; mov.u32 %r5, 0;
+again: st.shared.u32 [%r4], %r5; bar.sync 0; xor.b32 %r6, %r4, 4; ld.shared.u32 %r7, [%r6];
+bar.sync 0; add.u32 %r5, %r7, 1; setp.le.u32 %p1, %r5, %r2; @%p1 bra again;
+st.global.u32 [%rd2], %r5; red.global.add.u32 [%rd1+25600], 1;
+atom.global.max.u32 %r8, [%rd1+25604], %r2; ret;"""
+SUMS = [block + 1 for block in range(100) for _ in range(64)]
+SHAPE = {"blocks": 100, "threads": 64, "words": 6402, "shared": 256}
+
+
+@both_sanitizers
+@pytest.mark.parametrize("helpers", [1, 2, 5, 64])
+@pytest.mark.parametrize("slice", [100, 100000])
+def test_threads_run_the_blocks_of_a_launch(run, helpers, slice):
+    outcome = run(INDEPENDENT, **SHAPE, helpers=helpers, slice=slice)
+    assert outcome.words == [*SUMS, 6400, 99], outcome.text
+    assert (outcome.writes, outcome.atomics) == (["0+25600"], ["25600+8"])
+    alone = run(INDEPENDENT, **SHAPE)
+    assert outcome.executed == alone.executed
+
+
+@pytest.mark.parametrize("helpers", [1, 4])
+def test_the_limit_of_instructions_is_for_all_threads(run, helpers):
+    options = {**SHAPE, "helpers": helpers}
+    needed = run(INDEPENDENT, **options).executed
+    assert not run(INDEPENDENT, **options, budget=needed + 1, slice=64).fault
+    outcome = run(INDEPENDENT, **options, budget=needed // 2, slice=64)
+    assert outcome.fault.startswith("702 kernel 'k' did not end within")
+
+
+@both_sanitizers
+def test_several_threads_report_one_fault_the_same_each_time(run):
+    """All blocks fault, each in another place."""
+    body = """mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd1, %rd2;
+    mov.u32 %r4, 0; work: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3000; @%p1 bra work;
+    st.global.u32 [%rd2+4096], %r2; ret;"""
+    faults = {run(body, blocks=40, threads=1, helpers=4, seed=9).fault for _ in range(5)}
+    assert len(faults) == 1
+    assert faults.pop().startswith("700 kernel 'k', PTX line")
+
+
+# What makes the order of the blocks matter: each block takes the next number, or adds a float.
+ORDERED = [
+    "atom.global.add.u32 %r3, [%rd1], 1; st.global.u32 [%rd2+4], %r3;",
+    "atom.add.u32 %r3, [%rd1], 1; st.global.u32 [%rd2+4], %r3;",
+    "atom.global.exch.b32 %r3, [%rd1], %r2; st.global.u32 [%rd2+4], %r3;",
+    "red.global.add.f32 [%rd1], %f1; membar.cta;",
+    "red.global.inc.u32 [%rd1], 30;",
+    "ld.volatile.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;",
+    "ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.volatile.u32 [%rd1], %r3;",
+    "ld.relaxed.gpu.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;",
+    "ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; membar.gl; st.global.u32 [%rd1], %r3;",
+    "call next, (%rd1);",
+]
+NEXT = """.func next(.reg .u64 at) { .reg .u32 %r<3>;
+atom.global.add.u32 %r1, [at], 1; st.global.u32 [at+4], %r1; ret; }
+"""
+
+
+@pytest.mark.parametrize("program", ["thread_program"], indirect=True)
+@pytest.mark.parametrize("body", ORDERED)
+def test_blocks_that_communicate_run_in_one_thread(run, body):
+    """Each of these has one result for each seed."""
+    start = """mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd1, %rd2;
+    cvt.rn.f32.u32 %f1, %r2; mul.f32 %f1, %f1, 0f3DCCCCCD; mov.u32 %r4, 0;
+    work: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 300; @%p1 bra work;"""
+    options = {"blocks": 40, "threads": 1, "words": 64, "before": NEXT}
+    alone = run(start + body, **options, slice=1000)
+    together = run(start + body, **options, slice=1000, helpers=4)
+    assert not alone.problem
+    assert alone.text == together.text

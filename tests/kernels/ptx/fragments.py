@@ -37,6 +37,23 @@ def places(matrix: str, item: str, m: int, k: int) -> tuple[np.ndarray, np.ndarr
     return group + 8 * (reg % upper) + 0 * i, member * count + i + 4 * count * (reg // upper)
 
 
+def quad_places(matrix: str, item: str, layout: str) -> tuple[np.ndarray, ...]:
+    """The number of the matrix, the rows and the columns of items of mma.m8n8k4 with f16."""
+    items = 8 if matrix == "c" else 4
+    count = 32 // BITS[item]
+    lane, reg, i = np.ix_(LANES, np.arange(items // count), np.arange(count))
+    number, half = reg * count + i, lane // 16 * 4
+    if matrix == "c" and item == "f32":
+        row, column = lane % 2 + (number & 2) + half, (number & 4) + (lane & 2) + number % 2
+    elif matrix == "c":
+        row, column = lane % 4 + half, number
+    elif matrix == "a":
+        row, column = (lane % 4 + half, number) if layout == "row" else (number + half, lane % 4)
+    else:
+        row, column = (lane % 4, number + half) if layout == "row" else (number, lane % 4 + half)
+    return np.broadcast_arrays(lane // 4 % 4, row, column)
+
+
 def encode(values: np.ndarray, item: str) -> np.ndarray:
     """The bits of values, which the format has."""
     if item in ("f16", "f32", "f64"):

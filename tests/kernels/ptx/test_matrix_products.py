@@ -9,7 +9,9 @@ import re
 import numpy as np
 import pytest
 
-from .fragments import BITS, BOUNDS, pack, places, random_integers, unpack
+import cudadrv as cu
+
+from .fragments import BITS, BOUNDS, pack, places, quad_places, random_integers, unpack
 from .running import run
 
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
@@ -32,12 +34,17 @@ def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.nda
     """D of an instruction such as "m16n8k16.row.col.f32.f16.f16.f32"."""
     m, k = map(int, re.search(r"m(\d+)n8k(\d+)", text).groups())
     items = [each for each in re.split(r"\.", text) if each in BITS]
-    wide = items[1] == "f64"
     where = {x: places(x, item, m, k) for x, item in zip("abc", items[1:], strict=True)}
     where["d"] = places("c", items[0], m, k)
+    return product_of(text, items, where, (a, b, c), (m, 8), capability, version)
+
+
+def product_of(text, items, where, matrices, shape, capability, version):
+    """D, whose items and those of the other matrices are in the registers that `where` says."""
+    wide = items[1] == "f64"
     parts = [
         pack(values, where[x], item)
-        for x, values, item in zip("abc", (a, b, c), items[1:], strict=True)
+        for x, values, item in zip("abc", matrices, items[1:], strict=True)
     ]
     counts = [part.shape[1] for part in parts]
     size = 8 if wide else 4
@@ -58,7 +65,7 @@ def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.nda
     found = run(
         body, given, np.zeros((32, results), f"u{size}"), capability=capability, version=version
     )
-    return unpack(found, where["d"], items[0], (m, 8))
+    return unpack(found, where["d"], items[0], shape)
 
 
 INTEGERS = [
@@ -151,6 +158,39 @@ def test_infinities_and_nans():
     assert np.isnan(found[0, 1:]).all()  # infinity times zero
     assert found[3, 3] == -np.inf
     assert not found[4:].any()
+
+
+@pytest.mark.parametrize("types", ["f16.f16.f16.f16", "f32.f16.f16.f32", "f32.f16.f16.f16"])
+@pytest.mark.parametrize("of_a", ["row", "col"])
+@pytest.mark.parametrize("of_b", ["row", "col"])
+def test_four_products_in_one(types, of_a, of_b):
+    """mma.m8n8k4 of f16: lanes n to n + 3 and n + 16 to n + 19 have matrices of their own."""
+    items, layouts = types.split("."), {"a": of_a, "b": of_b, "c": ""}
+    where = {x: quad_places(x, item, layouts[x]) for x, item in zip("abc", items[1:], strict=True)}
+    where["d"] = quad_places("c", items[0], "")
+    a, b, c = floats("f16", (4, 8, 4)), floats("f16", (4, 4, 8)), floats("f16", (4, 8, 8))
+    text = f"m8n8k4.{of_a}.{of_b}.{types}"
+    found = product_of(text, items, where, (a, b, c), (4, 8, 8), 70, "7.0")
+    size = np.abs(a) @ np.abs(b) + np.abs(c)
+    assert (np.abs(found - (a @ b + c)) <= BOUNDS[items[0]] * size).all()
+    assert len(np.unique(found)) > 128
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m8n8k4.row.col.f16.f16.f16.f32 {%r2, %r3, %r4, %r5}, {%r6, %r7}, {%r8, %r9}, "
+        "{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}",
+        "m8n8k4.row.col.f32.f16.f16.bf16 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, {%r6, %r7}, "
+        "{%r8, %r9}, {%r2, %r3, %r4, %r5}",
+        "m8n8k16.col.row.s32.s8.s8.s32 {%r2, %r3}, {%r4}, {%r5}, {%r2, %r3}",
+        "m8n8k16.row.s32.s8.s8.s32 {%r2, %r3}, {%r4}, {%r5}, {%r2, %r3}",
+    ],
+)
+def test_what_is_no_product(text):
+    with pytest.raises(cu.CudaError, match="mma"):
+        run(f"mma.sync.aligned.{text};", np.zeros(1), np.zeros(1))
 
 
 @pytest.mark.parametrize("late_lanes", [0, 7])

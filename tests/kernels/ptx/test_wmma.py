@@ -27,7 +27,17 @@ def registers(name: str, item: str, items: int, twice: bool) -> tuple[str, str]:
     return f".reg .b{width} {names};", f"{{{names}}}"
 
 
-def product(shape: str, types: str, a, b, c, layouts="row col row row", stride="", space="global"):
+def product(
+    shape: str,
+    types: str,
+    a,
+    b,
+    c,
+    layouts="row col row row",
+    stride="",
+    space="global",
+    rounding="",
+):
     """D of an instruction with these types of d, a, b, c, as they are written."""
     m, n, k = map(int, re.findall(r"\d+", shape))
     written = types.split(".")
@@ -39,6 +49,7 @@ def product(shape: str, types: str, a, b, c, layouts="row col row row", stride="
     for name, (item, items) in sizes.items():
         code, names[name] = registers(name, item, items, item == "f16" and name in "ab")
         parts += code
+    rounding = f".{rounding}" if rounding else ""
     satfinite = ".satfinite" if d_item == "s32" and a_item != "b1" else ""
     operation = ".xor.popc" if a_item == "b1" else ""
     space = f".{space}" if space else ""
@@ -46,7 +57,7 @@ def product(shape: str, types: str, a, b, c, layouts="row col row row", stride="
     wmma.load.a.sync.aligned.{la}.{shape}{space}.{a_item} {names["a"]}, [%rd2];
     wmma.load.b.sync.aligned.{lb}.{shape}{space}.{b_item} {names["b"]}, [%rd2+{ROOM}];
     wmma.load.c.sync.aligned.{lc}.{shape}{space}.{c_item} {names["c"]}, [%rd2+{2 * ROOM}];
-    wmma.mma{operation}.sync.aligned.{la}.{lb}.{shape}.{types}{satfinite} {names["d"]},
+    wmma.mma{operation}.sync.aligned.{la}.{lb}.{shape}{rounding}.{types}{satfinite} {names["d"]},
     {names["a"]}, {names["b"]}, {names["c"]};
     wmma.store.d.sync.aligned.{ld}.{shape}{space}.{d_item} [%rd1], {names["d"]}{stride};"""
     given = np.concatenate(
@@ -101,6 +112,21 @@ def test_floats(shape, types):
     found = product(shape, types, a, b, c)
     size = np.abs(a) @ np.abs(b) + np.abs(c)
     assert (np.abs(found - (a @ b + c)) <= BOUNDS[types[:3]] * size).all()
+
+
+@pytest.mark.parametrize("rounding", ["", "rn", "rz", "rm", "rp"])
+def test_roundings(rounding):
+    """Each of the four products is added and rounded: down, up, to zero or to nearest."""
+    a, b, c = np.full((8, 4), 2.0**-53), np.ones((4, 8)), np.ones((8, 8))
+    a[4:] *= -1
+    c[4:] *= -1
+    found = product("m8n8k4", "f64.f64.f64.f64", a, b, c, rounding=rounding)
+    larger, unchanged = 1 + 4 * 2.0**-52, 1
+    upper, lower = {"rp": (larger, -unchanged), "rm": (unchanged, -larger)}.get(
+        rounding, (unchanged, -unchanged)
+    )
+    assert (found[:4] == upper).all()
+    assert (found[4:] == lower).all()
 
 
 def test_distances_between_rows_and_generic_addresses():
