@@ -175,8 +175,8 @@ MUTATIONS = [
     (
         "any dropped stream of another library is continued as any other",
         "_closing.pyx",
-        "while node is not NULL and (node.identity != identity or node.handle != handle or node.ours",
-        "while node is not NULL and (node.ours",
+        "(node.identity != identity or node.handle != handle or node.ours",
+        "(node.ours",
     ),
     (
         "a pool takes the uses of any stream for those of the new owner's",
