@@ -185,7 +185,7 @@ MUTATIONS = [
         "        stream->slot + 1) {",
     ),
     (
-        "a loan that was refused for its driver call's failure counts as begun",
+        "a loan that is refused counts as begun",
         "_operation.pyx",
         "        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):\n"
         "            return reason\n",
