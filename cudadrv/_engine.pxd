@@ -24,6 +24,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_DEFAULT
         OWN_PER_THREAD
         OWN_INTERNAL
+        OWN_ELSEWHERE
         OWN_ENDED
         OWN_OPEN
         OWN_CLOSED
@@ -81,8 +82,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t limited
         uint8_t managed
         void *exports
+    ctypedef struct own_stream
     ctypedef struct own_export:
         own_memory *memory
+        own_stream *borrower
+        uint64_t start
+        uint64_t stop
         uint32_t site
     ctypedef struct own_domain:
         uint8_t host_excluded

@@ -62,8 +62,9 @@ cdef enum Exposed:
 
 cdef inline int check_stream(Stream stream) except -1:
     """As `usable`, inlined for the fast path."""
-    if unlikely(stream.order is NULL or stream.order.state != OWN_OPEN or stream.thread
-                or not is_usable(stream.context)):
+    if unlikely(stream.order is NULL) or unlikely(
+            (stream.order.state != OWN_OPEN) | (stream.thread != 0)
+            | (not is_usable(stream.context))):
         stream.usable()
     return 0
 
@@ -135,6 +136,7 @@ ctypedef CUresult (*driver_call)(
 
 
 cdef Stream stream_for(object stream, Context context)
+cdef Stream innermost_stream(Context context, Context other)
 cdef Stream legacy_stream(object device)
 cdef Stream per_thread_stream(object device)
 cdef Context context_for(Stream stream, object device)

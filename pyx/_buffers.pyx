@@ -44,7 +44,7 @@ from cudadrv._ordering cimport Nesting
 from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
+from cudadrv._release cimport DEVICE, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
@@ -635,12 +635,25 @@ cdef int _allocate(
     return buffer.allocate(count, dtype, context, found, flags, name, pooled, pool)
 
 
+cdef int _allocate_shareable(
+    Buffer buffer, object count, object dtype, object stream, object device, object name
+) except -1:
+    """Allocate page-locked memory that other processes can map."""
+    cdef Context context = context_for(known_stream(stream), device)
+    buffer.kind = REGISTERED
+    try:
+        buffer.allocate(count, dtype, context, None, 0, name, False, None)
+    finally:
+        buffer.kind = LOCKED
+    return 0
+
+
 # ---- page-locked memory ----
 
 @cython.final
 cdef class LockedBuffer(HostBuffer):
     """LockedBuffer(count, dtype='u1', *, stream=None, write_combined=False, device=None, \
-name=None, pooled=True)\n--\n
+name=None, pooled=True, shareable=False)\n--\n
     Page-locked host memory: the host's side of asynchronous copies.
 
     Every device copies to and from it at full speed without the host's help, and kernels can use
@@ -671,6 +684,9 @@ name=None, pooled=True)\n--\n
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
         If False, it comes from the driver and goes back to the driver, in the order of no stream.
+    shareable : bool, optional
+        Whether `share` can lend it to another process. Such memory is not pooled, is allocated in
+        the order of no stream, and cannot be write-combined.
 
     The contents are undefined at first. Without a stream, allocating does not order any work. It
     may block if the pool has no fitting memory, and is then slow (docs/performance.md).
@@ -692,8 +708,13 @@ name=None, pooled=True)\n--\n
 
     def __init__(
         self, count, dtype="u1", *, stream=None, bint write_combined=False, device=None,
-        name=None, bint pooled=True
+        name=None, bint pooled=True, bint shareable=False
     ):
+        if shareable and write_combined:
+            raise ValueError("page-locked memory that processes share cannot be write-combined")
+        if shareable:
+            _allocate_shareable(self, count, dtype, stream, device, name)
+            return
         _allocate(self, count, dtype, stream, device,
                   PAGE_LOCKED | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name,
                   pooled)
@@ -1184,37 +1205,8 @@ cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
         cls, buffer.count, buffer.dtype, context,
         stream if stream is not None and stream.context is context else None, buffer.name)
     made.sizes = buffer.sizes
-    if not made.portable and not buffer.portable and context is not buffer.memory.context:
-        _copy_across(made, buffer, stream)
-    elif stream is None:
+    if stream is None:
         copy_and_wait(TO, made, buffer, None)
     else:
         copy_async(TO, made, buffer, stream, "to")
     return made
-
-
-cdef int _copy_across(Buffer target, Buffer source, Stream stream) except -1:
-    """Copy to the memory of another context, through page-locked memory.
-
-    No stream reaches both. So a new stream makes one of the two copies. `stream` makes the other
-    one, and is ordered after both.
-    """
-    cdef Stream first, second
-    cdef Buffer between = new_buffer(
-        LockedBuffer, source.count, source.dtype, source.memory.context, None, source.name)
-    if stream is None:
-        copy_and_wait(TO, between, source, None)
-        copy_and_wait(TO, target, between, None)
-        return 0
-    first = second = stream
-    if stream.context is source.memory.context:
-        second = Stream(device=target.device)
-    else:
-        first = Stream(device=source.device)
-        first.wait(stream)
-    copy_async(TO, between, source, first, "to")
-    second.wait(first)
-    copy_async(TO, target, between, second, "to")
-    if second is not stream:
-        stream.wait(second)
-    return 0

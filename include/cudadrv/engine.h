@@ -26,6 +26,7 @@ enum own_kind {
     OWN_DEFAULT,    /* the legacy default stream */
     OWN_PER_THREAD, /* a per-thread default stream: only one thread can use it */
     OWN_INTERNAL,   /* a stream of the library itself; no program can use it */
+    OWN_ELSEWHERE,  /* stands for the work of other processes; no program can use it */
     OWN_ENDED       /* closed or retired */
 };
 

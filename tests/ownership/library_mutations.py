@@ -157,8 +157,8 @@ MUTATIONS = [
     (
         "a blocking copy does not wait",
         "_copy.pyx",
-        "blocking_stream(found, device_side), None).wait()",
-        "blocking_stream(found, device_side), None)",
+        "copy_async(name, target, source, found, None).wait()",
+        "copy_async(name, target, source, found, None)",
     ),
     (
         "closing a stream counts as waiting for it",
@@ -621,6 +621,18 @@ MUTATIONS = [
         "    if (0) {\n",
     ),
     (
+        "a repeated launch that fails takes back the launch before it, too",
+        "runs.h",
+        "        *epoch = own_run_by_(&runs->before, access);\n",
+        "",
+    ),
+    (
+        "launches on two streams count as repeated",
+        "borrow.h",
+        "engine->runs == runs && runs->stream == request->stream && apart",
+        "engine->runs == runs && apart",
+    ),
+    (
         "a launch is not ordered after the last one",
         "_operation.pyx",
         "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
@@ -667,8 +679,14 @@ MUTATIONS = [
     (
         "executables hold nothing",
         "_graph.pyx",
-        "        made.uses, made.holdings = uses, self.plan.holdings\n",
+        "        made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)\n",
         "        made.uses = uses\n",
+    ),
+    (
+        "executables hold what is added to their graph later",
+        "_graph.pyx",
+        "self.plan.holdings.copied(self.label)\n",
+        "self.plan.holdings\n",
     ),
     (
         "launches ignore the policies of buffers",
@@ -935,6 +953,61 @@ MUTATIONS = [
         "_loan.pyx",
         "and self.lent.capture != self.stream.capture:",
         "and False:",
+    ),
+    # ---- several devices ----
+    (
+        "a copy between contexts does not borrow its source",
+        "_copy.pyx",
+        "borrow(source, &uses[1], OWN_READ)",
+        f"borrow(source, &uses[1], {SHARED})",
+    ),
+    (
+        "a copy between contexts does not borrow its target",
+        "_copy.pyx",
+        "borrow(target, &uses[0], OWN_WRITE)",
+        f"borrow(target, &uses[0], {SHARED})",
+    ),
+    (
+        "a copy between contexts runs on a stream of any context",
+        "_copy.pyx",
+        "    if not are_apart(target, source) or (",
+        "    if not are_apart(target, source) and (",
+    ),
+    (
+        "a copy between contexts uses current streams of one of them only",
+        "_stream.pyx",
+        "if found is context or found is other:",
+        "if found is context:",
+    ),
+    (
+        "memory of another device is used without access",
+        "_peers.pyx",
+        "    if not reaches(stream.context, region):\n",
+        "    if False:\n",
+    ),
+    (
+        "a captured operation uses memory of another device",
+        "_peers.pyx",
+        "    if stream.capture is not NULL:\n",
+        "    if False:\n",
+    ),
+    (
+        "access ends under unfinished work",
+        "_peers.pyx",
+        "        if works:\n",
+        "        if False:\n",
+    ),
+    (
+        "the access to a default pool stays",
+        "_peers.pyx",
+        "        if last:\n",
+        "        if False:\n",
+    ),
+    (
+        "the access to a default pool ends with that of any context",
+        "_peers.pyx",
+        "and not (each is context and other is peer):\n                return False",
+        "and not (each is context and other is peer):\n                pass",
     ),
     # ---- captures of other libraries ----
     (
