@@ -97,4 +97,3 @@ def find_events_of_tokens_with(function: Callable[[object], Event | None]) -> No
 
 @final
 class ThreadEnd: ...
-

@@ -30,8 +30,8 @@ cdef class Token:
     cdef uint32_t slot      # the slot of the operation's stream
     cdef uint32_t site_number
     cdef uint16_t operation
-    # For a launch with few buffers, `source` and `target` are buffers, or None, and these are 1 plus
-    # the modes in which it uses them. Otherwise both are 0.
+    # For a launch with few buffers, `source` and `target` are buffers, or None, and these are 1
+    # plus the modes in which it uses them. Otherwise both are 0.
     cdef uint8_t modes[2]
     cdef object __weakref__
 

@@ -531,7 +531,7 @@ cdef object _launch(
 cdef object _launch_directly(
     object method, PyObject *const *given, size_t nargsf, PyObject *names
 ):
-    """Fast path of calls of `Kernel.launch` (see `calls.h`): those with no keyword but ``stream``."""
+    """Fast path of calls of `Kernel.launch` (see `calls.h`): those without rare keywords."""
     cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
     cdef object stream = None
     if unlikely(count and type(<object>given[0]) is not Kernel):

@@ -34,7 +34,7 @@ from cudadrv._engine cimport (
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
-from cudadrv._event cimport Event, marker_of
+from cudadrv._event cimport marker_of
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, issue_briefly, prepare

@@ -12,7 +12,8 @@ from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_READ, OWN_WRITE, engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
+    OWN_READ, OWN_WRITE, engine, own_known, own_record_as, own_snapshot, own_snapshot_copy,
+    own_snapshot_drop,
 )
 from cudadrv._event cimport FOREVER, Event, deadline_of, new_event, refuse_to_wait_longer
 from cudadrv._names cimport operation_name

@@ -9,11 +9,14 @@
 
 #include <Python.h>
 
-/* Makes Python call `function` for a class, or for a function of Cython's. Returns what it has
- * called so far, which is NULL for a class. */
+/* Makes Python call `function` for a class, or for a function of Cython's. Returns what Python has
+ * called so far, which is NULL for a class. Does nothing where Python has no place for it. */
 static inline vectorcallfunc exchange_call(PyObject *callable, vectorcallfunc function) {
-    vectorcallfunc *place =
-        (vectorcallfunc *)((char *)callable + Py_TYPE(callable)->tp_vectorcall_offset);
+    Py_ssize_t offset = Py_TYPE(callable)->tp_vectorcall_offset;
+    if (offset <= 0) {
+        return NULL;
+    }
+    vectorcallfunc *place = (vectorcallfunc *)((char *)callable + offset);
     vectorcallfunc former = *place;
     *place = function;
     return former;

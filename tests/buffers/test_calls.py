@@ -1,4 +1,4 @@
-"""Calls of the classes: Python calls a function that does without `__init__` for usual arguments."""
+"""Calls of the classes: with usual arguments, Python does not call `__init__`."""
 
 import itertools
 

@@ -175,8 +175,8 @@ MUTATIONS = [
     (
         "any dropped stream of another library is continued as any other",
         "_closing.pyx",
-        "while node is not NULL and (node.identity != identity or node.handle != handle or node.ours",
-        "while node is not NULL and (node.ours",
+        "(node.identity != identity or node.handle != handle or node.ours",
+        "(node.ours",
     ),
     (
         "a pool takes the uses of any stream for those of the new owner's",
@@ -185,7 +185,7 @@ MUTATIONS = [
         "        stream->slot + 1) {",
     ),
     (
-        "a loan that was refused for its driver call's failure counts as begun",
+        "a loan that is refused counts as begun",
         "_operation.pyx",
         "        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):\n"
         "            return reason\n",
