@@ -61,9 +61,19 @@ if TYPE_CHECKING:
     from cudadrv._migrations import migration_limit
     from cudadrv._module import Module
     from cudadrv._offload import In, InOut, Out, ResultToken, offload
+    from cudadrv._opening import open
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
-    from cudadrv._records import Advice, Borrow, DriverInfo, DriverPoolStats, LiveBuffer, PoolStats
+    from cudadrv._records import (
+        Advice,
+        Borrow,
+        DriverInfo,
+        DriverPoolStats,
+        Link,
+        LiveBuffer,
+        PoolStats,
+    )
+    from cudadrv._sharing import Receipt, Ticket
     from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
     _LATER = {
@@ -88,11 +98,13 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "joins_capture": "_joined",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
+        "Link": "_records",
         "LiveBuffer": "_records",
         "memory": "_kinds",
         "migration_limit": "_migrations",
         "Module": "_module",
         "offload": "_offload",
+        "open": "_opening",
         "Out": "_offload",
         "Parameter": "_ptx",
         "Pipeline": "_pipeline",
@@ -100,9 +112,11 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "PoolStats": "_records",
         "Prepared": "_kernel",
         "read": "_arguments",
+        "Receipt": "_sharing",
         "ResultToken": "_offload",
         "shared": "_arguments",
         "StreamGroup": "_group",
+        "Ticket": "_sharing",
         "write": "_arguments",
         "zeros": "_kinds",
     }
@@ -167,6 +181,7 @@ __all__ = [
     "JoinedCapture",
     "Kernel",
     "KernelAttributes",
+    "Link",
     "LiveBuffer",
     "LockedBuffer",
     "MemoryPool",
@@ -180,9 +195,11 @@ __all__ = [
     "PipelineReport",
     "PoolStats",
     "Prepared",
+    "Receipt",
     "ResultToken",
     "Stream",
     "StreamGroup",
+    "Ticket",
     "Token",
     "UnifiedBuffer",
     "__version__",
@@ -199,6 +216,7 @@ __all__ = [
     "memory_report",
     "migration_limit",
     "offload",
+    "open",
     "ordering",
     "prefetch_batch",
     "read",

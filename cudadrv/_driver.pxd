@@ -5,6 +5,8 @@ that calls them must call `bind_driver(&cudadrv_table)` once, when it is importe
 return CUDA_ERROR_NOT_INITIALIZED.
 """
 
+from cpython.object cimport PyObject
+
 
 cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUresult:
@@ -19,6 +21,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUDA_ERROR_FILE_NOT_FOUND
         CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
         CUDA_ERROR_INVALID_HANDLE
+        CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+        CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
         CUDA_ERROR_NOT_FOUND
         CUDA_ERROR_NOT_READY
         CUDA_ERROR_ILLEGAL_ADDRESS
@@ -64,6 +68,10 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef CUfunc_st *CUfunction
     ctypedef struct CUuuid:
         char bytes[16]
+    ctypedef struct CUipcMemHandle:
+        char reserved[64]
+    ctypedef struct CUipcEventHandle:
+        char reserved[64]
     ctypedef enum CUdevice_attribute:
         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
@@ -82,8 +90,13 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUpointer_attribute:
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         CU_POINTER_ATTRIBUTE_CONTEXT
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
         CU_POINTER_ATTRIBUTE_IS_MANAGED
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ctypedef enum CUdevice_P2PAttribute:
+        CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+        CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
     ctypedef enum CUfunction_attribute:
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
@@ -204,6 +217,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_MEMPOOL_ATTR_USED_MEM_HIGH
     ctypedef enum CUmemAccess_flags:
         CU_MEM_ACCESS_FLAGS_PROT_NONE
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE
     ctypedef struct CUmemAccessDesc:
         CUmemLocation location
         CUmemAccess_flags flags
@@ -220,6 +234,10 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_EVENT_DEFAULT
         CU_EVENT_BLOCKING_SYNC
         CU_EVENT_DISABLE_TIMING
+        CU_EVENT_INTERPROCESS
+        CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+        CU_MEMHOSTREGISTER_PORTABLE
+        CU_MEMHOSTREGISTER_DEVICEMAP
         CU_MEMHOSTALLOC_PORTABLE
         CU_MEMHOSTALLOC_DEVICEMAP
         CU_MEMHOSTALLOC_WRITECOMBINED
@@ -256,6 +274,10 @@ cdef extern from "cudadrv/driver.h" nogil:
         int *value, CUdevice_attribute attribute, CUdevice device)
     CUresult cuDeviceGetPCIBusId "cudadrv_cuDeviceGetPCIBusId"(
         char *text, int size, CUdevice device)
+    CUresult cuDeviceCanAccessPeer "cudadrv_cuDeviceCanAccessPeer"(
+        int *can, CUdevice device, CUdevice peer)
+    CUresult cuDeviceGetP2PAttribute "cudadrv_cuDeviceGetP2PAttribute"(
+        int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
     CUresult cuDevicePrimaryCtxGetState "cudadrv_cuDevicePrimaryCtxGetState"(
         CUdevice device, unsigned int *flags, int *active)
     CUresult cuDevicePrimaryCtxRetain "cudadrv_cuDevicePrimaryCtxRetain"(
@@ -273,6 +295,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuCtxSynchronize "cudadrv_cuCtxSynchronize"()
     CUresult cuCtxGetStreamPriorityRange "cudadrv_cuCtxGetStreamPriorityRange"(
         int *least, int *greatest)
+    CUresult cuCtxEnablePeerAccess "cudadrv_cuCtxEnablePeerAccess"(
+        CUcontext peer, unsigned int flags)
+    CUresult cuCtxDisablePeerAccess "cudadrv_cuCtxDisablePeerAccess"(CUcontext peer)
     CUresult cuThreadExchangeStreamCaptureMode "cudadrv_cuThreadExchangeStreamCaptureMode"(
         CUstreamCaptureMode *mode)
 
@@ -328,6 +353,18 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemHostAlloc "cudadrv_cuMemHostAlloc"(
         void **address, size_t nbytes, unsigned int flags)
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)
+    CUresult cuMemHostRegister "cudadrv_cuMemHostRegister"(
+        void *address, size_t bytes, unsigned int flags)
+    CUresult cuMemHostUnregister "cudadrv_cuMemHostUnregister"(void *address)
+    CUresult cuIpcGetMemHandle "cudadrv_cuIpcGetMemHandle"(
+        CUipcMemHandle *handle, CUdeviceptr address)
+    CUresult cuIpcOpenMemHandle "cudadrv_cuIpcOpenMemHandle"(
+        CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+    CUresult cuIpcCloseMemHandle "cudadrv_cuIpcCloseMemHandle"(CUdeviceptr address)
+    CUresult cuIpcGetEventHandle "cudadrv_cuIpcGetEventHandle"(
+        CUipcEventHandle *handle, CUevent event)
+    CUresult cuIpcOpenEventHandle "cudadrv_cuIpcOpenEventHandle"(
+        CUevent *event, CUipcEventHandle handle)
     CUresult cuMemAllocManaged "cudadrv_cuMemAllocManaged"(
         CUdeviceptr *address, size_t nbytes, unsigned int flags)
     CUresult cuMemPrefetchAsync "cudadrv_cuMemPrefetchAsync"(
@@ -362,6 +399,9 @@ cdef extern from "cudadrv/driver.h" nogil:
         void *target, CUdeviceptr source, size_t nbytes, CUstream stream)
     CUresult cuMemcpyDtoDAsync "cudadrv_cuMemcpyDtoDAsync"(
         CUdeviceptr target, CUdeviceptr source, size_t nbytes, CUstream stream)
+    CUresult cuMemcpyPeerAsync "cudadrv_cuMemcpyPeerAsync"(
+        CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
+        CUcontext source_context, size_t nbytes, CUstream stream)
 
     # fills
     CUresult cuMemsetD8Async "cudadrv_cuMemsetD8Async"(
@@ -483,3 +523,12 @@ cdef unsigned long this_thread() noexcept nogil
 cdef extern from *:     # macros that Cython defines in every module
     bint likely(bint condition) noexcept nogil
     bint unlikely(bint condition) noexcept nogil
+
+
+cdef extern from "cudadrv/calls.h":
+    ctypedef object (*vectorcallfunc)(
+        object called, PyObject *const *given, size_t nargsf, PyObject *names)
+    vectorcallfunc exchange_call(object callable, vectorcallfunc function)
+    PyObject *const *items_of(tuple objects)
+    tuple tuple_of(PyObject *const *objects, Py_ssize_t count)
+    Py_ssize_t PyVectorcall_NARGS(size_t nargsf)

@@ -28,6 +28,7 @@ cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
 ) except? -1
 cdef int note(Operation *operation, Stream stream) except? -1
+cdef int issue_briefly(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
 

@@ -136,10 +136,12 @@ ctypedef CUresult (*driver_call)(
 
 
 cdef Stream stream_for(object stream, Context context)
+cdef Stream innermost_stream(Context context, Context other)
 cdef Stream legacy_stream(object device)
 cdef Stream per_thread_stream(object device)
 cdef Context context_for(Stream stream, object device)
 cdef int wait_for_handle(Stream stream, size_t number) except -1
+cdef Stream stream_from_handle(object handle, object owner, object named_by=*)
 cdef Stream stream_from_object(object thing, str argument)
 
 

@@ -15,7 +15,7 @@ from cudadrv._arguments cimport Room, Shape, new_room
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, Checks, GraphNode, Plan, Receiver, after_of,
 )
-from cudadrv._copy cimport check_pair, device_side_of, set_item
+from cudadrv._copy cimport check_pair, device_side_of, refuse_apart, set_item
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS,
@@ -38,7 +38,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
-from cudadrv._release cimport FOREIGN, LOCKED, UNIFIED
+from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
 
@@ -288,6 +288,7 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
     cdef Region source = _region(origin, "add_copy")
     cdef Context context
     check_pair(target, source)
+    refuse_apart(target, source)
     context = _context_for(graph, device_side_of(target, source))
     if target.nbytes == 0 or pointer_of(target) == pointer_of(source):
         fill_request(&request, COPY, NULL, 0)
@@ -381,7 +382,7 @@ cdef bint is_of_other_context(Region region, Context context) noexcept:
         return False
     if memory.kind == FOREIGN:
         return _home_of_foreign(region) not in (0, <size_t>context.raw)
-    return (memory.kind == LOCKED or memory.kind == UNIFIED) and memory.context is not context
+    return memory.kind in (LOCKED, REGISTERED, UNIFIED) and memory.context is not context
 
 
 cdef size_t _home_of_foreign(Region region) noexcept:

@@ -221,7 +221,9 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
         own_commit_(engine, request, &request->accesses[i]);
     }
     if (request->loan) {
-        own_export_link_(engine, request->accesses, request->site, request->stream, request->loan);
+        own_stream *borrower = request->loan->borrower;
+        own_export_link_(engine, request->accesses, request->site,
+                         borrower ? borrower : request->stream, request->loan);
     }
     for (uint32_t i = 0; i < request->count; i++) {
         own_join_ranges_(&request->accesses[i]);

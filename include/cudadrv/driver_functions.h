@@ -29,6 +29,8 @@ CUDADRV_FUNCTION(cuDeviceGetUuid, 11040, (CUuuid *uuid, CUdevice device), (uuid,
 CUDADRV_FUNCTION(cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), (bytes, device))
 CUDADRV_FUNCTION(cuDeviceGetAttribute, 2000, (int *value, CUdevice_attribute attribute, CUdevice device), (value, attribute, device))
 CUDADRV_FUNCTION(cuDeviceGetPCIBusId, 4010, (char *text, int size, CUdevice device), (text, size, device))
+CUDADRV_FUNCTION(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer), (can, device, peer))
+CUDADRV_FUNCTION(cuDeviceGetP2PAttribute, 8000, (int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer), (value, attribute, device, peer))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxGetState, 7000, (CUdevice device, unsigned int *flags, int *active), (device, flags, active))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxRetain, 7000, (CUcontext *context, CUdevice device), (context, device))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxRelease, 11000, (CUdevice device), (device))
@@ -42,6 +44,8 @@ CUDADRV_FUNCTION(cuCtxPushCurrent, 4000, (CUcontext context), (context))
 CUDADRV_FUNCTION(cuCtxPopCurrent, 4000, (CUcontext *context), (context))
 CUDADRV_FUNCTION(cuCtxSynchronize, 2000, (void), ())
 CUDADRV_FUNCTION(cuCtxGetStreamPriorityRange, 5050, (int *least, int *greatest), (least, greatest))
+CUDADRV_FUNCTION(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned int flags), (peer, flags))
+CUDADRV_FUNCTION(cuCtxDisablePeerAccess, 4000, (CUcontext peer), (peer))
 CUDADRV_FUNCTION(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), (mode))
 
 /* streams */
@@ -82,6 +86,8 @@ CUDADRV_FUNCTION(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *pool, CUdevice
 CUDADRV_FUNCTION(cuMemGetDefaultMemPool, 13000, (CUmemoryPool *pool, CUmemLocation *place, int type), (pool, place, type))
 CUDADRV_FUNCTION(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned int flags), (address, bytes, flags))
 CUDADRV_FUNCTION(cuMemFreeHost, 2000, (void *address), (address))
+CUDADRV_FUNCTION(cuMemHostRegister, 6050, (void *address, size_t bytes, unsigned int flags), (address, bytes, flags))
+CUDADRV_FUNCTION(cuMemHostUnregister, 4000, (void *address), (address))
 CUDADRV_FUNCTION(cuMemAllocManaged, 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags), (address, bytes, flags))
 CUDADRV_FUNCTION(cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream), (address, bytes, place, stream))
 CUDADRV_FUNCTION(cuMemPrefetchBatchAsync, 13000, (CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places, size_t *firsts, size_t place_count, unsigned long long flags, CUstream stream), (addresses, sizes, count, places, firsts, place_count, flags, stream))
@@ -93,11 +99,19 @@ CUDADRV_FUNCTION(cuMemRangeGetAttribute, 8000, (void *value, size_t size, CUmem_
 CUDADRV_FUNCTION(cuMemGetAddressRange, 3020, (CUdeviceptr *first, size_t *bytes, CUdeviceptr address), (first, bytes, address))
 CUDADRV_FUNCTION(cuPointerGetAttribute, 4000, (void *value, CUpointer_attribute attribute, CUdeviceptr address), (value, attribute, address))
 
+/* other processes */
+CUDADRV_FUNCTION(cuIpcGetMemHandle, 4010, (CUipcMemHandle *handle, CUdeviceptr address), (handle, address))
+CUDADRV_FUNCTION(cuIpcOpenMemHandle, 11000, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags), (address, handle, flags))
+CUDADRV_FUNCTION(cuIpcCloseMemHandle, 4010, (CUdeviceptr address), (address))
+CUDADRV_FUNCTION(cuIpcGetEventHandle, 4010, (CUipcEventHandle *handle, CUevent event), (handle, event))
+CUDADRV_FUNCTION(cuIpcOpenEventHandle, 4010, (CUevent *event, CUipcEventHandle handle), (event, handle))
+
 /* copies */
 CUDADRV_FUNCTION(cuMemcpyAsync, 4000, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyHtoDAsync, 3020, (CUdeviceptr target, const void *source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyDtoHAsync, 3020, (void *target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyDtoDAsync, 3020, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
+CUDADRV_FUNCTION(cuMemcpyPeerAsync, 4000, (CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream), (target, target_context, source, source_context, bytes, stream))
 
 /* fills */
 CUDADRV_FUNCTION(cuMemsetD8Async, 3020, (CUdeviceptr target, unsigned char value, size_t count, CUstream stream), (target, value, count, stream))

@@ -157,8 +157,8 @@ MUTATIONS = [
     (
         "a blocking copy does not wait",
         "_copy.pyx",
-        "blocking_stream(found, device_side), None).wait()",
-        "blocking_stream(found, device_side), None)",
+        "copy_async(name, target, source, found, None).wait()",
+        "copy_async(name, target, source, found, None)",
     ),
     (
         "closing a stream counts as waiting for it",
@@ -171,6 +171,25 @@ MUTATIONS = [
         "_stream.pyx",
         "if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:",
         "if False:",
+    ),
+    (
+        "any dropped stream of another library is continued as any other",
+        "_closing.pyx",
+        "while node is not NULL and (node.identity != identity or node.handle != handle or node.ours",
+        "while node is not NULL and (node.ours",
+    ),
+    (
+        "a pool takes the uses of any stream for those of the new owner's",
+        "reuse.h",
+        "        own_epochs(memory->ranges)->slot == stream->slot) {",
+        "        stream->slot + 1) {",
+    ),
+    (
+        "a loan that was refused for its driver call's failure counts as begun",
+        "_operation.pyx",
+        "        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):\n"
+        "            return reason\n",
+        "        if likely(reason != STREAM_IS_CAPTURING):\n            return 0\n",
     ),
     # ---- default streams ----
     (
@@ -393,7 +412,7 @@ MUTATIONS = [
     (
         "consumers are not told that they may only read",
         "_loan.pyx",
-        "(DL_READ_ONLY if loan.readonly else 0)",
+        "(DL_READ_ONLY if lent.readonly else 0)",
         "0",
     ),
     (
@@ -940,6 +959,61 @@ MUTATIONS = [
         "_loan.pyx",
         "and self.lent.capture != self.stream.capture:",
         "and False:",
+    ),
+    # ---- several devices ----
+    (
+        "a copy between contexts does not borrow its source",
+        "_copy.pyx",
+        "borrow(source, &uses[1], OWN_READ)",
+        f"borrow(source, &uses[1], {SHARED})",
+    ),
+    (
+        "a copy between contexts does not borrow its target",
+        "_copy.pyx",
+        "borrow(target, &uses[0], OWN_WRITE)",
+        f"borrow(target, &uses[0], {SHARED})",
+    ),
+    (
+        "a copy between contexts runs on a stream of any context",
+        "_copy.pyx",
+        "    if not are_apart(target, source) or (",
+        "    if not are_apart(target, source) and (",
+    ),
+    (
+        "a copy between contexts uses current streams of one of them only",
+        "_stream.pyx",
+        "if found is context or found is other:",
+        "if found is context:",
+    ),
+    (
+        "memory of another device is used without access",
+        "_peers.pyx",
+        "    if not reaches(stream.context, region):\n",
+        "    if False:\n",
+    ),
+    (
+        "a captured operation uses memory of another device",
+        "_peers.pyx",
+        "    if stream.capture is not NULL:\n",
+        "    if False:\n",
+    ),
+    (
+        "access ends under unfinished work",
+        "_peers.pyx",
+        "        if works:\n",
+        "        if False:\n",
+    ),
+    (
+        "the access to a default pool stays",
+        "_peers.pyx",
+        "        if last:\n",
+        "        if False:\n",
+    ),
+    (
+        "the access to a default pool ends with that of any context",
+        "_peers.pyx",
+        "and not (each is context and other is peer):\n                return False",
+        "and not (each is context and other is peer):\n                pass",
     ),
     # ---- captures of other libraries ----
     (
