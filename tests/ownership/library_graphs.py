@@ -284,10 +284,15 @@ class GraphChoices(ManagedChoices):
         things, kind = self.random.choice(
             ((self.graphs, "graph"), (self.executables, "executable"))
         )
-        thing = self.pick_open(things)
+        grown = [each for each in self.graphs if not each.closed and self.added_later(each)]
+        if grown and self.chance(0.7):
+            things, kind, thing = self.graphs, "graph", self.pick(grown)
+        else:
+            thing = self.pick_open(things)
         if thing is None:
             return
         told = kind, things.index(thing)
+        later = self.added_later(thing) if kind == "graph" else []
         if self.chance(0.5):
             self.note("close", *told)
             self.session.close_graph(thing)
@@ -298,6 +303,20 @@ class GraphChoices(ManagedChoices):
             else:
                 things.remove(thing)
             self.session.drop_graph(thing)
+        if later:
+            buffer = self.pick(later)
+            self.note("close", self.buffers.index(buffer), "which no executable holds")
+            self.session.close(buffer, None)
+            self.replace()
+
+    def added_later(self, graph):
+        """Buffers that a graph holds, but not the executables that were made of it before."""
+        held = {memory for memory, _ in graph.holding.held} if graph.holding else set()
+        executables = [each for each in graph.made if not each.closed]
+        for each in executables:
+            held -= {memory for memory, _ in each.holding.held}
+        whole = [each for each in self.buffers if not each.part and not each.closed]
+        return [each for each in whole if executables and each.memory.model in held]
 
     def contents(self):
         """What graphs, captures and executables have."""

@@ -812,6 +812,12 @@ MUTATIONS = [
         "            if node.plans is not None and node.followed:\n",
     ),
     (
+        "a body can change when a captured operation runs after its node",
+        "_capture.pyx",
+        "        for node in found[former:]:\n",
+        "        for node in ():\n",
+    ),
+    (
         "launches do not use what is in bodies",
         "_graph.pyx",
         "            _flatten(body.finished(), True, index, found)\n",
