@@ -82,15 +82,15 @@ class LostBuffer:
         self.error = error
 
     def __getattr__(self, name: str) -> Any:
-        # Python and Dask look for special attributes, and expect an AttributeError.
-        if name.startswith("__") and name not in ("__dlpack__", "__dlpack_device__"):
+        if name.startswith("__"):  # Python and Dask look for these, and expect an AttributeError
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise self.error
+        self._raise()
 
     def _raise(self, *args: object, **kwargs: object) -> NoReturn:
-        raise self.error
+        raise self.error.with_traceback(None)  # else it would grow at each use
 
-    __len__ = __iter__ = __getitem__ = __setitem__ = __array__ = __enter__ = __exit__ = _raise
+    __len__ = __iter__ = __getitem__ = __setitem__ = __enter__ = __exit__ = _raise
+    __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = _raise
     __cuda_array_interface__ = property(_raise)
 
     def __repr__(self) -> str:
@@ -133,59 +133,77 @@ def _sent(
         return {"error": pickle.dumps(error), "by message": True}, []
 
 
-def _received(header: _Header, frames: list[Any], make: Callable[[_Header, Any], object]) -> Any:
+def _received(
+    header: _Header,
+    frames: list[Any],
+    kind: type[Buffer],
+    make: Callable[[type[Buffer], _Header, Any], Buffer],
+) -> Any:
     """Return a buffer, or what `LostBuffer` describes: a worker that raises here would hang."""
     try:
         if "error" in header:
             raise pickle.loads(header["error"])
-        return make(header, frames[0])
+        return make(kind, header, frames[0])
     except Exception as error:
         if not (_on_worker and header["by message"]):
             raise
-        return LostBuffer(error)
+        return LostBuffer(error.with_traceback(None))  # whose frames keep what has arrived
 
 
 # ---- frames in host memory: every transport ----
 
 
-def _frame(array: np.ndarray[Any, Any]) -> memoryview:
-    """Return the bytes of an array. Transports need not know its dtype."""
-    return array.reshape(-1).view("u1").data
+_Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
-def _copied(buffer: DeviceBuffer) -> memoryview:
-    return _frame(buffer.to_numpy())
+def _bytes_of(array: np.ndarray[Any, Any]) -> _Bytes:
+    """Return a view of an array as bytes. Transports need not know dtypes. Not a memoryview: Dask
+    cannot pickle these in an object that contains a buffer.
+    """
+    return array.reshape(-1).view("u1")
 
 
-def _exported(buffer: HostBuffer) -> memoryview:
+def _copied(buffer: DeviceBuffer) -> _Bytes:
+    return _bytes_of(buffer.to_numpy())
+
+
+def _exported(buffer: HostBuffer) -> _Bytes:
     """Return the memory itself: until Dask has sent it, it is exported for reading."""
-    return _frame(np.asarray(buffer.readonly()))
+    return _bytes_of(np.asarray(buffer.readonly()))
 
 
 @dask_serialize.register(DeviceBuffer)
-def _serialize_copy(
-    buffer: DeviceBuffer, context: _Context = None
-) -> tuple[_Header, list[object]]:
+def _serialize_copy(buffer: DeviceBuffer, context: _Context = None) -> tuple[_Header, list[object]]:
     return _sent(buffer, context, _copied)
 
 
 @dask_serialize.register((LockedBuffer, UnifiedBuffer))
-def _serialize_export(
-    buffer: HostBuffer, context: _Context = None
-) -> tuple[_Header, list[object]]:
+def _serialize_export(buffer: HostBuffer, context: _Context = None) -> tuple[_Header, list[object]]:
     return _sent(buffer, context, _exported)
 
 
-def _deserializer(kind: type[DeviceBuffer] | type[LockedBuffer] | type[UnifiedBuffer]) -> Any:
-    def make(header: _Header, frame: Any) -> Buffer:
-        array = np.frombuffer(frame, "u1").view(_dtype_of(header)).reshape(header["shape"])
-        return kind.from_array(array, name=header["name"])
-
-    return lambda header, frames: _received(header, frames, make)
+# Functions of the module, because pickles name them.
 
 
-for _kind in (DeviceBuffer, LockedBuffer, UnifiedBuffer):
-    dask_deserialize.register(_kind)(_deserializer(_kind))
+@dask_deserialize.register(DeviceBuffer)
+def _deserialize_device(header: _Header, frames: list[Any]) -> Any:
+    return _received(header, frames, DeviceBuffer, _from_host)
+
+
+@dask_deserialize.register(LockedBuffer)
+@cuda_deserialize.register(LockedBuffer)
+def _deserialize_locked(header: _Header, frames: list[Any]) -> Any:
+    return _received(header, frames, LockedBuffer, _from_host)
+
+
+@dask_deserialize.register(UnifiedBuffer)
+def _deserialize_unified(header: _Header, frames: list[Any]) -> Any:
+    return _received(header, frames, UnifiedBuffer, _from_host)
+
+
+def _from_host(kind: type[Buffer], header: _Header, frame: Any) -> Buffer:
+    array = np.frombuffer(frame, "u1").view(_dtype_of(header)).reshape(header["shape"])
+    return kind.from_array(array, name=header["name"])
 
 
 # ---- frames in device memory: transports that read and write it themselves, such as UCX ----
@@ -212,29 +230,35 @@ def _serialize_locked(buffer: LockedBuffer) -> tuple[_Header, list[object]]:
     return _sent(buffer, _BY_MESSAGE, _exported)
 
 
-def _imported(header: _Header, frame: object) -> Any:
-    """Make a buffer over the memory that the transport has allocated and filled."""
-    return from_cuda_array(frame).view(_dtype_of(header)).reshape(header["shape"])
-
-
-def _managed(header: _Header, frame: object) -> UnifiedBuffer:
-    arrived = _imported(header, frame)
-    buffer = UnifiedBuffer(arrived.count, arrived.dtype, name=header["name"])
-    buffer.copy_from(arrived)
-    return buffer.reshape(header["shape"])
-
-
 @cuda_deserialize.register(DeviceBuffer)
-def _deserialize_device(header: _Header, frames: list[Any]) -> Any:
-    return _received(header, frames, _imported)
+def _deserialize_kept(header: _Header, frames: list[Any]) -> Any:
+    return _received(header, frames, DeviceBuffer, _kept)
 
 
 @cuda_deserialize.register(UnifiedBuffer)
-def _deserialize_unified(header: _Header, frames: list[Any]) -> Any:
-    return _received(header, frames, _managed)
+def _deserialize_managed(header: _Header, frames: list[Any]) -> Any:
+    return _received(header, frames, UnifiedBuffer, _managed)
 
 
-cuda_deserialize.register(LockedBuffer)(_deserializer(LockedBuffer))
+def _kept(kind: type[Buffer], header: _Header, frame: object) -> Buffer:
+    """Make a buffer over the memory that the transport has allocated and filled."""
+    arrived, dtype = from_cuda_array(frame), _dtype_of(header)
+    buffer = kind.from_address(
+        arrived.address,
+        arrived.nbytes // dtype.itemsize,
+        dtype,
+        owner=arrived,
+        device=arrived.device,
+        name=header["name"],
+    )
+    return buffer.reshape(header["shape"])
+
+
+def _managed(kind: type[Buffer], header: _Header, frame: object) -> Buffer:
+    arrived = from_cuda_array(frame).view(_dtype_of(header))
+    buffer = UnifiedBuffer(arrived.count, arrived.dtype, name=header["name"])
+    buffer.copy_from(arrived)
+    return buffer.reshape(header["shape"])
 
 
 # ---- a lost buffer that is sent on, and sizes ----
@@ -245,7 +269,9 @@ def _serialize_lost(lost: LostBuffer) -> tuple[_Header, list[object]]:
     return {"error": pickle.dumps(lost.error), "by message": True}, []
 
 
-dask_deserialize.register(LostBuffer)(_deserializer(DeviceBuffer))
+@dask_deserialize.register(LostBuffer)
+def _deserialize_lost(header: _Header, frames: list[Any]) -> Any:
+    return _received(header, frames, Buffer, _from_host)
 
 
 @sizeof.register(Buffer)

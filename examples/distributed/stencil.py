@@ -4,8 +4,9 @@
     mpiexec -n 2 python -m mpi4py stencil.py --engine mpi    # one part in each rank
     python stencil.py --parts 2 --engine dask                # one part in each worker
 
-Each part has a row of each neighbour, its halo. In a step a part computes its outer rows first. They
-go to the neighbours while a kernel computes the inner rows. The result is compared with NumPy's.
+Each part keeps a copy of the nearest row of each neighbour: its halo. In a step a part computes its
+outer rows first. They go to the neighbours while a kernel computes the inner rows. At the end the
+result is compared with NumPy's.
 """
 
 import argparse
@@ -18,7 +19,6 @@ import numpy as np
 import cudadrv as cu
 
 BLOCK = 256
-PATIENCE = 30  # seconds that a part waits for a halo
 OPPOSITE = {"above": "below", "below": "above"}
 # out[y][x] = 0.25 * ((up + down) + (left + right)) of in[y + 1][x]; the outer columns stay as they
 # are. The roundings are those of NumPy, so the results are equal, bit by bit.
@@ -112,11 +112,10 @@ class Part:
         return buffer[first * self.columns : (first + count) * self.columns]
 
     def relax(self, first, count, stream):
-        target, source = self.of(self.after, first, count), self.of(self.before, first - 1, count + 2)
+        target = self.of(self.after, first, count)
+        source = cu.read(self.of(self.before, first - 1, count + 2))
         blocks = (-(-self.columns // BLOCK), count)
-        return self.kernel.launch(
-            blocks, BLOCK, target, cu.read(source), self.columns, stream=stream
-        )
+        return self.kernel.launch(blocks, BLOCK, target, source, self.columns, stream=stream)
 
     def compute(self):
         """Queue the kernels of a step."""
@@ -226,11 +225,13 @@ def with_mpi(options, comm):
     devices = cu.Device.all()
     device = devices[MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).rank % len(devices)]
     beside = neighbours(comm.rank, comm.size)
-    incoming = {side: cu.LockedBuffer(options.columns, "f4", name=f"from {side}") for side in beside}
+    incoming = {side: cu.LockedBuffer(options.columns, "f4", name=side) for side in beside}
 
     def exchange(outgoing):
-        requests = [comm.Irecv(incoming[side].lend(None), beside[side]) for side in beside]
-        requests += [comm.Isend(outgoing[side].lend(None, readonly=True), beside[side]) for side in beside]
+        requests = []
+        for side, rank in beside.items():
+            requests.append(comm.Irecv(incoming[side].lend(None), rank))
+            requests.append(comm.Isend(outgoing[side].lend(None, readonly=True), rank))
         MPI.Request.Waitall(requests)
         return incoming
 
@@ -246,7 +247,7 @@ class Rank:
     def __init__(self, index, size, options):
         devices = cu.Device.all()
         part = Part(index, options.rows, options.columns, devices[index % len(devices)])
-        self.sides = list(neighbours(index, size))
+        self.sides, self.patience = list(neighbours(index, size)), options.patience
         self.messages = Messages(part, self.sides, self.exchange)
         self.arrived = {side: queue.SimpleQueue() for side in self.sides}
 
@@ -259,8 +260,17 @@ class Rank:
     def exchange(self, outgoing):
         sent = [self.beside[side].deliver(OPPOSITE[side], outgoing[side]) for side in self.sides]
         for each in sent:
-            each.result(timeout=PATIENCE)
-        return {side: self.arrived[side].get(timeout=PATIENCE) for side in self.sides}
+            each.result(timeout=self.patience)
+        return {side: self.row_from(side) for side in self.sides}
+
+    def row_from(self, side):
+        try:
+            return self.arrived[side].get(timeout=self.patience)
+        except queue.Empty:
+            raise TimeoutError(
+                f"{self.messages.part.name} has waited {self.patience} s for the row of the part"
+                f" {side} it; that one's process may have died"
+            ) from None
 
     def run(self, steps):
         return timed(self.messages.run, steps), self.messages.part.result()
@@ -275,8 +285,15 @@ def with_dask(options, client, size):
     ranks = [rank.result() for rank in ranks]
     for index, rank in enumerate(ranks):
         rank.meet({side: ranks[i] for side, i in neighbours(index, size).items()}).result()
-    done = [future.result() for future in [rank.run(options.steps) for rank in ranks]]
-    return max(seconds for seconds, _ in done), [rows for _, rows in done]
+    running = [rank.run(options.steps) for rank in ranks]
+    # Not in order: a worker that has died may never answer, but then its neighbours raise.
+    while not all(future.done() for future in running):
+        for future in running:
+            if future.done():
+                future.result()
+        time.sleep(0.01)
+    seconds, rows = zip(*(future.result() for future in running), strict=True)
+    return max(seconds), rows
 
 
 # ---- the program ----
@@ -288,10 +305,11 @@ def report(options, size, seconds, rows, alone):
         expected = with_numpy(grid, options.steps + 1)[1:-1]
         assert np.array_equal(np.concatenate(rows), expected), "differs from NumPy"
     points = options.rows * options.columns * options.steps / 1e6
-    print(f"{size} parts of {options.rows} x {options.columns}, {options.steps} steps"
-          + (", equal to NumPy" if options.check else ""))
-    print(f"1 part: {points / alone:.4g} million points/s; {size} parts:"
-          f" {size * points / seconds:.4g}, which is {alone / seconds:.2f} of {size} times as much")
+    found = ", equal to NumPy" if options.check else ""
+    print(f"{size} parts of {options.rows} x {options.columns}, {options.steps} steps{found}")
+    print(f"1 part: {points / alone:.4g} million points/s")
+    print(f"{size} parts: {size * points / seconds:.4g} million points/s", end="; ")
+    print(f"weak scaling: {alone / seconds:.2f}")
 
 
 def main():
@@ -302,6 +320,7 @@ def main():
     parser.add_argument("--columns", type=int, default=128)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--no-check", dest="check", action="store_false")
+    parser.add_argument("--patience", type=float, default=30, help="seconds, for a row, with dask")
     parser.add_argument("--scheduler", help="the address of a Dask cluster; else it is made here")
     options = parser.parse_args()
     if options.rows < 3:
@@ -325,7 +344,7 @@ def main():
 
     from cudadrv.dask import BufferPlugin
 
-    local = {"n_workers": options.parts, "threads_per_worker": 1, "dashboard_address": None}
+    local = {"n_workers": options.parts, "threads_per_worker": 1, "dashboard_address": ":0"}
     with Client(options.scheduler or LocalCluster(**local)) as client:
         client.register_plugin(BufferPlugin())
         alone = with_dask(options, client, 1)[0]
