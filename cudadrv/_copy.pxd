@@ -24,7 +24,8 @@ cdef Stream blocking_stream(Stream stream, Region region)
 cdef Token copy_async(int name, Region target, Region source, object stream, str method)
 cdef Stream current_stream(object stream, Region region, str method)
 cdef int check_pair(Region target, Region source) except -1
-cdef int refuse_device(Region region, Stream stream) except -1
+cdef int refuse_no_stream(str method) except -1
+cdef int refuse_apart(Region target, Region source) except -1
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1
 
 
@@ -33,16 +34,6 @@ cdef inline Stream required_stream(object stream, Region region, str method):
     if likely(isinstance(stream, Stream)):
         return <Stream>stream
     return current_stream(stream, region, method)
-
-
-cdef inline int refuse_other_device(Region region, Stream stream) except -1:
-    """Refuse device memory on a stream of another context.
-
-    Streams of every context can use page-locked and managed memory.
-    """
-    if unlikely(not region.portable and region.memory.context is not stream.context):
-        refuse_device(region, stream)
-    return 0
 
 
 # The value of the last fill is kept, because programs often repeat a fill.

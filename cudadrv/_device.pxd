@@ -45,6 +45,7 @@ cdef class Context:
     cdef int lost               # the status of the sticky error that lost the context, or 0
     cdef bint replaced          # whether the context is lost because the device was reset
     cdef Alive streams          # the live Streams of the context
+    cdef Alive peers            # the live Contexts to whose memory `enable_access` gave access
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
     cdef int captures           # how many of its streams cudadrv is capturing
     cdef str captured_by        # what messages call the capture that the last of them joined
@@ -70,6 +71,7 @@ cdef Context default_context()
 cdef Context context_of(object device)
 cdef list contexts()
 cdef int after_wait() except -1
+cdef tuple unfinished_in(Context context)
 cdef void report_in(Context context, CUresult status) noexcept
 
 

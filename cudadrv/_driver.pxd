@@ -19,6 +19,8 @@ cdef extern from "cudadrv/driver.h" nogil:
         CUDA_ERROR_FILE_NOT_FOUND
         CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
         CUDA_ERROR_INVALID_HANDLE
+        CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+        CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
         CUDA_ERROR_NOT_FOUND
         CUDA_ERROR_NOT_READY
         CUDA_ERROR_ILLEGAL_ADDRESS
@@ -82,8 +84,13 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUpointer_attribute:
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE
         CU_POINTER_ATTRIBUTE_CONTEXT
+        CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
         CU_POINTER_ATTRIBUTE_IS_MANAGED
         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ctypedef enum CUdevice_P2PAttribute:
+        CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK
+        CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
     ctypedef enum CUfunction_attribute:
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
@@ -204,6 +211,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_MEMPOOL_ATTR_USED_MEM_HIGH
     ctypedef enum CUmemAccess_flags:
         CU_MEM_ACCESS_FLAGS_PROT_NONE
+        CU_MEM_ACCESS_FLAGS_PROT_READWRITE
     ctypedef struct CUmemAccessDesc:
         CUmemLocation location
         CUmemAccess_flags flags
@@ -256,6 +264,10 @@ cdef extern from "cudadrv/driver.h" nogil:
         int *value, CUdevice_attribute attribute, CUdevice device)
     CUresult cuDeviceGetPCIBusId "cudadrv_cuDeviceGetPCIBusId"(
         char *text, int size, CUdevice device)
+    CUresult cuDeviceCanAccessPeer "cudadrv_cuDeviceCanAccessPeer"(
+        int *can, CUdevice device, CUdevice peer)
+    CUresult cuDeviceGetP2PAttribute "cudadrv_cuDeviceGetP2PAttribute"(
+        int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
     CUresult cuDevicePrimaryCtxGetState "cudadrv_cuDevicePrimaryCtxGetState"(
         CUdevice device, unsigned int *flags, int *active)
     CUresult cuDevicePrimaryCtxRetain "cudadrv_cuDevicePrimaryCtxRetain"(
@@ -273,6 +285,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuCtxSynchronize "cudadrv_cuCtxSynchronize"()
     CUresult cuCtxGetStreamPriorityRange "cudadrv_cuCtxGetStreamPriorityRange"(
         int *least, int *greatest)
+    CUresult cuCtxEnablePeerAccess "cudadrv_cuCtxEnablePeerAccess"(
+        CUcontext peer, unsigned int flags)
+    CUresult cuCtxDisablePeerAccess "cudadrv_cuCtxDisablePeerAccess"(CUcontext peer)
     CUresult cuThreadExchangeStreamCaptureMode "cudadrv_cuThreadExchangeStreamCaptureMode"(
         CUstreamCaptureMode *mode)
 
@@ -362,6 +377,9 @@ cdef extern from "cudadrv/driver.h" nogil:
         void *target, CUdeviceptr source, size_t nbytes, CUstream stream)
     CUresult cuMemcpyDtoDAsync "cudadrv_cuMemcpyDtoDAsync"(
         CUdeviceptr target, CUdeviceptr source, size_t nbytes, CUstream stream)
+    CUresult cuMemcpyPeerAsync "cudadrv_cuMemcpyPeerAsync"(
+        CUdeviceptr target, CUcontext target_context, CUdeviceptr source,
+        CUcontext source_context, size_t nbytes, CUstream stream)
 
     # fills
     CUresult cuMemsetD8Async "cudadrv_cuMemsetD8Async"(

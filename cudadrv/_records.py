@@ -95,3 +95,16 @@ class Advice(NamedTuple):
     preferred: "Device | str | None"
     accessed_by: "frozenset[Device | str]"
     last_prefetch: "Device | str | None"
+
+
+class Link(NamedTuple):
+    """What connects a device with another one: see `Device.link_to`.
+
+    ``access`` is whether the device can get access to the other one's memory;
+    ``performance_rank`` compares links of one machine: the lower, the faster;
+    ``native_atomics`` is whether atomic operations of kernels work across the link.
+    """
+
+    access: bool
+    performance_rank: int
+    native_atomics: bool

@@ -11,8 +11,8 @@ from libc.string cimport memcpy
 
 from cudadrv._closing cimport make_room
 from cudadrv._copy cimport (
-    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, refuse_other_device,
-    required_stream, set_item,
+    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, required_stream,
+    set_item,
 )
 from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, unlikely, words
@@ -33,6 +33,7 @@ from cudadrv._names cimport (
     host_wait, operation_name, stream_name,
 )
 from cudadrv._ordering cimport policy_in_force
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
@@ -506,6 +507,7 @@ cdef class Buffer(Region):
         array = array_of(source, self)
         found = required_stream(stream, self, "copy_from_async")
         if self.nbytes == 0:
+            refuse_other_context(self, found)
             return nothing_to_do(COPY_FROM_ASYNC, found, None, self)
         return copy_array(COPY_FROM_ASYNC, self, array, found)
 
@@ -608,8 +610,6 @@ cdef class Buffer(Region):
             See docs/errors.md.
         CudaError
             A driver call failed.
-
-        A copy to another device goes through page-locked memory.
 
         Driver functions: cuMemPrefetchAsync for managed memory; else those of the class of the
         result and of `copy_from` with a buffer.
@@ -770,7 +770,7 @@ cdef class Buffer(Region):
         if stream is None:
             return new_loan(self, None, ON_NOTHING, readonly, shape, strides, device)
         found = required_stream(None if stream is ... else stream, self, "lend")
-        refuse_other_device(self, found)
+        refuse_other_context(self, found)
         return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
 
     def give_back(self, stream=...):

@@ -1122,37 +1122,8 @@ cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
         cls, buffer.count, buffer.dtype, context,
         stream if stream is not None and stream.context is context else None, buffer.name)
     made.sizes = buffer.sizes
-    if not made.portable and not buffer.portable and context is not buffer.memory.context:
-        _copy_across(made, buffer, stream)
-    elif stream is None:
+    if stream is None:
         copy_and_wait(TO, made, buffer, None)
     else:
         copy_async(TO, made, buffer, stream, "to")
     return made
-
-
-cdef int _copy_across(Buffer target, Buffer source, Stream stream) except -1:
-    """Copy to the memory of another context, through page-locked memory.
-
-    No stream reaches both. So a new stream makes one of the two copies. `stream` makes the other
-    one, and is ordered after both.
-    """
-    cdef Stream first, second
-    cdef Buffer between = new_buffer(
-        LockedBuffer, source.count, source.dtype, source.memory.context, None, source.name)
-    if stream is None:
-        copy_and_wait(TO, between, source, None)
-        copy_and_wait(TO, target, between, None)
-        return 0
-    first = second = stream
-    if stream.context is source.memory.context:
-        second = Stream(device=target.device)
-    else:
-        first = Stream(device=source.device)
-        first.wait(stream)
-    copy_async(TO, between, source, first, "to")
-    second.wait(first)
-    copy_async(TO, target, between, second, "to")
-    if second is not stream:
-        stream.wait(second)
-    return 0

@@ -13,17 +13,20 @@ from libc.string cimport memcpy
 from cudadrv._capture cimport Capture, GraphNode
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync, cuMemcpyDtoDAsync,
-    cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
+    CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync,
+    cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
     cuMemsetD8Async, cudadrv_table, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._peers cimport refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, plain_array, pointer_of
 from cudadrv._release cimport internal_stream
-from cudadrv._stream cimport Stream, known_stream, stream_for
+from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
+
+from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
 
@@ -54,6 +57,8 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
         found = _checked(target, source, stream, method)
         if target.nbytes == 0 or pointer_of(target) == pointer_of(source):
             return nothing_to_do(name, found, source, target)
+        if are_apart(target, source):
+            return _copy_across(name, target, source, found)
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
     copy.target = pointer_of(target)
@@ -87,22 +92,87 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
     stream = known_stream(stream)
     check_region(target)
     check_region(source)
-    found = required_stream(stream, device_side_of(target, source), method)
+    found = _stream_for(target, source, stream)
+    if found is None:
+        refuse_no_stream(method)
     check_pair(target, source)
-    refuse_other_device(target, found)
-    refuse_other_device(source, found)
+    if not are_apart(target, source) or (target.memory.context is not found.context
+                                         and source.memory.context is not found.context):
+        refuse_unreachable(target, found)
+        refuse_unreachable(source, found)
     return found
+
+
+cdef Stream _stream_for(Region target, Region source, object stream):
+    """Return the stream of a copy: the argument, else the current one, or None.
+
+    A copy between contexts runs on a stream of either.
+    """
+    if stream is not None:
+        return stream
+    if are_apart(target, source):
+        return innermost_stream(target.memory.context, source.memory.context)
+    return stream_for(None, device_side_of(target, source).memory.context)
+
+
+# ---- copies between devices ----
+
+cdef struct PeerCopy:
+    CUdeviceptr target
+    CUcontext target_context
+    CUdeviceptr source
+    CUcontext source_context
+    size_t nbytes
+
+
+cdef CUresult _peer_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef PeerCopy *copy = <PeerCopy *>arguments
+    return cuMemcpyPeerAsync(copy.target, copy.target_context, copy.source, copy.source_context,
+                             copy.nbytes, stream)
+
+
+cdef bint are_apart(Region target, Region source) noexcept:
+    """Whether a copy is between device memory of two contexts."""
+    return not target.portable and not source.portable \
+        and target.memory.context is not source.memory.context
+
+
+cdef Token _copy_across(int name, Region target, Region source, Stream stream):
+    """The part of `copy_async` for buffers that are apart. It needs no access to either."""
+    cdef Operation operation
+    cdef own_access accesses[2]
+    cdef PeerCopy copy
+    cdef Token token
+    if stream.capture is not NULL:
+        raise CaptureError(
+            f"a copy between contexts cannot be captured: {target.describe()} belongs to"
+            f" {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
+            " Copy before or after the launches of the graph, or through a LockedBuffer")
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
+    copy.target, copy.target_context = pointer_of(target), target.memory.context.raw
+    copy.source, copy.source_context = pointer_of(source), source.memory.context.raw
+    copy.nbytes = target.nbytes
+    token = new_token(stream, source, target)
+    prepare(&operation, name, accesses, 2, _peer_call, &copy)
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
+    stand_for(token, &operation)
+    return token
+
+
+# ---- the stream and the buffers of a copy ----
 
 
 cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
     """Copy a whole buffer to another one, and wait until the copy is complete."""
-    cdef Region device_side
     check_region(target)
     check_region(source)
     check_pair(target, source)
-    device_side = device_side_of(target, source)
-    found = stream_for(stream, device_side.memory.context)
-    copy_async(name, target, source, blocking_stream(found, device_side), None).wait()
+    found = _stream_for(target, source, stream)
+    copy_async(name, target, source, blocking_stream(found, device_side_of(target, source)),
+               None).wait()
     return 0
 
 
@@ -111,8 +181,6 @@ cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
     cdef Operation operation
     cdef Token token
     stream.usable()
-    if target is not None:
-        refuse_other_device(target, stream)
     token = new_token(stream, source, target)
     prepare(&operation, name, NULL, 0, NULL, NULL)
     operation.request.issued.clock = NULL
@@ -143,15 +211,12 @@ cdef Stream current_stream(object stream, Region region, str method):
     check_region(region)
     found = stream_for(stream, region.memory.context)
     if found is None:
-        raise TypeError(
-            f"{method} needs a stream: pass one, or call it inside a `with stream:` block")
+        refuse_no_stream(method)
     return found
 
 
-cdef int refuse_device(Region region, Stream stream) except -1:
-    raise ValueError(
-        f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
-        " context; use a stream of the buffer's context")
+cdef int refuse_no_stream(str method) except -1:
+    raise TypeError(f"{method} needs a stream: pass one, or call it inside a `with stream:` block")
 
 
 cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
@@ -162,18 +227,22 @@ cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
     return 0
 
 
+cdef int refuse_apart(Region target, Region source) except -1:
+    """Refuse buffers of two contexts for a node of a graph."""
+    if are_apart(target, source):
+        raise ValueError(
+            f"{target.describe()} belongs to {target.memory.context!r}, and {source.describe()} to"
+            f" {source.memory.context!r}; a graph copies within one context. Copy before or after"
+            " its launches, or through a LockedBuffer")
+    return 0
+
+
 cdef int check_pair(Region target, Region source) except -1:
     if target.dtype is not source.dtype and target.dtype != source.dtype:
         refuse_other_dtype(target, source.dtype, source.describe())
     if target.count != source.count:
         raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
                          f" {source.count}; copy between parts of the same size: buffer[a:b]")
-    if not target.portable and not source.portable \
-            and target.memory.context is not source.memory.context:
-        raise ValueError(
-            f"{target.describe()} belongs to {target.memory.context!r}, and {source.describe()} to"
-            f" {source.memory.context!r}; no stream reaches both. Copy to a LockedBuffer, and from"
-            " there")
     if target.memory.state is source.memory.state and target.start != source.start \
             and target.start < source.start + source.nbytes \
             and source.start < target.start + target.nbytes:
@@ -366,9 +435,9 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     cdef Fill fill
     cdef Token token
     check_region(region)
+    refuse_unreachable(region, stream)
     if unlikely(region.nbytes == 0):
         return nothing_to_do(name, stream, None, region)
-    refuse_other_device(region, stream)
     borrow(region, &access, OWN_WRITE)
     fill.target = pointer_of(region)
     fill.count = region.count

@@ -13,7 +13,6 @@ from libc.stdint cimport uint16_t
 
 from cudadrv._arguments cimport Room, describe_operand, new_room
 from cudadrv._buffer cimport Buffer
-from cudadrv._copy cimport refuse_other_device
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUcontext, CUdeviceptr, CUfunction, CUlaunchConfig, CUresult,
@@ -28,6 +27,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation, operation_name
 from cudadrv._operation cimport Operation as Request, borrow_all, issue as issue_request, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
+from cudadrv._peers cimport access_ends, refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow as fill_access, check_region, pointer_of
 from cudadrv._stream cimport Stream, known_stream, stream_for
@@ -158,9 +158,10 @@ cdef int _add_use(
 # ---- the call of an operation ----
 
 cdef struct Watch:
-    # Tells whether a module got another unlisted variable since its variables were borrowed.
-    Py_ssize_t *changes     # the change counter of the module's unlisted variables
-    Py_ssize_t seen         # the value of that counter when the variables were borrowed
+    # Tells whether a module got another unlisted variable since its variables were borrowed, or
+    # whether access to another device may have ended since it was checked.
+    const Py_ssize_t *changes   # the module's counter, or `access_ends`
+    Py_ssize_t seen             # the value of that counter before the check
 
 
 cdef struct Run:
@@ -247,7 +248,6 @@ cdef Stream _stream_of(Operation operation, tuple uses, tuple kernels, object st
     found.usable()
     for use in uses:
         check_region(use.buffer)
-        refuse_other_device(use.buffer, found)
     for kernel in kernels:
         check_kernel(kernel)
         kernel.other_stream(found)
@@ -268,11 +268,13 @@ cdef Token _issue(
     run.call, run.arguments, run.context = call, arguments, stream.context.raw
     run.label = <bytes>LABELS[name]
     run.called = False
-    watches = new_room(len(kernels) * sizeof(Watch))
-    run.watches, run.watch_count = <Watch *>watches.start, len(kernels)
+    watches = new_room((len(kernels) + 1) * sizeof(Watch))
+    run.watches, run.watch_count = <Watch *>watches.start, len(kernels) + 1
     run.outdated = True
     while run.outdated:
         run.outdated = False
+        run.watches[len(kernels)] = Watch(&access_ends, access_ends)
+        _refuse_unreachable(uses, stream)
         variables = _variables(uses, kernels, run.watches)
         count = len(uses) + len(variables) + len(kernels)
         room = new_room(count * sizeof(own_access))
@@ -284,6 +286,13 @@ cdef Token _issue(
         refuse_operation(&request, reason, stream, _described(uses, variables, kernels))
     stand_for(token, &request)
     return token
+
+
+cdef int _refuse_unreachable(tuple uses, Stream stream) except -1:
+    cdef Use use
+    for use in uses:
+        refuse_unreachable(use.buffer, stream)
+    return 0
 
 
 cdef object _buffers(tuple uses, int mode):

@@ -211,6 +211,55 @@ cdef class Device:
         """The device's primary context, retained on first use and kept until the process ends."""
         return primary_context(self)
 
+    # ---- other devices ----
+
+    def can_access(self, Device peer not None):
+        """Whether this device can get access to the memory of another one: see `enable_access`.
+
+        A device can always access its own memory. Driver function: cuDeviceCanAccessPeer.
+        """
+        from cudadrv._peers import can_access
+        return can_access(self, peer)
+
+    def enable_access(self, Device peer not None):
+        """Let kernels and fills of this device use the memory of another one. May be called twice.
+
+        As `Context.enable_access`, for the primary contexts of the two devices. Copies between
+        devices need no access, but are faster with it.
+        """
+        self.context.enable_access(peer.context)
+
+    def disable_access(self, Device peer not None):
+        """End what `enable_access` has allowed. May be called twice.
+
+        As `Context.disable_access`, for the primary contexts of the two devices.
+        """
+        self.context.disable_access(peer.context)
+
+    @property
+    def peers(self):
+        """The devices whose memory this one has access to, by `enable_access`: a tuple.
+
+        Access that another library has enabled is not listed, but counts.
+        """
+        cdef Context context = _primary.get(self.ordinal)
+        cdef Context peer
+        found = []
+        if context is not None:
+            for peer in context.peers.all():
+                if peer.primary:
+                    found.append(peer.device)
+        return tuple(sorted(found, key=_ordinal_of))
+
+    def link_to(self, Device peer not None):
+        """Return what connects this device with another one: a `Link`.
+
+        Raises ValueError for the device itself. Driver functions: cuDeviceCanAccessPeer,
+        cuDeviceGetP2PAttribute.
+        """
+        from cudadrv._peers import link_between
+        return link_between(self, peer)
+
     def synchronize(self):
         """Block until all work of the primary context is complete. See `Context.synchronize`."""
         self.context.synchronize()
@@ -233,6 +282,10 @@ cdef class Device:
     def __repr__(self):
         name = "" if cudadrv_table.forked else f" {self.name!r}"  # no driver calls after a fork
         return f"<Device {self.ordinal}{name}>"
+
+
+def _ordinal_of(Device device):
+    return device.ordinal
 
 
 # ---- contexts ----
@@ -301,6 +354,7 @@ cdef class Context:
     def __cinit__(self):
         self.lost = 0
         self.streams = Alive()
+        self.peers = Alive()
         self.ghosts = []
         self.stages = []
         self.defaults = {}
@@ -370,6 +424,42 @@ cdef class Context:
         """The memory pools of the context: ``.device``, ``.locked``, ``.unified``."""
         from cudadrv._pool import pools_of
         return pools_of(self)
+
+    def enable_access(self, Context peer not None):
+        """Let kernels and fills of this context use device memory of another device's context.
+
+        Afterwards buffers of the other context may be used on streams of this one. Access is one
+        way, and for this context only. Memory that was allocated with ``stream=`` belongs to the
+        default pool of its device: the pool lets all of this device use it. A `DriverPool` has
+        its own `DriverPool.allow_access`. May be called twice, also if another library has enabled
+        the access. Does not block.
+
+        Raises ValueError if this device cannot get the access, or for another context of the same
+        device; CudaError if the driver refuses, for example because there are too many peers.
+
+        Driver functions: cuDeviceCanAccessPeer, cuCtxEnablePeerAccess, cuDeviceGetDefaultMemPool,
+        cuMemPoolGetAccess, cuMemPoolSetAccess.
+        """
+        from cudadrv._peers import enable_access
+        enable_access(self, peer)
+
+    def disable_access(self, Context peer not None):
+        """End what `enable_access` has allowed; for other libraries, too. May be called twice.
+
+        The driver would end the access under running kernels. So all work of this context has to
+        be known to be complete: call `synchronize` before.
+
+        Raises OwnershipError if work of this context may be unfinished.
+
+        Driver functions: cuCtxDisablePeerAccess, cuDeviceGetDefaultMemPool, cuMemPoolSetAccess.
+        """
+        from cudadrv._peers import disable_access
+        disable_access(self, peer)
+
+    @property
+    def peers(self):
+        """The contexts whose memory this one has access to, by `enable_access`: a tuple."""
+        return tuple(self.peers.all())
 
     @property
     def priority_range(self):
@@ -738,6 +828,11 @@ cdef tuple _suspects(own_domain *domain):
         return tuple(suspects)
     finally:
         free(found)
+
+
+cdef tuple unfinished_in(Context context):
+    """Describe the operations of a context that are not known to be complete, newest last."""
+    return _suspects(context.domain)
 
 
 cdef str _work(own_suspect *found):

@@ -15,7 +15,7 @@ from cudadrv._arguments cimport Room, Shape, new_room
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, Checks, GraphNode, Plan, Receiver, after_of,
 )
-from cudadrv._copy cimport check_pair, device_side_of, set_item
+from cudadrv._copy cimport check_pair, device_side_of, refuse_apart, set_item
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS,
@@ -288,6 +288,7 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
     cdef Region source = _region(origin, "add_copy")
     cdef Context context
     check_pair(target, source)
+    refuse_apart(target, source)
     context = _context_for(graph, device_side_of(target, source))
     if target.nbytes == 0 or pointer_of(target) == pointer_of(source):
         fill_request(&request, COPY, NULL, 0)

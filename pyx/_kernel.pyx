@@ -14,7 +14,6 @@ from cudadrv._arguments cimport (
     fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
 )
 from cudadrv._capture cimport GraphNode
-from cudadrv._copy cimport refuse_other_device
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
@@ -38,6 +37,7 @@ from cudadrv._names cimport is_launch, launch_of
 from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
 from cudadrv._offload cimport ArrayArgument, bring_home_later, captures_of, end_captures, upload
 from cudadrv._ordering cimport policies_used, policy_in_force
+from cudadrv._peers cimport access_ends, refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, check_region
 from cudadrv._stream cimport Stream, check_stream, stream_for
@@ -452,7 +452,7 @@ cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.s
 cdef str BARE = "\n  A bare buffer counts as written."
 cdef enum:
     FEW_ACCESSES = FEW_ARGUMENTS + 4    # how many accesses are kept on the stack
-    VARIABLES_CHANGED = 0x7fff0000      # a result of `_launch_call` that no driver call returns
+    OUTDATED = 0x7fff0000   # a result of `_launch_call` that no driver call returns: check again
 
 
 cdef struct Launch:
@@ -461,13 +461,14 @@ cdef struct Launch:
     void **pointers
     Py_ssize_t *changes     # the change counter of the module's unlisted variables
     Py_ssize_t seen         # the value of that counter when the variables were borrowed
+    Py_ssize_t ends_seen    # the value of `access_ends` when access to other devices was checked
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Launch *launch = <Launch *>arguments
     cdef Shape *shape = launch.shape
     if unlikely(launch.changes[0] != launch.seen):
-        return <CUresult>VARIABLES_CHANGED
+        return <CUresult>OUTDATED
     if likely(shape.plain):
         return cuLaunchKernel(
             launch.function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
@@ -479,6 +480,8 @@ cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept 
     cdef Shape *shape = launch.shape
     cdef CUlaunchAttribute attributes[2]
     cdef CUlaunchConfig config
+    if unlikely(launch.ends_seen != access_ends):
+        return <CUresult>OUTDATED
     config.gridDimX, config.gridDimY, config.gridDimZ = \
         shape.grid[0], shape.grid[1], shape.grid[2]
     config.blockDimX, config.blockDimY, config.blockDimZ = \
@@ -503,6 +506,7 @@ cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
     launch.function = ready.kernel.raw
     launch.shape = &ready.shape
     launch.pointers = ready.packed.pointers
+    launch.ends_seen = access_ends  # the other operation has checked the access
     return _launch_with_attributes(&launch, stream)
 
 
@@ -521,15 +525,17 @@ cdef Token launch_packed(
     `uses` are the arguments, and the items of `borrows`.
     """
     cdef Operation operation
-    cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0)
+    cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0, 0)
+    cdef Shape across
     cdef own_access few[FEW_ACCESSES]
     cdef own_access *accesses = few
     cdef Room room = None
     cdef list variables = None
     cdef Token token = new_token(stream, uses, buffers_in)
     cdef Py_ssize_t count
-    cdef int reason = VARIABLES_CHANGED
-    while reason == VARIABLES_CHANGED:
+    cdef bint crosses = False
+    cdef int reason = OUTDATED
+    while reason == OUTDATED:
         if unlikely(kernel.changes != kernel.module.changes):
             find_variables(kernel)
         variables, launch.seen = kernel.variables, kernel.changes
@@ -537,7 +543,12 @@ cdef Token launch_packed(
         if unlikely(count > FEW_ACCESSES):
             room = new_room(count * sizeof(own_access))
             accesses = <own_access *>room.start
-        count = _borrow_operands(packed, stream, accesses)
+        launch.ends_seen = access_ends
+        count = _borrow_operands(packed, stream, accesses, &crosses)
+        if unlikely(crosses):   # `_launch_with_attributes` compares `ends_seen`
+            across = shape[0]
+            across.plain = False
+            launch.shape = &across
         if unlikely(variables):
             count += _borrow_variables(variables, packed, &accesses[count])
         # The module is last, so that a refusal names a buffer rather than the module.
@@ -608,14 +619,16 @@ cdef Token _launch_with_regions(
 
 
 cdef inline Py_ssize_t _borrow_operands(
-    Packed *packed, Stream stream, own_access *accesses
+    Packed *packed, Stream stream, own_access *accesses, bint *crosses
 ) except -1:
+    """Fill in the accesses of the arguments. Sets `crosses` if one is memory of another device."""
     cdef Region region
     cdef Py_ssize_t i
     for i in range(packed.operand_count):
         region = <Region>packed.operands[i].region
         check_region(region)
-        refuse_other_device(region, stream)
+        if unlikely(refuse_unreachable(region, stream)):
+            crosses[0] = True
         borrow(region, &accesses[i], packed.operands[i].mode)
     return packed.operand_count
 

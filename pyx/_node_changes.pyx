@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 from cudadrv._arguments cimport Shape, is_array
 from cudadrv._buffers cimport new_buffer
 from cudadrv._capture cimport COPY_NODE, FILL_NODE, GraphNode
-from cudadrv._copy cimport check_pair, refuse_other_device, refuse_other_dtype, set_item
+from cudadrv._copy cimport check_pair, refuse_apart, refuse_other_dtype, set_item
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraphExec,
@@ -29,6 +29,7 @@ from cudadrv._kernel cimport (
     Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
 )
 from cudadrv._memory cimport Memory
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._region cimport Region, borrow, check_region, is_region, pointer_of
 from cudadrv._release cimport FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport here
@@ -83,7 +84,7 @@ cdef Region _buffer(GraphNode old, str name, object given, object present):
         raise ValueError(f"{region.describe()} is empty, and no node of the driver does nothing;"
                          " disable the node instead: step[node].enabled = False")
     if old.stream is not None:  # the node was captured
-        refuse_other_device(region, old.stream)
+        refuse_other_context(region, old.stream)
     return region
 
 
@@ -154,6 +155,7 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
     cdef Region to = _buffer(old, "target", target, old.target)
     cdef Region origin = _buffer(old, "source", source, old.source)
     check_pair(to, origin)
+    refuse_apart(to, origin)
     if pointer_of(to) == pointer_of(origin):
         raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
     _refuse_fixed_copy(old, context)

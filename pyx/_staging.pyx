@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport getpid
 
-from cudadrv._copy cimport copy_call, refuse_other_device, refuse_other_dtype
+from cudadrv._copy cimport copy_call, refuse_other_dtype
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
@@ -31,6 +31,7 @@ from cudadrv._engine cimport (
 from cudadrv._event cimport new_event, now_ns, pause_after, query_event, wait_for_event
 from cudadrv._names cimport COPY_FROM_ASYNC, COPY_TO
 from cudadrv._operation cimport REFUSED, Operation, ask, attempt, issue, prepare
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array, pointer_of
@@ -326,7 +327,7 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
     """Raise if the copy would be refused. Called before the host copies any item to a stage."""
     cdef Operation operation
     cdef StagedCopy copy
-    refuse_other_device(region, stream)
+    refuse_other_context(region, stream)
     stream.usable()
     if stream.capture is not NULL:
         raise CaptureError(

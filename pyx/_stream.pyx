@@ -721,12 +721,15 @@ def find_events_of_tokens_with(function):
 
 cdef Stream stream_for(object stream, Context context):
     """Return the stream of a call: the argument, else the context's current one, else None."""
-    cdef Entry block
-    if stream is not None:
-        return known_stream(stream)
-    block = _blocks.innermost()
+    return known_stream(stream) if stream is not None else innermost_stream(context, context)
+
+
+cdef Stream innermost_stream(Context context, Context other):
+    """Return the stream of the innermost `with stream:` block of one of two contexts, or None."""
+    cdef Entry block = _blocks.innermost()
     while block is not None:
-        if (<Stream>block.thing).context is context:
+        found = (<Stream>block.thing).context
+        if found is context or found is other:
             return block.thing
         block = live(block.outer)
     return None

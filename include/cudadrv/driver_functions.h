@@ -29,6 +29,8 @@ CUDADRV_FUNCTION(cuDeviceGetUuid, 11040, (CUuuid *uuid, CUdevice device), (uuid,
 CUDADRV_FUNCTION(cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), (bytes, device))
 CUDADRV_FUNCTION(cuDeviceGetAttribute, 2000, (int *value, CUdevice_attribute attribute, CUdevice device), (value, attribute, device))
 CUDADRV_FUNCTION(cuDeviceGetPCIBusId, 4010, (char *text, int size, CUdevice device), (text, size, device))
+CUDADRV_FUNCTION(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer), (can, device, peer))
+CUDADRV_FUNCTION(cuDeviceGetP2PAttribute, 8000, (int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer), (value, attribute, device, peer))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxGetState, 7000, (CUdevice device, unsigned int *flags, int *active), (device, flags, active))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxRetain, 7000, (CUcontext *context, CUdevice device), (context, device))
 CUDADRV_FUNCTION(cuDevicePrimaryCtxRelease, 11000, (CUdevice device), (device))
@@ -42,6 +44,8 @@ CUDADRV_FUNCTION(cuCtxPushCurrent, 4000, (CUcontext context), (context))
 CUDADRV_FUNCTION(cuCtxPopCurrent, 4000, (CUcontext *context), (context))
 CUDADRV_FUNCTION(cuCtxSynchronize, 2000, (void), ())
 CUDADRV_FUNCTION(cuCtxGetStreamPriorityRange, 5050, (int *least, int *greatest), (least, greatest))
+CUDADRV_FUNCTION(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned int flags), (peer, flags))
+CUDADRV_FUNCTION(cuCtxDisablePeerAccess, 4000, (CUcontext peer), (peer))
 CUDADRV_FUNCTION(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), (mode))
 
 /* streams */
@@ -98,6 +102,7 @@ CUDADRV_FUNCTION(cuMemcpyAsync, 4000, (CUdeviceptr target, CUdeviceptr source, s
 CUDADRV_FUNCTION(cuMemcpyHtoDAsync, 3020, (CUdeviceptr target, const void *source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyDtoHAsync, 3020, (void *target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
 CUDADRV_FUNCTION(cuMemcpyDtoDAsync, 3020, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))
+CUDADRV_FUNCTION(cuMemcpyPeerAsync, 4000, (CUdeviceptr target, CUcontext target_context, CUdeviceptr source, CUcontext source_context, size_t bytes, CUstream stream), (target, target_context, source, source_context, bytes, stream))
 
 /* fills */
 CUDADRV_FUNCTION(cuMemsetD8Async, 3020, (CUdeviceptr target, unsigned char value, size_t count, CUstream stream), (target, value, count, stream))

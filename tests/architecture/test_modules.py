@@ -18,6 +18,7 @@ ORDER = [
 EXCEPTIONS = {
     ("_records", "_device"): "the type of a field",
     ("_device", "_pool"): "context.pools",
+    ("_device", "_peers"): "device.enable_access(peer), which knows pools and buffers",
     ("_stream", "_bound"): "stream.bind(thing) returns an object that knows streams",
     ("_buffer", "_exchange"): "__dlpack_c_exchange_api__ needs the functions behind it",
     ("_graph", "_graph_changes"): "step[node] returns an object that changes a node",

@@ -13,10 +13,6 @@ a, b = cu.DeviceBuffer(8, device=zero, name="a"), cu.DeviceBuffer(8, device=one,
 locked = cu.LockedBuffer(8)
 assert (a.device, b.device) == (zero, one)
 
-words = "no stream reaches both. Copy to a LockedBuffer, and from there"
-for stream in (near, far):
-    refused(ValueError, words, lambda: b.copy_from_async(a, stream))
-refused(ValueError, words, lambda: b.copy_from(a))
 words = "DeviceBuffer 'b'[0:8] (uint8) belongs to <Context primary, device 1>"
 refused(ValueError, words, lambda: b.fill_async(0, near))
 refused(ValueError, "to <Context primary, device 0>", lambda: a.copy_from_async(bytes(8), far))

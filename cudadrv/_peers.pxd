@@ -1,0 +1,30 @@
+"""Peers: access of a device to the memory of another one."""
+
+from cudadrv._device cimport Context
+from cudadrv._region cimport Region
+from cudadrv._stream cimport Stream
+
+
+cdef Py_ssize_t access_ends     # how often somebody began to end access: see _peers.pyx
+
+cdef bint reaches(Context context, Region region) except -1
+cdef int refuse_device(Region region, Stream stream) except -1
+cdef int refuse_context(Region region, Stream stream) except -1
+
+
+cdef inline int refuse_unreachable(Region region, Stream stream) except -1:
+    """Refuse device memory that work on the stream cannot use.
+
+    It can use memory of its own context, and that to which its context has access. Streams of every
+    context can use page-locked and managed memory. Returns 1 if it is the access that permits it.
+    """
+    if not region.portable and region.memory.context is not stream.context:
+        return refuse_device(region, stream)
+    return 0
+
+
+cdef inline int refuse_other_context(Region region, Stream stream) except -1:
+    """As `refuse_unreachable`, where access to the memory of another context does not help."""
+    if not region.portable and region.memory.context is not stream.context:
+        return refuse_context(region, stream)
+    return 0

@@ -1,0 +1,300 @@
+"""Peers: access of a device to the memory of another one, and what connects two devices.
+
+A kernel can use memory of another device only if its context has access to it; otherwise the kernel
+would lose its context. So the access is checked before each launch, and does not end while a kernel
+may run. Copies between devices need no access.
+
+Outlives a call: which default pools `enable_access` has opened, and which access is just being
+ended (the GIL guards both).
+"""
+
+from libc.stdint cimport uint64_t
+
+from cudadrv._capture cimport Capture
+from cudadrv._device cimport (
+    Context, Device, contexts, enter_context, leave_context, resets, unfinished_in,
+)
+from cudadrv._driver cimport (
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+    CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
+    CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    CU_MEM_LOCATION_TYPE_DEVICE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUdevice_P2PAttribute, CUdeviceptr, CUmemAccess_flags,
+    CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUpointer_attribute, CUresult, bind_driver, cuCtxDisablePeerAccess,
+    cuCtxEnablePeerAccess, cuDeviceCanAccessPeer, cuDeviceGetDefaultMemPool,
+    cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess, cuPointerGetAttribute,
+    cudadrv_table,
+)
+from cudadrv._errors cimport check
+from cudadrv._region cimport Region, pointer_of
+from cudadrv._release cimport DEVICE
+from cudadrv._stream cimport Stream
+
+from cudadrv._errors import OwnershipError
+
+bind_driver(&cudadrv_table)
+
+
+# ---- what connects two devices ----
+
+def can_access(Device device, Device peer):
+    """Whether a device can get access to the memory of another one. It always has its own."""
+    cdef int can = 0
+    if device == peer:
+        return True
+    with nogil:
+        check(cuDeviceCanAccessPeer(&can, device.raw, peer.raw))
+    return bool(can)
+
+
+def link_between(Device device, Device peer):
+    """Return the Link of two devices. Raises ValueError if they are the same."""
+    from cudadrv._records import Link
+    if device == peer:
+        raise ValueError(f"{device!r} has no link to itself; pass another device")
+    return Link(
+        can_access(device, peer),
+        _attribute(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, device, peer),
+        bool(_attribute(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device, peer)))
+
+
+cdef int _attribute(CUdevice_P2PAttribute attribute, Device device, Device peer) except? -1:
+    cdef int value = 0
+    with nogil:
+        check(cuDeviceGetP2PAttribute(&value, attribute, device.raw, peer.raw))
+    return value
+
+
+# ---- access ----
+#
+# Another thread may end the access between the check of a launch and its driver call. So whoever
+# ends access first counts `access_ends` up, and then looks for unfinished work. A launch compares
+# the counter, after the engine has recorded it and before the driver gets it: if the counter has
+# changed, the launch is checked again, and finds the access in `_ending`.
+
+cdef set _ending = set()    # pairs of contexts, as numbers: the access that is just being ended
+# Which devices were given access to which default pools, by pairs of ordinals; and the number of
+# resets (see _device.pxd) at that time.
+cdef dict _opened = {}
+
+
+cdef tuple _pair(Context context, Context peer):
+    return (<size_t><void *>context, <size_t><void *>peer)
+
+
+def enable_access(Context context, Context peer):
+    """Give a context access to the memory of another device: see `Context.enable_access`."""
+    cdef CUresult status
+    cdef bint pushed = False
+    context.usable()
+    peer.usable()
+    if context is peer:
+        return
+    if context.device == peer.device:
+        raise ValueError(f"{context!r} cannot access the memory of {peer!r}: the driver gives access"
+                         " only between devices. Use one context of the device")
+    if not can_access(context.device, peer.device):
+        raise ValueError(f"{context.device!r} cannot access the memory of {peer.device!r}:"
+                         " can_access is False. Copies between the two work without access")
+    reference = context.peers.reference_to(peer)
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuCtxEnablePeerAccess(peer.raw, 0)
+            leave_context(pushed)
+    if status != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
+        context.check(status)
+    try:
+        _open_pool(context.device, peer.device)
+    except BaseException:
+        if status == CUDA_SUCCESS:
+            _disable(context, peer)
+        raise
+    context.peers.add(reference)
+
+
+def disable_access(Context context, Context peer):
+    """End the access of a context to another device's memory: see `Context.disable_access`."""
+    cdef CUresult status
+    context.usable()
+    peer.usable()
+    if context is peer:
+        raise ValueError(f"{context!r} always has access to its own memory")
+    if peer not in context.peers.all():
+        return
+    pair = _pair(context, peer)
+    _ending.add(pair)
+    try:
+        refuse_unfinished(context, f"end the access of {context!r} to the memory of {peer!r}")
+        status = _disable(context, peer)
+        if status != CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
+            context.check(status)
+        context.peers.references.discard(context.peers.reference_to(peer))
+        _close_pool(context.device, peer.device)
+    finally:
+        _ending.discard(pair)
+
+
+cdef CUresult _disable(Context context, Context peer) noexcept:
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuCtxDisablePeerAccess(peer.raw)
+            leave_context(pushed)
+    return status
+
+
+cdef int refuse_unfinished(Context context, str what) except -1:
+    """Raise unless all work of a context is known to be complete. `what` is what that would break.
+    """
+    global access_ends
+    access_ends += 1
+    works = unfinished_in(context)
+    if works:
+        raise OwnershipError(
+            f"cannot {what}:\n"
+            f"  its work is not known to be complete: {works[-1]}.\n"
+            f"  Release it with: {'device' if context.primary else 'context'}.synchronize().")
+    return 0
+
+
+# ---- memory of pools ----
+#
+# Such memory belongs to a device, not to a context: its pool says which devices have access.
+
+cdef CUmemoryPool _default_pool(Device owner) except? NULL:
+    """Return the default pool of a device; NULL if it has no pools."""
+    cdef CUmemoryPool pool = NULL
+    if not owner.attribute_value(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED):
+        return NULL
+    with nogil:
+        check(cuDeviceGetDefaultMemPool(&pool, owner.raw))
+    return pool
+
+
+cdef bint is_admitted(CUmemoryPool pool, Device device) except -1:
+    """Whether a pool lets a device read and write its memory."""
+    cdef CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE
+    cdef CUmemLocation place
+    place.type, place.id = CU_MEM_LOCATION_TYPE_DEVICE, device.raw
+    with nogil:
+        check(cuMemPoolGetAccess(&flags, pool, &place))
+    return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+
+
+cdef int _admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags) except -1:
+    cdef CUmemAccessDesc change
+    change.location.type, change.location.id = CU_MEM_LOCATION_TYPE_DEVICE, device.raw
+    change.flags = flags
+    with nogil:
+        check(cuMemPoolSetAccess(pool, &change, 1))
+    return 0
+
+
+cdef int _open_pool(Device device, Device owner) except -1:
+    """Let a device use the memory of another one's default pool."""
+    cdef CUmemoryPool pool = _default_pool(owner)
+    if pool is not NULL and not is_admitted(pool, device):
+        _admit(pool, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        _opened[device.ordinal, owner.ordinal] = resets
+    return 0
+
+
+cdef int _close_pool(Device device, Device owner) except -1:
+    """Undo `_open_pool`, unless another context of the device still has access to the owner's."""
+    cdef Context context, peer
+    if _opened.get((device.ordinal, owner.ordinal)) != resets:
+        return 0
+    for context in contexts():
+        if context.device == device and not context.lost:
+            for peer in context.peers.all():
+                if peer.device == owner:
+                    return 0
+    _admit(_default_pool(owner), device, CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    del _opened[device.ordinal, owner.ordinal]
+    return 0
+
+
+# ---- whether a stream can use memory ----
+
+cdef bint reaches(Context context, Region region) except -1:
+    """Whether kernels of a context can use device memory of another one. Asks the driver, because
+    other libraries can give access, too.
+    """
+    cdef Context peer = region.memory.context
+    cdef CUmemoryPool pool = NULL
+    cdef CUdeviceptr address
+    cdef CUdeviceptr found = 0
+    if context.device == peer.device or _pair(context, peer) in _ending:
+        return False
+    if region.nbytes == 0:
+        return peer in context.peers.all()
+    address = pointer_of(region)
+    if region.memory.kind != DEVICE:
+        pool = <CUmemoryPool><size_t>_attribute_in(
+            context, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address)
+        if pool is not NULL:
+            return is_admitted(pool, context.device)
+    found = _attribute_in(context, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address)
+    return found != 0
+
+
+cdef uint64_t _attribute_in(
+    Context context, CUpointer_attribute attribute, CUdeviceptr address
+) except? -1:
+    """Return an attribute of an address as a context sees it; 0 if the driver returns none."""
+    cdef uint64_t value = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuPointerGetAttribute(&value, attribute, address)
+            leave_context(pushed)
+    if status == CUDA_ERROR_INVALID_VALUE:
+        return 0
+    context.check(status)
+    return value
+
+
+cdef int refuse_device(Region region, Stream stream) except -1:
+    """The slow path of `refuse_unreachable`."""
+    stream.usable()
+    if stream.capture is not NULL:
+        raise ValueError(
+            f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r}, which is in"
+            f" {(<Capture>stream.capture).called()}, to another context; operations of a graph use"
+            " device memory of their own context only")
+    if not reaches(stream.context, region):
+        _refuse(region, stream, _way_to_access(region, stream.context))
+    return 1
+
+
+cdef int refuse_context(Region region, Stream stream) except -1:
+    """The slow path of `refuse_other_context`."""
+    return _refuse(region, stream, "")
+
+
+cdef int _refuse(Region region, Stream stream, str more) except -1:
+    raise ValueError(
+        f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
+        f" context; use a stream of the buffer's context{more}")
+
+
+cdef str _way_to_access(Region region, Context context):
+    """Return what lets a context use memory of another one, as a part of a message."""
+    cdef Context peer = region.memory.context
+    if context.device == peer.device:
+        return ""
+    if not can_access(context.device, peer.device):
+        return f": {context.device!r} cannot access the memory of {peer.device!r}"
+    if region.memory.pool is not None:
+        return ", or let its DriverPool give access:" \
+               f" pool.allow_access(cudadrv.Device({context.device.ordinal}))"
+    if context.primary and peer.primary:
+        return f", or give access: cudadrv.Device({context.device.ordinal})" \
+               f".enable_access(cudadrv.Device({peer.device.ordinal}))"
+    return ", or give access: stream.context.enable_access(buffer.context)"
