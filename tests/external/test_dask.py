@@ -15,7 +15,7 @@ from traceback import format_exception
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from distributed.protocol import deserialize, serialize
 from distributed.protocol.serialize import merge_and_deserialize, serialize_and_split
 
@@ -101,7 +101,6 @@ def allocated():
 def wait_for_release(client):
     """Dask releases results some time after the last future is gone."""
     limit = time.monotonic() + PATIENCE
-    gc.collect()  # errors refer to futures
     while max(client.run(allocated).values()) > DEVICE // 16:
         assert time.monotonic() < limit, client.run(cu.memory_report)
         time.sleep(0.02)
@@ -337,45 +336,42 @@ def test_inside_another_object(client, workers):
 def test_a_receiver_without_memory(client, workers):
     here, there = workers
     wait_for_release(client)
-    size = DEVICE // 8 * 5
-    first = client.submit(made, "DeviceBuffer", np.zeros(size, "u1"), workers=here, pure=False)
-    kept = client.submit(made, "DeviceBuffer", np.ones(size, "u1"), workers=there, pure=False)
+    zeros = np.zeros(DEVICE // 8 * 5, "u1")
+    first = client.submit(made, "DeviceBuffer", zeros, workers=here, pure=False)
+    kept = client.submit(made, "DeviceBuffer", zeros, workers=there, pure=False)
     both = client.submit(lambda a, b: a.nbytes + b.nbytes, first, kept, workers=there, pure=False)
-    with pytest.raises(
-        cu.CudaOutOfMemoryError, match="were asked for DeviceBuffer 'chunk'"
-    ) as caught:
+    with pytest.raises(cu.CudaOutOfMemoryError, match="were asked for DeviceBuffer 'chunk'"):
         both.result(timeout=PATIENCE)
-    del both, kept, caught
+    client.cancel([both, kept])  # the error refers to futures, as long as `both` lives
     while client.run(allocated, workers=[there])[there] > DEVICE // 16:
         time.sleep(0.02)
-    assert client.submit(len, first, workers=there, pure=False).result(timeout=PATIENCE) == size
+    counted = client.submit(len, first, workers=there, pure=False)
+    assert counted.result(timeout=PATIENCE) == len(zeros)
+    client.cancel([first, counted])
 
 
 def test_a_computation_larger_than_the_device_of_a_worker(client, workers):
     wait_for_release(client)
-    size, chunks = DEVICE // 8, 12
+    size, chunks = DEVICE // 16, 24
     assert DEVICE < chunks * size < 2 * DEVICE
 
-    def chunk(number):
-        numbers = np.random.default_rng(number).integers(0, 1000, size // 8)
-        return cu.DeviceBuffer.from_array(numbers)
+    def numbers(seed):
+        return np.random.default_rng(seed).integers(0, 1000, size // 8)
 
     def product(one, other):
         return int((one.to_numpy() * other.to_numpy()).sum())
 
-    data = [
-        client.submit(chunk, number, workers=workers[number % 2], pure=False)
-        for number in range(chunks)
-    ]
-    # Chunks of both workers meet on the second one.
-    pairs = [
-        client.submit(product, data[i], data[i + 1], workers=workers[1]) for i in range(chunks - 1)
-    ]
-    numbers = [
-        np.random.default_rng(number).integers(0, 1000, size // 8) for number in range(chunks)
-    ]
-    expected = [int((numbers[i] * numbers[i + 1]).sum()) for i in range(chunks - 1)]
-    assert client.gather(pairs) == expected
+    data = {
+        i: client.submit(made, "DeviceBuffer", numbers(i), workers=workers[i % 2], pure=False)
+        for i in range(chunks)
+    }
+    wait(list(data.values()))
+    assert min(client.run(allocated).values()) >= chunks * size // 2  # all are there at once
+    for i in range(chunks - 1):  # neighbours come from both workers, and meet on the second one
+        found = client.submit(product, data[i], data[i + 1], workers=workers[1], pure=False)
+        assert found.result(timeout=PATIENCE) == int((numbers(i) * numbers(i + 1)).sum())
+        client.cancel([found, data.pop(i)])
+    client.cancel(list(data.values()))
 
 
 # ---- the stencil ----
