@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 import cudadrv as cu
 
-sys.path.append(str(Path(__file__).parents[2] / "examples" / "distributed"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "distributed"))
 import stencil
 
 comm = MPI.COMM_WORLD
@@ -38,9 +38,11 @@ def refused(message, call, *arguments):
     try:
         call(*arguments)
     except cu.OwnershipError as error:
-        assert message in str(error), error
-        return str(error)
-    raise SystemExit(f"rank {comm.rank}: {call} was not refused")
+        text = str(error)
+    else:
+        raise SystemExit(f"rank {comm.rank}: {call} was not refused")
+    assert message in text, text
+    return text
 
 
 def part():
