@@ -170,26 +170,31 @@ def timed(run, steps):
 # ---- the devices of this process: copies from device to device ----
 
 
+def run_on_devices(parts, steps):
+    for _ in range(steps):
+        for part in parts:
+            part.compute()
+        for index, part in enumerate(parts):
+            for side, other in neighbours(index, len(parts)).items():
+                part.pull(side, parts[other])
+        for part in parts:
+            part.step_over()
+    for part in parts:
+        part.finish()
+
+
 def with_devices(options, size):
     devices = cu.Device.all()
+    for device in devices[:size]:  # copies are then direct, where the devices are connected
+        for peer in devices[:size]:
+            if device is not peer and device.can_access(peer):
+                device.enable_access(peer)
     parts = [
         Part(index, options.rows, options.columns, devices[index % len(devices)])
         for index in range(size)
     ]
-
-    def run(steps):
-        for _ in range(steps):
-            for part in parts:
-                part.compute()
-            for index, part in enumerate(parts):
-                for side, other in neighbours(index, size).items():
-                    part.pull(side, parts[other])
-            for part in parts:
-                part.step_over()
-        for part in parts:
-            part.finish()
-
-    return timed(run, options.steps), [part.result() for part in parts]
+    seconds = timed(lambda steps: run_on_devices(parts, steps), options.steps)
+    return seconds, [part.result() for part in parts]
 
 
 # ---- messages, through page-locked memory ----
@@ -336,7 +341,8 @@ def main():
         return
     if options.engine == "devices":
         # Only the software driver reads it: as many devices as there are parts.
-        os.environ.setdefault("CUDADRV_SOFTWARE", f"devices={options.parts}")
+        settings = os.environ.get("CUDADRV_SOFTWARE", "")
+        os.environ["CUDADRV_SOFTWARE"] = f"devices={options.parts},{settings}"
         alone = with_devices(options, 1)[0]
         report(options, options.parts, *with_devices(options, options.parts), alone)
         return
