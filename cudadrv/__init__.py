@@ -63,7 +63,15 @@ if TYPE_CHECKING:
     from cudadrv._offload import In, InOut, Out, ResultToken, offload
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
-    from cudadrv._records import Advice, Borrow, DriverInfo, DriverPoolStats, LiveBuffer, PoolStats
+    from cudadrv._records import (
+        Advice,
+        Borrow,
+        DriverInfo,
+        DriverPoolStats,
+        Link,
+        LiveBuffer,
+        PoolStats,
+    )
     from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
     _LATER = {
@@ -88,6 +96,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "joins_capture": "_joined",
         "Kernel": "_kernel",
         "KernelAttributes": "_kernel_attributes",
+        "Link": "_records",
         "LiveBuffer": "_records",
         "memory": "_kinds",
         "migration_limit": "_migrations",
@@ -167,6 +176,7 @@ __all__ = [
     "JoinedCapture",
     "Kernel",
     "KernelAttributes",
+    "Link",
     "LiveBuffer",
     "LockedBuffer",
     "MemoryPool",

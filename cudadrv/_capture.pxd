@@ -65,6 +65,7 @@ cdef class GraphNode:
     cdef own_stream *place
     cdef Py_ssize_t followed    # index of the first node that runs after it, or 0
     cdef bint loose             # a loan: other streams may have gone on before its end
+    cdef Py_ssize_t end         # a loan: index of the first node captured after its end, or 0
     cdef object __weakref__
 
     cdef void finish(self) noexcept
@@ -206,6 +207,7 @@ cdef class Capture(Capturing):
     cdef int record_point(self, Stream stream, Event event, Point point) except -1
     cdef Event event_after(self, GraphNode node)
     cdef Stream unjoined(self)
+    cdef Stream lent_aside(self)
     cdef int refuse_half_done(self, str outcome) except -1
     cdef int refuse_unjoined(self, Stream stream) except -1
     cdef int refuse_others(self, Stream stream, own_request *request) except -1

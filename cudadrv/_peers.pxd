@@ -1,12 +1,14 @@
 """Peers: access of a device to the memory of another one."""
 
-from cudadrv._device cimport Context
+from cudadrv._device cimport Context, Device
+from cudadrv._driver cimport CUmemAccess_flags, CUmemoryPool
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 
 
 cdef Py_ssize_t access_ends     # how often somebody began to end access: see _peers.pyx
 
+cdef int admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags, str called) except -1
 cdef bint reaches(Context context, Region region) except -1
 cdef int refuse_device(Region region, Stream stream) except -1
 cdef int refuse_context(Region region, Stream stream) except -1

@@ -416,7 +416,8 @@ cdef class Buffer(Region):
         The copy runs on the given stream, else on the current stream, else on an internal stream.
         The internal stream is ordered only after work that the host knows to be complete, so the
         copy must not conflict with other work. If there is neither a given nor a current stream,
-        the host itself copies an array into a LockedBuffer or UnifiedBuffer.
+        the host itself copies an array into a LockedBuffer or UnifiedBuffer. A copy between two
+        devices runs on a stream of either, and needs no access (`Device.enable_access`).
 
         Parameters
         ----------
@@ -439,8 +440,8 @@ cdef class Buffer(Region):
         (environment variable ``CUDADRV_COPY_THREADS``). After Ctrl-C the array is not touched any
         more, and this buffer stays borrowed until the queued work is known to be complete.
 
-        Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync or cuMemcpyAsync;
-        cuEventRecord and cuEventQuery; cuMemHostAlloc.
+        Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyAsync, or
+        cuMemcpyPeerAsync between contexts; cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
         stream = known_stream(stream)
         if isinstance(source, Buffer):

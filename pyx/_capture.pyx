@@ -44,6 +44,8 @@ from cudadrv._stream cimport (
     STREAM_IS_CLOSED, Capturing, Stream, driver_call, wait_in_captures_with,
 )
 
+from bisect import bisect_left
+
 from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
@@ -476,6 +478,8 @@ cdef class Plan:
             for index in node.after:
                 after.append(number[index])
             node.index, node.after = number[node.index], tuple(after)
+            if node.end:
+                node.end = bisect_left(list(number), node.end)
         self.nodes, self.listed = found, len(found)
         self.changed()
         return 0
@@ -688,15 +692,18 @@ cdef class Capture(Capturing):
         """End the capture. All streams of the capture can then be used as before it."""
         cdef CUgraph raw = NULL
         cdef Stream unjoined = None
+        cdef Stream lent = None     # only its borrower knows whether its work is joined
         cdef bint received = False
         cdef int reason
         if not self.entered or self.ended:
             raise RuntimeError("this block is not entered, or has ended already")
         _end_given_back()
         if exception is None:
-            unjoined = self.unjoined()
+            unjoined, lent = self.unjoined(), self.lent_aside()
             self.count_loans()
         reason = self.end(&raw)
+        if exception is None and unjoined is None and reason == CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
+            unjoined = lent
         try:
             if exception is None and reason == CUDA_SUCCESS and unjoined is None \
                     and self.half_done is None:
@@ -863,6 +870,14 @@ cdef class Capture(Capturing):
                 return self.streams[slot]
         return None
 
+    cdef Stream lent_aside(self):
+        """Return a stream, other than the captured one, to which memory is still lent, or None."""
+        cdef Lending lending
+        for lending in self.lendings:
+            if lending.node.stream is not self.origin:
+                return lending.node.stream
+        return None
+
     # ---- operations ----
 
     cdef int issue(
@@ -978,6 +993,7 @@ cdef class Capture(Capturing):
         """End a loan in the engine of the capture. Needs no memory."""
         cdef size_t i
         cdef size_t count = len(self.lendings)
+        lending.node.end = len(self.plan.nodes)
         lending.capture, lending.node = NULL, None
         own_export_close(&self.plan.engine, &lending.loan)
         for i in range(count):

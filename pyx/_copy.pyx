@@ -11,13 +11,15 @@ from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from cudadrv._capture cimport Capture, GraphNode
-from cudadrv._device cimport Context
+from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync,
-    cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
-    cuMemsetD8Async, cudadrv_table, likely, unlikely,
+    cuMemGetInfo, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync,
+    cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cudadrv_table, likely,
+    unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
+from cudadrv._errors cimport is_sticky
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
@@ -140,26 +142,47 @@ cdef bint are_apart(Region target, Region source) noexcept:
 cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     """The part of `copy_async` for buffers that are apart. It needs no access to either."""
     cdef Operation operation
-    cdef own_access accesses[2]
+    cdef own_access uses[2]
     cdef PeerCopy copy
     cdef Token token
+    stream.usable()
     if stream.capture is not NULL:
         raise CaptureError(
             f"a copy between contexts cannot be captured: {target.describe()} belongs to"
             f" {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
             " Copy before or after the launches of the graph, or through a LockedBuffer")
-    borrow(target, &accesses[0], OWN_WRITE)
-    borrow(source, &accesses[1], OWN_READ)
+    borrow(target, &uses[0], OWN_WRITE)
+    borrow(source, &uses[1], OWN_READ)
     copy.target, copy.target_context = pointer_of(target), target.memory.context.raw
     copy.source, copy.source_context = pointer_of(source), source.memory.context.raw
     copy.nbytes = target.nbytes
     token = new_token(stream, source, target)
-    prepare(&operation, name, accesses, 2, _peer_call, &copy)
+    prepare(&operation, name, uses, 2, _peer_call, &copy)
     reason = issue(&operation, stream)
+    if reason > 0 and is_sticky(<CUresult>reason):
+        _find_lost(target.memory.context)
+        _find_lost(source.memory.context)
     if reason:
         refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
     stand_for(token, &operation)
     return token
+
+
+cdef int _find_lost(Context context) except -1:
+    """Raise ContextLostError if this is the context of which a failed copy has told."""
+    cdef CUresult status
+    cdef size_t available = 0
+    cdef size_t total = 0
+    cdef bint pushed = False
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuMemGetInfo(&available, &total)
+            leave_context(pushed)
+        if is_sticky(status):
+            cudadrv_table.note_failure("cuMemcpyPeerAsync")
+            context.check(status)
+    return 0
 
 
 # ---- the stream and the buffers of a copy ----

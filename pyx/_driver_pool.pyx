@@ -24,6 +24,7 @@ from cudadrv._driver cimport (
 from cudadrv._errors cimport check, report
 from cudadrv._managed cimport place_of
 from cudadrv._names cimport checked_name
+from cudadrv._peers cimport admit
 from cudadrv._pool cimport PoolHandle, blocks_of, use_driver_pools
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here
@@ -253,19 +254,20 @@ name=None)\n--\n
 
         ``access`` is ``"readwrite"``, ``"read"`` (which drivers up to CUDA 13.0 do not support) or
         None for no access. The pool must be a device pool; its own device always has access. The
-        memory of other pools can be used everywhere.
+        memory of other pools can be used everywhere. cudadrv uses the memory in kernels and fills
+        of a device that may read and write it; copies need no access. The driver would end the
+        access under running kernels. So for less than "readwrite", all work of that device has to
+        be known to be complete.
 
         Raises TypeError or ValueError for other values, for other pools, or if the pool is closed;
-        CudaError if the device cannot have this access. Driver function: cuMemPoolSetAccess.
+        OwnershipError if work of the device may be unfinished; CudaError if the device cannot have
+        this access. Driver function: cuMemPoolSetAccess.
         """
-        cdef CUmemAccessDesc change
         self.usable()
-        change.location = _visitor(self, place)
+        _visitor(self, place)
         if access not in ACCESS:
             raise ValueError(f"access is 'readwrite', 'read' or None, and not {access!r}")
-        change.flags = <CUmemAccess_flags><int>ACCESS[access]
-        with nogil:
-            check(cuMemPoolSetAccess(self.raw, &change, 1))
+        admit(self.raw, place, <CUmemAccess_flags><int>ACCESS[access], repr(self))
 
     def access(self, place):
         """Return what a device may do with the memory of a device pool: "readwrite", "read" or

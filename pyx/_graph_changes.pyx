@@ -553,9 +553,20 @@ cdef set _ordered_with(tuple nodes, Py_ssize_t index):
             behind[earlier].append(node.index)
     found = _reached(before, index)
     for node in nodes:
-        if node.loose and node.stream is not changed.stream:
+        if node.loose and node.stream is not changed.stream \
+                and not _is_after_end(node, nodes, found):
             found.discard(node.index)
     return found | _reached(behind, index) | {index}
+
+
+cdef bint _is_after_end(GraphNode loan, tuple nodes, set before):
+    """Whether what comes after the nodes `before` comes after the end of a loan, too."""
+    cdef GraphNode node
+    for index in before:
+        node = nodes[index]
+        if node.stream is loan.stream and 0 < loan.end <= index:
+            return True
+    return False
 
 
 cdef set _reached(list edges, Py_ssize_t index):

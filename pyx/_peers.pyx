@@ -21,14 +21,13 @@ from cudadrv._driver cimport (
     CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     CU_MEM_LOCATION_TYPE_DEVICE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUdevice_P2PAttribute, CUdeviceptr, CUmemAccess_flags,
-    CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUpointer_attribute, CUresult, bind_driver, cuCtxDisablePeerAccess,
-    cuCtxEnablePeerAccess, cuDeviceCanAccessPeer, cuDeviceGetDefaultMemPool,
-    cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess, cuPointerGetAttribute,
-    cudadrv_table,
+    CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUpointer_attribute, CUresult, bind_driver,
+    cuCtxDisablePeerAccess, cuCtxEnablePeerAccess, cuDeviceCanAccessPeer,
+    cuDeviceGetDefaultMemPool, cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess,
+    cuPointerGetAttribute, cudadrv_table,
 )
 from cudadrv._errors cimport check
 from cudadrv._region cimport Region, pointer_of
-from cudadrv._release cimport DEVICE
 from cudadrv._stream cimport Stream
 
 from cudadrv._errors import OwnershipError
@@ -68,18 +67,20 @@ cdef int _attribute(CUdevice_P2PAttribute attribute, Device device, Device peer)
 
 # ---- access ----
 #
-# Another thread may end the access between the check of a launch and its driver call. So whoever
-# ends access first counts `access_ends` up, and then looks for unfinished work. A launch compares
-# the counter, after the engine has recorded it and before the driver gets it: if the counter has
-# changed, the launch is checked again, and finds the access in `_ending`.
+# Another thread may end access between the check of a launch and its driver call. So whoever ends
+# access first adds it to `_ending`, then counts `access_ends` up, and then looks for unfinished
+# work. A launch compares the counter after the engine has recorded it and before the driver gets
+# it. If the counter has changed, the launch is checked again, and is refused while the access is in
+# `_ending`.
 
-cdef set _ending = set()    # pairs of contexts, as numbers: the access that is just being ended
+# The access that is just being ended, as pairs of numbers: two contexts, or a pool and a device.
+cdef set _ending = set()
 # Which devices were given access to which default pools, by pairs of ordinals; and the number of
 # resets (see _device.pxd) at that time.
 cdef dict _opened = {}
 
 
-cdef tuple _pair(Context context, Context peer):
+cdef tuple _contexts(Context context, Context peer):
     return (<size_t><void *>context, <size_t><void *>peer)
 
 
@@ -92,10 +93,10 @@ def enable_access(Context context, Context peer):
     if context is peer:
         return
     if context.device == peer.device:
-        raise ValueError(f"{context!r} cannot access the memory of {peer!r}: the driver gives access"
-                         " only between devices. Use one context of the device")
+        raise ValueError(f"{context!r} cannot get access to the memory of {peer!r}: the driver"
+                         " gives access between devices only. Use one context of the device")
     if not can_access(context.device, peer.device):
-        raise ValueError(f"{context.device!r} cannot access the memory of {peer.device!r}:"
+        raise ValueError(f"{context.device!r} cannot get access to the memory of {peer.device!r}:"
                          " can_access is False. Copies between the two work without access")
     reference = context.peers.reference_to(peer)
     with nogil:
@@ -117,21 +118,27 @@ def enable_access(Context context, Context peer):
 def disable_access(Context context, Context peer):
     """End the access of a context to another device's memory: see `Context.disable_access`."""
     cdef CUresult status
+    cdef bint last
     context.usable()
     peer.usable()
     if context is peer:
         raise ValueError(f"{context!r} always has access to its own memory")
     if peer not in context.peers.all():
         return
-    pair = _pair(context, peer)
+    pair = _contexts(context, peer)
+    what = f"end the access of {context!r} to the memory of {peer!r}"
+    last = _is_last(context, peer)
     _ending.add(pair)
     try:
-        refuse_unfinished(context, f"end the access of {context!r} to the memory of {peer!r}")
+        # Other contexts of the device can use the pool, too.
+        _refuse_unfinished(_of_device(context.device) if last else [context], what)
+        if last:
+            _narrow(_default_pool(peer.device), context.device, CU_MEM_ACCESS_FLAGS_PROT_NONE, what)
+            _opened.pop((context.device.ordinal, peer.device.ordinal), None)
         status = _disable(context, peer)
         if status != CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
             context.check(status)
         context.peers.references.discard(context.peers.reference_to(peer))
-        _close_pool(context.device, peer.device)
     finally:
         _ending.discard(pair)
 
@@ -147,17 +154,28 @@ cdef CUresult _disable(Context context, Context peer) noexcept:
     return status
 
 
-cdef int refuse_unfinished(Context context, str what) except -1:
-    """Raise unless all work of a context is known to be complete. `what` is what that would break.
-    """
+cdef list _of_device(Device device):
+    """Return the contexts of a device that are not lost."""
+    cdef Context context
+    found = []
+    for context in contexts():
+        if context.device == device and not context.lost:
+            found.append(context)
+    return found
+
+
+cdef int _refuse_unfinished(list users, str what) except -1:
+    """Raise unless all work of some contexts is known to be complete. `what` would break it."""
     global access_ends
+    cdef Context context
     access_ends += 1
-    works = unfinished_in(context)
-    if works:
-        raise OwnershipError(
-            f"cannot {what}:\n"
-            f"  its work is not known to be complete: {works[-1]}.\n"
-            f"  Release it with: {'device' if context.primary else 'context'}.synchronize().")
+    for context in users:
+        works = unfinished_in(context)
+        if works:
+            raise OwnershipError(
+                f"cannot {what}:\n"
+                f"  work of {context!r} is not known to be complete: {works[-1]}.\n"
+                f"  Release it with: {'device' if context.primary else 'context'}.synchronize().")
     return 0
 
 
@@ -176,9 +194,11 @@ cdef CUmemoryPool _default_pool(Device owner) except? NULL:
 
 
 cdef bint is_admitted(CUmemoryPool pool, Device device) except -1:
-    """Whether a pool lets a device read and write its memory."""
+    """Whether kernels of a device may read and write the memory of a pool."""
     cdef CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE
     cdef CUmemLocation place
+    if (<size_t>pool, device.ordinal) in _ending:
+        return False
     place.type, place.id = CU_MEM_LOCATION_TYPE_DEVICE, device.raw
     with nogil:
         check(cuMemPoolGetAccess(&flags, pool, &place))
@@ -194,6 +214,27 @@ cdef int _admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags) excep
     return 0
 
 
+cdef int admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags, str called) except -1:
+    """Choose what a device may do with the memory of a pool: see `DriverPool.allow_access`."""
+    if flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE or not is_admitted(pool, device):
+        return _admit(pool, device, flags)
+    return _narrow(pool, device, flags, f"end the access of {device!r} to {called}")
+
+
+cdef int _narrow(
+    CUmemoryPool pool, Device device, CUmemAccess_flags flags, str what
+) except -1:
+    """End the access of a device to a pool, or a part of it. Raises if its work is unfinished."""
+    pair = (<size_t>pool, device.ordinal)
+    _ending.add(pair)
+    try:
+        _refuse_unfinished(_of_device(device), what)
+        _admit(pool, device, flags)
+    finally:
+        _ending.discard(pair)
+    return 0
+
+
 cdef int _open_pool(Device device, Device owner) except -1:
     """Let a device use the memory of another one's default pool."""
     cdef CUmemoryPool pool = _default_pool(owner)
@@ -203,19 +244,16 @@ cdef int _open_pool(Device device, Device owner) except -1:
     return 0
 
 
-cdef int _close_pool(Device device, Device owner) except -1:
-    """Undo `_open_pool`, unless another context of the device still has access to the owner's."""
-    cdef Context context, peer
-    if _opened.get((device.ordinal, owner.ordinal)) != resets:
-        return 0
-    for context in contexts():
-        if context.device == device and not context.lost:
-            for peer in context.peers.all():
-                if peer.device == owner:
-                    return 0
-    _admit(_default_pool(owner), device, CU_MEM_ACCESS_FLAGS_PROT_NONE)
-    del _opened[device.ordinal, owner.ordinal]
-    return 0
+cdef bint _is_last(Context context, Context peer) except -1:
+    """Whether `_open_pool` has opened a pool for this access, and no other needs it."""
+    cdef Context each, other
+    if _opened.get((context.device.ordinal, peer.device.ordinal)) != resets:
+        return False
+    for each in _of_device(context.device):
+        for other in each.peers.all():
+            if other.device == peer.device and not (each is context and other is peer):
+                return False
+    return True
 
 
 # ---- whether a stream can use memory ----
@@ -227,19 +265,16 @@ cdef bint reaches(Context context, Region region) except -1:
     cdef Context peer = region.memory.context
     cdef CUmemoryPool pool = NULL
     cdef CUdeviceptr address
-    cdef CUdeviceptr found = 0
-    if context.device == peer.device or _pair(context, peer) in _ending:
+    if context.device == peer.device or _contexts(context, peer) in _ending:
         return False
     if region.nbytes == 0:
         return peer in context.peers.all()
     address = pointer_of(region)
-    if region.memory.kind != DEVICE:
-        pool = <CUmemoryPool><size_t>_attribute_in(
-            context, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address)
-        if pool is not NULL:
-            return is_admitted(pool, context.device)
-    found = _attribute_in(context, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address)
-    return found != 0
+    pool = <CUmemoryPool><size_t>_attribute_in(
+        context, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address)
+    if pool is not NULL:
+        return is_admitted(pool, context.device)
+    return _attribute_in(context, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) != 0
 
 
 cdef uint64_t _attribute_in(
@@ -250,10 +285,9 @@ cdef uint64_t _attribute_in(
     cdef CUresult status
     cdef bint pushed = False
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuPointerGetAttribute(&value, attribute, address)
-            leave_context(pushed)
+        context.check(enter_context(context.raw, &pushed))
+        status = cuPointerGetAttribute(&value, attribute, address)
+        leave_context(pushed)
     if status == CUDA_ERROR_INVALID_VALUE:
         return 0
     context.check(status)
@@ -262,12 +296,12 @@ cdef uint64_t _attribute_in(
 
 cdef int refuse_device(Region region, Stream stream) except -1:
     """The slow path of `refuse_unreachable`."""
-    stream.usable()
+    stream.context.usable()
     if stream.capture is not NULL:
         raise ValueError(
-            f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r}, which is in"
-            f" {(<Capture>stream.capture).called()}, to another context; operations of a graph use"
-            " device memory of their own context only")
+            f"{region.describe()} belongs to {region.memory.context!r}, and {stream!r} to another"
+            f" context; in {(<Capture>stream.capture).called()}, its work can use device memory of"
+            " its own context only")
     if not reaches(stream.context, region):
         _refuse(region, stream, _way_to_access(region, stream.context))
     return 1

@@ -38,9 +38,13 @@ from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
 from cudadrv._stream cimport Stream, find_user, may_synchronize
 
 from cudadrv._device import call_after_wait
-from cudadrv._errors import ContextLostError, OwnershipError
+from cudadrv._errors import ContextLostError, CudaError, OwnershipError
 
 bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 
 # ---- who may still use dead memory ----
 #
@@ -113,6 +117,10 @@ cdef Event _end_of(Stream stream):
         return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
     except (ValueError, OwnershipError, ContextLostError):
         return None  # the stream is another thread's, is capturing, or is closed or lost
+    except CudaError as error:
+        if error.status != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+            raise
+        return None  # the legacy stream, while another library captures a blocking one
     finally:
         own_snapshot_drop(engine, &now)
 
@@ -460,9 +468,16 @@ cdef bint _release(
 
 
 cdef bint _blocks_nobody(Context context, dict idle) except -1:
-    """Whether freeing memory of the context cannot block. `idle` remembers the answers."""
+    """Whether freeing memory of the context cannot block. `idle` remembers the answers.
+
+    Freeing it may wait for every device that has access to it.
+    """
+    cdef Context each
     if context not in idle:
         idle[context] = is_idle(context)
+        for each in contexts():
+            if idle[context] and not each.lost and context in each.peers.all():
+                idle[context] = is_idle(each)
     return idle[context]
 
 

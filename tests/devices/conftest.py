@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+import cudadrv as cu
+
 HEAD = """
 import gc
 import numpy as np
@@ -23,9 +25,11 @@ TWO = """
 zero, one = cu.Device(0), cu.Device(1)
 near, far = cu.Stream(device=zero), cu.Stream(device=one)
 """
-TAIL = """
+SYNCHRONIZE = """
 for device in [cu.Device(i) for i in range(cu.Device.count())]:
     device.synchronize()
+"""
+TAIL = f"""{SYNCHRONIZE}
 assert not testing.races(), testing.races()
 """
 
@@ -42,3 +46,18 @@ def machine(driver, script) -> Callable[..., None]:
         )
 
     return machine
+
+
+@pytest.fixture
+def pair(driver, script, machine) -> Callable[..., None]:
+    """Run a program on two devices: those of the software driver, or two GPUs."""
+
+    def pair(program: str) -> None:
+        if driver != "cuda":
+            machine("devices=2", program)
+            return
+        if cu.Device.count() < 2:
+            pytest.skip("needs two devices")
+        script.quiet(HEAD + TWO + textwrap.dedent(program) + SYNCHRONIZE)
+
+    return pair

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import cudadrv as cu
-from cudadrv import _attributes, _graph_picture, _processors
+from cudadrv import _attributes, _graph_picture, _peers, _processors
 
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
 CONDITIONS = (Path(__file__).parents[1] / "graphs" / "conditions.ptx").read_text()
@@ -22,7 +22,7 @@ PROGRAMS = {}
 # a Cython module raises ImportError then.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
-IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture
+IMPORTED += cu.Link, _peers, _graph_picture, cu.ExecutableNode, cu.joins_capture
 
 
 def program(function):
@@ -206,10 +206,46 @@ def copies_between_buffers():
     two.wait(one)
     down = second.copy_to_async(target, two)
     down.wait()
-    assert up.done
+    up.wait()  # known by now, unless memory ran out for what `down` tells of other streams
     assert down.reads == (second,)
     assert (target.to_numpy() == numbers(500)).all()
     source.copy_from(target, stream=one)
+
+
+@program
+def several_devices():
+    """Each call is made in the context of its object, so that the library switches none: it would
+    try a failing call again, and cannot say that going back has failed.
+    """
+    if cu.Device.count() < 2:
+        return
+    zero, one = cu.Device(0), cu.Device(1)
+    with zero:
+        near = cu.Stream()
+        here, back = cu.DeviceBuffer.from_array(numbers(100)), cu.DeviceBuffer(100, "u4")
+    with one:
+        far, there = cu.Stream(), cu.DeviceBuffer(100, "u4")
+        ordered = cu.DeviceBuffer(100, "u4", stream=far)
+        there.copy_from_async(here, far)
+        ordered.copy_from_async(there, far)
+        done = far.record()
+    assert zero.link_to(one).access
+    with zero:
+        zero.enable_access(one)
+        near.wait(done)
+        there.fill_async(5, near)
+        ordered[:50].fill_async(6, near)
+        back.copy_from_async(ordered, near)
+        near.synchronize()
+        assert zero.peers == (one,)
+        zero.disable_access(one)
+        assert items_of(back).tolist() == [6] * 50 + list(range(50, 100))
+        assert set(items_of(there.to(zero, stream=near), near)) == {5}
+    with one:
+        far.close()
+        there.close()
+        ordered.close()
+        done.close()
 
 
 @program

@@ -650,3 +650,50 @@ def test_a_node_that_begins_after_a_loan_is_ordered_with_it(world, fill):
     step[1].set(target=world.work, value=3)
     step.launch(world.main).wait()
     assert list(world.result) == [3] * 16
+
+
+def test_what_comes_after_the_end_of_a_loan_is_ordered_with_it(world, fill):
+    with world.graph.capture(world.main):
+        with world.work.lend(world.main) as address:
+            fill(address, ONE, 16, world.main)
+            world.side.wait(world.main)  # within the loan
+            world.frames.fill_async(3, world.side)
+        world.out.fill_async(1, world.main)
+        world.side.wait(world.main)
+        world.out.fill_async(2, world.side)
+        world.main.wait(world.side)
+    step = world.graph.instantiate()
+    within, after = step.nodes[1], step.nodes[3]
+    with pytest.raises(cu.BufferBorrowedError, match="written by lend at"):
+        step[within].set(target=world.work)
+    step[after].set(target=world.work, value=3)
+    step.launch(world.main).wait()
+    world.result.copy_from(world.work)
+    assert list(world.result) == [3] * 16
+
+
+def test_late_work_of_a_borrower_on_another_stream_is_not_joined(world, fill):
+    loan = world.work.lend(world.side)
+    with pytest.raises(cu.CaptureError, match=r"by lend at .*test_loans.py:\d+, is not joined"):
+        with world.graph.capture(world.main):
+            world.side.wait(world.main)
+            address = loan.__enter__()
+            fill(address, ONE, 16, world.side)
+            world.main.wait(world.side)
+            fill(address, ONE, 16, world.side)
+    loan.__exit__(None, None, None)
+    world.main.wait(world.side)
+    usable(world)
+
+
+def test_a_loan_on_another_stream_may_outlive_the_capture(world, fill):
+    loan = world.work.lend(world.side)
+    with world.graph.capture(world.main):
+        world.side.wait(world.main)
+        fill(loan.__enter__(), ONE, 16, world.side)
+        world.main.wait(world.side)
+    loan.__exit__(None, None, None)
+    world.main.wait(world.side)
+    launched(world)
+    world.result.copy_from(world.work)
+    assert list(world.result) == [1] * 16

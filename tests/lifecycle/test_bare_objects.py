@@ -1,5 +1,6 @@
 """Objects of every extension class whose ``__init__`` never ran: no use of them is a crash."""
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from limits import PATIENCE
 
 PROGRAM = Path(__file__).with_name("bare_objects.py")
+ROOT = Path(__file__).parents[2]  # where cudadrv is, if it is not installed
 # What tells that a use has gone further than it should have.
 WRONG = re.compile(
     r"its process ended with|SystemError|UnboundLocalError|Cuda\w*Error|ContextLostError"
@@ -19,7 +21,11 @@ WRONG = re.compile(
 @pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 def test_every_attribute_of_every_class():
     done = subprocess.run(
-        [sys.executable, str(PROGRAM)], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, str(PROGRAM)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")

@@ -7,6 +7,7 @@ import gc
 import pytest
 
 import cudadrv as cu
+from cudadrv import testing
 
 pytestmark = pytest.mark.cuda_software
 MODES = {"global": 0, "thread local": 1, "relaxed": 2}
@@ -160,6 +161,26 @@ def test_what_runs_beside_it_does_not_end_it(capture, stream, other, name):
     assert capture.status == ACTIVE
     capture.end()
     cu.Device(0).synchronize()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_memory_of_the_legacy_stream_waits_for_the_end_of_a_blocking_capture(other, mode):
+    """The legacy stream can record no event while a blocking stream is captured."""
+    captured, legacy = cu.Stream(blocking=True), cu.Stream.legacy()
+    dying = [cu.DeviceBuffer(16, stream=other, pooled=False), cu.DeviceBuffer(16, pooled=False)]
+    legacy.wait(other)
+    for buffer in dying:
+        buffer.fill_async(1, legacy)
+    capture = Capture(captured)
+    capture.begin(mode)
+    del buffer
+    dying.clear()
+    cu.reap()
+    assert testing.live_objects()["async"] == testing.live_objects()["device"] == 1
+    assert capture.status == ACTIVE
+    capture.end()
+    cu.reap()
+    assert testing.live_objects()["async"] == testing.live_objects()["device"] == 0
 
 
 @pytest.mark.parametrize("call", [cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer])

@@ -80,7 +80,7 @@ class Lend:
     """A loan in a capture. What another library does with it is in `Operation.then`."""
 
     calls: int = 0  # how many operations of the device these are
-    loose: bool = False  # whether something of the capture may be before one of them
+    loose: bool = False  # whether something that comes after it may be before one of them
 
     @property
     def kind(self):

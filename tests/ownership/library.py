@@ -61,12 +61,14 @@ def main():
     parser.add_argument("--stop", action="store_true", help="at the first disagreement")
     parser.add_argument("--policy", choices=[*POLICIES, "all"], default="all")
     parser.add_argument("--graphs", action="store_true", help="only programs with graphs")
+    parser.add_argument("--contexts", action="store_true", help="only with several contexts")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
     os.environ.setdefault("CUDADRV_DRIVER", "software")
     os.environ.setdefault("CUDADRV_SOFTWARE", "devices=2")
     policies = list(POLICIES) if options.policy == "all" else [options.policy]
     schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
+    Program.with_contexts = 1 if options.contexts else Program.with_contexts
     Program.with_graphs = 1 if options.graphs else Program.with_graphs
     operations = programs = disagreements = 0
     answers = Counter()

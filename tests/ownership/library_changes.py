@@ -94,7 +94,8 @@ class ChangeChoices(GraphChoices):
             return
         executable, index, way = node
         content = executable.content
-        if len(content.streams) > 1 and any(each.lends for each in leaves(content.operations)):
+        lends = any(each.lends for each in leaves(content.operations))
+        if has_loose_loans(content) or (lends and len(content.streams) > 1):
             return  # the library refuses more changes beside loans than the oracle
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)

@@ -917,6 +917,61 @@ MUTATIONS = [
         "and self.lent.capture != self.stream.capture:",
         "and False:",
     ),
+    # ---- several devices ----
+    (
+        "a copy between contexts does not borrow its source",
+        "_copy.pyx",
+        "borrow(source, &uses[1], OWN_READ)",
+        f"borrow(source, &uses[1], {SHARED})",
+    ),
+    (
+        "a copy between contexts does not borrow its target",
+        "_copy.pyx",
+        "borrow(target, &uses[0], OWN_WRITE)",
+        f"borrow(target, &uses[0], {SHARED})",
+    ),
+    (
+        "a copy between contexts runs on a stream of any context",
+        "_copy.pyx",
+        "    if not are_apart(target, source) or (",
+        "    if not are_apart(target, source) and (",
+    ),
+    (
+        "a copy between contexts uses current streams of one of them only",
+        "_stream.pyx",
+        "if found is context or found is other:",
+        "if found is context:",
+    ),
+    (
+        "memory of another device is used without access",
+        "_peers.pyx",
+        "    if not reaches(stream.context, region):\n",
+        "    if False:\n",
+    ),
+    (
+        "a captured operation uses memory of another device",
+        "_peers.pyx",
+        "    if stream.capture is not NULL:\n",
+        "    if False:\n",
+    ),
+    (
+        "access ends under unfinished work",
+        "_peers.pyx",
+        "        if works:\n",
+        "        if False:\n",
+    ),
+    (
+        "the access to a default pool stays",
+        "_peers.pyx",
+        "        if last:\n",
+        "        if False:\n",
+    ),
+    (
+        "the access to a default pool ends with that of any context",
+        "_peers.pyx",
+        "and not (each is context and other is peer):\n                return False",
+        "and not (each is context and other is peer):\n                pass",
+    ),
     # ---- captures of other libraries ----
     (
         "a part in an ended capture of another library goes on",

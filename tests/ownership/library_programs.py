@@ -12,6 +12,7 @@ import library_graphs
 import library_interop
 import library_joined
 import library_managed
+import library_peers
 from library_choices import (
     CUTS,
     DTYPES,
@@ -24,10 +25,11 @@ from library_choices import (
 )
 from library_graphs import OF_GRAPHS
 from library_interop import OF_IMPORTS, OF_LOANS
-from library_joined import OF_JOINED, JoinedChoices
+from library_joined import OF_JOINED
+from library_peers import PeerChoices
 from library_threads import Worker
 from session import DEFAULTS, ORDERS, Failed, Thread
-from session_buffers import CLASSES, device_side, is_filled
+from session_buffers import CLASSES, is_filled
 from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
 
@@ -58,10 +60,11 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(JoinedChoices):
+class Program(PeerChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     with_graphs = 0.25  # of all programs
+    with_contexts = 0.25  # those with several contexts
 
     def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
@@ -95,11 +98,13 @@ class Program(JoinedChoices):
     def contexts(self):
         """The contexts of the program: that of the first device, sometimes others as well."""
         found = [cu.Device(0).context]
-        if self.chance(0.25 if cu.driver_info().is_software else 0.02):  # a GPU takes long
-            if cu.Device.count() > 1 and self.chance(0.7):
+        if self.chance(self.with_contexts):
+            if cu.Device.count() > 1 and self.chance(0.8):
                 found.append(cu.Device(1).context)
-            else:
-                found.append(cu.Context.create(cu.Device(0)))
+            create = 1 if len(found) == 1 else 0.25
+            # A GPU takes long to create a context.
+            if self.chance(create if cu.driver_info().is_software else 0.08 * create):
+                found.append(cu.Context.create(self.random.choice(found).device))
         return found
 
     def copy_in_chunks(self):
@@ -113,6 +118,8 @@ class Program(JoinedChoices):
         """Choose which kinds of steps are frequent in this program, and which are rare."""
         modules = self.chance(0.12)
         for step, weight in WEIGHTS.items():
+            if step in library_peers.WEIGHTS and not self.several:
+                weight = 0
             if self.several:
                 weight *= BETWEEN_CONTEXTS.get(step, 1)
             if step in OF_THREADS and not self.workers:
@@ -475,8 +482,8 @@ class Program(JoinedChoices):
             self.buffers.append(buffer)
 
     def allocate(self):
-        # With several contexts, memory that all of them can use is more frequent.
-        more = ("locked", "locked") if self.several else ("device",)
+        # With several contexts, memory that all of them can use, or only some, is more frequent.
+        more = ("locked", "device") if self.several else ("device",)
         kind, stream = self.random.choice((*self.memories, *more)), None
         driver_pool = kind in self.driver_pools and self.chance(0.12)
         share = 0.6 if kind == "device" or driver_pool else 0.3
@@ -635,13 +642,15 @@ class Program(JoinedChoices):
 
     def mostly_place_of(self, buffer):
         """The context of the operation's other buffers; None for any: it may then be refused."""
-        if buffer.on_host or not self.several or self.chance(0.03):
+        share = 0.3 if self.session.access or self.session.admitted else 0.03
+        if buffer.on_host or not self.several or self.chance(share):
             return None
         return buffer.memory.place
 
     def copy(self):
         target = self.pick_buffer()
-        source = self.pick_buffer(place=self.mostly_place_of(target))
+        source = self.pick_elsewhere(target) if self.several and self.chance(0.6) else None
+        source = source or self.pick_buffer(place=self.mostly_place_of(target))
         if source is None:
             return
         told = self.buffers.index(target), self.buffers.index(source)
@@ -652,7 +661,7 @@ class Program(JoinedChoices):
         if source is None or target is None:
             return
         blocking = self.chance(0.2)
-        place = device_side(target, source).memory.place
+        place = self.any_user_of(target, source)
         stream, inward = self.maybe_stream(blocking, place), self.chance(0.5)
         self.note("copy", *told, cut, "blocking" * blocking, self.at(stream, self.streams))
         self.keep(self.session.copy(target, source, stream, blocking, inward))
@@ -674,7 +683,7 @@ class Program(JoinedChoices):
         buffer, blocking, value = self.pick_buffer(), self.chance(0.15), self.random.randrange(256)
         if len(self.dtypes) > len(DTYPES) and not buffer.closed and self.chance(0.2):
             buffer = self.view_of(buffer, MORE_DTYPES)
-        stream = self.maybe_stream(blocking, buffer.memory.place)
+        stream = self.maybe_stream(blocking, self.any_user_of(buffer))
         told = self.buffers.index(buffer), self.at(stream, self.streams)
         self.note("fill", *told, value, "blocking" * blocking)
         self.keep(self.session.fill(buffer, value, stream, blocking))
@@ -697,7 +706,9 @@ class Program(JoinedChoices):
     def launch(self):
         out = self.pick_buffer()
         a, b = (self.pick_buffer(place=self.mostly_place_of(out)) or out for _ in range(2))
-        place = next((x.memory.place for x in (out, a, b) if not x.on_host), out.memory.place)
+        if self.session.access and self.chance(0.5):
+            a = self.pick_elsewhere(out) or a
+        place = self.any_user_of(out, a, b)
         stream, way = self.maybe_stream(False, place), self.random.choice(WAYS_TO_LAUNCH)
         modes = ("read", "read") if self.chance(0.7) else self.random.choices(tuple(MODES), k=2)
         modes = ["write" if mode == "shared" else mode for mode in modes]  # shared ones would race
@@ -795,7 +806,10 @@ class Program(JoinedChoices):
 
 # How much more frequent these steps are if there are several contexts.
 BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
-COPIES = ("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
+COPIES = (
+    *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
+    "cuMemcpyPeerAsync",
+)
 FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async")
 # The driver functions that may fail in each kind of step.
 FAILURES = {
@@ -882,4 +896,5 @@ WEIGHTS = {
     **library_managed.WEIGHTS,
     **library_graphs.WEIGHTS,
     **library_joined.WEIGHTS,
+    **library_peers.WEIGHTS,
 }

@@ -378,14 +378,33 @@ class Oracle:
 
         Each wait is for all work of the conflicting stream.
         """
-        before = self.order()
         request = (stream, accesses, policy, passive, lends)
-        while (answer := self.judge(*request)).answer == MUST_WAIT:
+
+        def in_the_way():
             known = past(*self.before(stream, passive))
-            other = self._in_the_way(known, accesses, policies_of(policy, accesses))
-            if not self.can_be_waited_for(other):
-                return self._back_to(before, other)
-            self.order_after(stream, self._work_of(other))
+            return self._in_the_way(known, accesses, policies_of(policy, accesses))
+
+        return self._wait_for_all(stream, lambda: self.judge(*request), in_the_way)
+
+    def _wait_for_all(self, stream, judge, in_the_way):
+        """Let a stream wait for the streams in the way of a request, and return the answer then.
+
+        All of them are found before the first wait, and all events are recorded before it.
+        """
+        before, others = self.order(), []
+        while (answer := judge()).answer == MUST_WAIT:
+            others.append(in_the_way())
+            if not self.can_be_waited_for(others[-1]):
+                return self._back_to(before, others[-1])
+            self.order_after(stream, self._work_of(others[-1]))
+        if not others:
+            return answer
+        self.restore(before)
+        if answer == YES:
+            for work in [self._work_of(other) for other in others]:
+                self.order_after(stream, work)
+            # With the events recorded first, something may still be in the way.
+            answer = self._wait_for_all(stream, judge, in_the_way)
         return answer
 
     def streams(self):

@@ -235,6 +235,13 @@ class Plan(Oracle):
         lines = self.block.inside.values() if self.block else ()
         return stream in lines and stream.thread in (None, self.thread)
 
+    def snapshot(self, stream, record):
+        """As for any stream. What begins here is not after all of a loan that goes on."""
+        for lent in self.block.lents if self.block and record else ():
+            if self.block.inside[lent.borrower.model] is stream:
+                lent.operation.effect.loose = True
+        return super().snapshot(stream, record)
+
     def mirrored(self, accesses):
         found = []
         for memory, *access in accesses:
@@ -339,6 +346,8 @@ class Capture:
         self.inside = {}  # what stands in the plan for streams
         self.first = len(plan.operations)
         self.lents = []  # the loans that go on in it
+        self.calls = []  # what other libraries queued in loans
+        self.covers = []  # waits for tokens, and what else of a stream they wait for in the driver
         self.joined = False  # whether it is one of another library
         self.ended = False
         self.origin = origin
@@ -384,6 +393,25 @@ class Capture:
         operation.end = self.plan.issue_around(self.inside[stream], [access], site)
         self.plan.close_export(self.plan.mirrored([access])[0][0], view)
 
+    def call(self, stream):
+        """Another library queues an operation in a loan."""
+        line = self.inside[stream]
+        line.last = Node(line.last)
+        self.calls.append(line.last)
+
+    def cover(self, stream, other):
+        """A stream has waited for a token of another one: in the driver, for all of its work."""
+        self.covers.append((self.inside[stream].last, self.inside[other].last))
+
+    def calls_are_joined(self):
+        """Whether the driver's capture joins what other libraries queued in loans."""
+        known = past(self.inside[self.origin].last)
+        covers = list(self.covers)
+        while found := [each for each in covers if each[0] in known]:
+            covers = [each for each in covers if each not in found]
+            known = known.union(*(past(last) for _, last in found))
+        return known.issuperset(self.calls)
+
     def is_joined(self):
         """Whether the stream that was captured first is ordered after all operations."""
         known = past(self.inside[self.origin].last)
@@ -399,6 +427,8 @@ class Capture:
         known = past(self.inside[self.origin].last)
         found = self.plan.operations[self.first :]
         if any(each.node not in known for each in found if not each.lends):
+            return True
+        if self.is_joined() and not self.calls_are_joined():
             return True
         loans = [each for each in found if each.lends and each.effect.calls]
         return False if known.issuperset(each.end for each in loans) else None

@@ -37,6 +37,7 @@ from cudadrv import testing
 
 OVERLAP, IS_PART, NO_STREAM = "overlap", "is_part", "no_stream"
 OTHER_CONTEXT, LENT = "other_context", "lent"
+UNFINISHED = "unfinished"
 PARTS_LIVE, LIVE, NOT_OURS = "parts_live", "live", "not_ours"
 NO_SUCH_FILL, ENDED = "no_such_fill", "ended"
 TAKEN, NOT_LENT, NO_TURNS = "taken", "not_lent", "no_turns"
@@ -73,9 +74,10 @@ RAISED = {
     OTHER_CONTEXT: (
         (ValueError, cu.CudaError),
         "^cuGraphInstantiateWithFlags: CUDA_ERROR_INVALID_VALUE"
-        "|another context|no stream reaches both|of the context of|and this (executable of|one to)"
+        "|another context|within one context|of the context of|and this (executable of|one to)"
         "|memory of that context",
     ),
+    UNFINISHED: (cu.OwnershipError, "cannot end the access of"),
     EVENT_CLOSED: (ValueError, "the event "),
     NO_SUCH_CHANGE: (
         (ValueError, TypeError, cu.CudaError),
@@ -102,6 +104,7 @@ RAISED = {
 # The driver calls that queue work and waits. A refused call makes none of them.
 QUEUEING = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
+    "cuMemcpyPeerAsync",
     *("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async"),
     *("cuEventRecord", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"),
     *("cuLaunchKernel", "cuLaunchKernelEx"),
@@ -596,6 +599,8 @@ class Session:
         if answer == OK and not self.is_known(token):
             token.asked = True
             self._wait(stream, token.capture, token.node)
+            if token.capture is not None:
+                token.capture.cover(stream.model, token.stream)
 
     def synchronize_token(self, token):
         self._wait_for("token.wait()", token, token.real.wait)
@@ -661,10 +666,12 @@ class Session:
     def leave_stream(self):
         self.currents.pop().real.__exit__(None, None, None)
 
-    def current(self, stream, place):
-        """The stream of a call in a context: the argument, else the current one, or None."""
+    def current(self, stream, *places):
+        """The stream of a call in one of some contexts: the argument, else the current one, or
+        None.
+        """
         if stream is None:
-            found = [current for current in self.currents if current.place is place]
+            found = [current for current in self.currents if current.place in places]
             return found[-1] if found else None
         return stream
 
@@ -685,8 +692,12 @@ class Session:
         self.end_blocks()
         for place in self.places:
             place.context.synchronize()
+        self.end_access()
         if self.software:
             testing.forget_races()
+
+    def end_access(self):
+        """End the access of devices to the memory of others."""
 
 
 def uses_by_byte(buffer):

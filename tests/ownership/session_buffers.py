@@ -24,10 +24,10 @@ from session import (
     WAITED,
     Failed,
     Place,
-    Session,
     Stream,
     Token,
 )
+from session_peers import DEFAULT, PeerSession, are_apart
 
 import cudadrv as cu
 
@@ -48,6 +48,7 @@ class Memory:
     home: "Memory | None" = None  # the memory of ours whose bytes these are
     owner: Any = None  # a weak reference to the other library's object
     unused: model.Access | None = None  # its allocation on a stream, until the first use
+    pool: Any = None  # DEFAULT or a DriverPool, if it comes from a pool of the driver
     whole: Any = None  # a weak reference to the buffer of all its bytes
 
     def __post_init__(self):
@@ -142,7 +143,7 @@ class KeptBuffer(Buffer):
         return self.reference() is real
 
 
-class BufferSession(Session):
+class BufferSession(PeerSession):
     # ---- making and ending buffers ----
 
     def allocate(self, kind, nbytes, stream=None, place=None, driver_pool=False, **options):
@@ -166,7 +167,8 @@ class BufferSession(Session):
         if usable == OK and stream is not None and stream.model.in_capture:
             if ordered and nbytes and (driver_pool or stream.kind == "legacy"):
                 usable = CAPTURED
-            stream = on = None  # the memory is there before any launch
+            # The memory is there before any launch. What has no bytes keeps its stream.
+            stream, on = stream if driver_pool else None, None
         made = self.call("allocation", usable, make)
         if made is None:
             return None
@@ -176,6 +178,8 @@ class BufferSession(Session):
         stream = stream if ordered else None
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
+        if kind == "device" and memory.is_stream_ordered:
+            memory.pool = pool if memory.of_driver_pool else DEFAULT
         buffer = Buffer(made, memory, 0, nbytes, part=False)
         user = stream or on
         if user is not None and nbytes:
@@ -331,7 +335,8 @@ class BufferSession(Session):
         """
         buffers = [buffer for buffer, _ in uses]
         place = device_side(*buffers).memory.place
-        stream = self.current(stream, place)
+        apart = are_apart(*buffers)
+        stream = self.current(stream, *(b.memory.place for b in buffers) if apart else (place,))
         on = place.internal if stream is None else stream.model
         overlapping, same = relation(*buffers)
         if any(buffer.closed for buffer in buffers):
@@ -340,11 +345,11 @@ class BufferSession(Session):
             return NO_STREAM, on, False
         if overlapping:
             return OVERLAP, on, False
-        if not all(buffer.fits(on) for buffer in buffers):
+        if not self.fit(buffers, on, strict=of_array):
             return OTHER_CONTEXT, on, False
         if (usable := self.oracle.judge_stream(on)) != model.YES:
             return usable.answer, on, False
-        if on.capture is not None and (blocking or (of_array and buffers[0].nbytes)):
+        if on.capture is not None and (blocking or ((of_array or apart) and buffers[0].nbytes)):
             return CAPTURED, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False

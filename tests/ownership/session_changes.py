@@ -233,12 +233,13 @@ class ChangeSession(GraphSession):
         if old.disabled and not old.pairs(new):
             return CAPTURED
         place, pairs = executable.place, zip(old.operations, new.operations, strict=False)
-        alike = len(old.operations) == len(new.operations)
-        if not alike or not all(is_alike(*pair, place) for pair in pairs):
+        if len(old.operations) != len(new.operations):
             return CAPTURED
         disabled = [new.operations[old.operations.index(each)] for each in old.disabled]
-        answers = {self._judge_switch(executable, each, False) for each in disabled}
-        return NO_SUCH_CHANGE if NO_SUCH_CHANGE in answers else OK
+        reasons = {self._judge_switch(executable, each, False) for each in disabled} - {OK}
+        if not all(is_alike(*pair, place) for pair in pairs):
+            reasons.add(CAPTURED)
+        return any_of(frozenset(reasons or {OK}))
 
 
 class Meddler:

@@ -145,7 +145,8 @@ class GraphSession(BufferSession):
     def end(self, block, way="block"):
         """End a capture by the end of its block, by an exception, or because it was dropped."""
         captured, graph = block.model, block.graph
-        answer = CAPTURED if way == "block" and not captured.is_joined() else OK
+        joined = captured.is_joined() and captured.calls_are_joined()
+        answer = CAPTURED if way == "block" and not joined else OK
         self._leave(block, way, answer)
         captured.end()
         self.outlive(captured)

@@ -40,6 +40,7 @@ class Raw:
     kind: str
     place: Place
     bytes: Any
+    pool: Any
 
 
 @dataclass(eq=False)
@@ -102,7 +103,7 @@ class ImportSession(LoanSession):
             return None
         memory = buffer.memory
         memory.model.closed = True
-        return Raw(address, memory.kind, memory.place, memory.bytes)
+        return Raw(address, memory.kind, memory.place, memory.bytes, memory.pool)
 
     def _judge_raw(self, buffer, parts):
         if buffer.closed:
@@ -126,7 +127,7 @@ class ImportSession(LoanSession):
         """Take memory back. The new buffer has no uses."""
         make = lambda: CLASSES[raw.kind].from_raw(raw.address, len(raw.bytes))  # noqa: E731
         buffer = self.new_buffer("from_raw", make, raw.kind, len(raw.bytes), raw.place)
-        buffer.memory.bytes[:] = raw.bytes
+        buffer.memory.bytes[:], buffer.memory.pool = raw.bytes, raw.pool
         return buffer
 
     def from_raw_of_live(self, buffer):
@@ -164,6 +165,7 @@ class ImportSession(LoanSession):
         shared = Memory(
             memory.model, memory.kind, memory.place, owned=False, bytes=memory.bytes, shares=True
         )
+        shared.pool = memory.pool
         return Buffer(real, shared, start, real.nbytes, part=False)
 
     # ---- arrays of other libraries ----

@@ -242,6 +242,6 @@ class KernelSession(BufferSession):
         for buffer, _ in uses:  # buffers in `borrows` are checked one by one
             if buffer.closed:
                 return MEMORY_CLOSED, None
-            if not buffer.fits(stream.model):
+            if not self.can_use(buffer, stream.model):
                 return OTHER_CONTEXT, None
         return self._judge_order(stream.model, uses), stream.model

@@ -43,6 +43,7 @@ class Lent:
     holders: int = 0
     capture: Any = None  # the capture that knows of it; None: it is one for real
     operation: Any = None  # its node there
+    call: model.Node | None = None  # the last that the borrower queued there
     barred: bool = False  # it goes on after its capture, and something could not be waited for
 
     @property
@@ -241,8 +242,10 @@ class LoanSession(KernelSession):
         last.then.append(lambda: bytes_.fill(value))
         effect.calls += 1
         line = capture.inside[lent.borrower.model]
-        if last is not lent.operation or line.last is not last.node:
+        if last is not lent.operation or line.last is not (lent.call or last.node):
             effect.loose = True
+        capture.call(lent.borrower.model)
+        lent.call = line.last
 
     def _copy_at_once(self, lent, address, value):
         """Look at memory as a library does that works on no stream, and perhaps write it."""

@@ -22,7 +22,7 @@ SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {session.NO_SUCH_FILL, session.NO_SUCH_CHANGE, session.ENDED, oracle.OTHER_THREAD}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
-RARE |= {session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
+RARE |= {session.UNFINISHED, session.OTHER_CONSUMER, session.NOT_THEIRS, session.READ_ONLY}
 RARE |= {
     session.NOT_WHOLE,
     session.OF_POOL,
@@ -70,9 +70,10 @@ lazily = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 @lazily
 @pytest.mark.cuda_software
-def test_programs_on_two_devices(driver, script):
+@pytest.mark.parametrize("operations", ["3000", "6000 --contexts"])
+def test_programs_on_two_devices(driver, script, operations):
     said = script.run(
-        "import sys; sys.argv[1:] = ['--operations=3000', '--schedule=all'];"
+        f"import sys; sys.argv[1:] = '--operations {operations} --schedule all'.split();"
         f" sys.path.insert(0, {str(FOLDER)!r}); import library; sys.exit(library.main())",
         CUDADRV_SOFTWARE="devices=2",
     )

@@ -70,7 +70,7 @@ POSITIONAL = {
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
     "count", "dtype", "address", "array", "source", "target", "value", "key", "index", "start",
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
-    "buffer", "buffers", "thing", "image", "shape", "place", "to", "pairs", "path", "grid",
+    "buffer", "buffers", "thing", "image", "shape", "peer", "place", "to", "pairs", "path", "grid",
     "block", "shared_bytes", "preference", "destination", "kernel", "child", "default", "condition",
     "bodies", "graph",
 }  # fmt: skip

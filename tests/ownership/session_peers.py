@@ -1,0 +1,120 @@
+"""The steps of a program with access of devices to the memory of others, and what it permits."""
+
+from functools import cached_property
+
+from oracle import OK
+from session import UNFINISHED, Session
+
+# The pool of memory that was allocated on a stream, unless it is a DriverPool.
+DEFAULT = "default"
+
+
+def are_apart(target, source=None):
+    """Whether a copy is between the device memory of two contexts."""
+    if source is None or target.on_host or source.on_host:
+        return False
+    return target.memory.place is not source.memory.place
+
+
+class PeerSession(Session):
+    @cached_property
+    def access(self):
+        """Pairs of contexts: the first one has access to the memory of the second one."""
+        return set()
+
+    @cached_property
+    def admitted(self):
+        """Pairs of an ordinal and a pool: the device has access to the memory of the pool.
+
+        The default pool of a device is a pair of DEFAULT and the ordinal of the device.
+        """
+        return set()
+
+    # ---- what access permits ----
+
+    def fit(self, buffers, on, strict=False):
+        """Whether an operation can use buffers on a stream of the oracle.
+
+        `strict`: access to memory of other contexts does not help.
+        """
+        if are_apart(*buffers) and any(buffer.fits(on) for buffer in buffers):
+            return True
+        return all(buffer.fits(on) if strict else self.can_use(buffer, on) for buffer in buffers)
+
+    def can_use(self, buffer, on):
+        if buffer.fits(on):
+            return True
+        place = next(place for place in self.places if place.domain is on.domain)
+        return on.capture is None and self.reaches(place, buffer)
+
+    def reaches(self, place, buffer):
+        """Whether kernels of a context can use device memory of another one."""
+        owner, ordinal = buffer.memory.place, place.context.device.ordinal
+        if ordinal == owner.context.device.ordinal:
+            return False
+        if buffer.memory.pool is None or not buffer.nbytes:
+            return (place, owner) in self.access
+        pool = buffer.memory.pool
+        return (ordinal, default_pool(owner) if pool == DEFAULT else pool) in self.admitted
+
+    # ---- changing access ----
+
+    def enable_access(self, place, peer):
+        device = place.context.device
+        if place.context.primary and peer.context.primary:
+            call = lambda: device.enable_access(peer.context.device)  # noqa: E731
+        else:
+            call = lambda: place.context.enable_access(peer.context)  # noqa: E731
+        self.call("enable_access", OK, call)
+        self.access.add((place, peer))
+        self.admitted.add((device.ordinal, default_pool(peer)))
+
+    def disable_access(self, place, peer):
+        last = (place, peer) in self.access and self._is_last(place, peer)
+        answer = OK
+        if (place, peer) in self.access:
+            answer = self._judge_end(self._of_device(place) if last else [place])
+        call = lambda: place.context.disable_access(peer.context)  # noqa: E731
+        self.call("disable_access", answer, call)
+        if answer == OK:
+            self.access.discard((place, peer))
+            if last:
+                self.admitted.discard((place.context.device.ordinal, default_pool(peer)))
+
+    def allow_access(self, pool, place, access):
+        """Choose the access of a device to a DriverPool."""
+        key = place.context.device.ordinal, pool
+        answer = OK
+        if access is None and key in self.admitted:
+            answer = self._judge_end(self._of_device(place))
+        call = lambda: pool.allow_access(place.context.device, access)  # noqa: E731
+        self.call("allow_access", answer, call)
+        if answer == OK:
+            (self.admitted.discard if access is None else self.admitted.add)(key)
+
+    def end_access(self):
+        """End all access, when all work is complete."""
+        for place, peer in self.access:
+            place.context.disable_access(peer.context)
+        self.access.clear()
+
+    def _of_device(self, place):
+        return [each for each in self.places if each.context.device == place.context.device]
+
+    def _is_last(self, place, peer):
+        """Whether no other context of the device has access to a context of the peer's device."""
+        rest = [
+            other
+            for each, other in self.access - {(place, peer)}
+            if each.context.device == place.context.device
+        ]
+        return all(other.context.device != peer.context.device for other in rest)
+
+    def _judge_end(self, places):
+        """Access ends only when the host knows that all work of the contexts is complete."""
+        streams = [stream for place in places for stream in place.domain.streams]
+        return OK if all(map(self.oracle.stream_known, streams)) else UNFINISHED
+
+
+def default_pool(place):
+    return DEFAULT, place.context.device.ordinal
