@@ -2,7 +2,7 @@
 
 from libc.string cimport memcpy
 
-from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream, likely, unlikely
+from cudadrv._driver cimport CUdeviceptr, CUevent, CUresult, CUstream, likely, unlikely
 from cudadrv._region cimport Region, check_region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -14,6 +14,7 @@ cdef struct Copy:
     size_t nbytes
     bint target_is_host
     bint source_is_host
+    CUevent marker  # NULL: the driver's own order is enough
 
 
 cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil

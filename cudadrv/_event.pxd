@@ -72,3 +72,4 @@ cdef class Event:
 
 
 cdef Event new_event(Context context, unsigned int flags)
+cdef Event marker_of(Context context)

@@ -13,13 +13,14 @@ from libc.string cimport memcpy
 from cudadrv._capture cimport Capture, GraphNode
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuMemcpyAsync,
-    cuMemGetInfo, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync,
-    cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cudadrv_table, likely,
-    unlikely,
+    CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuEventRecord,
+    cuMemcpyAsync, cuMemGetInfo, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
+    cuMemcpyPeerAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async,
+    cuStreamWaitEvent, cudadrv_table, likely, unlikely,
 )
-from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
+from cudadrv._engine cimport OWN_NON_BLOCKING, OWN_READ, OWN_WRITE, own_access
 from cudadrv._errors cimport is_sticky
+from cudadrv._event cimport marker_of
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
@@ -34,11 +35,26 @@ bind_driver(&cudadrv_table)
 
 # ---- copies between buffers ----
 
+# NVIDIA's driver (580) reads the source of a small copy from page-locked memory to a device in the
+# call itself if the stream has no work of its own. It overlooks that a default stream's rule orders
+# the stream after work that may still write the source. After a wait of the stream for an event of
+# its own, the copy is read in order. Copies of 16 KiB were read too early, copies of 32 KiB were not.
+cdef enum:
+    MOST_READ_EARLY = 1 << 16
+
+
 cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Copy *copy = <Copy *>arguments
+    cdef CUresult status
     if copy.source_is_host:
         if unlikely(copy.target_is_host):
             return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
+        if unlikely(copy.marker is not NULL):
+            status = cuEventRecord(copy.marker, stream)
+            if status == CUDA_SUCCESS:
+                status = cuStreamWaitEvent(stream, copy.marker, 0)
+            if status != CUDA_SUCCESS:
+                return status
         return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
     if copy.target_is_host:
         return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
@@ -68,6 +84,10 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
     copy.nbytes = target.nbytes
     copy.target_is_host = target.host_side
     copy.source_is_host = source.host_side
+    copy.marker = NULL
+    if unlikely(found.order.order != OWN_NON_BLOCKING) and copy.source_is_host \
+            and copy.nbytes <= MOST_READ_EARLY and found.capture is NULL:
+        copy.marker = marker_of(found.context).raw
     token = new_token(found, source, target)
     prepare(&operation, name, accesses, 2, copy_call, &copy)
     reason = issue(&operation, found)

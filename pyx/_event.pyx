@@ -520,6 +520,16 @@ cdef Event new_event(Context context, unsigned int flags):
     return event
 
 
+cdef Event marker_of(Context context):
+    """Return an event of the context that is recorded only for what a record does to a stream.
+
+    Only its own stream ever waits for it, so one is enough.
+    """
+    if "marker" not in context.defaults:
+        context.defaults.setdefault("marker", new_event(context, CU_EVENT_DISABLE_TIMING))
+    return context.defaults["marker"]
+
+
 cdef int _create(Event event, Context context, unsigned int flags) except -1:
     cdef CUresult status
     cdef bint pushed = False

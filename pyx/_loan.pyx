@@ -24,7 +24,7 @@ from cudadrv._dlpack cimport (
     keeper_of_ended, pair_of_ints,
 )
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CUevent, CUresult, CUstream, bind_driver, cuEventRecord,
+    CUDA_SUCCESS, CUevent, CUresult, CUstream, bind_driver, cuEventRecord, cuStreamWaitEvent,
     cudadrv_table,
 )
 from cudadrv._engine cimport (
@@ -34,7 +34,7 @@ from cudadrv._engine cimport (
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
-from cudadrv._event cimport Event, new_event
+from cudadrv._event cimport Event, marker_of
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, prepare
@@ -62,20 +62,19 @@ cdef enum:  # the states of a `with` block
 
 
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    """Record an event, because the default streams' rules order only what the driver has."""
-    return cuEventRecord(<CUevent>event, stream)
+    """Record an event, because the default streams' rules order only what the driver has.
+
+    The stream waits for it, or the driver could read the source of the borrower's next copy too
+    early: see `copy_call`.
+    """
+    cdef CUresult status = cuEventRecord(<CUevent>event, stream)
+    if status == CUDA_SUCCESS:
+        status = cuStreamWaitEvent(stream, <CUevent>event, 0)
+    return status
 
 
 cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
     return CUDA_SUCCESS
-
-
-cdef Event _marker_of(Context context):
-    """Return the event that all loans of a context record. Nothing waits for it, so one is enough.
-    """
-    if "loans" not in context.defaults:
-        context.defaults.setdefault("loans", new_event(context, CU_EVENT_DISABLE_TIMING))
-    return context.defaults["loans"]
 
 
 # ---- one loan, as the engine knows it ----
@@ -102,7 +101,7 @@ cdef class Lent:
             self.begin_in_capture(waits)
         elif self.borrower == ON_STREAM:
             if self.stream.order.order != OWN_NON_BLOCKING and self.event is None:
-                self.event = _marker_of(self.stream.context)
+                self.event = marker_of(self.stream.context)
             self.use(&self.loan, True, waits)
         else:
             if self.region.memory.unused:

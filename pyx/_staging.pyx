@@ -295,6 +295,7 @@ cdef int prepare_staged(
     borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)
     copy.plain.target_is_host = region.host_side if inward else True
     copy.plain.source_is_host = True if inward else region.host_side
+    copy.plain.marker = NULL    # the host has written the stage
     copy.inward = inward
     copy.inside = pointer_of(region)
     prepare(operation, name, &copy.access, 1, copy_call, &copy.plain)

@@ -9,6 +9,7 @@ import pytest
 from limits import PATIENCE
 
 import cudadrv as cu
+from cudadrv import testing
 from cudadrv._engine import books
 
 
@@ -105,6 +106,44 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
     buffer.fill_async(1, blocking)
     cu.Stream.legacy().record().synchronize()
     assert not buffer.borrowed
+
+
+@pytest.mark.parametrize("nbytes", [4, 1024, 16384, 32768, 65536, 131072])
+@pytest.mark.parametrize("writer", ["blocking", "legacy", "per thread"])
+def test_a_copy_to_the_device_is_after_what_writes_its_source(driver, writer, nbytes):
+    """The driver may read page-locked memory in the call, if only these rules order the copy."""
+    streams = {"blocking": cu.Stream(blocking=True), "per thread": cu.Stream.per_thread()}
+    writer = streams.get(writer, cu.Stream.legacy())
+    reader = cu.Stream.legacy() if writer is not cu.Stream.legacy() else streams["blocking"]
+    source, result = cu.LockedBuffer(nbytes), cu.LockedBuffer(nbytes)
+    target, former = cu.DeviceBuffer(nbytes), cu.DeviceBuffer(nbytes)
+    large = [cu.LockedBuffer(1 << 20), cu.DeviceBuffer(1 << 20)]
+    for value in range(1, 20):
+        source[:] = 0
+        former.fill(value)
+        large[1].copy_from_async(large[0], writer)  # so that the next copy is late
+        source.copy_from_async(former, writer)
+        target.copy_from_async(source, reader)
+        result.copy_from_async(target, reader)
+        reader.synchronize()
+        assert set(result.to_numpy()) == {value}
+
+
+@pytest.mark.cuda_software
+def test_that_costs_two_calls_for_small_copies_on_blocking_streams(driver):
+    def calls(stream, nbytes):
+        locked, device = cu.LockedBuffer(nbytes), cu.DeviceBuffer(nbytes)
+        names = "cuEventRecord", "cuStreamWaitEvent"
+        before = [testing.calls(name) for name in names]
+        device.copy_from_async(locked, stream)
+        now = [testing.calls(name) for name in names]
+        stream.synchronize()
+        return [after - earlier for earlier, after in zip(before, now, strict=True)]
+
+    for stream in (cu.Stream(blocking=True), cu.Stream.legacy(), cu.Stream.per_thread()):
+        assert calls(stream, 1 << 16) == [1, 1]
+        assert calls(stream, (1 << 16) + 1) == [0, 0]
+    assert calls(cu.Stream(), 4) == [0, 0]
 
 
 def test_legacy_work_is_not_after_a_blocking_stream_that_died(driver):
