@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
@@ -184,14 +185,21 @@ def test_through_a_transport_that_allocates_with_numba(kind):
         cuda.synchronize()
         address = received.__cuda_array_interface__["data"][0]
     else:
-        source, received, address = None, bytearray(frame), 0
+        source, address = None, 0
+        received = bytearray(frame)
     frame = source = None
     buffer.close()
     arrived = deserialize(header, [received])
+    kept = weakref.ref(received) if kind == "DeviceBuffer" else None  # that one is not copied
     del received
     gc.collect()
     assert np.array_equal(arrived.to_numpy(), ARRAYS["structured"])
-    assert (arrived.address == address) == (kind == "DeviceBuffer")  # that one is not copied
+    assert (arrived.address == address) == (kind == "DeviceBuffer")
+    assert kept is None or kept() is not None
+    del arrived
+    cu.reap()
+    gc.collect()
+    assert kept is None or kept() is None
 
 
 @pytest.mark.parametrize("family", ["dask", "cuda"])
