@@ -58,7 +58,7 @@ def operations():
     library, theirs = compiled(), cu.Stream()
     library.set_stream(theirs.handle)
     lent = [cu.DeviceBuffer(NBYTES), cu.DeviceBuffer(NBYTES)]
-    exported = cu.DeviceBuffer(NBYTES)
+    exported, foreign = cu.DeviceBuffer(NBYTES), 0x7777000
     x, y = (library.Array(buffer.address, NBYTES // 4) for buffer in lent)
 
     many = [cu.DeviceBuffer(NBYTES) for _ in range(32)]
@@ -84,6 +84,7 @@ def operations():
         "launch of a graph, 32 buffers": lambda: long.launch(stream),
         "a loan begun and ended": lend,
         "an export by DLPack, begun and ended": lambda: exported.__dlpack__(stream=1),
+        "an export to another library's stream": lambda: exported.__dlpack__(stream=foreign),
         "record": lambda: stream.record(event),
         "wait": lambda: stream.wait(done_elsewhere),
         "synchronize": lambda: stream.synchronize(),

@@ -36,6 +36,8 @@ static int allocate(uintptr_t *made, size_t size) {
     return 0;
 }
 static int device(int *made) { return *made = 0, 0; }
+static int context_of(uintptr_t stream, uintptr_t *made) { return (void)stream, context(made); }
+static int identity(uint64_t stream, uint64_t *made) { return *made = stream, 0; }
 static int memory(size_t *bytes) { return *bytes = (size_t)64 << 30, 0; }
 static int name(char *text) { return strcpy(text, "nothing"), 0; }
 static int host(void **made, size_t size) { return *made = calloc(1, size), 0; }
@@ -85,6 +87,8 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuDevicePrimaryCtxRetain", context},
         {"cuCtxGetCurrent", context},
         {"cuStreamCreateWithPriority", handle},
+        {"cuStreamGetCtx", context_of},
+        {"cuStreamGetId", identity},
         {"cuEventCreate", handle},
         {"cuMemAlloc", allocate},
         {"cuMemAllocAsync", allocate},

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from cudadrv._migrations import migration_limit
     from cudadrv._module import Module
     from cudadrv._offload import In, InOut, Out, ResultToken, offload
+    from cudadrv._opening import open
     from cudadrv._pipeline import Pipeline, PipelineReport
     from cudadrv._ptx import Parameter
     from cudadrv._records import (
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         LiveBuffer,
         PoolStats,
     )
+    from cudadrv._sharing import Receipt, Ticket
     from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
     _LATER = {
@@ -102,6 +104,7 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "migration_limit": "_migrations",
         "Module": "_module",
         "offload": "_offload",
+        "open": "_opening",
         "Out": "_offload",
         "Parameter": "_ptx",
         "Pipeline": "_pipeline",
@@ -109,9 +112,11 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
         "PoolStats": "_records",
         "Prepared": "_kernel",
         "read": "_arguments",
+        "Receipt": "_sharing",
         "ResultToken": "_offload",
         "shared": "_arguments",
         "StreamGroup": "_group",
+        "Ticket": "_sharing",
         "write": "_arguments",
         "zeros": "_kinds",
     }
@@ -190,9 +195,11 @@ __all__ = [
     "PipelineReport",
     "PoolStats",
     "Prepared",
+    "Receipt",
     "ResultToken",
     "Stream",
     "StreamGroup",
+    "Ticket",
     "Token",
     "UnifiedBuffer",
     "__version__",
@@ -209,6 +216,7 @@ __all__ = [
     "memory_report",
     "migration_limit",
     "offload",
+    "open",
     "ordering",
     "prefetch_batch",
     "read",

@@ -117,7 +117,8 @@ cdef struct Frame:
 cdef bint is_array(object value) except -1
 cdef tuple with_regions(tuple values, Stream stream, list used, list captures)
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
-cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1
+cdef int pack_unknown(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
 cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
@@ -125,13 +126,13 @@ cdef str describe_operand(Signature signature, Operand *operand)
 
 
 cdef inline Room room_for(
-    Signature signature, tuple arguments, tuple borrows, Frame *frame, Packed *packed
+    Signature signature, Py_ssize_t count, tuple borrows, Frame *frame, Packed *packed
 ):
     """Let `packed` refer to `frame` if everything fits there, else to a new Room.
 
-    Returns the Room, which the caller keeps as long as `packed` is used, or None.
+    `count` is the number of arguments. Returns the Room, which the caller keeps as long as `packed`
+    is used, or None.
     """
-    cdef Py_ssize_t count = len(arguments)
     cdef Py_ssize_t uses = count + len(borrows)
     cdef size_t nbytes = signature.nbytes if likely(signature.count >= 0) else WIDEST
     if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
@@ -143,7 +144,7 @@ cdef inline Room room_for(
 
 
 cdef inline int pack(
-    Signature signature, tuple arguments, tuple borrows, Packed *packed
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, tuple borrows, Packed *packed
 ) except -1:
     """Check and convert the arguments. Whether the buffers may be used is checked by the launch.
 
@@ -155,19 +156,19 @@ cdef inline int pack(
     cdef unsigned char *place
     packed.operand_count = 0
     if unlikely(signature.count < 0):
-        if pack_unknown(signature, arguments, packed):
+        if pack_unknown(signature, arguments, count, packed):
             return ARRAYS
     else:
-        if unlikely(len(arguments) != signature.count):
-            refuse_count(signature, len(arguments))
-        for i in range(signature.count):
+        if unlikely(count != signature.count):
+            refuse_count(signature, count)
+        for i in range(count):
             place = packed.values + signature.parameters[i].offset
             packed.pointers[i] = place
-            if not put_number(&signature.parameters[i], arguments[i], place) \
-                    and not put_buffer(signature, i, arguments[i], packed, place):
-                if unlikely(is_array(arguments[i])):
+            if not put_number(&signature.parameters[i], <object>arguments[i], place) \
+                    and not put_buffer(signature, i, <object>arguments[i], packed, place):
+                if unlikely(is_array(<object>arguments[i])):
                     return ARRAYS
-                put_value(signature, i, arguments[i], place)
+                put_value(signature, i, <object>arguments[i], place)
     return pack_borrows(borrows, packed) if unlikely(len(borrows)) else 0
 
 

@@ -77,6 +77,7 @@ def host_view(buffer: HostBuffer, shared: bool) -> HostView: ...
 
 class _LockedOptions(_Options, total=False):
     write_combined: bool
+    shareable: bool
 
 @final
 class LockedBuffer(HostBuffer):
@@ -90,6 +91,7 @@ class LockedBuffer(HostBuffer):
         device: Device | None = None,
         name: str | None = None,
         pooled: bool = True,
+        shareable: bool = False,
     ) -> None: ...
     @classmethod
     def from_array(

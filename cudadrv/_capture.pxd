@@ -26,6 +26,7 @@ cdef class Holdings:
 
     cdef int hold(self, own_access *access, uint32_t site, uint16_t operation) except -1
     cdef void shrink(self, size_t count) noexcept
+    cdef Holdings copied(self, str graph)
     cdef int let_go(self, size_t count) except -1
 
 
@@ -131,7 +132,7 @@ cdef class Plan:
         self, Checks checks, Plan plan, own_stream *order, own_request *request) except -1
     cdef int forget(self, GraphNode node, size_t held) except -1
     cdef int list_all(self) except -1
-    cdef int follow(self, tuple after) except -1
+    cdef int follow(self, GraphNode later) except -1
 
 
 cdef class Checks:

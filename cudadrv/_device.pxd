@@ -82,7 +82,7 @@ cdef int attend() except -1
 
 cdef inline bint is_usable(Context context) noexcept:
     """Whether `usable` would neither raise nor end a loan. Inlined for the fast path."""
-    return context.raw is not NULL and not context.lost and not cudadrv_table.attention
+    return (context.raw is not NULL) & (not context.lost) & (not cudadrv_table.attention)
 
 
 cdef inline bint is_current(CUcontext wanted) noexcept nogil:

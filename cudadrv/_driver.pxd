@@ -5,6 +5,8 @@ that calls them must call `bind_driver(&cudadrv_table)` once, when it is importe
 return CUDA_ERROR_NOT_INITIALIZED.
 """
 
+from cpython.object cimport PyObject
+
 
 cdef extern from "cudadrv/driver.h" nogil:
     ctypedef enum CUresult:
@@ -66,6 +68,10 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef CUfunc_st *CUfunction
     ctypedef struct CUuuid:
         char bytes[16]
+    ctypedef struct CUipcMemHandle:
+        char reserved[64]
+    ctypedef struct CUipcEventHandle:
+        char reserved[64]
     ctypedef enum CUdevice_attribute:
         CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
@@ -228,6 +234,10 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_EVENT_DEFAULT
         CU_EVENT_BLOCKING_SYNC
         CU_EVENT_DISABLE_TIMING
+        CU_EVENT_INTERPROCESS
+        CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+        CU_MEMHOSTREGISTER_PORTABLE
+        CU_MEMHOSTREGISTER_DEVICEMAP
         CU_MEMHOSTALLOC_PORTABLE
         CU_MEMHOSTALLOC_DEVICEMAP
         CU_MEMHOSTALLOC_WRITECOMBINED
@@ -343,6 +353,18 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuMemHostAlloc "cudadrv_cuMemHostAlloc"(
         void **address, size_t nbytes, unsigned int flags)
     CUresult cuMemFreeHost "cudadrv_cuMemFreeHost"(void *address)
+    CUresult cuMemHostRegister "cudadrv_cuMemHostRegister"(
+        void *address, size_t bytes, unsigned int flags)
+    CUresult cuMemHostUnregister "cudadrv_cuMemHostUnregister"(void *address)
+    CUresult cuIpcGetMemHandle "cudadrv_cuIpcGetMemHandle"(
+        CUipcMemHandle *handle, CUdeviceptr address)
+    CUresult cuIpcOpenMemHandle "cudadrv_cuIpcOpenMemHandle"(
+        CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+    CUresult cuIpcCloseMemHandle "cudadrv_cuIpcCloseMemHandle"(CUdeviceptr address)
+    CUresult cuIpcGetEventHandle "cudadrv_cuIpcGetEventHandle"(
+        CUipcEventHandle *handle, CUevent event)
+    CUresult cuIpcOpenEventHandle "cudadrv_cuIpcOpenEventHandle"(
+        CUevent *event, CUipcEventHandle handle)
     CUresult cuMemAllocManaged "cudadrv_cuMemAllocManaged"(
         CUdeviceptr *address, size_t nbytes, unsigned int flags)
     CUresult cuMemPrefetchAsync "cudadrv_cuMemPrefetchAsync"(
@@ -501,3 +523,12 @@ cdef unsigned long this_thread() noexcept nogil
 cdef extern from *:     # macros that Cython defines in every module
     bint likely(bint condition) noexcept nogil
     bint unlikely(bint condition) noexcept nogil
+
+
+cdef extern from "cudadrv/calls.h":
+    ctypedef object (*vectorcallfunc)(
+        object called, PyObject *const *given, size_t nargsf, PyObject *names)
+    vectorcallfunc exchange_call(object callable, vectorcallfunc function)
+    PyObject *const *items_of(tuple objects)
+    tuple tuple_of(PyObject *const *objects, Py_ssize_t count)
+    Py_ssize_t PyVectorcall_NARGS(size_t nargsf)

@@ -24,6 +24,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_DEFAULT
         OWN_PER_THREAD
         OWN_INTERNAL
+        OWN_ELSEWHERE
         OWN_ENDED
         OWN_OPEN
         OWN_CLOSED
@@ -81,8 +82,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t limited
         uint8_t managed
         void *exports
+    ctypedef struct own_stream
     ctypedef struct own_export:
         own_memory *memory
+        own_stream *borrower
+        uint64_t start
+        uint64_t stop
         uint32_t site
     ctypedef struct own_domain:
         uint8_t host_excluded
@@ -203,7 +208,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     bint own_stream_known(own_engine *engine, const own_stream *stream)
     void own_stream_close(own_engine *engine, own_stream *stream)
     void own_stream_drop(own_engine *engine, own_stream *stream)
+    void own_stream_keep(own_engine *engine, own_stream *stream)
     void own_stream_release(own_engine *engine, own_stream *stream)
+    own_stream *own_stream_reopen(own_engine *engine, uint32_t slot, uint64_t seq)
     void own_snapshot_take(own_engine *engine, const own_stream *stream, own_snapshot *snapshot)
     bint own_domain_snapshot(
         own_engine *engine, const own_domain *domain, own_snapshot *snapshot)

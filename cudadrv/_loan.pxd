@@ -50,7 +50,7 @@ cdef class Loan:
     cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 
-    cdef Lent hold(self, bint waits=*)
+    cdef Lent hold(self)
 
 
 cdef class Back:

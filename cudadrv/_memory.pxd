@@ -82,6 +82,7 @@ cdef Memory adopt_memory(
 
 
 cdef int leave_home(Memory memory) except -1
+cdef int close_foreign(Memory memory) except -1
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

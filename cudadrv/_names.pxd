@@ -15,6 +15,9 @@ cdef enum Operation:
     LEND
     IMPORT
     GIVE_BACK
+    SHARE
+    OPENING
+    ACCEPT
     PREFETCH
     PREFETCH_BATCH
     DISCARD

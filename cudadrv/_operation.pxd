@@ -28,6 +28,7 @@ cdef int after_failure(
     Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
 ) except? -1
 cdef int note(Operation *operation, Stream stream) except? -1
+cdef int issue_briefly(Operation *operation, Stream stream) except? -1
 cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
 
@@ -49,7 +50,8 @@ cdef inline bint is_alone(PyThreadState *thread) noexcept:
 
     `thread` is the state of the calling thread.
     """
-    return is_only_thread(thread) and not cudadrv_table.ending
+    # Not `and`: the compiler would lose which branch of the callers is usual.
+    return is_only_thread(thread) & (not cudadrv_table.ending)
 
 
 cdef inline void prepare(
@@ -98,7 +100,7 @@ cdef inline int issue_run(
     cdef CUresult status
     check_stream(stream)
     operation.request.stream = stream.order
-    if unlikely(not is_alone(thread) or not names_context(stream)) \
+    if unlikely(not (is_alone(thread) & names_context(stream))) \
             or unlikely(not _begin_alone(&operation.request, runs, apart)):
         return issue_unusual(operation, stream, runs, apart)
     PyEval_SaveThread()

@@ -53,7 +53,7 @@ cdef class Region:
     cdef int move_out(self, uint32_t site) except -1
     cdef Region part_of(self, slice key)
     cdef str describe(self)
-    cdef Region share(self, size_t start, Py_ssize_t count, object dtype)
+    cdef Region part_over(self, size_t start, Py_ssize_t count, object dtype)
 
 
 # The classes of the last two buffers that `is_other_region` recognized. Two classes are kept,

@@ -24,6 +24,13 @@ cdef enum MemoryKind:
     FOREIGN
     CODE        # a loaded module; its `address` is the CUmodule
     EXECUTABLE  # an executable graph with conditions; its `address` is the CUgraphExec
+    SHARED      # device memory that other processes may have mapped: its owner is a `Kept`
+    REGISTERED  # page-locked memory that other processes can map: its owner is a Segment
+    OPENED      # device memory of another process
+
+
+cdef class Kept:
+    cdef bint in_use(self) except -1
 
 
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
@@ -40,3 +47,4 @@ cdef int drain(bint may_block) except -1
 cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)
 cdef Stream lending_stream(Context context)
+cdef Stream sharing_stream(Context context)

@@ -62,8 +62,9 @@ cdef enum Exposed:
 
 cdef inline int check_stream(Stream stream) except -1:
     """As `usable`, inlined for the fast path."""
-    if unlikely(stream.order is NULL or stream.order.state != OWN_OPEN or stream.thread
-                or not is_usable(stream.context)):
+    if unlikely(stream.order is NULL) or unlikely(
+            (stream.order.state != OWN_OPEN) | (stream.thread != 0)
+            | (not is_usable(stream.context))):
         stream.usable()
     return 0
 
@@ -140,6 +141,7 @@ cdef Stream legacy_stream(object device)
 cdef Stream per_thread_stream(object device)
 cdef Context context_for(Stream stream, object device)
 cdef int wait_for_handle(Stream stream, size_t number) except -1
+cdef Stream stream_from_handle(object handle, object owner, object named_by=*)
 cdef Stream stream_from_object(object thing, str argument)
 
 

@@ -1,6 +1,6 @@
 """Token: one operation that was queued."""
 
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from cudadrv._event cimport Event
 from cudadrv._driver cimport unlikely
@@ -30,6 +30,9 @@ cdef class Token:
     cdef uint32_t slot      # the slot of the operation's stream
     cdef uint32_t site_number
     cdef uint16_t operation
+    # For a launch with few buffers, `source` and `target` are buffers, or None, and these are 1 plus
+    # the modes in which it uses them. Otherwise both are 0.
+    cdef uint8_t modes[2]
     cdef object __weakref__
 
 
@@ -43,8 +46,9 @@ cdef inline Token new_token(Stream stream, object source, object target):
     may fail afterwards.
 
     `source` is what the operation reads, and `target` what it writes. Each is a buffer, a tuple of
-    buffers, or None. For a launch, `source` is the tuple of its arguments, and `target` a function
-    that finds the buffers among them: most programs never ask which ones these are.
+    buffers, or None. For a launch with many buffers, `source` is the tuple of its arguments, and
+    `target` a function that finds the buffers among them: most programs never ask which ones these
+    are. For one with few, they are two buffers: see `modes`.
     """
     if unlikely(ended_tokens.count == 0):
         return first_token(stream, source, target)
@@ -60,6 +64,7 @@ cdef inline bint stand_for(Token token, Operation *operation) noexcept:
     token.slot = operation.request.issued.slot
     token.site_number = operation.request.site
     token.operation = operation.request.operation
+    token.modes[0] = token.modes[1] = 0
     if unlikely(operation.request.issued.clock is not NULL):
         keep_knowledge(token, &operation.request.issued)
         return True

@@ -13,6 +13,7 @@ from cudadrv._errors import ContextLostError
 from cudadrv._library import driver_info
 from cudadrv._memory import live_buffers
 from cudadrv._records import LiveBuffer
+from cudadrv._sharing import warm_up
 from cudadrv._stream import Stream
 
 # The software driver's names for cudadrv's kinds of memory. It does not count foreign memory.
@@ -21,6 +22,7 @@ COUNTED_AS = {
     "stream-ordered": "async",
     "page-locked": "host",
     "managed": "managed",
+    "registered": "registered",
 }
 
 OTHER_THREADS_S = 0.3  # so long other threads may take to drop what they hold
@@ -93,6 +95,7 @@ def _warm_up(device: Device) -> None:
         pass
     with buffer.lend(Stream.legacy()):
         pass
+    warm_up(device.context)
     _warm.add(device.context)
 
 

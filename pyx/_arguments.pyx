@@ -583,14 +583,18 @@ cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
     return 0
 
 
-cdef int pack_unknown(Signature signature, tuple arguments, Packed *packed) except -1:
+cdef int pack_unknown(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed
+) except -1:
     """Pack the arguments of a kernel whose parameters are not known.
 
     The size of an argument follows from the type of its value.
     """
     cdef size_t at = 0
     cdef size_t nbytes
-    for i, each in enumerate(arguments):
+    cdef Py_ssize_t i
+    for i in range(count):
+        each = <object>arguments[i]
         packed.pointers[i] = packed.values + at
         if at + sizeof(CUdeviceptr) <= WIDEST \
                 and put_buffer(signature, i, each, packed, packed.values + at):

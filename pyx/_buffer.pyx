@@ -1,6 +1,7 @@
 # cython: nonecheck=True
 """Buffer: the base of the three kinds of buffers, reports of who uses a buffer, and `reap`."""
 
+import sys
 from importlib import import_module
 
 from cpython.pystate cimport PyThreadState
@@ -37,13 +38,15 @@ from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
-from cudadrv._release cimport STREAM_ORDERED, drain
+from cudadrv._release cimport STREAM_ORDERED, drain, internal_stream
+from cudadrv._sharing cimport accept_region, is_opened, return_opened, share_region
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
 from cudadrv._stream cimport known_stream, stream_for
 from cudadrv._token cimport Token
 
 from cudadrv._errors import BufferExportedError, ForkedError
+from cudadrv._sharing import drop_idle_events
 
 bind_driver(&cudadrv_table)
 
@@ -184,11 +187,14 @@ cdef str _graphs(Region region):
     cdef own_conflict conflict
     cdef uint64_t last = 0
     cdef str text = ""
+    cdef str line
     while own_next_held(engine, region.memory.state, region.start, region.start + region.nbytes,
                         last, &conflict):
         last = conflict.number
-        text += f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
-                f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+        line = f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
+               f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
+        if line not in text:    # its executables have the same name
+            text += line
     return text
 
 
@@ -301,6 +307,7 @@ def reap():
         if not context.lost:
             make_room(context)
             drop_idle_stages(context)
+            drop_idle_events(context)
     trim_caches()
     drain(True)
 
@@ -689,7 +696,7 @@ cdef class Buffer(Region):
         cdef Region moved
         cdef own_conflict conflict
         self.usable()
-        moved = self.share(self.start, self.count, self.dtype)
+        moved = self.part_over(self.start, self.count, self.dtype)
         moved.part = self.part
         moved.sizes = self.sizes
         site = here()
@@ -775,43 +782,130 @@ cdef class Buffer(Region):
         return new_loan(self, found, ON_STREAM, readonly, shape, strides, device)
 
     def give_back(self, stream=...):
-        """End the use of another library's array through this buffer.
+        """End the use of another library's array, or of another process's buffer.
 
-        The stream waits for all uses of the array by cudadrv. So work that the owner of the array
+        The stream waits for all uses of the memory by cudadrv. For an array, work that its owner
         queues on the stream afterwards runs after these uses. DLPack and the CUDA Array Interface
-        leave this wait to the consumer. The buffer drops its reference to the array at once. Does
-        not block.
+        leave this wait to the consumer. The buffer drops its reference to the array at once. For a
+        buffer of another process, an event is recorded on the stream, and the other process takes
+        the buffer back with the receipt: `accept`. Does not block.
 
         Parameters
         ----------
         stream : Stream
-            The stream on which the owner of the array works. May be left out inside a
-            ``with stream:`` block.
+            The stream on which the owner of the array works; for a buffer of another process, any.
+            May be left out inside a ``with stream:`` block.
+
+        Returns
+        -------
+        Receipt or None
+            A receipt for a buffer that `open` has made. It can be pickled.
 
         Raises
         ------
         ValueError
-            The buffer was not made by `from_dlpack` or `from_cuda_array`; it is a part of such a
-            buffer; or parts of it are alive.
+            The buffer was not made by `from_dlpack`, `from_cuda_array` or `open`; it is a part of
+            such a buffer; or parts of it are alive.
         BufferBorrowedError, BufferExportedError, BufferClosedError
-            The buffer is lent itself, or in use in a way that the stream cannot wait for.
+            The buffer is lent itself, or in use in a way that the stream cannot wait for; or the
+            process that has shared it has ended.
 
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
         self.usable()
         self._refuse_part()
-        if self.memory.home is None or self.memory.regions > 1:
+        opened = is_opened(self.memory)
+        if self.memory.home is None and not opened or self.memory.regions > 1:
             raise ValueError(f"{self.describe()} cannot be given back: " + (
-                "it is no other library's" if self.memory.home is None else
+                "it is no other library's or process's" if self.memory.regions == 1 else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         if self.memory.loans:
             raise BufferExportedError(f"cannot give back {self.describe()}: it is lent itself, and"
                                       " its borrower would keep an array of memory that is gone;"
                                       " end that loan first")
         found = required_stream(None if stream is ... else stream, self, "give_back")
+        if opened:
+            return return_opened(self, found)
         note_write(self, found, GIVE_BACK, OWN_WAIT)
         self.memory.home.returned = True
         leave_home(self.memory)
+
+    # ---- other processes ----
+
+    def share(self, stream=...):
+        """Lend the buffer to another process: return a ticket, which `open` there takes once.
+
+        What is queued there runs after all work that ``stream`` has now. Until the buffer is back,
+        every use of it here is refused, and it cannot be closed. It is back when `accept` has taken
+        the receipt of ``give_back(stream)`` in the other process. Does not block.
+
+        The ticket can be pickled, and is for a process of this machine and this user. Buffers can
+        also be passed directly as arguments of a process of ``multiprocessing``, and by its pipes
+        and queues: then they are shared on a stream that waits for all work on them.
+
+        Parameters
+        ----------
+        stream : Stream
+            The stream whose work comes first. May be left out inside a ``with stream:`` block.
+
+        Returns
+        -------
+        Ticket
+
+        Raises
+        ------
+        TypeError, ValueError
+            There is no stream; it is closed or belongs to another context. Or the memory is of a
+            kind that processes cannot share: managed or stream-ordered memory, a LockedBuffer that
+            is not ``shareable``, memory of another library.
+        BufferBorrowedError, BufferExportedError, BufferClosedError
+            See docs/errors.md.
+
+        Driver functions: cuEventRecord; at first cuIpcGetMemHandle, cuEventCreate and
+        cuIpcGetEventHandle.
+        """
+        stream = known_stream(None if stream is ... else stream)
+        self.usable()
+        return share_region(self, required_stream(stream, self, "share"), False)
+
+    def accept(self, receipt=None, stream=None):
+        """Take back a buffer that was lent to another process by `share`.
+
+        With a receipt, ``stream`` waits for the last work of the other process. The call counts as
+        a write on ``stream``, so other uses have to be ordered after it. Without a receipt, the
+        buffer is taken back if the ticket was not opened yet, which then cannot be opened any more;
+        if the other process has given the buffer back, or has dropped it; or if it has ended. What
+        a process that has ended was writing is then incomplete. Does not block.
+
+        Parameters
+        ----------
+        receipt : Receipt, optional
+            What ``give_back`` returned in the other process.
+        stream : Stream, optional
+            Default: the current one of a ``with stream:`` block, else the legacy default stream.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The receipt is not for this buffer, or was accepted before; the buffer is not shared;
+            the stream is closed or belongs to another context.
+        BufferExportedError
+            There is no receipt, and another process has the buffer.
+
+        Driver functions: cuStreamWaitEvent.
+        """
+        accept_region(self, receipt, known_stream(stream))
+
+    def __reduce_ex__(self, protocol):
+        """Pass the buffer to another process of ``multiprocessing``. Nothing else can pickle it."""
+        if not _is_multiprocessing():
+            raise TypeError(
+                f"{self.describe()} cannot be pickled: its memory is on a device, or in this"
+                " process alone. Pickle buffer.to_numpy(), or lend it to another process:"
+                " buffer.share(stream)")
+        self.usable()
+        from cudadrv._opening import open as opening
+        return opening, (share_region(self, internal_stream(self.memory.context), True),)
 
     # ---- other libraries take it themselves ----
 
@@ -905,3 +999,13 @@ cdef object _new(cls, count, dtype, stream, options):
     if stream is not None:
         options = {**options, "stream": stream}
     return cls(count, dtype, **options)
+
+
+def _is_multiprocessing():
+    """Whether the caller's caller is the pickler of multiprocessing.
+
+    Its reducers cannot be registered when cudadrv is imported, because that would import
+    multiprocessing, and other picklers must not lend buffers.
+    """
+    reduction = sys.modules.get("multiprocessing.reduction")
+    return reduction is not None and sys._getframe(0).f_globals is vars(reduction)

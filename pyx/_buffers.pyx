@@ -25,7 +25,8 @@ from cudadrv._buffer cimport Buffer
 from cudadrv._copy cimport blocking_stream, copy_and_wait, copy_async
 from cudadrv._device cimport Context, Device, context_of
 from cudadrv._driver cimport (
-    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED, unlikely,
+    CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
+    PyVectorcall_NARGS, exchange_call, tuple_of, unlikely,
 )
 from cudadrv._managed cimport (
     advice_of, advise_region, attach_region, check_place, discard_region, move_region,
@@ -43,7 +44,7 @@ from cudadrv._ordering cimport Nesting
 from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, plain_array, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
+from cudadrv._release cimport DEVICE, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
@@ -634,12 +635,25 @@ cdef int _allocate(
     return buffer.allocate(count, dtype, context, found, flags, name, pooled, pool)
 
 
+cdef int _allocate_shareable(
+    Buffer buffer, object count, object dtype, object stream, object device, object name
+) except -1:
+    """Allocate page-locked memory that other processes can map."""
+    cdef Context context = context_for(known_stream(stream), device)
+    buffer.kind = REGISTERED
+    try:
+        buffer.allocate(count, dtype, context, None, 0, name, False, None)
+    finally:
+        buffer.kind = LOCKED
+    return 0
+
+
 # ---- page-locked memory ----
 
 @cython.final
 cdef class LockedBuffer(HostBuffer):
     """LockedBuffer(count, dtype='u1', *, stream=None, write_combined=False, device=None, \
-name=None, pooled=True)\n--\n
+name=None, pooled=True, shareable=False)\n--\n
     Page-locked host memory: the host's side of asynchronous copies.
 
     Every device copies to and from it at full speed without the host's help, and kernels can use
@@ -670,6 +684,9 @@ name=None, pooled=True)\n--\n
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
         If False, it comes from the driver and goes back to the driver, in the order of no stream.
+    shareable : bool, optional
+        Whether `share` can lend it to another process. Such memory is not pooled, is allocated in
+        the order of no stream, and cannot be write-combined.
 
     The contents are undefined at first. Without a stream, allocating does not order any work. It
     may block if the pool has no fitting memory, and is then slow (docs/performance.md).
@@ -691,8 +708,13 @@ name=None, pooled=True)\n--\n
 
     def __init__(
         self, count, dtype="u1", *, stream=None, bint write_combined=False, device=None,
-        name=None, bint pooled=True
+        name=None, bint pooled=True, bint shareable=False
     ):
+        if shareable and write_combined:
+            raise ValueError("page-locked memory that processes share cannot be write-combined")
+        if shareable:
+            _allocate_shareable(self, count, dtype, stream, device, name)
+            return
         _allocate(self, count, dtype, stream, device,
                   PAGE_LOCKED | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name,
                   pooled)
@@ -1042,6 +1064,67 @@ cdef class DeviceBuffer(Buffer):
 
     cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
         return _moved_to(self, place, copy, kind, stream)
+
+
+# ---- calls of the classes ----
+#
+# Fast path of calls of the three classes: see `calls.h`. Only arguments that few programs pass are
+# left to `__init__`.
+
+cdef object _call_device(object cls, PyObject *const *given, size_t nargsf, PyObject *names):
+    return _call(cls, DeviceBuffer.__new__(DeviceBuffer), 0, given, nargsf, names)
+
+
+cdef object _call_locked(object cls, PyObject *const *given, size_t nargsf, PyObject *names):
+    return _call(cls, LockedBuffer.__new__(LockedBuffer), PAGE_LOCKED, given, nargsf, names)
+
+
+cdef object _call_unified(object cls, PyObject *const *given, size_t nargsf, PyObject *names):
+    return _call(cls, UnifiedBuffer.__new__(UnifiedBuffer), 0, given, nargsf, names)
+
+
+cdef object _call(
+    object cls, Buffer made, unsigned int flags, PyObject *const *given, size_t nargsf,
+    PyObject *names
+):
+    """Initialize a buffer with the arguments of a call of its class, and return it."""
+    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
+    cdef object dtype = "u1" if count < 2 else <object>given[1]
+    cdef object stream = None
+    cdef object name = None
+    cdef object device = None
+    cdef Py_ssize_t i
+    if unlikely(not 1 <= count <= 2):
+        return _call_usually(cls, given, count, names)
+    for i in range(0 if names is NULL else len(<tuple>names)):
+        key = (<tuple>names)[i]  # a literal in the caller's code, and so the same object
+        if key is "stream":
+            stream = <object>given[count + i]
+        elif key is "name":
+            name = <object>given[count + i]
+        elif key is "dtype" and count == 1:
+            dtype = <object>given[count + i]
+        elif key is "device":
+            device = <object>given[count + i]
+        else:
+            return _call_usually(cls, given, count, names)
+    _allocate(made, <object>given[0], dtype, stream, device, flags, name, True)
+    return made
+
+
+cdef object _call_usually(
+    object cls, PyObject *const *given, Py_ssize_t count, PyObject *names
+):
+    cdef Py_ssize_t i
+    cdef dict options = {}
+    for i in range(0 if names is NULL else len(<tuple>names)):
+        options[(<tuple>names)[i]] = <object>given[count + i]
+    return type.__call__(cls, *tuple_of(given, count), **options)
+
+
+exchange_call(DeviceBuffer, _call_device)
+exchange_call(LockedBuffer, _call_locked)
+exchange_call(UnifiedBuffer, _call_unified)
 
 
 # ---- the classes by name ----

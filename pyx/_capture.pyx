@@ -36,7 +36,7 @@ from cudadrv._engine cimport (
 from cudadrv._event cimport Captured, Event, new_event
 from cudadrv._names cimport (
     COPY_FROM_ASYNC, COPY_TO_ASYNC, FILL_ASYNC, LAUNCH, forget_graph, give_back_name, is_launch,
-    name_graph, operation_name, parts_of,
+    name_graph, number_of_graph, operation_name, parts_of,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport (
@@ -77,7 +77,7 @@ cdef class ChildNames:
 @cython.final
 @cython.no_gc
 cdef class Holdings:
-    """The memory that a graph and its executables use. It cannot be closed while this lives."""
+    """The memory that a graph, or an executable, uses. It cannot be closed while this lives."""
 
     def __dealloc__(self):
         self.shrink(0)
@@ -123,6 +123,17 @@ cdef class Holdings:
                 continue
             own_hold_close(engine, hold)
             free(hold)
+
+    cdef Holdings copied(self, str graph):
+        """Return other Holdings of the same memory, for an executable. `graph` is for messages."""
+        cdef Holdings made = new_holdings(number_of_graph(), graph, self.names)
+        cdef own_access access
+        cdef size_t i
+        for i in range(self.count):
+            access.memory = self.holds[i].memory
+            access.start, access.stop = self.holds[i].start, self.holds[i].stop
+            made.hold(&access, self.holds[i].site, self.holds[i].operation)
+        return made
 
     cdef int let_go(self, size_t count) except -1:
         """Let go what was held since there were `count` pieces."""
@@ -480,17 +491,19 @@ cdef class Plan:
             node.index, node.after = number[node.index], tuple(after)
             if node.end:
                 node.end = bisect_left(list(number), node.end)
-        self.nodes, self.listed = found, len(found)
+        self.nodes, former, self.listed = found, self.listed, len(found)
+        for node in found[former:]:
+            self.follow(node)
         self.changed()
         return 0
 
-    cdef int follow(self, tuple after) except -1:
-        """Note that the last node runs after others: the bodies of these cannot change any more."""
+    cdef int follow(self, GraphNode later) except -1:
+        """Note that a node runs after others: the bodies of these cannot change any more."""
         cdef GraphNode node
-        for index in after:
+        for index in later.after:
             node = self.nodes[index]
             if node.plans is not None and not node.followed:
-                node.followed = len(self.nodes) - 1
+                node.followed = later.index
         return 0
 
 

@@ -5,6 +5,10 @@ work is known to be complete, the event stands for it: the stream is a ghost. A 
 no event, because recording can block. It leaves the stream as an orphan, and the next call that may
 block closes the orphan. If the driver refuses, a later call tries again.
 
+A stream of another library runs on when its object is gone. If the program makes another object of
+it before its work is known to be complete, that object continues the engine's record of the stream.
+Otherwise each of many short-lived objects of one stream would leave a ghost.
+
 Outlives a call: the orphans, and the ghosts of each context (the GIL guards both).
 """
 
@@ -21,7 +25,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_OPEN, engine, own_mutex_give, own_mutex_take, own_record_as, own_snapshot,
     own_snapshot_drop, own_snapshot_known, own_snapshot_take, own_stream, own_stream_close,
-    own_stream_drop, own_stream_known, own_stream_release,
+    own_stream_drop, own_stream_keep, own_stream_known, own_stream_release, own_stream_reopen,
 )
 from cudadrv._errors cimport is_sticky, refuse_if_forked, report, report_text
 from cudadrv._event cimport Event, new_event
@@ -145,6 +149,46 @@ cdef void _unlink(orphan *node) noexcept:
     before.next = node.next
 
 
+cdef own_stream *take_orphan(
+    Context context, CUstream handle, unsigned long long identity, PyObject **owner
+) noexcept:
+    """Return the engine's record of a foreign stream that is an orphan, for a new object of it.
+
+    Returns NULL if there is no such orphan. The caller gets the reference to the owner. Lets no
+    other thread run.
+    """
+    cdef orphan *node = _orphans
+    cdef own_stream *order
+    while node is not NULL and (node.identity != identity or node.handle != handle or node.ours
+                                or node.thread or node.context != <PyObject *>context):
+        node = node.next
+    if node is NULL:
+        return NULL
+    _unlink(node)
+    order, owner[0] = node.order, node.owner
+    own_stream_keep(engine, order)
+    Py_DECREF(context)
+    free(node)
+    return order
+
+
+cdef own_stream *take_ghost(Context context, unsigned long long identity, PyObject **last) noexcept:
+    """As `take_orphan`, for a ghost. The caller gets a reference to the ghost, and passes the ghost
+    to `forget_ghosts`.
+    """
+    cdef Event ghost
+    cdef own_stream *order
+    for ghost in context.ghosts:
+        if ghost.identity == identity and ghost.state.recorded:
+            order = own_stream_reopen(
+                engine, ghost.state.snapshot.slot, ghost.state.snapshot.seq)
+            if order is not NULL:
+                Py_INCREF(ghost)
+                last[0] = <PyObject *>ghost
+                return order
+    return NULL
+
+
 cdef bint is_dying(unsigned int slot) noexcept:
     """Whether the last event of the stream with this slot is about to be recorded.
 
@@ -209,7 +253,7 @@ cdef bint bury_stream(
         with nogil:
             status = _end(context, handle, order, ours, farewell, &capturing)
     if farewell is not None and (status != CUDA_SUCCESS or not farewell.state.recorded):
-        _forget_ghosts(context, farewell)
+        forget_ghosts(context, farewell)
     context.check(status)
     return not capturing
 
@@ -264,13 +308,13 @@ cdef int make_room(Context context) except -1:
     cdef Event oldest
     bury_orphans()
     context.usable()
-    _forget_ghosts(context, None)
+    forget_ghosts(context, None)
     while len(context.ghosts) > MOST_GHOSTS:
         oldest = _oldest(context.ghosts)
         if oldest is None:
             break
         oldest.synchronize()
-        _forget_ghosts(context, None)
+        forget_ghosts(context, None)
     return 0
 
 
@@ -283,7 +327,7 @@ cdef Event _oldest(list ghosts):
     return None
 
 
-cdef int _forget_ghosts(Context context, Event useless) except -1:
+cdef int forget_ghosts(Context context, Event useless) except -1:
     """Drop the finished ghosts, and the event `useless`, which may be None.
 
     The list of ghosts is replaced and not changed, because other threads may be iterating over it.

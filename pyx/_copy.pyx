@@ -14,7 +14,7 @@ from cudadrv._capture cimport Capture, GraphNode
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuEventRecord,
-    cuMemcpyAsync, cuMemGetInfo, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
+    cuMemGetInfo, cuMemcpyAsync, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
     cuMemcpyPeerAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async,
     cuStreamWaitEvent, cudadrv_table, likely, unlikely,
 )
@@ -213,9 +213,8 @@ cdef int copy_and_wait(int name, Region target, Region source, object stream) ex
     check_region(target)
     check_region(source)
     check_pair(target, source)
-    found = _stream_for(target, source, stream)
-    copy_async(name, target, source, blocking_stream(found, device_side_of(target, source)),
-               None).wait()
+    found = blocking_stream(_stream_for(target, source, stream), device_side_of(target, source))
+    copy_async(name, target, source, found, None).wait()
     return 0
 
 

@@ -330,6 +330,7 @@ cdef Alive _all = Alive()   # all contexts
 # The innermost `with` block of a context, as a list of two items: the context, and the list of the
 # enclosing block or None.
 _current = ContextVar("cudadrv.context", default=None)
+cdef bint _blocks_used = False  # whether any such block was ever entered
 _after_wait = None  # the hook that synchronizations call at their end, or None
 
 
@@ -513,7 +514,9 @@ cdef class Context:
     def __enter__(self):
         """Make the context current in this thread, and the default for new objects."""
         cdef CUcontext popped = NULL
+        global _blocks_used
         self.usable()
+        _blocks_used = True
         block = [self, _current.get()]
         with nogil:
             self.check(cuCtxPushCurrent(self.raw))
@@ -687,6 +690,8 @@ cdef int attend() except -1:
 
 cdef Context _innermost_context():
     """Return the context of the innermost ``with device`` or ``with context`` block, or None."""
+    if not _blocks_used:
+        return None
     current = get_value_no_default(_current)
     return None if current is None else (<list>current)[0]
 
@@ -713,6 +718,8 @@ cdef Context context_of(object device):
         return default_context()
     if not isinstance(device, Device):
         raise TypeError(f"device must be a Device, not {type(device).__name__}")
+    if (<Device>device).ordinal == 0 and _first is not None:
+        return _first
     return primary_context(device)
 
 

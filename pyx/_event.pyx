@@ -525,9 +525,10 @@ cdef Event marker_of(Context context):
 
     Only its own stream ever waits for it, so one is enough.
     """
-    if "marker" not in context.defaults:
-        context.defaults.setdefault("marker", new_event(context, CU_EVENT_DISABLE_TIMING))
-    return context.defaults["marker"]
+    found = context.defaults.get("marker")
+    if found is None:
+        found = context.defaults.setdefault("marker", new_event(context, CU_EVENT_DISABLE_TIMING))
+    return found
 
 
 cdef int _create(Event event, Context context, unsigned int flags) except -1:

@@ -22,7 +22,8 @@ from cudadrv._capture cimport (
 from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphCreate,
-    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, unlikely,
+    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, likely,
+    unlikely,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
@@ -621,9 +622,9 @@ cdef class Graph(Builder):
         """Add a node that runs a body once if the condition is not 0.
 
         The bodies are Graphs without nodes. Capture into them, or add nodes to them, before another
-        node is added after this one. The node uses all that is in its bodies, and is checked
-        against other nodes when something is added to a body. A body belongs to this graph: it is
-        closed with it, and cannot be instantiated. All of it has to be in the same context.
+        node is added or captured after this one. The node uses all that is in its bodies, and is
+        checked against other nodes when something is added to a body. A body belongs to this graph:
+        it is closed with it, and cannot be instantiated. All of it has to be in the same context.
 
         Parameters
         ----------
@@ -692,7 +693,7 @@ cdef class Graph(Builder):
         self.context.usable()
         uses = self.uses()
         made.label, made.context, made.nodes = self.label, self.context, self.plan.finished()
-        made.uses, made.holdings = uses, self.plan.holdings
+        made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)
         made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
         made.numbers[0] = made.numbers[1] = self.number
         made.disabled, made.paired, made.conditional = {}, True, bool(self.plan.conditions)
@@ -1153,6 +1154,9 @@ def _buffers_in(Uses uses not None, bint written):
     return tuple(found)
 
 
+cdef object _buffers_function = _buffers_in   # a C variable, which is quicker to find
+
+
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef CUgraphExec *raw = <CUgraphExec *>arguments
     return cuGraphLaunch(raw[0], stream)
@@ -1223,13 +1227,11 @@ cdef class ExecutableGraph:
         cdef Room room = None
         cdef own_access *accesses
         cdef uint32_t count
-        if unlikely(not _is_usable(self)):
-            usable_executable(self)
-        found = stream if isinstance(stream, Stream) else stream_for(stream, self.context)
-        if unlikely(found is None):
-            raise TypeError("launch of a graph needs a stream: pass one, or call it inside a"
-                            " `with stream:` block")
-        if unlikely(found.context is not self.context or self.changing or not _is_usable(self)):
+        if likely(type(stream) is Stream):
+            found = <Stream>stream
+        else:
+            found = _stream_of_launch(self, stream)
+        if unlikely((found.context is not self.context) | self.changing | (not _is_usable(self))):
             refuse_launch(self, found)
         uses, accesses = self.uses, self.accesses
         count = uses.count
@@ -1238,7 +1240,7 @@ cdef class ExecutableGraph:
             if unlikely(policies_used):
                 room = _with_policies(uses, &count)
                 accesses = accesses if room is None else <own_access *>room.start
-            token = new_token(found, uses, _buffers_in)
+            token = new_token(found, uses, _buffers_function)
             prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
             reason = issue_run(&operation, found, &self.runs, uses.apart and room is None)
         finally:
@@ -1331,16 +1333,28 @@ cdef class ExecutableGraph:
 
 cdef inline bint _is_usable(ExecutableGraph executable) noexcept:
     """Whether `usable_executable` would not raise. Inlined for the fast path."""
-    return executable.raw is not NULL and executable.broken is None and not cudadrv_table.forked
+    return (executable.raw is not NULL) & (executable.broken is None) \
+        & (not cudadrv_table.forked)
+
+
+cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
+    """Return the stream of a launch, if it is not a Stream that the caller has passed."""
+    cdef Stream found
+    usable_executable(executable)
+    found = stream_for(stream, executable.context)
+    if found is None:
+        raise TypeError("launch of a graph needs a stream: pass one, or call it inside a"
+                        " `with stream:` block")
+    return found
 
 
 cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1:
     """Raise the reason why an executable cannot be launched on a stream."""
+    usable_executable(executable)
     check_stream(stream)
     if stream.context is not executable.context:
         raise ValueError(f"{executable.label} belongs to {executable.context!r}, and {stream!r} to"
                          " another context; use a stream of the graph's context")
-    usable_executable(executable)
     return refuse_while_busy(executable)
 
 

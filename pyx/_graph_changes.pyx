@@ -164,7 +164,7 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
         disabled[index] = _in_place(changes[-1])
     if disabled:
         uses = uses_of(uses.items, graph.label, executable.context, disabled)
-    following = _next(executable, nodes, uses, graph.plan.holdings)
+    following = _next(executable, nodes, uses, graph.plan.holdings.copied(graph.label))
     following.number, following.paired, following.disabled = graph.number, paired, disabled
     memset(&info, 0, sizeof(info))
     with nogil:

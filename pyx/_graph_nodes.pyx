@@ -38,7 +38,7 @@ from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
-from cudadrv._release cimport FOREIGN, LOCKED, UNIFIED
+from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
 
@@ -192,7 +192,7 @@ cdef GraphNode _add(
         node.snapshot, node.place = checks.requests[0].issued, order
         plan.listed = len(plan.nodes)
         plan.changed()
-        plan.follow(node.after)
+        plan.follow(node)
     elif status == REFUSED - OWN_MUST_WAIT and checks.failed == 0:
         return _in_the_way(plan, checks)
     return None
@@ -382,7 +382,7 @@ cdef bint is_of_other_context(Region region, Context context) noexcept:
         return False
     if memory.kind == FOREIGN:
         return _home_of_foreign(region) not in (0, <size_t>context.raw)
-    return (memory.kind == LOCKED or memory.kind == UNIFIED) and memory.context is not context
+    return memory.kind in (LOCKED, REGISTERED, UNIFIED) and memory.context is not context
 
 
 cdef size_t _home_of_foreign(Region region) noexcept:

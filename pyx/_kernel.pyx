@@ -7,6 +7,7 @@ Outlives a call: the shape of each kernel's last launch (the GIL guards it).
 import operator
 
 cimport cython
+from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
@@ -24,7 +25,7 @@ from cudadrv._driver cimport (
     CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, bind_driver,
     cuFuncGetAttribute, cuFuncSetAttribute, cuFuncSetCacheConfig, cuLaunchKernel, cuLaunchKernelEx,
     cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize, cudadrv_table,
-    likely, unlikely,
+    PyVectorcall_NARGS, exchange_call, items_of, likely, tuple_of, unlikely, vectorcallfunc,
 )
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, own_access,
@@ -141,20 +142,8 @@ cdef class Kernel:
 
         Driver functions: cuLaunchKernel, or cuLaunchKernelEx with `cooperative` or `cluster`.
         """
-        cdef Shape shape
-        cdef Frame frame
-        cdef Packed packed
-        check_kernel(self)
-        found = stream_of(self, stream)
-        shape_of(self, &shape, grid, block, shared_bytes, cooperative, cluster)
-        more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
-        room = room_for(self.signature, args, more, &frame, &packed)
-        if unlikely(pack(self.signature, args, more, &packed)):
-            token = _launch_with_arrays(self, &shape, args, more, &packed, found)
-        else:
-            token = launch_packed(self, &shape, &packed, found, args + more if more else args)
-        del room  # kept until here, because `packed` may point into it
-        return token
+        return _launch(self, grid, block, items_of(args), len(args), stream, shared_bytes, borrows,
+                       cooperative, cluster)
 
     def prepare(
         self, grid, block, *args, shared_bytes=0, borrows=(), bint cooperative=False, cluster=None
@@ -453,6 +442,7 @@ cdef str VARIABLE = "\n  Or say what the kernel does with it: borrows=[cudadrv.s
 cdef str BARE = "\n  A bare buffer counts as written."
 cdef enum:
     FEW_ACCESSES = FEW_ARGUMENTS + 4    # how many accesses are kept on the stack
+    FEW_USES = 2            # how many buffers a token keeps without a tuple
     OUTDATED = 0x7fff0000   # a result of `_launch_call` that no driver call returns: check again
 
 
@@ -511,6 +501,54 @@ cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
     return _launch_with_attributes(&launch, stream)
 
 
+cdef object _launch(
+    Kernel kernel, object grid, object block, PyObject *const *arguments, Py_ssize_t count,
+    object stream, object shared_bytes, object borrows, bint cooperative, object cluster
+):
+    """See `Kernel.launch`."""
+    cdef Shape shape
+    cdef Frame frame
+    cdef Packed packed
+    cdef bint arrays
+    check_kernel(kernel)
+    found = stream_of(kernel, stream)
+    shape_of(kernel, &shape, grid, block, shared_bytes, cooperative, cluster)
+    more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
+    room = room_for(kernel.signature, count, more, &frame, &packed)
+    arrays = pack(kernel.signature, arguments, count, more, &packed)
+    if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL):
+        token = launch_packed(kernel, &shape, &packed, found, None)
+    else:
+        args = tuple_of(arguments, count)
+        if arrays:
+            token = _launch_with_arrays(kernel, &shape, args, more, &packed, found)
+        else:
+            token = launch_packed(kernel, &shape, &packed, found, args + more if more else args)
+    del room  # kept until here, because `packed` may point into it
+    return token
+
+
+cdef object _launch_directly(
+    object method, PyObject *const *given, size_t nargsf, PyObject *names
+):
+    """Fast path of calls of `Kernel.launch` (see `calls.h`): those with no keyword but ``stream``."""
+    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
+    cdef object stream = None
+    if unlikely(count and type(<object>given[0]) is not Kernel):
+        raise TypeError(f"launch is a method of Kernel, and not of {type(<object>given[0])}")
+    if unlikely(count < 3):
+        return _launch_usually(method, given, nargsf, names)
+    if likely(names is not NULL):
+        if unlikely(len(<tuple>names) != 1 or (<tuple>names)[0] is not "stream"):
+            return _launch_usually(method, given, nargsf, names)
+        stream = <object>given[count]
+    return _launch(<Kernel>given[0], <object>given[1], <object>given[2], &given[3], count - 3,
+                   stream, 0, (), False, None)
+
+
+cdef vectorcallfunc _launch_usually = exchange_call(Kernel.launch, _launch_directly)
+
+
 cdef tuple borrows_of_launch(object borrows):
     """Return the argument `borrows` of a launch as a tuple. Raises TypeError for a bare buffer."""
     if isinstance(borrows, Region):
@@ -523,7 +561,8 @@ cdef Token launch_packed(
 ):
     """Queue a launch whose arguments are already checked and packed, and return its token.
 
-    `uses` are the arguments, and the items of `borrows`.
+    `uses` are the arguments, and the items of `borrows`. It is None if the launch uses at most
+    FEW_USES buffers and is not captured: then the token keeps only these buffers.
     """
     cdef Operation operation
     cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0, 0)
@@ -532,7 +571,8 @@ cdef Token launch_packed(
     cdef own_access *accesses = few
     cdef Room room = None
     cdef list variables = None
-    cdef Token token = new_token(stream, uses, buffers_in)
+    cdef Token token = new_token(stream, uses, buffers_in) if uses is not None \
+        else new_token(stream, _region(packed, 0), _region(packed, 1))
     cdef Py_ssize_t count
     cdef bint crosses = False
     cdef int reason = OUTDATED
@@ -550,7 +590,7 @@ cdef Token launch_packed(
             across = shape[0]
             across.plain = False
             launch.shape = &across
-        if unlikely(variables):
+        if unlikely(len(variables)):
             count += _borrow_variables(variables, packed, &accesses[count])
         # The module is last, so that a refusal names a buffer rather than the module.
         borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
@@ -561,7 +601,19 @@ cdef Token launch_packed(
                          _advice(&operation.request, reason, packed))
     if unlikely(stand_for(token, &operation)):
         _remember(token, kernel, &launch, packed)
+    if uses is None:
+        token.modes[0], token.modes[1] = 1 + _mode(packed, 0), 1 + _mode(packed, 1)
     return token
+
+
+cdef inline object _region(Packed *packed, Py_ssize_t index):
+    """Return the buffer of an operand, or None."""
+    return <object>packed.operands[index].region if index < packed.operand_count else None
+
+
+cdef inline int _mode(Packed *packed, Py_ssize_t index) noexcept:
+    """Return the mode of an operand; OWN_SHARED, which is neither read nor written, for none."""
+    return packed.operands[index].mode if index < packed.operand_count else OWN_SHARED
 
 
 cdef void _remember(Token token, Kernel kernel, Launch *launch, Packed *packed) noexcept:
@@ -611,7 +663,7 @@ cdef Token _launch_with_regions(
 ):
     cdef list used = []
     args, more = with_regions(args, stream, used, captures), with_regions(more, stream, used, None)
-    pack(kernel.signature, args, more, packed)
+    pack(kernel.signature, items_of(args), len(args), more, packed)
     if captures is not None:
         upload(captures, stream)
     token = launch_packed(kernel, shape, packed, stream, args + more if more else args)
@@ -777,8 +829,8 @@ cdef Prepared prepared(
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows_of_launch(borrows)
     ready.args, ready.uses = args, args + more
-    ready.room = room_for(kernel.signature, args, more, NULL, &ready.packed)
-    if pack(kernel.signature, args, more, &ready.packed):
+    ready.room = room_for(kernel.signature, len(args), more, NULL, &ready.packed)
+    if pack(kernel.signature, items_of(args), len(args), more, &ready.packed):
         for argument in args:
             if type(argument) is ArrayArgument:
                 raise TypeError(f"{call} takes buffers, and {argument!r} is copied at each launch:"

@@ -37,13 +37,13 @@ from cudadrv._errors cimport report_text
 from cudadrv._event cimport Event, marker_of
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
-from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation cimport Operation, issue, issue_briefly, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
-    Stream, legacy_stream, per_thread_stream, stream_for, user_of,
+    Stream, legacy_stream, per_thread_stream, stream_for, stream_from_handle, user_of,
 )
 
 from cudadrv._device import call_after_wait
@@ -78,6 +78,15 @@ cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogi
 
 
 # ---- one loan, as the engine knows it ----
+
+cdef Lent _lend(Region region, Stream stream, Borrower borrower, bint readonly, bint waits):
+    """Begin a loan, or raise. The caller adds the first holder."""
+    cdef Lent lent = Lent.__new__(Lent)
+    lent.region, lent.readonly, lent.borrower = region, readonly, borrower
+    lent.stream = stream if stream is not None else lending_stream(region.memory.context)
+    lent.begin(waits)
+    return lent
+
 
 @cython.final
 @cython.no_gc_clear
@@ -181,7 +190,7 @@ cdef class Lent:
             reason = (<Capture>self.capture).count_loan(self.stream, &operation.request)
             operation.request.issued.clock = NULL
         else:
-            reason = issue(&operation, self.stream)
+            reason = issue_briefly(&operation, self.stream)
         if reason:
             refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
         own_snapshot_drop(engine, &operation.request.issued)
@@ -450,7 +459,7 @@ cdef class Loan:
             raise BufferError(f"the buffer is lent as memory of DLPack's device {device}, not"
                               f" {tuple(dl_device)}; say lend(..., device='cpu') or device='cuda'")
         self._check_consumer(_stream_number(stream))
-        return _capsule(self, max_version, False, False)
+        return _capsule_of_loan(self, max_version)
 
     @property
     def __cuda_array_interface__(self):
@@ -519,7 +528,7 @@ cdef class Loan:
                               f" stream {1 if stream is None else stream:#x}; make that one current"
                               " there, or lend the buffer to the consumer's: buffer.lend(stream)")
 
-    cdef Lent hold(self, bint waits=False):
+    cdef Lent hold(self):
         """Begin the loan, unless it has begun, and add a holder, which the caller has to remove.
         """
         cdef Lent lent
@@ -533,11 +542,7 @@ cdef class Loan:
                 " part of, so the graph would not know of this use; lend it anew in the block:"
                 " buffer.lend(stream)")
         if self.lent is None or not self.lent.live:
-            lent = Lent.__new__(Lent)
-            lent.region, lent.readonly, lent.borrower = self.region, self.readonly, self.borrower
-            lent.stream = self.stream if self.stream is not None \
-                else lending_stream(self.region.memory.context)
-            lent.begin(waits)
+            lent = _lend(self.region, self.stream, self.borrower, self.readonly, False)
             self.lent = lent
         self.lent.holders += 1
         return self.lent
@@ -660,10 +665,15 @@ cdef Loan new_loan(
     loan.shape = _checked_shape(region, shape)
     loan.strides = _checked_strides(region, loan.shape, strides)
     loan.device_type = _device_type(region, device)
-    if borrower == ON_STREAM and loan.device_type == DL_CPU:
+    _check_device_type(borrower, loan.device_type)
+    return loan
+
+
+cdef int _check_device_type(Borrower borrower, int32_t device_type) except -1:
+    if borrower == ON_STREAM and device_type == DL_CPU:
         raise ValueError("device='cpu' is for consumers on the host, which wait for no stream:"
                          " buffer.lend(None, device='cpu')")
-    return loan
+    return 0
 
 
 cdef tuple _checked_shape(Region region, object shape):
@@ -755,20 +765,35 @@ cdef object protocol_handle(Stream stream):
     return 2 if stream.order.kind == OWN_PER_THREAD else stream.handle
 
 
-cdef object _capsule(Loan loan, object max_version, bint waits, bint copied):
+cdef object _capsule_of_loan(Loan loan, object max_version):
     """Make a capsule of a loan. The consumer of the capsule is a holder of the loan."""
-    cdef Lent lent
+    cdef bint versioned = _is_versioned(max_version, loan.readonly)
+    strides = _strides_in_items(loan)
+    return _capsule(loan.hold(), loan.device_type, loan.shape, strides, versioned, False)
+
+
+cdef bint _is_versioned(object max_version, bint readonly) except -1:
+    """Whether a consumer that supports a version of DLPack gets a versioned capsule.
+
+    Raises BufferError if it would have to be one, because the buffer is lent read-only.
+    """
     cdef bint versioned = max_version is not None \
         and pair_of_ints(max_version, "max_version")[0] >= 1
-    if loan.readonly and not versioned:
+    if readonly and not versioned:
         raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
                           " the consumer asked for an older one")
-    strides = _strides_in_items(loan)
-    lent = loan.hold(waits)
+    return versioned
+
+
+cdef object _capsule(
+    Lent lent, int32_t device_type, tuple shape, tuple strides, bint versioned, bint copied
+):
+    """Make a capsule whose consumer is a holder of the loan; the caller has added it as such."""
+    cdef Region region = lent.region
     try:
         return export_capsule(
-            lent, <void *><size_t>pointer_of(loan.region), _device(loan.region, loan.device_type),
-            loan.region.dtype, loan.shape, strides, versioned, _flags(loan, copied))
+            lent, <void *><size_t>pointer_of(region), _device(region, device_type), region.dtype,
+            shape, strides, versioned, _flags(lent, copied))
     except BaseException:
         lent.let_go()
         raise
@@ -780,17 +805,17 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     The stream waits for conflicting work under every policy.
     """
     cdef Lent lent
-    cdef Loan loan
     region.usable()
-    loan = new_loan(region, stream_of_exchange(region.memory.context), ON_STREAM, region.read_only,
-                    None, None, None)
-    check_array(region.dtype, loan.shape)
-    strides = _strides_in_items(loan)
-    lent = loan.hold(True)
+    stream = stream_of_exchange(region.memory.context)
+    shape = region.shape
+    check_array(region.dtype, shape)
+    lent = _lend(region, stream, ON_STREAM, region.read_only, True)
+    lent.holders = 1
     try:
         return export_tensor(
-            lent, <void *><size_t>pointer_of(region), _device(region, loan.device_type),
-            region.dtype, loan.shape, strides, _flags(loan, False))
+            lent, <void *><size_t>pointer_of(region),
+            _device(region, _device_type(region, None)), region.dtype, shape, None,
+            _flags(lent, False))
     except BaseException:
         lent.let_go()
         raise
@@ -815,8 +840,8 @@ cdef tuple _strides_in_items(Loan loan):
     return tuple(strides)
 
 
-cdef uint64_t _flags(Loan loan, bint copied) noexcept:
-    return (DL_READ_ONLY if loan.readonly else 0) | (DL_IS_COPIED if copied else 0)
+cdef uint64_t _flags(Lent lent, bint copied) noexcept:
+    return (DL_READ_ONLY if lent.readonly else 0) | (DL_IS_COPIED if copied else 0)
 
 
 cdef object export_region(
@@ -829,7 +854,8 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
-    check_array(region.dtype, region.shape)
+    shape = region.shape
+    check_array(region.dtype, shape)
     device = None
     stream = _stream_number(stream)
     wanted = None if dl_device is None else pair_of_ints(dl_device, "dl_device")
@@ -849,30 +875,45 @@ cdef object export_region(
     else:
         found = _consumer_stream(region, 1 if stream is None else stream)
     if copy:
-        return _copied(region, found, borrower, max_version, device)
-    loan = new_loan(region, found, borrower, region.read_only, None, None, device)
-    return _capsule(loan, max_version, True, False)
+        return _copied(region, found, borrower, max_version, kind)
+    return _export(region, shape, found, borrower, kind, max_version, False)
+
+
+cdef object _export(
+    Region region, tuple shape, Stream stream, Borrower borrower, int32_t device_type,
+    object max_version, bint copied
+):
+    """Lend a buffer to the consumer of a capsule, and return the capsule."""
+    cdef Lent lent
+    cdef bint readonly = region.read_only
+    _check_device_type(borrower, device_type)
+    versioned = _is_versioned(max_version, readonly)
+    lent = _lend(region, stream, borrower, readonly, True)
+    lent.holders = 1
+    return _capsule(lent, device_type, shape, None, versioned, copied)
 
 
 cdef object _copied(
-    Region region, Stream stream, Borrower borrower, object max_version, object device
+    Region region, Stream stream, Borrower borrower, object max_version, int32_t device_type
 ):
     """Export a copy of a buffer. Only the consumer has the copy."""
     cdef Region fresh = type(region)(
         region.count, region.dtype, stream=stream, device=region.memory.context.device)
     fresh.sizes = region.sizes
-    loan = new_loan(fresh, stream, borrower, False, None, None, device)
+    _check_device_type(borrower, device_type)
     if stream is None:
         fresh.copy_from(region)
     else:
         fresh.copy_from_async(region, stream)
-    return _capsule(loan, max_version, True, True)
+    return _export(fresh, fresh.shape, stream, borrower, device_type, max_version, True)
 
 
 cdef object _stream_number(object stream):
     """Return what a consumer passed as ``stream``: an int, or None. Raises TypeError for others."""
+    if stream is None or type(stream) is int:
+        return stream
     try:
-        return None if stream is None else operator.index(stream)
+        return operator.index(stream)
     except TypeError:
         raise TypeError("stream must be an int or None, as DLPack has it, not"
                         f" {type(stream).__name__}") from None
@@ -887,7 +928,7 @@ cdef Stream _consumer_stream(Region region, handle):
     elif handle == 2:
         found = per_thread_stream(region.memory.context.device)
     else:
-        found = Stream.from_handle(handle)
+        found = stream_from_handle(handle, None)
     if not region.portable and (<Stream>found).context is not region.memory.context:
         raise BufferError(f"{region.describe()} belongs to {region.memory.context!r}, and the"
                           f" consumer's stream to {(<Stream>found).context!r}")

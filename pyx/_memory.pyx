@@ -8,17 +8,17 @@ from collections import Counter
 
 cimport cython
 from libc.stdint cimport uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport Context, attend, enter_context, leave_context
+from cudadrv._device cimport Context, attend, enter_context, is_usable, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
-    CU_MEMHOSTALLOC_WRITECOMBINED,
+    CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
     CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
-    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuPointerGetAttribute, cudadrv_table,
-    last_failure,
+    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute,
+    cudadrv_table, last_failure, unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -35,11 +35,13 @@ from cudadrv._pool cimport (
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, drain_for_more,
+    CODE, DEVICE, FOREIGN, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept, MemoryKind,
+    drain, drain_for_more,
     free_memory, internal_stream, is_to_be_freed, release_later, release_part,
 )
+from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, check_stream
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
 
@@ -113,7 +115,8 @@ cdef int _write_on(
 
 # ---- one allocation ----
 
-cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign")
+cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "foreign", "code",
+                    "executable", "device", "registered", "device")
 cdef enum:
     MOST_LINES = 20  # lines of a memory report
 cdef void *_newest = NULL  # head of the list of live memory
@@ -166,7 +169,10 @@ cdef class Memory:
         if after is not NULL:
             _hand_back(self, after)
         elif self.address != 0 and self.kind != FOREIGN and not self.context.lost:
-            _free_now(self)
+            if self.kind == SHARED:     # other processes may have it mapped
+                release_later(SHARED, self.address, NULL, self.context, self.owner)
+            else:
+                _free_now(self)
         _let_go(self)
         self.closed_at = here()
         return 0
@@ -180,6 +186,9 @@ cdef class Memory:
             raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
                              " give it away; its owner can")
         _end(self, "give away", False)
+        if self.kind == REGISTERED or self.kind == SHARED and (<Kept>self.owner).in_use():
+            raise ValueError(f"{self.label} has memory that other processes may have mapped, so it"
+                             " cannot give it away")
         if self.regions > 1:
             raise BufferBorrowedError(
                 f"cannot give away {self.label}:\n"
@@ -220,6 +229,17 @@ cdef int leave_home(Memory memory) except -1:
     if memory.home.state.exports is not NULL:
         memory.left = memory.home
     memory.home = None
+    memory.closed_at = here()
+    _let_go(memory)
+    return 0
+
+
+cdef int close_foreign(Memory memory) except -1:
+    """Close foreign memory that has a state of its own, without checking for uses.
+
+    Its owner is dropped at once.
+    """
+    memory.state.closed = True
     memory.closed_at = here()
     _let_go(memory)
     return 0
@@ -326,7 +346,7 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
 
 
 cdef own_memory *new_state(size_t nbytes) except NULL:
-    cdef own_memory *state = <own_memory *>calloc(1, sizeof(own_memory))
+    cdef own_memory *state = <own_memory *>malloc(sizeof(own_memory))
     if state is NULL:
         raise MemoryError()
     own_memory_prepare(state, nbytes)
@@ -505,7 +525,8 @@ cdef Memory allocate_memory(
 ):
     """Make the Memory of a buffer: from a cache, else from the driver, or empty for 0 bytes."""
     cdef Memory memory = Memory.__new__(Memory)
-    context.usable()
+    if unlikely(not is_usable(context)):
+        context.usable()
     if stream is not None and stream.capture is not NULL:
         # Memory of a capture is there before the graph is launched, and nothing else uses it.
         stream = None
@@ -526,7 +547,7 @@ cdef Memory allocate_memory(
         else:
             stream = None
     if stream is not None and nbytes:
-        stream.usable()     # otherwise memory would be allocated or freed before the refusal
+        check_stream(stream)    # otherwise memory would be allocated or freed before the refusal
     if nbytes == 0 or not pooled:
         _allocate(memory, nbytes)
     elif not _reuse(memory, stream):
@@ -725,7 +746,12 @@ cdef void _drop_state(own_memory *state) noexcept:
 cdef CUresult _call(Memory memory, size_t size) except *:
     cdef CUresult status
     cdef StreamOrdered ordered
+    cdef Segment segment
     cdef bint pushed = False
+    if memory.kind == REGISTERED:
+        segment = new_segment("cudadrv-locked", size)
+        memory.owner = segment
+        memory.address = <size_t>segment.address
     if memory.kind == STREAM_ORDERED:
         ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL)
         if memory.pool is not None:
@@ -738,6 +764,10 @@ cdef CUresult _call(Memory memory, size_t size) except *:
         if status == CUDA_SUCCESS:
             if memory.kind == DEVICE:
                 status = cuMemAlloc(&memory.address, size)
+            elif memory.kind == REGISTERED:
+                status = cuMemHostRegister(
+                    <void *>memory.address, size,
+                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
             elif memory.kind == LOCKED:
                 status = cuMemHostAlloc(<void **>&memory.address, size, memory.flags)
             else:

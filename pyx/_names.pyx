@@ -6,7 +6,7 @@ guards them).
 
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
-from cudadrv._engine cimport OWN_DEFAULT, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
+from cudadrv._engine cimport OWN_DEFAULT, OWN_ELSEWHERE, OWN_ENDED, OWN_INTERNAL, OWN_PER_THREAD
 
 cdef extern from "Python.h":
     str PyUnicode_FromObject(object text)
@@ -17,6 +17,7 @@ cdef extern from "Python.h":
 cdef list NAMES = [
     "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
     "its allocation", "close", "lend", "its import", "give_back",
+    "share", "open", "accept",
     "prefetch", "prefetch_batch",
     "discard", "discard_and_prefetch", "discard_batch", "attach", "to", "offload",
     "constant", "a launch", "a custom operation",
@@ -172,6 +173,8 @@ cdef str stream_name(uint64_t number, uint8_t kind):
         return f"per-thread default Stream {number}"
     if kind == OWN_INTERNAL:
         return "a stream of the library's own"
+    if kind == OWN_ELSEWHERE:
+        return "another process"
     name = f"Stream {STREAMS[number]}" if number in STREAMS else f"Stream {number}"
     return f"{name} (closed)" if kind == OWN_ENDED else name
 

@@ -31,7 +31,7 @@ from cudadrv._kernel cimport (
 from cudadrv._memory cimport Memory
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._region cimport Region, borrow, check_region, is_region, pointer_of
-from cudadrv._release cimport FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED
+from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport here
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer
@@ -244,7 +244,7 @@ cdef str _kind_of(Region region):
     cdef bint pooled = memory.pool is not None
     if memory.kind == STREAM_ORDERED:
         return "stream-ordered"
-    if memory.kind == LOCKED:
+    if memory.kind in (LOCKED, REGISTERED):
         return "stream-ordered page-locked" if pooled else "page-locked"
     if memory.kind == UNIFIED and pooled:
         return "stream-ordered managed"

@@ -107,6 +107,22 @@ cdef int note(Operation *operation, Stream stream) except? -1:
     return 0 if answer == OWN_OK else issue(operation, stream)
 
 
+cdef int issue_briefly(Operation *operation, Stream stream) except? -1:
+    """As `issue`, for an operation that makes no driver call, or only records and waits for events.
+
+    These never block (`keeps_gil`). So the GIL is kept if there is no other Python thread, also
+    where `note` does not keep it, because another library has the stream.
+    """
+    cdef int reason
+    check_stream(stream)
+    operation.request.stream = stream.order
+    if likely(is_alone(operation.thread)):
+        reason = attempt(operation, stream)
+        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):
+            return reason
+    return issue_unusual(operation, stream, NULL, False)
+
+
 cdef int ask(Operation *operation, Stream stream) except? -1:
     """Return 0 if `issue` would grant the borrows now, else a reason. Makes no driver call.
 

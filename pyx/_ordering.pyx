@@ -6,6 +6,7 @@ Outlives a call: the policy in force (a context variable).
 from contextvars import ContextVar
 
 cimport cython
+from cpython.contextvars cimport get_value_no_default
 from cpython.exc cimport PyErr_CheckSignals
 
 from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
@@ -36,7 +37,7 @@ cdef class Nesting:
         """Return the innermost block that is in force in this thread or task, or None."""
         if not self.used:
             return None
-        return live(self.current.get())
+        return live(get_value_no_default(self.current))
 
     cdef int enter(self, object thing) except -1:
         """Begin a block. `thing` is what the block puts in force: a policy or a stream."""

@@ -7,9 +7,10 @@ line that queued that work; that nothing orders the two; and the calls that reso
 from libc.stdint cimport uint32_t
 
 from cudadrv._engine cimport (
-    OWN_ATTACHED, OWN_DISCARDED, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL, OWN_LEGACY,
-    OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_PER_THREAD, OWN_REACH,
-    OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict, own_request,
+    OWN_ATTACHED, OWN_DISCARDED, OWN_ELSEWHERE, OWN_ENDED, OWN_EXPORTED, OWN_HELD, OWN_INTERNAL,
+    OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY,
+    OWN_PER_THREAD, OWN_REACH, OWN_READ, OWN_STREAM_CLOSED, OWN_WRITE, own_access, own_conflict,
+    own_request,
 )
 from cudadrv._names cimport (
     RELEASE, graph_end, graph_name, host_wait, operation_name, parts_of, stream_name,
@@ -37,6 +38,9 @@ cdef str WRITE_FIRST = "Write them first: by a fill, by a copy to them, by a ker
                        " with buffer.write() as array"
 cdef str END_LOAN = "Use it on that stream, or once the loan has ended: its `with` block is left," \
                     " and the last\n  array that another library made of it is gone"
+cdef str END_SHARE = "Take it back with the receipt of give_back(stream) in that process:" \
+                     " buffer.accept(receipt).\n  Without one: buffer.accept(), once that process" \
+                     " has dropped the buffer or has ended, or if it\n  never opened the ticket"
 cdef str END_VIEW = "Release it: leave its `with` block, delete the array that refers to it, or" \
                     " call release() on the memoryview"
 
@@ -292,6 +296,8 @@ cdef str _work(own_conflict *conflict):
 cdef str view_line(own_conflict *conflict):
     """Return the lines of a message about the host view or the loan that causes the conflict."""
     where = place(conflict.site)
+    if conflict.loan and conflict.kind == OWN_ELSEWHERE:
+        return f"  it is shared with another process, at {where}."
     if conflict.loan:
         stream = "work on no stream" if conflict.kind == OWN_INTERNAL \
             else stream_name(conflict.number, conflict.kind)
@@ -305,6 +311,8 @@ cdef str view_line(own_conflict *conflict):
 
 cdef str view_end(own_conflict *conflict):
     """Return the part of a message that says how to end the view or the loan."""
+    if conflict.loan and conflict.kind == OWN_ELSEWHERE:
+        return END_SHARE
     return END_LOAN if conflict.loan else END_VIEW
 
 

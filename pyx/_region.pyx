@@ -22,7 +22,7 @@ from cudadrv._memory cimport (
 from cudadrv._ordering cimport policy_name
 from cudadrv._pool cimport PoolHandle
 from cudadrv._refusal cimport refuse_closed
-from cudadrv._release cimport DEVICE, FOREIGN, STREAM_ORDERED, UNIFIED
+from cudadrv._release cimport DEVICE, FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
@@ -126,7 +126,10 @@ cdef enum:
     MOST_SIZES = 64     # dimensions of a memoryview or a NumPy array
 
 # The names of the classes by kind of memory. A class's `__name__` would be a new string each time.
-cdef tuple CLASSES = ("DeviceBuffer", "DeviceBuffer", "LockedBuffer", "UnifiedBuffer")
+cdef dict CLASSES = {
+    DEVICE: "DeviceBuffer", STREAM_ORDERED: "DeviceBuffer", LOCKED: "LockedBuffer",
+    REGISTERED: "LockedBuffer", UNIFIED: "UnifiedBuffer",
+}
 
 last_class = class_before = None
 
@@ -275,7 +278,7 @@ cdef class Region:
         self.usable()
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         found = _checked_shape(self, sizes)
-        region = self.share(self.start, self.count, self.dtype)
+        region = self.part_over(self.start, self.count, self.dtype)
         region.part = self.part
         region.sizes = found
         return region
@@ -299,7 +302,7 @@ cdef class Region:
             start = self.start - self.memory.start
             raise ValueError(f"{self.describe()} starts at byte {start}, and {wanted} needs a"
                              f" multiple of {wanted.alignment}")
-        part = self.share(self.start, self.nbytes // <size_t>items.itemsize, wanted)
+        part = self.part_over(self.start, self.nbytes // <size_t>items.itemsize, wanted)
         if items.itemsize == self.itemsize:
             part.sizes = self.sizes
         return part
@@ -311,7 +314,7 @@ cdef class Region:
         start, stop, step = key.indices(self.count)
         if step != 1:
             raise ValueError(f"a part is contiguous: the step of a slice must be 1, not {step}")
-        part = self.share(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
+        part = self.part_over(self.start + start * self.itemsize, max(stop - start, 0), self.dtype)
         if key.start is None and key.stop is None:
             part.sizes = self.sizes
         return part
@@ -395,7 +398,7 @@ cdef class Region:
             else f"[{start}:{start + self.nbytes} bytes]"
         return f"{type(self).__name__}{name}{where} ({dtype_name(self.dtype)})"
 
-    cdef Region share(self, size_t start, Py_ssize_t count, object dtype):
+    cdef Region part_over(self, size_t start, Py_ssize_t count, object dtype):
         """Return a part: another buffer of the same class over bytes of the same memory."""
         cdef Region region = type(self).__new__(type(self))
         _fill_in(region, self.memory, count, dtype, dtype.itemsize, self.name)
@@ -490,7 +493,7 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 cdef str _checked_label(Region region, object name):
     """Return class and name of a buffer, for messages. Raises TypeError if the name is no str."""
-    cdef str label = <str>CLASSES[<Py_ssize_t>region.kind]
+    cdef str label = <str>CLASSES[region.kind]
     if name is None:
         return label
     if not isinstance(name, str):

@@ -25,12 +25,14 @@ from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
     CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUgraphExec,
     CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
-    cuCtxSynchronize, cuGraphExecDestroy, cuMemFree, cuMemFreeAsync, cuMemFreeHost, cuModuleUnload,
+    cuCtxSynchronize, cuGraphExecDestroy, cuIpcCloseMemHandle, cuMemFree, cuMemFreeAsync,
+    cuMemFreeHost, cuMemHostUnregister, cuModuleUnload,
     cuStreamIsCapturing, cuStreamWaitEvent, cuThreadExchangeStreamCaptureMode, cudadrv_table,
     this_thread,
 )
 from cudadrv._engine cimport (
-    OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known, own_memory, own_conflict,
+    OWN_ELSEWHERE, OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known,
+    own_memory, own_conflict,
     own_held, own_lock_both, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
 )
@@ -296,12 +298,24 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
     return False
 
 
+cdef class Kept:
+    """The owner of memory that other processes may use."""
+
+    cdef bint in_use(self) except -1:
+        """Whether another process may use the memory, so that it must not be freed."""
+        raise NotImplementedError
+
+
 cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
     """Free unused memory, unload a module or destroy an executable graph. May block. The caller
     makes its context current.
     """
     if kind == LOCKED:
         return cuMemFreeHost(<void *><size_t>address)
+    if kind == REGISTERED:
+        return cuMemHostUnregister(<void *><size_t>address)
+    if kind == OPENED:
+        return cuIpcCloseMemHandle(address)
     if kind == CODE:
         return cuModuleUnload(<CUmodule><size_t>address)
     if kind == EXECUTABLE:
@@ -453,8 +467,12 @@ cdef bint _release(
         return True
     if _is_held(node.state, node.start, node.stop):
         return False
+    if node.kind == SHARED and (<Kept>node.owner).in_use():
+        return False
     if node.kind == STREAM_ORDERED:
         return _free_behind(node, context, [] if finished else users_of(node.state))
+    if node.state is NULL and not finished and not _blocks_nobody(context, idle):
+        return False
     if may_block:
         works = [] if finished else users_of(node.state, node.start, node.stop)
         if None in works:
@@ -524,6 +542,13 @@ cdef Stream _free_stream(Context context):
 cdef Stream lending_stream(Context context):
     """Return the stream that represents work on no stream in the engine. It never has work."""
     return _own_stream(context, "lending")
+
+
+cdef Stream sharing_stream(Context context):
+    """Return the stream that represents the work of other processes in the engine."""
+    cdef Stream stream = _own_stream(context, "sharing")
+    stream.order.kind = OWN_ELSEWHERE
+    return stream
 
 
 cdef Stream _own_stream(Context context, str name):

@@ -1,19 +1,24 @@
 """Stream: a queue of work; the current stream of a `with` block; default and foreign streams.
 
 Outlives a call: the current stream (a context variable); each thread's default stream, what ends it
-with its thread (thread-local), and a hook of `_token` (the GIL guards them).
+with its thread (thread-local), which stream was last found by its handle, and a hook of `_token`
+(the GIL guards them).
 """
 
 import operator
 from _thread import _local as local  # that of threading, which is slow to import
 
 cimport cython
+from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
-from cudadrv._closing cimport bury_orphans, bury_stream, drop_stream, is_dead, is_dying, make_room
+from cudadrv._closing cimport (
+    bury_orphans, bury_stream, drop_stream, forget_ghosts, is_dead, is_dying, make_room, take_ghost,
+    take_orphan,
+)
 from cudadrv._device cimport (
     Alive, Context, Device, after_wait, context_of, contexts, default_context, enter_context,
-    is_current, is_primary_active, leave_context,
+    is_current, is_primary_active, is_usable, leave_context,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -59,6 +64,7 @@ cdef enum:
 cdef object MOST_HANDLE = 2 ** 64 - 1
 
 cdef Nesting _blocks = Nesting("cudadrv.stream")
+cdef PyObject *_last_found = NULL   # the Stream that was last found by its handle, if it is alive
 _event_of_token = None  # the hook that returns the Event of a Token, or None if it is complete
 
 
@@ -143,6 +149,9 @@ cdef class Stream:
         context.streams.add(reference)
 
     def __dealloc__(self):
+        global _last_found
+        if _last_found == <PyObject *>self:
+            _last_found = NULL
         if self.order is not NULL:
             drop_stream(
                 self.context, self.raw, self.order, self.ours, self.identity, self.owner)
@@ -741,7 +750,7 @@ cdef Context context_for(Stream stream, object device):
     """
     if stream is None:
         return context_of(device)
-    stream.usable()
+    check_stream(stream)
     if device is not None and stream.context.device != device:
         raise ValueError(f"{stream!r} is not a stream of {device!r}")
     return stream.context
@@ -920,14 +929,15 @@ cdef class ThreadEnd:
 cdef Stream legacy_stream(object device):
     """See `Stream.legacy`."""
     cdef Context context = context_of(device)
-    cdef Stream stream
-    if "legacy" not in context.defaults:
+    cdef Stream stream = context.defaults.get("legacy")
+    if stream is None:
         stream = _unopened(context, CU_STREAM_LEGACY)
         reference = context.streams.reference_to(stream)
         if "legacy" not in context.defaults:
             _open(stream, reference, OWN_LEGACY)
             context.defaults["legacy"] = stream
-    return context.defaults["legacy"]
+        stream = context.defaults["legacy"]
+    return stream
 
 
 cdef Stream per_thread_stream(object device):
@@ -1027,12 +1037,12 @@ cdef object _device_of(object thing):
     return None
 
 
-def stream_from_handle(handle, owner, named_by=None):
+cdef Stream stream_from_handle(object handle, object owner, object named_by=None):
     """See `Stream.from_handle`.
 
     `named_by` is the object that the handle of a default stream came from. It may name the device.
     """
-    number = operator.index(handle)
+    number = handle if type(handle) is int else operator.index(handle)
     if not 0 <= number <= MOST_HANDLE:
         raise ValueError(f"{number} is not the handle of a stream")
     if number <= 2:
@@ -1049,7 +1059,10 @@ cdef Stream _stream_of_raw(size_t number, object owner):
     cdef unsigned int flags = 0
     cdef int priority = 0
     cdef CUcontext found = NULL
-    cdef Stream stream
+    cdef Stream stream = _found_again(raw)
+    cdef Stream made
+    if stream is not None:
+        return _owned_by(stream, owner, False)
     context.usable()
     if is_dead(raw):
         raise ValueError(f"the stream with the handle {number:#x} was a Stream that has died, and"
@@ -1058,16 +1071,51 @@ cdef Stream _stream_of_raw(size_t number, object owner):
         check(_describe(raw, &capture, &found, &identity, &flags, &priority))
     if capture != CU_STREAM_CAPTURE_STATUS_NONE:
         return _captured_stream(number)
-    context = _context_of_raw(found, number)
-    make_room(context)
-    stream = _unopened(context, raw)
-    stream.identity = identity
-    stream.priority = priority
+    made = _unopened(_context_of_raw(found, number), raw)
+    made.identity = identity
+    made.priority = priority
     stream = _known_or_opened(
-        stream, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
-    if stream.owner is None and not stream.ours:
+        made, OWN_NON_BLOCKING if flags & CU_STREAM_NON_BLOCKING else OWN_BLOCKING)
+    return _owned_by(stream, owner, stream is made)
+
+
+cdef Stream _owned_by(Stream stream, object owner, bint made):
+    """Let a stream that was found by its handle keep its owner, and note it for `_found_again`."""
+    global _last_found
+    if owner is not None and not stream.ours and (made or stream.owner is None):
         stream.owner = owner
+    _last_found = <PyObject *>stream
     return stream
+
+
+cdef Stream _found_again(CUstream raw):
+    """Return the stream that was found last by its handle, if the handle still means it; else None.
+
+    None means nothing: then `_stream_of_raw` asks all that there is to ask.
+    """
+    cdef Stream stream
+    if _last_found is NULL or (<Stream>_last_found).raw != raw:
+        return None
+    stream = <Stream>_last_found
+    if stream.order.state != OWN_OPEN or not is_usable(stream.context):
+        return None
+    if is_only_thread(PyThreadState_Get()):
+        same = _is_still(stream)
+    else:
+        with nogil:
+            same = _is_still(stream)
+    return stream if same else None
+
+
+cdef bint _is_still(Stream stream) noexcept nogil:
+    """Whether the handle of a stream still means it, and the stream is not capturing."""
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    cdef unsigned long long identity = 0
+    if cuStreamIsCapturing(stream.raw, &capture) != CUDA_SUCCESS \
+            or capture != CU_STREAM_CAPTURE_STATUS_NONE:
+        return False
+    return stream.ours or (cuStreamGetId(stream.raw, &identity) == CUDA_SUCCESS
+                           and identity == stream.identity)
 
 
 cdef Stream _captured_stream(size_t number):
@@ -1151,6 +1199,9 @@ cdef CUresult _describe(
 
 
 cdef Context _context_of_raw(CUcontext raw, size_t stream):
+    cdef Context usual = default_context()
+    if usual.raw == raw:
+        return usual
     for context in contexts():
         if (<Context>context).raw == raw:
             return context
@@ -1170,16 +1221,50 @@ cdef Stream _known_or_opened(Stream stream, int order):
     """
     cdef Alive streams = stream.context.streams
     cdef Stream known
+    cdef bint has_room = False
     reference = streams.reference_to(stream)
     while True:
         added = streams.added
         known = _known_stream(stream)
         if known is not None:
             return known
-        if added == streams.added:
+        if added != streams.added:
+            continue
+        if _continue_former(stream, reference):
+            return stream
+        if has_room:
             _open(stream, reference, order)
             _follow_itself(stream)
             return stream
+        make_room(stream.context)
+        has_room = True
+
+
+cdef bint _continue_former(Stream stream, object reference) except -1:
+    """If an earlier object of the same stream is gone, but its work is not known to be complete,
+    open `stream` with the engine's record of that object. Returns whether there was one.
+
+    Lets no other thread run before the stream is open.
+    """
+    cdef PyObject *owner = NULL
+    cdef PyObject *ghost = NULL
+    stream.order = take_orphan(stream.context, stream.raw, stream.identity, &owner)
+    if stream.order is NULL:
+        stream.order = take_ghost(stream.context, stream.identity, &ghost)
+    if stream.order is NULL:
+        return False
+    try:
+        tag_stream(stream)
+        stream.context.streams.add(reference)
+        _follow_itself(stream)
+        if ghost is not NULL:
+            forget_ghosts(stream.context, <Event>ghost)
+        if owner is not NULL:
+            stream.owner = <object>owner
+    finally:
+        Py_XDECREF(owner)
+        Py_XDECREF(ghost)
+    return True
 
 
 cdef int _follow_itself(Stream stream) except -1:

@@ -12,7 +12,7 @@ from cudadrv._driver cimport (
     CU_EVENT_DISABLE_TIMING, bind_driver, cudadrv_table, unlikely,
 )
 from cudadrv._engine cimport (
-    engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
+    OWN_READ, OWN_WRITE, engine, own_known, own_record_as, own_snapshot, own_snapshot_copy, own_snapshot_drop,
 )
 from cudadrv._event cimport FOREVER, Event, deadline_of, new_event, refuse_to_wait_longer
 from cudadrv._names cimport operation_name
@@ -230,6 +230,13 @@ cdef Event _refuse_captured(Token token):
 cdef tuple _buffers_of(Token token, bint written):
     if callable(token.target):  # a launch's, which finds the buffers among its arguments
         return token.target(token.source, written)
+    if token.modes[0]:
+        mode = 1 + (OWN_WRITE if written else OWN_READ)
+        found = []
+        for i, buffer in enumerate((token.source, token.target)):
+            if token.modes[i] == mode:
+                found.append(buffer)
+        return tuple(found)
     buffers = token.target if written else token.source
     if type(buffers) is tuple:
         return buffers

@@ -463,20 +463,29 @@ import contextlib, io, sys
 lines = sys.stdin.read()
 with contextlib.redirect_stdout(io.StringIO()):
     exec(compile(lines, "graphs.md", "exec"))
-print(graph.to_svg(), end="")
+print(eval(sys.argv[1]).to_svg(), end="")
 """
+# The pictures of graphs: which graph of the page, and the line after which it is drawn.
+GRAPHS = {
+    "graph": ("graph", "step = graph.instantiate()"),
+    "turns": ("turns", "turns.instantiate()"),
+    "body": ("body", "turns.instantiate()"),
+}
 
 
-def graph() -> str:
-    """What `Graph.to_svg` returns for the first program of the page."""
+def graph(name: str, last: str) -> str:
+    """What `Graph.to_svg` returns for a graph of the page."""
     page = (FOLDER.parent / "graphs.md").read_text(encoding="utf-8")
-    program = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    lines = "\n" * page.count("\n", 0, program.start(1)) + program[1]
+    lines = ""
+    for program in re.finditer(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        lines += "\n" * (page.count("\n", 0, program.start(1)) - lines.count("\n")) + program[1]
+        if last in program[1]:
+            break
     settings = {"CUDADRV_DRIVER": "software", "PYTHONUTF8": "1"}
-    command = [sys.executable, "-c", DRAW]
     return subprocess.run(
-        command,
+        [sys.executable, "-c", DRAW, name],
         input=lines,
+        cwd=FOLDER.parents[1],
         env=os.environ | settings,
         capture_output=True,
         encoding="utf-8",
@@ -488,7 +497,7 @@ def files() -> dict[Path, str]:
     """The text of each file."""
     pictures = [make() for make in PICTURES]
     made = {FOLDER / f"{picture.name}.svg": picture.svg() for picture in pictures}
-    return made | {FOLDER / "graph.svg": graph()}
+    return made | {FOLDER / f"{name}.svg": graph(*how) for name, how in GRAPHS.items()}
 
 
 if __name__ == "__main__":

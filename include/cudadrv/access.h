@@ -40,7 +40,8 @@ typedef struct own_export {
     own_memory *memory;
     struct own_export *next;         /* in the memory's list */
     struct own_export *next_managed; /* in the engine's list of host views of managed memory */
-    /* The stream of a loan, which may use the bytes in any case; NULL for a host view. */
+    /* The stream of a loan, which may use the bytes in any case; NULL for a host view. A request
+     * that begins a loan takes its own stream, unless the caller has set another one here. */
     own_stream *borrower;
     uint64_t start, stop;
     uint32_t site;
@@ -139,6 +140,7 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
         }
         *link = view->next_managed;
     }
+    view->borrower = NULL; /* the next loan in this struct may have another one */
 }
 
 static inline void own_blame_export_(own_conflict *conflict, const own_export *view) {

@@ -221,7 +221,9 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
         own_commit_(engine, request, &request->accesses[i]);
     }
     if (request->loan) {
-        own_export_link_(engine, request->accesses, request->site, request->stream, request->loan);
+        own_stream *borrower = request->loan->borrower;
+        own_export_link_(engine, request->accesses, request->site,
+                         borrower ? borrower : request->stream, request->loan);
     }
     for (uint32_t i = 0; i < request->count; i++) {
         own_join_ranges_(&request->accesses[i]);
@@ -313,7 +315,7 @@ static inline int own_follows(const own_stream *stream, const own_snapshot *befo
  * changes nothing. */
 static inline int own_begin_run_usual_(own_engine *engine, own_request *request, own_runs *runs,
                                        int apart) {
-    if (engine->runs == runs && runs->stream == request->stream && apart) {
+    if (__builtin_expect(engine->runs == runs && runs->stream == request->stream && apart, 1)) {
         own_number_(request, own_clock_share(request->stream->clock));
         own_note_run_(request, runs, 1);
         return 1;

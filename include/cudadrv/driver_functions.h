@@ -86,6 +86,8 @@ CUDADRV_FUNCTION(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *pool, CUdevice
 CUDADRV_FUNCTION(cuMemGetDefaultMemPool, 13000, (CUmemoryPool *pool, CUmemLocation *place, int type), (pool, place, type))
 CUDADRV_FUNCTION(cuMemHostAlloc, 2020, (void **address, size_t bytes, unsigned int flags), (address, bytes, flags))
 CUDADRV_FUNCTION(cuMemFreeHost, 2000, (void *address), (address))
+CUDADRV_FUNCTION(cuMemHostRegister, 6050, (void *address, size_t bytes, unsigned int flags), (address, bytes, flags))
+CUDADRV_FUNCTION(cuMemHostUnregister, 4000, (void *address), (address))
 CUDADRV_FUNCTION(cuMemAllocManaged, 6000, (CUdeviceptr *address, size_t bytes, unsigned int flags), (address, bytes, flags))
 CUDADRV_FUNCTION(cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t bytes, CUdevice place, CUstream stream), (address, bytes, place, stream))
 CUDADRV_FUNCTION(cuMemPrefetchBatchAsync, 13000, (CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places, size_t *firsts, size_t place_count, unsigned long long flags, CUstream stream), (addresses, sizes, count, places, firsts, place_count, flags, stream))
@@ -96,6 +98,13 @@ CUDADRV_FUNCTION(cuMemAdvise, 8000, (CUdeviceptr address, size_t bytes, CUmem_ad
 CUDADRV_FUNCTION(cuMemRangeGetAttribute, 8000, (void *value, size_t size, CUmem_range_attribute attribute, CUdeviceptr address, size_t bytes), (value, size, attribute, address, bytes))
 CUDADRV_FUNCTION(cuMemGetAddressRange, 3020, (CUdeviceptr *first, size_t *bytes, CUdeviceptr address), (first, bytes, address))
 CUDADRV_FUNCTION(cuPointerGetAttribute, 4000, (void *value, CUpointer_attribute attribute, CUdeviceptr address), (value, attribute, address))
+
+/* other processes */
+CUDADRV_FUNCTION(cuIpcGetMemHandle, 4010, (CUipcMemHandle *handle, CUdeviceptr address), (handle, address))
+CUDADRV_FUNCTION(cuIpcOpenMemHandle, 11000, (CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags), (address, handle, flags))
+CUDADRV_FUNCTION(cuIpcCloseMemHandle, 4010, (CUdeviceptr address), (address))
+CUDADRV_FUNCTION(cuIpcGetEventHandle, 4010, (CUipcEventHandle *handle, CUevent event), (handle, event))
+CUDADRV_FUNCTION(cuIpcOpenEventHandle, 4010, (CUevent *event, CUipcEventHandle handle), (event, handle))
 
 /* copies */
 CUDADRV_FUNCTION(cuMemcpyAsync, 4000, (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream), (target, source, bytes, stream))

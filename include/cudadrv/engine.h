@@ -26,6 +26,7 @@ enum own_kind {
     OWN_DEFAULT,    /* the legacy default stream */
     OWN_PER_THREAD, /* a per-thread default stream: only one thread can use it */
     OWN_INTERNAL,   /* a stream of the library itself; no program can use it */
+    OWN_ELSEWHERE,  /* stands for the work of other processes; no program can use it */
     OWN_ENDED       /* closed or retired */
 };
 
@@ -352,6 +353,13 @@ static inline void own_stream_drop(own_engine *engine, own_stream *stream) {
     own_unlock(engine);
 }
 
+/* Call this when a dropped stream that is still open has a reference again. */
+static inline void own_stream_keep(own_engine *engine, own_stream *stream) {
+    own_lock(engine);
+    stream->dropped = 0;
+    own_unlock(engine);
+}
+
 /* Call this when the last reference to a closed stream is gone. Frees the struct, or leaves this to
  * own_retire_ if work may be unfinished. */
 static inline void own_stream_release(own_engine *engine, own_stream *stream) {
@@ -362,6 +370,21 @@ static inline void own_stream_release(own_engine *engine, own_stream *stream) {
         stream->orphaned = 1;
     }
     own_unlock(engine);
+}
+
+/* Opens the closed stream again whose last operation was `seq` of the slot. The caller then has the
+ * only reference to it. Returns NULL if it is retired, or if there is still a reference to it. */
+static inline own_stream *own_stream_reopen(own_engine *engine, uint32_t slot, uint64_t seq) {
+    own_lock(engine);
+    own_stream *stream = engine->slots[slot].stream;
+    if (stream && stream->state == OWN_CLOSED && stream->orphaned && stream->seq == seq) {
+        stream->state = OWN_OPEN;
+        stream->orphaned = stream->dropped = 0;
+    } else {
+        stream = NULL;
+    }
+    own_unlock(engine);
+    return stream;
 }
 
 #endif

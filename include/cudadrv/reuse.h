@@ -18,6 +18,12 @@ static inline int own_memory_reusable(own_engine *engine, const own_stream *stre
     if (memory->count == 1 && memory->ranges[0].count == 0) {
         return 1; /* never used: the most frequent case for scratch memory */
     }
+    /* The most frequent case for memory on a stream: only this stream has used it. No lock is
+     * needed, because nobody can use memory without an owner. */
+    if (stream && memory->count == 1 && memory->ranges[0].count == 1 && !engine->runs &&
+        own_epochs(memory->ranges)->slot == stream->slot) {
+        return 1;
+    }
     own_lock(engine);
     int reusable = !stream || own_view_(stream, &view);
     for (uint32_t i = 0; reusable && i < memory->count; i++) {

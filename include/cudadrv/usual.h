@@ -15,8 +15,8 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    /* If this request begins a loan: the loan. Such a request has exactly one access. Otherwise
-     * NULL. */
+    /* If this request begins a loan: the loan. Such a request has exactly one access. The loan is
+     * to the loan's `borrower`, or if that is NULL, to the stream. Otherwise NULL. */
     own_export *loan;
     /* The request ends a loan. The loan's work is already queued, so nothing is checked. */
     uint8_t returns;

@@ -11,12 +11,12 @@ namespace soft {
 namespace {
 
 constexpr size_t alignment = 512;
-constexpr size_t page = 4096;
 constexpr size_t least_reservation = size_t(4) << 30;
 // Fresh allocations of at least this size map the pages of pattern_file(). Smaller ones are filled
 // with memset.
 constexpr size_t pattern_bytes = size_t(4) << 20;
 constexpr int access = PROT_READ | PROT_WRITE;
+constexpr size_t page = Arena::page;
 
 // Returns a file that is filled with `fresh_memory`, or -1 if it cannot be created. A copy-on-write
 // mapping of the file is fresh memory that uses no physical pages until a program writes to it.
@@ -31,13 +31,6 @@ int pattern_file() {
     return file;
 }
 
-// Excludes the memory from core dumps, and from forked children, which cannot use the driver
-// anyway.
-void keep_private(char *alias, size_t bytes) {
-    madvise(alias, bytes, MADV_DONTFORK);
-    madvise(alias, bytes, MADV_DONTDUMP);
-}
-
 char *map(size_t bytes, int protection) {
     void *address =
         mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -45,6 +38,11 @@ char *map(size_t bytes, int protection) {
 }
 
 } // namespace
+
+void keep_private(char *alias, size_t bytes) {
+    madvise(alias, bytes, MADV_DONTFORK);
+    madvise(alias, bytes, MADV_DONTDUMP);
+}
 
 bool Arena::reserve(size_t capacity) {
     // The more address space the arena has, the later it reuses addresses. A limit of the process
@@ -123,19 +121,32 @@ void Arena::fill(uintptr_t address, size_t bytes) {
     std::memset(alias(tail), fresh_memory, address + bytes - tail);
 }
 
-void Arena::release(uintptr_t address) { taken_.erase(address); }
+void Arena::release(uintptr_t address) {
+    auto adopted = adopted_.find(address);
+    taken_.erase(adopted == adopted_.end() ? address : adopted->second);
+}
 
 // Returns the pages of the range to the system, except pages that contain bytes of a neighbouring
 // allocation.
 void Arena::discard(uintptr_t address, size_t bytes) {
     uintptr_t begin, end;
     own_pages(address, bytes, begin, end);
+    if (adopted_.erase(address)) {
+        unmap(address / page * page, round_up(address + bytes, page));
+        return;
+    }
     if (begin >= end)
         return;
+    if (!shared_.empty())
+        unshare(begin, end);
     if (bytes < pattern_bytes) {
         madvise(alias(begin), end - begin, MADV_DONTNEED);
         return;
     }
+    unmap(begin, end);
+}
+
+void Arena::unmap(uintptr_t begin, uintptr_t end) {
     mmap(alias(begin), end - begin, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
          -1, 0);
     keep_private(alias(begin), end - begin);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace soft {
 
@@ -12,6 +13,10 @@ namespace soft {
 // stale pointer stays invalid as long as possible.
 class Arena {
   public:
+    static constexpr size_t page = 4096;
+    // The name of the file in which shared memory is.
+    static constexpr const char *file_name = "cudadrv-device";
+
     // Reserves address space for a device of this capacity. Returns false if the process cannot get
     // enough address space.
     bool reserve(size_t capacity);
@@ -24,8 +29,20 @@ class Arena {
     uintptr_t allocate(size_t bytes);
     // Marks the addresses of an allocation as free, but keeps the bytes.
     void release(uintptr_t address);
-    // Returns the memory at these addresses to the system.
+    // Returns the memory at these addresses to the system. Other processes that have mapped it see
+    // zeros from then on.
     void discard(uintptr_t address, size_t bytes);
+
+    // Moves the pages of these bytes into a file that other processes can map. Nothing may use the
+    // bytes meanwhile. Returns the file, in which an address is at offset_of(), or -1.
+    int share(uintptr_t address, size_t bytes);
+    uint64_t offset_of(uintptr_t address) const { return address - begin_; }
+    // Puts a number into a table behind the bytes of that file, and removes it. publish() returns
+    // its offset in the file, or 0 if the table is full.
+    uint64_t publish(uint64_t number);
+    void withdraw(uint64_t place);
+    // Maps such a file of another process. Returns the address of the byte at this offset, or 0.
+    uintptr_t adopt(int file, uint64_t offset, size_t bytes);
 
     char *alias(uintptr_t address) const { return alias_ + (address - begin_); }
 
@@ -39,8 +56,22 @@ class Arena {
     size_t bytes_ = 0;
     char *alias_ = nullptr;
     uintptr_t cursor_ = 0;
-    std::map<uintptr_t, size_t> taken_; // rounded size of each allocation, by address
+    // Forgets that these pages are in the file, whose bytes there become zeros.
+    void unshare(uintptr_t begin, uintptr_t end);
+    // Replaces pages by fresh ones of this process alone.
+    void unmap(uintptr_t begin, uintptr_t end);
+
+    std::map<uintptr_t, size_t> taken_;      // rounded size of each allocation, by address
+    int file_ = -1;                          // the file that other processes can map, or -1
+    std::map<uintptr_t, uintptr_t> shared_;  // ranges of pages that are in it: ends by beginnings
+    std::map<uintptr_t, uintptr_t> adopted_; // first pages of adopted memory, by its addresses
+    std::vector<uint64_t> free_places_;      // in the table of the file
+    uint64_t next_place_ = 0;
 };
+
+// Excludes the memory from core dumps, and from forked children, which cannot use the driver
+// anyway.
+void keep_private(char *alias, size_t bytes);
 
 constexpr unsigned char fresh_memory = 0xCD;
 

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "stream/shared_event.h"
 
 #include <algorithm>
 
@@ -49,6 +50,8 @@ SOFT_API(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, even
         invalidate(*event->capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
+    if (CUresult status = follow_other_process(*event))
+        return status;
     if (event->recorded)
         state().races.context_waits(*context, event->recorded);
     if (event->recorded && !event->recorded->done())

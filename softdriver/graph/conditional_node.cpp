@@ -126,7 +126,7 @@ class ConditionalRun : public Piecewise {
             if (node->work->type() == CU_GRAPH_NODE_TYPE_GRAPH)
                 for (const GraphPtr &inner : node->work->inner())
                     prepare(*inner);
-            for (OperationPtr &part : node->work->prepare(*stream_)) {
+            for (OperationPtr &part : node->work->prepare_in_body(*stream_)) {
                 if (part->pieces)
                     part->pieces->operation = operation;
                 operations_.push_back(std::move(part));

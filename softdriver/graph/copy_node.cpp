@@ -51,6 +51,13 @@ struct CopySide {
         return replaceable(next) && (origin != next.origin || !bound || context == next.context);
     }
 
+    // Returns true for page-locked and managed memory that belongs to another context.
+    bool is_far(const Context &here) const {
+        bool shared = side == Side::Locked || side == Side::Managed;
+        bool bound = origin == Origin::Host || origin == Origin::Device;
+        return shared && bound && context && context != here.handle;
+    }
+
     // Returns true if the program has freed the memory since the work was made. The address may now
     // be that of any pageable memory.
     bool is_gone(const End &now) const {
@@ -77,6 +84,12 @@ class CopyWork : public NodeWork {
         if (status || target_.is_gone(transfer.target) || source_.is_gone(transfer.source))
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return {transfer.bytes() ? copy_operation(transfer, false) : std::make_shared<Operation>()};
+    }
+    // Driver 580 loses the context when such a copy runs in a body.
+    std::vector<OperationPtr> prepare_in_body(Stream &stream) const override {
+        if (source_.is_far(*context_))
+            return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
+        return prepare(stream);
     }
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const auto &other = static_cast<const CopyWork &>(next);

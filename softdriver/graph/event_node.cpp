@@ -2,6 +2,7 @@
 #include "api/state.h"
 #include "graph/node_api.h"
 #include "graph/works.h"
+#include "stream/shared_event.h"
 
 // Nodes that record an event or wait for one.
 
@@ -28,9 +29,7 @@ class RecordWork : public EventWork {
         return {std::make_shared<Operation>()};
     }
     void submitted(const std::vector<OperationPtr> &operations) const override {
-        event_->recorded = operations.back();
-        event_->capture = nullptr;
-        event_->patience = 0;
+        note_record(*event_, operations.back());
     }
 };
 
@@ -43,6 +42,7 @@ class WaitWork : public EventWork {
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_WAIT_EVENT; }
     std::vector<OperationPtr> prepare(Stream &) const override {
         auto operation = std::make_shared<Operation>();
+        follow_other_process(*event_);
         if (event_->recorded)
             operation->waits.push_back(event_->recorded);
         return {operation};

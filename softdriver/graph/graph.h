@@ -39,6 +39,10 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUresult check(uint64_t) const { return CUDA_SUCCESS; }
     // Makes the operations that one launch runs in this stream, one after the other.
     virtual std::vector<OperationPtr> prepare(Stream &stream) const = 0;
+    // Does the same for work in a body of a conditional node.
+    virtual std::vector<OperationPtr> prepare_in_body(Stream &stream) const {
+        return prepare(stream);
+    }
     // Called when the operations have been submitted.
     virtual void submitted(const std::vector<OperationPtr> &) const {}
     // The graphs inside the node: that of a child graph node, the bodies of a conditional node.

@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "memory/ipc.h"
 
 #include <cstring>
 #include <sys/mman.h>
@@ -104,6 +105,18 @@ CUresult place_device(const Context &context, Device &device, size_t bytes, Memo
     return CUDA_SUCCESS;
 }
 
+CUresult place_imported(const Context &context, Device &device, MemoryKind kind, int file,
+                        uint64_t offset, size_t bytes, Allocation *&result) {
+    if (!device.arena.reserved() && !device.arena.reserve(state().settings.memory))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    uintptr_t address = device.arena.adopt(file, offset, bytes);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = &add(context, address, device.arena.alias(address), bytes, kind);
+    result->device = &device;
+    return CUDA_SUCCESS;
+}
+
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result) {
     Device &device = *context.device;
@@ -173,13 +186,13 @@ void register_host(const Context &context, void *address, size_t bytes, unsigned
 
 Remains remove_allocation(Allocation &allocation, bool in_stream) {
     State &driver = state();
-    Remains remains{allocation.kind,  allocation.device, allocation.begin,  allocation.host,
-                    allocation.bytes, allocation.pool,   allocation.managed};
+    Remains remains{allocation.kind,  allocation.device, allocation.begin,   allocation.host,
+                    allocation.bytes, allocation.pool,   allocation.managed, allocation.sharing};
     driver.races.removed(allocation);
     driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
         allocation.pool->leave(allocation.bytes);
-    else if (allocation.on_device())
+    else if (allocation.on_device() && !(allocation.sharing && allocation.sharing->imported))
         allocation.device->used -= capacity_of(allocation.bytes);
     if (!allocation.of_module)
         stop_counting(allocation);
@@ -194,6 +207,8 @@ void release_memory(const Remains &remains) {
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:
+        if (remains.sharing)
+            stop_sharing(*remains.device, *remains.sharing);
         remains.device->arena.release(remains.begin);
         remains.device->arena.discard(remains.begin, remains.bytes);
         break;

@@ -8,6 +8,7 @@
 namespace soft {
 
 class RaceShadow;
+struct Sharing;
 
 struct Allocation {
     uintptr_t begin = 0;
@@ -23,9 +24,11 @@ struct Allocation {
     PoolPtr pool;                     // the pool that the memory is from, or null
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
     std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
+    std::shared_ptr<Sharing> sharing; // with other processes, or null
     // A node of a graph will allocate the memory. Until then only other nodes can use it.
     bool captured = false;
     bool of_module = false;           // it is a variable of a module, which programs cannot free
+    bool of_others = false;           // other processes may write it
     bool read_only = false;           // kernels cannot write it
     Function maker = Function::Count; // the driver function that allocated it
     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous operations always wait.
@@ -64,6 +67,9 @@ CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
 // Allocates device memory for which the caller has already counted the capacity.
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
                       Allocation *&result);
+// Maps memory of another process, which is in a file of that process's device.
+CUresult place_imported(const Context &context, Device &device, MemoryKind kind, int file,
+                        uint64_t offset, size_t bytes, Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
@@ -88,6 +94,7 @@ struct Remains {
     size_t bytes;
     PoolPtr pool;
     std::shared_ptr<Managed> managed;
+    std::shared_ptr<Sharing> sharing;
 };
 // Removes an allocation from the table. `in_stream` says that a stream frees the memory, so earlier
 // work of the stream may still use it.

@@ -1,5 +1,7 @@
+#include "memory/device_memory.h"
 #include "api/call.h"
 #include "api/state.h"
+#include "memory/ipc.h"
 
 // cuMemAlloc, and cuMemFree, which frees device, stream-ordered and managed memory.
 
@@ -83,15 +85,8 @@ static bool free_waits(const Allocation &allocation) {
     }
 }
 
-SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
-    if (CUresult status = refuse_unsafe(*call.thread))
-        return status;
-    if (!address)
-        return CUDA_SUCCESS;
+CUresult free_device_memory(Call &call, CUdeviceptr address) {
     Allocation *allocation = find_start(address);
-    if (!allocation || (allocation->page_locked() && !allocation->pool) || allocation->captured ||
-        allocation->of_module)
-        return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = allocation->owner ? context_status(allocation->owner) : CUDA_SUCCESS)
         return status;
     state().races.freed_by_host(*allocation);
@@ -109,6 +104,18 @@ SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
     else
         set_there(*allocation, false); // the address still belongs to the graph
     return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemFree_v2, (CUdeviceptr address), (address)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (!address)
+        return CUDA_SUCCESS;
+    const Allocation *allocation = find_start(address);
+    if (!allocation || (allocation->page_locked() && !allocation->pool) || allocation->captured ||
+        allocation->of_module || (allocation->sharing && allocation->sharing->opened))
+        return CUDA_ERROR_INVALID_VALUE;
+    return free_device_memory(call, address);
 }
 
 } // namespace soft

@@ -107,6 +107,7 @@ SOFT_API(cuMemHostRegister_v2, (void *address, size_t bytes, unsigned flags),
     if (!is_mapped(begin, bytes, !(flags & CU_MEMHOSTREGISTER_READ_ONLY)))
         return CUDA_ERROR_INVALID_VALUE;
     register_host(*call.context, address, bytes, flags);
+    find_allocation(begin)->of_others = is_shared(begin, bytes);
     return CUDA_SUCCESS;
 }
 

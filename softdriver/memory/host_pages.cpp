@@ -25,15 +25,15 @@ bool is_there(uintptr_t begin, size_t bytes) {
     return true;
 }
 
-// Returns true if /proc/self/maps shows that part of the range is not writable. Returns false if
-// the file cannot be read.
-bool is_read_only(uintptr_t begin, size_t bytes) {
+// Returns true if /proc/self/maps shows that the letter for these rights is another one in part of
+// the range. Returns false if the file cannot be read.
+bool lacks(uintptr_t begin, size_t bytes, int index, char right) {
     std::unique_ptr<FILE, int (*)(FILE *)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
     uintptr_t from, to;
     char rights[8];
     while (maps &&
            std::fscanf(maps.get(), "%" SCNxPTR "-%" SCNxPTR " %7s%*[^\n]", &from, &to, rights) == 3)
-        if (from < begin + bytes && begin < to && rights[1] != 'w')
+        if (from < begin + bytes && begin < to && rights[index] != right)
             return true;
     return false;
 }
@@ -41,8 +41,10 @@ bool is_read_only(uintptr_t begin, size_t bytes) {
 } // namespace
 
 bool is_mapped(uintptr_t begin, size_t bytes, bool to_write) {
-    return is_there(begin, bytes) && !(to_write && is_read_only(begin, bytes));
+    return is_there(begin, bytes) && !(to_write && lacks(begin, bytes, 1, 'w'));
 }
+
+bool is_shared(uintptr_t begin, size_t bytes) { return lacks(begin, bytes, 3, 'p'); }
 
 namespace {
 

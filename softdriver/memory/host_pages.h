@@ -9,6 +9,8 @@ namespace soft {
 // Returns true if the process has mapped the whole range and, with `to_write`, can write to it.
 // Only such memory can be page-locked.
 bool is_mapped(uintptr_t begin, size_t bytes, bool to_write);
+// Returns true if other processes may have mapped part of this memory.
+bool is_shared(uintptr_t begin, size_t bytes);
 
 // Calls a function with the number of each of these pages that is in the process's page table: the
 // program has used it, or a page near it, since it was mapped or removed from the table. `begin` is

@@ -12,7 +12,8 @@ namespace {
 // Pools reserve multiples of this size, if the device has room.
 constexpr size_t chunk = size_t(32) << 20;
 constexpr size_t address_space = size_t(1) << 47;
-constexpr int shareable = 1 | 8; // the handle types of Linux: file descriptor and fabric
+constexpr int file_handle = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+constexpr int shareable = file_handle | 8; // the handle types of Linux: file descriptor and fabric
 
 // CUmemPoolProps as in the newest toolkit. In older toolkits the last fields are reserved.
 struct Properties {
@@ -26,6 +27,14 @@ struct Properties {
 };
 static_assert(sizeof(Properties) == sizeof(CUmemPoolProps), "the same structure");
 
+PoolPlace place_of(Device &device) {
+    return {MemoryKind::Async, make_location(location_device, device.ordinal), &device};
+}
+
+PoolPlace place_of(const Pool &pool) { return {pool.kind, pool.location, pool.device}; }
+
+} // namespace
+
 PoolPtr create_pool(const PoolPlace &place) {
     auto pool = std::make_shared<Pool>();
     pool->kind = place.kind;
@@ -34,14 +43,6 @@ PoolPtr create_pool(const PoolPlace &place) {
     pool->handle = reinterpret_cast<CUmemoryPool>(state().pools.insert(pool, state().reuse()));
     return pool;
 }
-
-PoolPlace place_of(Device &device) {
-    return {MemoryKind::Async, make_location(location_device, device.ordinal), &device};
-}
-
-PoolPlace place_of(const Pool &pool) { return {pool.kind, pool.location, pool.device}; }
-
-} // namespace
 
 bool Pool::has_room(size_t bytes) const {
     if (!device)
@@ -74,6 +75,8 @@ bool Pool::grow(size_t bytes) {
 }
 
 CUresult Pool::take(size_t bytes, const Stream &stream, Operation &allocation) {
+    if (imported)
+        return CUDA_ERROR_INVALID_VALUE;
     if (device ? bytes > state().settings.memory : exceeds_machine(bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     size_t size = capacity_of(bytes);
@@ -104,6 +107,8 @@ CUresult Pool::take(size_t bytes, const Stream &stream, Operation &allocation) {
 }
 
 void Pool::leave(size_t bytes) {
+    if (imported)
+        return;
     used -= bytes;
     live_ -= capacity_of(bytes);
     leaving_ += capacity_of(bytes);
@@ -114,6 +119,8 @@ void Pool::leave_behind(const OperationPtr &operation, size_t bytes) {
 }
 
 void Pool::left(size_t bytes) {
+    if (imported)
+        return;
     leaving_ -= capacity_of(bytes);
     auto gone = [](const Leaving &free) {
         OperationPtr operation = free.operation.lock();
@@ -239,11 +246,12 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
     bool shared = !managed && static_cast<int>(place.location.type) != location_host;
     if (properties.handle_types & ~(shared ? shareable : 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types) // this driver shares no memory
+    if (properties.handle_types & ~(place.device ? file_handle : 0)) // there is no fabric
         return CUDA_ERROR_NOT_SUPPORTED;
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;
     PoolPtr pool = create_pool(place);
+    pool->handle_types = properties.handle_types;
     pool->max_bytes = round_up(properties.max_bytes, chunk);
     *handle = pool->handle;
     return CUDA_SUCCESS;
@@ -302,7 +310,7 @@ SOFT_API(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, 
         return CUDA_ERROR_INVALID_VALUE;
     // A device can also allocate from a pool of managed memory that prefers the device.
     if (static_cast<int>(pool->location.type) != location_device ||
-        pool->location.id != device->ordinal)
+        pool->location.id != device->ordinal || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     device->pools.current = pool;
     return CUDA_SUCCESS;

@@ -22,6 +22,9 @@ struct Pool {
     // The program has destroyed the pool: its handle is invalid, but the pool lives until its last
     // allocation is freed.
     bool destroyed = false;
+    int handle_types = 0; // the kinds of handles that can be made of the pool
+    // It stands for a pool of another process. Nothing can be allocated from it.
+    bool imported = false;
     size_t max_bytes = 0; // limit of reserved bytes; 0 means no limit
     bool follow_events = true, opportunistic = true, internal_dependencies = true;
     size_t release_threshold = 0;
@@ -74,6 +77,7 @@ struct PoolPlace {
     Device *device = nullptr; // of device memory
 };
 
+PoolPtr create_pool(const PoolPlace &place);
 // Finds the place of a CUmemAllocationType and a location. Returns an error if no pool can be
 // there.
 CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &place);

@@ -46,7 +46,7 @@ bool RaceSettled::operator()(const Operation &operation) const {
 
 RaceShadow::RaceShadow(const Allocation &allocation)
     : begin(allocation.begin), bytes(allocation.bytes), host(allocation.host),
-      kind(allocation.kind), id(allocation.id) {}
+      kind(allocation.kind), id(allocation.id), of_others(allocation.of_others) {}
 
 void RaceShadow::compare(Access &access, const OperationPtr &earlier, const Range &where,
                          RaceUse use) {

@@ -41,6 +41,7 @@ class RaceShadow {
     const char *const host; // where the driver itself accesses the bytes
     const MemoryKind kind;
     const uint64_t id;
+    const bool of_others; // other processes may write the memory
     bool ignored = false; // true when the device is lost
     bool removed = false; // true when the memory was freed: it may be unmapped at any time
 

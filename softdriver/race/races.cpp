@@ -220,7 +220,8 @@ void Races::watch(const OperationPtr &operation, const Shadows &shadows) {
     each_range(*operation, [&](const Range &range, RaceUse use) {
         bool visible =
             *shadow && !(*shadow)->ignored && !(*shadow)->removed && (*shadow)->host_visible();
-        if (visible && use != RaceUse::Update)
+        // A write of another process would look like one of the host.
+        if (visible && !(*shadow)->of_others && use != RaceUse::Update)
             watches_.add(operation, *shadow, range, use);
         shadow++;
     });

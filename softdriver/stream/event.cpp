@@ -3,8 +3,18 @@
 
 #include "api/state.h"
 #include "graph/works.h"
+#include "stream/shared_event.h"
 
 namespace soft {
+
+EventPtr create_event(const ContextPtr &context, unsigned flags) {
+    auto event = std::make_shared<Event>();
+    event->context = context;
+    event->owner = context.get();
+    event->flags = flags;
+    event->handle = reinterpret_cast<CUevent>(state().events.insert(event, state().reuse()));
+    return event;
+}
 
 CUresult find_event(CUevent handle, EventPtr &event) {
     event = state().events.find(reinterpret_cast<uintptr_t>(handle));
@@ -13,12 +23,20 @@ CUresult find_event(CUevent handle, EventPtr &event) {
 
 CUresult record(Event &event, Stream &stream, OperationPtr operation) {
     OperationPtr queued;
+    if (event.shared && !event.shared->has_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (CUresult status = submit(stream, std::move(operation), &queued))
         return status;
-    event.recorded = std::move(queued);
+    note_record(event, std::move(queued));
+    return CUDA_SUCCESS;
+}
+
+void note_record(Event &event, OperationPtr operation) {
+    if (event.shared)
+        event.shared->note_record(operation);
+    event.recorded = std::move(operation);
     event.capture = nullptr;
     event.patience = 0;
-    return CUDA_SUCCESS;
 }
 
 namespace {
@@ -56,11 +74,11 @@ SOFT_API(cuEventCreate, (CUevent * handle, unsigned flags), (handle, flags)) {
     bool interprocess = flags & CU_EVENT_INTERPROCESS;
     if (!handle || (flags & ~known) || (interprocess && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
-    auto event = std::make_shared<Event>();
-    event->context = call.context;
-    event->owner = call.context.get();
-    event->flags = flags;
-    event->handle = reinterpret_cast<CUevent>(state().events.insert(event, state().reuse()));
+    std::shared_ptr<SharedEvent> shared;
+    if (interprocess && !(shared = SharedEvent::create()))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    EventPtr event = create_event(call.context, flags);
+    event->shared = std::move(shared);
     *handle = event->handle;
     return CUDA_SUCCESS;
 }
@@ -123,6 +141,12 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
     EventPtr event;
     if (CUresult status = find_recorded(call, handle, event))
         return status;
+    if (event->shared && event->shared->recorded_elsewhere()) {
+        if (!event->shared->latest_done(true))
+            return CUDA_ERROR_NOT_READY;
+        learn_told();
+        return context_status(event->owner);
+    }
     auto recorded = event_targets(*event);
     bool done = state().scheduler.poll(call.lock, recorded, event->patience);
     if (done)
@@ -133,6 +157,8 @@ SOFT_API(cuEventQuery, (CUevent handle), (handle)) {
 SOFT_API(cuEventSynchronize, (CUevent handle), (handle)) {
     EventPtr event;
     if (CUresult status = find_recorded(call, handle, event))
+        return status;
+    if (CUresult status = follow_other_process(*event))
         return status;
     auto recorded = event_targets(*event);
     state().scheduler.finish(call.lock, recorded);

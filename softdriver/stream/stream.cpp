@@ -3,6 +3,7 @@
 
 #include "api/state.h"
 #include "graph/works.h"
+#include "stream/shared_event.h"
 
 #include <algorithm>
 
@@ -212,6 +213,8 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     if (stream->kind == StreamKind::Legacy)
         if (CUresult status = refuse_implicit(*stream->owner))
             return status;
+    if (CUresult status = follow_other_process(*event))
+        return status;
     // The stream waits for the latest record at this moment, whatever is recorded later. An event
     // that was never recorded counts as complete.
     if (!event->recorded)

@@ -35,7 +35,15 @@ GEQ = 0
 
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
+
+class SharedHandle(ctypes.Structure):
+    """A handle of memory or of an event, for other processes."""
+
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
 _TYPES = {
+    "H": SharedHandle,
     "i": ctypes.c_int,
     "u": ctypes.c_uint,
     "z": ctypes.c_size_t,
@@ -105,6 +113,9 @@ cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
 cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
 cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp
 cuGraphExecMemcpyNodeSetParams pppp|cuGraphExecMemsetNodeSetParams pppp
+cuIpcGetMemHandle pd|cuIpcOpenMemHandle_v2 pHu|cuIpcCloseMemHandle d|cuIpcGetEventHandle pp
+cuIpcOpenEventHandle pH|cuMemPoolExportToShareableHandle ppiq|cuMemPoolExportPointer pd
+cuMemPoolImportFromShareableHandle ppiq|cuMemPoolImportPointer ppp
 cuLinkDestroy p|cuOccupancyMaxActiveBlocksPerMultiprocessor ppiz
 """
 

@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from .boxes import UNIFIED, Copy3D
-from .client import INVALID_VALUE, SUCCESS
+from .client import ILLEGAL_ADDRESS, INVALID_VALUE, SUCCESS
 from .graphs import IF, captured, conditional, instantiated, new_graph
 from .kernels import TEXT
 from .structures import DEVICE_LOCATION, HOST_LOCATION, READWRITE, Access, Location, pool_properties
@@ -187,3 +187,43 @@ def test_a_fill_in_a_body_uses_page_locked_memory_of_its_context(client, elsewhe
         Node(client, body, fill_of(memory) if what == "fill" else copy_of(*ends))
         expected = of_a_fill if what == "fill" else SUCCESS
         assert instantiated(client, graph)[0] == expected
+
+
+@pytest.mark.cuda_software  # a real driver loses the context: all that the process has there
+@pytest.mark.parametrize("place", ["body", "child in a body", "graph"])
+@pytest.mark.parametrize("kind", ["host", "managed", "device", "host pool"])
+def test_a_copy_in_a_body_from_memory_of_another_context(lost, kind, place):
+    """It loses the context, if the memory is page-locked or managed, and of no pool."""
+    context = ctypes.c_void_p()
+    lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    far = MAKE[kind](lost)
+    lost.ok("cuCtxSetCurrent", lost.lib.primary)
+    near, graph = lost.device(SIZE), new_graph(lost)
+    inner = body = graph
+    if place != "graph":
+        _, (body,), _ = conditional(lost, graph, IF, 1, 1)
+        inner = body
+    if place == "child in a body":
+        inner = new_graph(lost)
+    Node(lost, inner, copy_of(near, far))
+    if inner is not body:
+        node = ctypes.c_void_p()
+        lost.ok("cuGraphAddChildGraphNode", ctypes.byref(node), body, None, 0, inner)
+    status, step = instantiated(lost, graph)
+    assert status == SUCCESS
+    lost.ok("cuGraphLaunch", step, lost.stream())
+    loses = place != "graph" and kind in ("host", "managed")
+    assert lost.call("cuCtxSynchronize") == (ILLEGAL_ADDRESS if loses else SUCCESS)
+
+
+@pytest.mark.cuda_software
+def test_a_copy_to_memory_of_another_context_in_a_body(lost):
+    context = ctypes.c_void_p()
+    lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+    far = page_locked(lost)
+    lost.ok("cuCtxSetCurrent", lost.lib.primary)
+    graph = new_graph(lost)
+    _, (body,), _ = conditional(lost, graph, IF, 1, 1)
+    Node(lost, body, copy_of(far, lost.device(SIZE)))
+    lost.ok("cuGraphLaunch", instantiated(lost, graph)[1], lost.stream())
+    lost.ok("cuCtxSynchronize")

@@ -570,6 +570,7 @@ def test_a_thread_that_ends_access_while_others_launch(pair):
         + """
 import sys
 import threading
+import time
 
 sys.setswitchinterval(1e-5)
 counts = {"launched": 0, "refused": 0, "ended": 0, "kept": 0}
@@ -590,7 +591,10 @@ threads = [threading.Thread(target=launch) for _ in range(2)]
 zero.enable_access(one)
 for thread in threads:
     thread.start()
-for turn in range(300):
+turn = 0
+while turn < 150 or not (counts["launched"] and counts["ended"]):
+    turn += 1
+    time.sleep(0.0005 * (turn % 3))
     try:
         zero.disable_access(one)
         counts["ended"] += 1
@@ -601,7 +605,7 @@ stop = True
 for thread in threads:
     thread.join()
 zero.synchronize()
-assert counts["launched"], counts
+assert counts["launched"] and counts["ended"]
 """,
     )
 

@@ -22,7 +22,8 @@ PROGRAMS = {}
 # a Cython module raises ImportError then.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
-IMPORTED += cu.Link, _peers, _graph_picture, cu.ExecutableNode, cu.joins_capture
+IMPORTED += cu.Link, _peers, cu.Ticket, cu.open
+IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture
 
 
 def program(function):
@@ -303,6 +304,31 @@ def lending():
         pass
     other.synchronize()
     buffer.close()
+
+
+@program
+def sharing():
+    stream = cu.Stream()
+    buffer = cu.DeviceBuffer(100)
+    locked = cu.LockedBuffer(100, shareable=True)
+    for shared in (buffer, locked):
+        shared.fill_async(3, stream)
+        try:
+            ticket = shared.share(stream)
+            assert cu.Ticket(bytes(ticket)) == ticket
+            assert ticket.shape == (100,)
+            with suppress(cu.OwnershipError):
+                cu.open(ticket, stream)
+                raise AssertionError
+        finally:
+            with suppress(ValueError):  # it is not shared
+                shared.accept(stream=stream)
+        shared.fill_async(4, stream)
+    stream.synchronize()
+    assert set(items_of(buffer)) == {4}
+    assert locked[0] == 4
+    buffer.close()
+    locked.close()
 
 
 @program

@@ -238,3 +238,59 @@ def test_a_first_node_that_loses_the_context_says_so(script):
         """
     )
     assert said.startswith("cuGraphAddMemcpyNode: CUDA_ERROR_LAUNCH_FAILED (719)")
+
+
+def test_the_context_is_lost_during_a_capture(script):
+    """Nothing reaches the driver afterwards, and all ends quietly."""
+    said = script.quiet(
+        """
+        import cudadrv as cu
+        from cudadrv import testing
+
+        main, side = cu.Stream(), cu.Stream()
+        work, other = cu.DeviceBuffer(16, "f4"), cu.DeviceBuffer(16, "f4")
+        ready, graph, empty = cu.Graph(), cu.Graph(), cu.Graph()
+        ready.add_fill(work, 1)
+        step = ready.instantiate()
+
+        def lost(*calls):
+            for call in calls:
+                try:
+                    call()
+                except cu.ContextLostError:
+                    continue
+                raise AssertionError(call)
+
+        try:
+            with graph.capture(main):
+                work.fill_async(1, main)
+                testing.configure("fault=operation:1:719")
+                other.fill_async(1, side)
+                lost(
+                    side.synchronize,
+                    lambda: work.fill_async(2, main),
+                    main.record,
+                    lambda: side.wait(main),
+                    lambda: work.lend(main).__enter__(),
+                    lambda: graph.constant([1.0]),
+                )
+        except cu.ContextLostError:
+            pass
+        calls = testing.calls() - testing.calls("cuDriverGetVersion")
+        lost(
+            lambda: graph.capture(main, after=[]).__enter__(),
+            lambda: empty.capture(main).__enter__(),
+            lambda: ready.add_fill(work, 1),
+            lambda: empty.add_fill(work, 1),
+            lambda: ready.condition(),
+            ready.instantiate,
+            lambda: step.launch(main),
+            lambda: step.update(ready),
+            lambda: empty.add_graph(ready),
+        )
+        for each in (step, ready, graph, empty, work, main):
+            each.close()
+        print(testing.calls() - testing.calls("cuDriverGetVersion") - calls)
+        """
+    )
+    assert said == "0\n"

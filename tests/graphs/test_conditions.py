@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -194,6 +195,26 @@ def test_a_body_cannot_change_once_something_runs_after_it(world, numbers):
             with pytest.raises(cu.CaptureError, match=r"cannot change any more|has conditions"):
                 add()
     world.work.close()
+
+
+def test_a_body_cannot_change_once_a_captured_operation_runs_after_it(world, numbers):
+    graph = world.graph
+    node, body = graph.add_if(graph.condition(1))
+    with graph.capture(world.main, after=[node]):
+        pass  # nothing runs after the node yet
+    body.add_fill(numbers[:1], 1)
+    with graph.capture(world.main, after=[node]):
+        world.side.wait(world.main)
+        numbers[:1].fill_async(2, world.side)
+        world.main.wait(world.side)
+    with pytest.raises(cu.CaptureError, match=r"cannot change any more: fill_async at \S+ was"):
+        body.add_fill(numbers[1:], 1)
+    with pytest.raises(cu.CaptureError, match="cannot change any more"):
+        body.capture(world.main, after=[]).__enter__()
+    graph.add_fill(numbers[1:], 1)
+    with graph.instantiate() as step:
+        step.launch(world.main).wait()
+    assert list(numbers.to_numpy()) == [2, 1, 1, 1]
 
 
 def test_a_launch_uses_what_is_in_bodies(world, numbers, gate):
@@ -491,3 +512,21 @@ def test_memory_of_another_context_in_a_body(world, use, kind):
     assert list(far.to_numpy()) == [4] * 16
     graph.close()
     far.close()
+
+
+def test_a_stream_lives_until_the_executable_is_destroyed(world, gate, numbers):
+    """Its nodes refer to the streams that they were captured on."""
+    stream = cu.Stream()
+    with world.graph.capture(stream):
+        numbers.fill_async(1, stream)
+    world.graph.add_if(world.graph.condition(1), after=world.graph.nodes)
+    step = world.graph.instantiate()
+    step.launch(stream).wait()
+    world.graph.close()
+    alive = weakref.ref(stream)
+    gate.hold(world.main)
+    del step, stream
+    assert alive() is not None
+    gate.open()
+    world.main.synchronize()
+    assert alive() is None

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from capsules import Consumer
 
 import cudadrv as cu
 from cudadrv import testing
@@ -44,6 +45,11 @@ class Library:
         address, count = ctypes.c_uint64(buffer.address), ctypes.c_size_t(buffer.count)
         code = ctypes.c_uint(value)
         assert self.call("cuMemsetD32Async", address, code, count, self.handle) == 0
+
+    def copy(self, target, source):
+        addresses = ctypes.c_uint64(target.address), ctypes.c_uint64(source.address)
+        nbytes = ctypes.c_size_t(source.nbytes)
+        assert self.call("cuMemcpyAsync", *addresses, nbytes, self.handle) == 0
 
     def nodes(self):
         count = ctypes.c_size_t()
@@ -155,6 +161,53 @@ def test_loans_to_the_library(world, library, held):
     world.main.synchronize()
     assert list(world.result) == [1] * 16
     assert list(world.work.to_numpy()) == [1] * 16
+
+
+def test_arrays_by_dlpack_in_their_capture(world, library, held, module):
+    """As in examples/interop/torch_graph.py: a kernel of ours between their operations."""
+    saxpy = module["saxpy"]
+    world.frames[:] = 4
+
+    def step():
+        world.work.copy_from_async(world.frames, world.main)
+        arrays = [
+            Consumer(buffer.__dlpack__(stream=world.main.handle, max_version=(1, 0)))
+            for buffer in (world.work, world.out)
+        ]
+        library.fill(world.out, ONE)
+        for array in arrays:
+            array.end()
+        saxpy.launch(1, 16, 2.0, cu.read(world.work), world.out, 16, stream=world.main)
+        with world.out.lend(world.main, readonly=True), world.result.lend(world.main):
+            library.copy(world.result, world.out)
+
+    step()
+    world.main.synchronize()
+    library.begin()
+    with cu.joins_capture(world.main) as kept:
+        held.append(kept)
+        step()
+    assert library.end() == 0
+    assert library.nodes() == 4
+    assert [node.operation.split()[0] for node in kept.nodes] == [
+        "copy_from_async",
+        "lend",
+        "lend",
+        "launch",
+        "lend",
+        "lend",
+    ]
+    for batch in range(3):
+        world.frames[:] = batch
+        with world.frames.lend(world.main, readonly=True), world.result.lend(world.main):
+            library.launch(world.main)
+        with pytest.raises(cu.BufferBorrowedError, match="read by lend"):
+            world.frames[:] = 9
+        world.main.synchronize()
+        assert list(world.result) == [2 * batch + 1] * 16
+    with pytest.raises(cu.BufferBorrowedError, match="of another library uses it"):
+        world.frames.close()
+    library.drop()
 
 
 def test_what_is_kept(world, library, module):

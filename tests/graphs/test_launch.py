@@ -275,6 +275,38 @@ def test_a_graph_and_its_executables_hold_together(world):
         step.launch(world.main)
 
 
+@pytest.mark.parametrize("way", ["instantiate", "update"])
+def test_an_executable_does_not_hold_what_is_added_to_its_graph_later(world, way):
+    graph, later = cu.Graph(), cu.DeviceBuffer.zeros(16, "f4", name="later")
+    first = graph.add_fill(world.work, 1)
+    if way == "instantiate":
+        step = graph.instantiate()
+    else:
+        other = cu.Graph()
+        other.add_fill(world.out, 2)
+        step = other.instantiate()
+        step.update(graph)
+        other.close()
+        world.out.close()
+    graph.add_copy(later, world.work, after=[first])
+    with pytest.raises(cu.BufferBorrowedError, match="uses it, in add_copy"):
+        later.close()
+    graph.close()
+    later.close()
+    with pytest.raises(cu.BufferBorrowedError, match="uses it, in add_fill"):
+        world.work.close()
+    assert world.work.explain().count("cannot be closed before") == 1
+    step.launch(world.main).wait()
+    step.close()
+    world.work.close()
+
+
+def test_explain_names_a_graph_and_its_executables_once(world, step):
+    assert world.work.explain().count("cannot be closed before graph 'step'") == 1
+    step[0].set(source=world.result)
+    assert world.work.explain().count("cannot be closed before graph 'step'") == 1
+
+
 def test_closed_while_it_runs(world):
     """Neither call waits; the borrows stay."""
     world.frames[:] = 9
@@ -508,3 +540,15 @@ def test_the_buffer_that_is_used_first_is_named(world, names):
         getattr(world, name).fill_async(2, world.side)
     with pytest.raises(cu.BufferBorrowedError, match=f"cannot write DeviceBuffer '{names[0]}'"):
         graph.instantiate().launch(world.main)
+
+
+def test_a_closed_executable_on_a_closed_stream(world, step):
+    """The first reason counts: the executable, and then the stream."""
+    closed = cu.Stream()
+    closed.close()
+    with pytest.raises(ValueError, match=r"^Stream \d+ is closed"):
+        step.launch(closed)
+    step.close()
+    for stream in (closed, None, 7):
+        with pytest.raises(ValueError, match="this executable of graph 'step' is closed"):
+            step.launch(stream)

@@ -1,6 +1,9 @@
 """Launches: what they compute, and what they borrow."""
 
 import ctypes
+import functools
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -39,6 +42,84 @@ def test_a_bare_buffer_is_written(saxpy, vectors, stream, other):
     array = cu.LockedBuffer(1000, "f4")
     with pytest.raises(cu.BufferBorrowedError, match=r"by launch of saxpy on Stream \d+, "):
         array.copy_from_async(x, other)
+    stream.synchronize()
+
+
+MODES = {"read": cu.read, "write": cu.write, "shared": cu.shared, "bare": lambda buffer: buffer}
+
+
+@pytest.mark.parametrize("first", MODES)
+@pytest.mark.parametrize("second", MODES)
+def test_a_token_tells_what_is_read_and_written(saxpy, stream, first, second):
+    """A launch with two buffers, with a third one, with one of them twice."""
+    x, y, z = (cu.DeviceBuffer.zeros(32, "f4") for _ in range(3))
+    given = MODES[first](x), MODES[second](y)
+
+    def expected(*modes):
+        named = list(zip(modes, (x, y, z), strict=False))
+        return [
+            tuple(buffer for mode, buffer in named if mode in wanted)
+            for wanted in (("read",), ("write", "bare"))
+        ]
+
+    for more, modes in (
+        ({}, (first, second)),
+        ({"borrows": ()}, (first, second)),
+        ({"borrows": [cu.read(z)]}, (first, second, "read")),
+        ({"borrows": [z], "shared_bytes": 0}, (first, second, "write")),
+    ):
+        token = saxpy.launch(1, 32, 2.0, *given, 32, stream=stream, **more)
+        assert [token.reads, token.writes] == expected(*modes)
+    token = saxpy.prepare(1, 32, 2.0, *given, 32).launch(stream)
+    assert [token.reads, token.writes] == expected(first, second)
+    token = x.fill_async(1, stream)  # may be the same object again
+    assert (token.reads, token.writes) == ((), (x,))
+
+
+def test_a_token_keeps_its_buffers(saxpy, stream):
+    x, y = cu.DeviceBuffer.zeros(32, "f4"), cu.DeviceBuffer.zeros(32, "f4")
+    alive = [weakref.ref(x), weakref.ref(y)]
+    token = saxpy.launch(1, 32, 2.0, cu.read(x), y, 32, stream=stream)
+    del x, y
+    gc.collect()
+    assert all(reference() is not None for reference in alive)
+    token.wait()
+    del token
+    gc.collect()
+    assert [reference() for reference in alive] == [None, None]
+
+
+def test_ways_to_call(saxpy, stream):
+    """Python calls a function that does without Cython's own handling of arguments, if it can."""
+    x, y = cu.DeviceBuffer.zeros(32, "f4"), cu.DeviceBuffer.zeros(32, "f4")
+    arguments = 1, 32, 2.0, cu.read(x), y, 32
+    keyword = {"".join(["str", "eam"]): stream}
+    for launch in (
+        lambda: saxpy.launch(*arguments, stream=stream),
+        lambda: saxpy.launch(*arguments, **keyword),
+        lambda: saxpy.launch(*arguments, stream=stream, shared_bytes=0, cluster=None),
+        lambda: cu.Kernel.launch(saxpy, *arguments, stream=stream),
+        lambda: saxpy.launch.__call__(*arguments, stream=stream),
+        lambda: functools.partial(saxpy.launch, stream=stream)(*arguments),
+    ):
+        token = launch()
+        assert (token.reads, token.writes, token.stream) == ((x,), (y,), stream)
+        assert token.site.startswith("tests/kernels/test_launch.py:")
+    with stream:
+        assert saxpy.launch(*arguments).stream is stream
+    for wrong, words in (
+        (lambda: saxpy.launch(*arguments), "stream"),
+        (lambda: saxpy.launch(stream=stream), "at least 2"),
+        (lambda: saxpy.launch(1, stream=stream), "at least 2"),
+        (lambda: saxpy.launch(1, 32, stream=stream), "takes 4 arguments, not 0"),
+        (lambda: saxpy.launch(*arguments, stream=stream, nonsense=1), "nonsense"),
+        (lambda: saxpy.launch(*arguments, grid=1, stream=stream), "grid"),
+        (lambda: cu.Kernel.launch(), "launch"),
+        (lambda: cu.Kernel.launch(stream, *arguments, stream=stream), "method of Kernel"),
+        (lambda: cu.Kernel.launch(None), "method of Kernel"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            wrong()
     stream.synchronize()
 
 

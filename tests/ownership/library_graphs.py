@@ -244,16 +244,30 @@ class GraphChoices(ManagedChoices):
         whole = {each.memory for each in watched if each.nbytes == each.memory.model.nbytes}
         if self.session.failing and whole != used:
             return
-        tokens = []
-        for _ in range(self.random.choice((1, 1, 1, 2, 4))):  # later ones take a shorter way
-            self.note("launch executable", *told)
-            tokens.append(self.session.launch_graph(executable, stream, watched))
+        may_fail = self.session.software and not self.session.failing and whole == used
+        tokens, fails = [], False
+        counts = (1, 2, 4, 4) if may_fail else (1, 1, 2, 4)
+        for number in range(self.random.choice(counts)):  # later ones take a shorter way
+            if number and self.chance(0.3):
+                stream = self.pick_stream(executable.place)
+                told = *told[:1], self.at(stream, self.streams)
+            fails = number > 1 and may_fail and self.chance(0.4)
+            self.note("launch executable", *told, *(("and it fails",) if fails else ()))
+            tokens.append(self.session.launch_graph(executable, stream, watched, fails))
             self.keep(tokens[-1])
-        if len(tokens) > 1 and None not in tokens and self.chance(0.5):
-            self.note("  wait for the first of them")
-            self.session.synchronize_token(tokens[0])
-            for buffer in watched:
-                self.session.compare_borrows(buffer)
+            if fails:
+                break
+        queued = [token for token in tokens if token is not None]
+        if len(tokens) > 1 and queued and (fails or self.chance(0.7)):
+            self.wait_for_one(queued)
+
+    def wait_for_one(self, tokens):
+        """Wait for one of the launches that came one after the other."""
+        which = self.random.choice((0, 0, len(tokens) - 1, self.random.randrange(len(tokens))))
+        self.note("  wait for number", which, "of them")
+        self.session.synchronize_token(tokens[which])
+        for buffer in self.buffers:
+            self.session.compare_borrows(buffer)
 
     def discard_lent(self, executable, stream):
         """Discard bytes that a graph may read only because it lends them."""

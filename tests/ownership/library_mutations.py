@@ -157,8 +157,8 @@ MUTATIONS = [
     (
         "a blocking copy does not wait",
         "_copy.pyx",
-        "blocking_stream(found, device_side), None).wait()",
-        "blocking_stream(found, device_side), None)",
+        "copy_async(name, target, source, found, None).wait()",
+        "copy_async(name, target, source, found, None)",
     ),
     (
         "closing a stream counts as waiting for it",
@@ -171,6 +171,25 @@ MUTATIONS = [
         "_stream.pyx",
         "if ghost.state.snapshot.slot == slot and ghost.state.snapshot.seq >= seq:",
         "if False:",
+    ),
+    (
+        "any dropped stream of another library is continued as any other",
+        "_closing.pyx",
+        "while node is not NULL and (node.identity != identity or node.handle != handle or node.ours",
+        "while node is not NULL and (node.ours",
+    ),
+    (
+        "a pool takes the uses of any stream for those of the new owner's",
+        "reuse.h",
+        "        own_epochs(memory->ranges)->slot == stream->slot) {",
+        "        stream->slot + 1) {",
+    ),
+    (
+        "a loan that was refused for its driver call's failure counts as begun",
+        "_operation.pyx",
+        "        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):\n"
+        "            return reason\n",
+        "        if likely(reason != STREAM_IS_CAPTURING):\n            return 0\n",
     ),
     # ---- default streams ----
     (
@@ -393,7 +412,7 @@ MUTATIONS = [
     (
         "consumers are not told that they may only read",
         "_loan.pyx",
-        "(DL_READ_ONLY if loan.readonly else 0)",
+        "(DL_READ_ONLY if lent.readonly else 0)",
         "0",
     ),
     (
@@ -602,6 +621,18 @@ MUTATIONS = [
         "    if (0) {\n",
     ),
     (
+        "a repeated launch that fails takes back the launch before it, too",
+        "runs.h",
+        "        *epoch = own_run_by_(&runs->before, access);\n",
+        "",
+    ),
+    (
+        "launches on two streams count as repeated",
+        "borrow.h",
+        "engine->runs == runs && runs->stream == request->stream && apart",
+        "engine->runs == runs && apart",
+    ),
+    (
         "a launch is not ordered after the last one",
         "_operation.pyx",
         "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
@@ -648,8 +679,14 @@ MUTATIONS = [
     (
         "executables hold nothing",
         "_graph.pyx",
-        "        made.uses, made.holdings = uses, self.plan.holdings\n",
+        "        made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)\n",
         "        made.uses = uses\n",
+    ),
+    (
+        "executables hold what is added to their graph later",
+        "_graph.pyx",
+        "self.plan.holdings.copied(self.label)\n",
+        "self.plan.holdings\n",
     ),
     (
         "launches ignore the policies of buffers",

@@ -107,7 +107,7 @@ class Hold:
 
 @dataclass(eq=False)
 class Holding:
-    """What a graph and its executables hold together, until the last of them ends."""
+    """What a graph, or an executable, holds until it ends."""
 
     users: int = 1
     held: list = field(default_factory=list)
@@ -116,6 +116,12 @@ class Holding:
         if start < stop:
             self.held.append((memory, Hold(start, stop)))
             memory.holds.append(self.held[-1][1])
+
+    def copied(self):
+        made = Holding()
+        for memory, hold in self.held:
+            made.add(memory, hold.start, hold.stop)
+        return made
 
     def let_go(self):
         self.users -= 1

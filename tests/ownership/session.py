@@ -411,6 +411,12 @@ class Session:
             time.sleep(0.001)
             gc.collect()  # the task that awaited it and its exception may refer to each other
             patience -= 1
+        # An executable with conditions is destroyed when the device is idle, and keeps its nodes
+        # until then. A GPU may still be working.
+        while not self.software and patience and died() is not None:
+            time.sleep(0.001)
+            self.settle()
+            patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
         # A later call records its last event, even if that call is refused.
         self.queueing = [name for name in self.queueing if name != "cuEventRecord"]

@@ -217,8 +217,8 @@ class ChangeSession(GraphSession):
         except Failed:
             return
         if answer == OK:
-            graph.kept.holding.users += 1
             content = executable.content.update(graph.kept.content())
+            content.holding = graph.kept.holding.copied()
             self.take_over(executable, content)
             executable.pattern = graph.pattern
 

@@ -1,16 +1,19 @@
 """The steps of a program that capture graphs, launch them and end them."""
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import oracle_graphs
 from oracle import CAPTURED, MUST_WAIT, OK, Node, past
 from oracle_graphs import leaves
-from session import GRAPH_CLOSED, NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
+from session import FAILED, GRAPH_CLOSED, NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
 from session_buffers import BufferSession, stream_option
 
 import cudadrv as cu
+from cudadrv import testing
+
+INVALID = 1
 
 
 @dataclass(eq=False)
@@ -186,6 +189,8 @@ class GraphSession(BufferSession):
             before[second] |= before[first]
         for at, operation in enumerate(operations):
             operation.after = tuple(index[a] for a, b in graph.real.edges if b is nodes[at])
+            for earlier in operation.after:
+                operations[earlier].followed = True
             known = past(operation.node)
             for earlier, other in enumerate(operations):
                 if other.node in known and nodes[earlier] not in before[nodes[at]]:
@@ -225,8 +230,8 @@ class GraphSession(BufferSession):
         real = self.call("instantiate", answer, graph.real.instantiate)
         if answer != OK:
             return None
-        graph.kept.holding.users += 1
-        made = Executable(real, graph.place, graph.kept.content(), graph.pattern)
+        content = replace(graph.kept.content(), holding=graph.kept.holding.copied())
+        made = Executable(real, graph.place, content, graph.pattern)
         graph.made.append(made)
         graph.kept.executables.append(made)
         return made
@@ -245,18 +250,24 @@ class GraphSession(BufferSession):
 
     # ---- launches ----
 
-    def launch_graph(self, executable, stream, watched=()):
+    def launch_graph(self, executable, stream, watched=(), fails=False):
         """Launch a graph: its operations happen at this line, one after the other.
 
-        If it may fail, `watched` are buffers over all that it uses.
+        If it may fail, `watched` are buffers over all that it uses. With `fails`, the driver
+        refuses it, and nobody looks at the buffers before that.
         """
         answer, on = self._judge_graph(executable, stream)
         options, real = stream_option(stream), executable.real
         call = lambda: real.launch(**options)  # noqa: E731
         content = executable.content
         operations = content.enabled
+        fails = fails and answer == OK and self._leaves_no_uses(operations)
         try:
-            result = self.call("launch of a graph", answer, call, *watched)
+            result = (
+                self._launch_that_fails(call)
+                if fails
+                else self.call("launch of a graph", answer, call, *watched)
+            )
         except Failed:
             self.after_failure(on.model, [use for each in leaves(operations) for use in each.uses])
             return None
@@ -271,6 +282,32 @@ class GraphSession(BufferSession):
             operation.act(operation not in content.disabled)
         buffers = [buffer for leaf in leaves(operations) for buffer, _ in leaf.uses]
         return Token(result, node, buffers, on.model, streams=content.streams)
+
+    def _leaves_no_uses(self, operations):
+        """Whether the library surely undoes a launch that fails: see `is_plain` of the oracle.
+
+        Of several launches on one stream, only the last one counts.
+        """
+        for leaf in leaves(operations):
+            for memory, start, stop, _ in (*leaf.accesses, *leaf.more):
+                bytes_used = {(start, stop), *((use.start, use.stop) for use in memory.accesses)}
+                users = {use.stream for use in memory.accesses}
+                modes = {use.mode for use in memory.accesses}
+                if bytes_used != {(0, memory.nbytes)} or len(users) > 1 or len(modes) > 2:
+                    return False
+        return True
+
+    def _launch_that_fails(self, call):
+        """Returns None, or a token: in another current context the library tries it once more."""
+        testing.fail("cuGraphLaunch", INVALID)
+        try:
+            result, self.waited = call(), True
+            return result
+        except cu.CudaError:
+            self.answers[FAILED] += 1
+            return None
+        finally:
+            testing.configure("fault=none")
 
     def _judge_graph(self, executable, stream):
         """The answer after the waits of the policies, and the stream."""

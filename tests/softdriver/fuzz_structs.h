@@ -36,6 +36,28 @@ inline void fill(CUmemPoolProps &properties) {
         properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
+// A handle of this process, with some bytes changed: another process, a stale number.
+template <class Handle> void damage(Handle &handle) {
+    auto *bytes = reinterpret_cast<unsigned char *>(&handle);
+    while (player->chance(60))
+        bytes[player->random.below(sizeof(handle))] ^= 1u << player->random.below(8);
+}
+
+inline void fill(CUipcMemHandle &handle) {
+    cuIpcGetMemHandle(&handle, addresses.any(player->random));
+    damage(handle);
+}
+
+inline void fill(CUipcEventHandle &handle) {
+    cuIpcGetEventHandle(&handle, any_handle<CUevent>());
+    damage(handle);
+}
+
+inline void fill(CUmemPoolPtrExportData &data) {
+    cuMemPoolExportPointer(&data, addresses.any(player->random));
+    damage(data);
+}
+
 // Mostly small: large grids reach the limit of instructions, and that loses the device.
 inline unsigned any_extent() {
     return player->chance(96) ? 1 + unsigned(player->random.below(3))

@@ -165,6 +165,85 @@ def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
     assert buffer[0] == 9
 
 
+@pytest.mark.parametrize("end", [gc.collect, cu.reap, lambda: cu.Stream().close()])
+def test_short_lived_objects_of_a_stream_share_its_books(library, gate, other, end):
+    """Whether the objects die, or are also closed because other calls clean up behind them."""
+    handle, buffer = library.handle(), cu.LockedBuffer.zeros(16)
+    gate.hold(cu.Stream.from_handle(handle))
+    buffer.fill_async(1, Theirs(handle))
+    names = set()
+    for _ in range(300):  # more than there may be ghosts: then this would wait for the gate
+        names.add(repr(cu.Stream.from_handle(handle)))
+        buffer.fill_async(2, Theirs(handle))
+        end()
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(3, other)
+    assert len(names) == 1
+    gate.open()
+    other.wait(Theirs(handle))
+    buffer.fill_async(3, other).wait()
+    assert buffer[0] == 3
+
+
+def test_no_event_is_recorded_for_each_short_lived_object(library, gate, unchanged):
+    handle, buffer = library.handle(), cu.DeviceBuffer(16)
+    gate.hold(cu.Stream.from_handle(handle))
+    buffer.fill_async(1, Theirs(handle))
+    with unchanged("cuEventCreate", "cuEventRecord"):
+        for _ in range(10):
+            buffer.__dlpack__(stream=handle)
+
+
+def test_work_of_an_object_that_is_closed_but_alive(library, gate, other):
+    """Its record cannot be continued, and nor is it missed in that of a later object that is."""
+    handle, buffer = library.handle(), cu.LockedBuffer.zeros(16)
+    former = cu.Stream.from_handle(handle)
+    gate.hold(former)
+    token = buffer.fill_async(1, former)
+    former.close()
+    for value in range(3):
+        buffer.fill_async(value, Theirs(handle))
+        cu.Stream()
+    assert former.closed
+    with pytest.raises(ValueError, match="is closed"):
+        buffer.fill_async(9, former)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(9, other)
+    gate.open()
+    token.wait()
+    other.wait(Theirs(handle))
+    buffer.fill_async(9, other).wait()
+    assert buffer[0] == 9
+
+
+def test_the_owner_of_a_continued_stream(library, gate):
+    """The newest one is kept; without a new one, the former one."""
+    handle, first, second = library.handle(), Theirs(0), Theirs(0)
+    owners = [weakref.ref(first), weakref.ref(second)]
+
+    def use(owner):
+        stream = cu.Stream.from_handle(handle, owner)
+        cu.LockedBuffer(16).fill_async(1, stream)
+
+    gate.hold(cu.Stream.from_handle(handle, first))
+    use(first)
+    del first
+    gc.collect()
+    use(None)
+    gc.collect()
+    assert owners[0]() is not None
+    use(second)
+    del second
+    gc.collect()
+    assert owners[0]() is None
+    assert owners[1]() is not None
+    gate.open()
+    cu.Device(0).synchronize()
+    cu.Stream()
+    gc.collect()
+    assert owners[1]() is None
+
+
 def test_it_is_kept_alive(library, gate):
     theirs = Theirs(library.handle())
     alive = weakref.ref(theirs)

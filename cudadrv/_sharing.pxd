@@ -1,0 +1,46 @@
+"""Sharing: buffers that are lent to other processes by tickets."""
+
+from cudadrv._device cimport Context
+from cudadrv._driver cimport CUdeviceptr
+from cudadrv._event cimport Event
+from cudadrv._memory cimport Memory
+from cudadrv._region cimport Region
+from cudadrv._release cimport Kept
+from cudadrv._stream cimport Stream
+
+
+cdef class Ticket:
+    cdef bytes data
+    # What the data says. `open` compares it with what the owner says.
+    cdef object pid, file, start, slot, kind, offset, nbytes, total
+    cdef bytes number, uuid, memory, event
+    cdef tuple shape
+    cdef object dtype
+
+
+cdef class Receipt:
+    cdef bytes data
+    cdef object pid, slot
+    cdef bytes number
+
+
+cdef class Sharing(Kept):
+    cdef bytes handle           # of the memory
+    cdef object base, total     # the whole allocation
+    cdef Py_ssize_t uses        # tickets that have not ended
+
+
+cdef class Opened:
+    cdef Ticket ticket
+    cdef Context context
+    cdef object claim           # None until the ticket is claimed
+    cdef Event event
+    cdef CUdeviceptr base
+    cdef int pidfd              # of the owner
+
+
+cdef Ticket share_region(Region region, Stream stream, bint waits)
+cdef int accept_region(Region region, object receipt, Stream stream) except -1
+cdef Opened open_ticket(Ticket ticket, Context context)
+cdef bint is_opened(Memory memory) noexcept
+cdef Receipt return_opened(Region region, Stream stream)

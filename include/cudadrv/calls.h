@@ -1,0 +1,35 @@
+/* Calls of classes and methods without Cython's own handling of arguments.
+ *
+ * A call of a class makes a tuple and a dict of its arguments for `__init__`. A method with `*args`
+ * makes a tuple, and searches for each of its keywords. For the few calls that programs make most
+ * often, Python calls a function of ours instead, which takes the arguments from where they are. */
+
+#ifndef CUDADRV_CALLS_H
+#define CUDADRV_CALLS_H
+
+#include <Python.h>
+
+/* Makes Python call `function` for a class, or for a function of Cython's. Returns what it has
+ * called so far, which is NULL for a class. */
+static inline vectorcallfunc exchange_call(PyObject *callable, vectorcallfunc function) {
+    vectorcallfunc *place =
+        (vectorcallfunc *)((char *)callable + Py_TYPE(callable)->tp_vectorcall_offset);
+    vectorcallfunc former = *place;
+    *place = function;
+    return former;
+}
+
+static inline PyObject *const *items_of(PyObject *tuple) {
+    return ((PyTupleObject *)tuple)->ob_item;
+}
+
+/* Returns a new tuple of these objects. */
+static inline PyObject *tuple_of(PyObject *const *objects, Py_ssize_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple && i < count; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(objects[i]));
+    }
+    return tuple;
+}
+
+#endif

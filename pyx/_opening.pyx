@@ -1,0 +1,94 @@
+"""Opening: buffers that another process has shared, and how buffers pass through multiprocessing.
+"""
+
+from cudadrv._device cimport Context, Device, context_of, default_context
+from cudadrv._engine cimport OWN_UNCHECKED
+from cudadrv._loan cimport note_write, stream_of_exchange
+from cudadrv._names cimport OPENING
+from cudadrv._region cimport Region
+from cudadrv._release cimport LOCKED
+from cudadrv._sharing cimport Opened, Ticket, open_ticket
+from cudadrv._stream cimport Stream, known_stream
+
+from cudadrv._buffers import DeviceBuffer, LockedBuffer
+
+
+def open(ticket, stream=None):
+    """Open a buffer that another process has shared, without a copy.
+
+    Work that is queued on ``stream`` from now on runs after what the owner had queued before
+    `Buffer.share`. Opening counts as a write on ``stream``, so uses on other streams, or on the
+    host, have to be ordered after it. The owner cannot use the buffer until it is given back:
+    ``receipt = buffer.give_back(stream)``, and there ``buffer.accept(receipt)``. If the buffer is
+    only dropped, the owner can take it back once the work here is complete.
+
+    Does not block. The memory is unmapped when the work on it is known to be complete.
+
+    Parameters
+    ----------
+    ticket : Ticket
+        What `Buffer.share` returned in another process of this machine and this user.
+    stream : Stream, optional
+        Default: the current one of a ``with stream:`` block, else the legacy default stream.
+
+    Returns
+    -------
+    DeviceBuffer or LockedBuffer
+
+    Raises
+    ------
+    TypeError
+        It is no Ticket.
+    OwnershipError
+        The ticket was opened before, or taken back; it is not as the owner has made it; the owner
+        has ended; or the ticket was made by this process.
+    ValueError
+        This process does not see the device; or the stream does not belong to the primary context
+        of the device, is closed, or is another thread's default stream.
+
+    Driver functions: cuIpcOpenMemHandle or cuMemHostRegister, cuIpcOpenEventHandle,
+    cuStreamWaitEvent.
+    """
+    cdef Ticket given
+    cdef Context context
+    cdef Stream found
+    cdef Opened opened
+    cdef Region region
+    if not isinstance(ticket, Ticket):
+        raise TypeError(f"open takes a Ticket, not {type(ticket).__name__}")
+    given = ticket
+    if given.data is None:
+        raise TypeError("this Ticket was never initialized")
+    found = known_stream(stream)
+    context = _context_for(given, found)
+    if found is None:
+        found = stream_of_exchange(context)
+    if found.context is not context:
+        raise ValueError(f"the memory is on {context.device!r}, and {found!r} belongs to"
+                         f" {found.context!r}; use a stream of its primary context")
+    found.usable()
+    opened = open_ticket(given, context)
+    found.wait_for(opened.event)
+    kind = LockedBuffer if given.kind == LOCKED else DeviceBuffer
+    count = 1
+    for size in given.shape:
+        count *= size
+    region = kind.from_address(opened.base + given.offset, count, given.dtype, owner=opened,
+                               device=context.device)
+    region.sizes = given.shape
+    note_write(region, found, OPENING, OWN_UNCHECKED)
+    return region
+
+
+cdef Context _context_for(Ticket ticket, Stream stream):
+    """Return the context in which the memory is opened."""
+    if ticket.kind == LOCKED:
+        context = default_context() if stream is None else stream.context
+        return context_of((<Context>context).device)
+    for ordinal in range(Device.count()):
+        device = Device(ordinal)
+        if device.uuid.bytes == ticket.uuid:
+            return context_of(device)
+    from uuid import UUID
+    raise ValueError(f"the memory is on the device with UUID {UUID(bytes=ticket.uuid)}, which this"
+                     " process does not see (CUDA_VISIBLE_DEVICES)")

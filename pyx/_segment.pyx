@@ -1,0 +1,108 @@
+"""Segment: memory of the system that several processes have mapped.
+
+It is a file in memory without a name, which ends with the last process that has it. Other processes
+open it through the owner's file descriptor, in /proc.
+"""
+
+import os
+
+cimport cython
+from libc.stdint cimport uint64_t
+
+from cudadrv._errors import OwnershipError
+
+cdef extern from "sys/mman.h" nogil:
+    int PROT_READ, PROT_WRITE, MAP_SHARED
+    void *MAP_FAILED
+    void *mmap(void *address, size_t length, int protection, int flags, int file, long offset)
+    int munmap(void *address, size_t length)
+
+cdef extern from *:
+    """
+    static inline int cudadrv_swap(void *word, uint64_t *expected, uint64_t value) {
+        return __atomic_compare_exchange_n((uint64_t *)word, expected, value, 0, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST);
+    }
+    static inline uint64_t cudadrv_load(void *word) {
+        return __atomic_load_n((uint64_t *)word, __ATOMIC_SEQ_CST);
+    }
+    static inline void cudadrv_store(void *word, uint64_t value) {
+        __atomic_store_n((uint64_t *)word, value, __ATOMIC_SEQ_CST);
+    }
+    """
+    bint cudadrv_swap(void *word, uint64_t *expected, uint64_t value) noexcept
+    uint64_t cudadrv_load(void *word) noexcept
+    void cudadrv_store(void *word, uint64_t value) noexcept
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Segment:
+    """Shared memory. Internal to buffers that processes share."""
+
+    def __cinit__(self):
+        self.file = -1
+
+    def __dealloc__(self):
+        if self.address is not NULL:
+            munmap(self.address, self.nbytes)
+        if self.file >= 0:
+            try:
+                os.close(self.file)
+            except OSError:     # the program has closed all files that it does not know
+                pass
+
+    cdef uint64_t load(self, size_t offset) noexcept:
+        """Read a word of 64 bits, atomically."""
+        return cudadrv_load(<char *>self.address + offset)
+
+    cdef void store(self, size_t offset, uint64_t value) noexcept:
+        cudadrv_store(<char *>self.address + offset, value)
+
+    cdef bint swap(self, size_t offset, uint64_t expected, uint64_t value) noexcept:
+        """Replace a word, atomically, if it has the expected value. Returns whether it had."""
+        return cudadrv_swap(<char *>self.address + offset, &expected, value)
+
+
+cdef int _map(Segment segment, size_t nbytes) except -1:
+    cdef void *address = mmap(
+        NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.file, 0)
+    if address == MAP_FAILED:
+        raise MemoryError(f"cannot map {nbytes} bytes of shared memory")
+    segment.address, segment.nbytes = address, nbytes
+    return 0
+
+
+cdef Segment new_segment(str name, size_t nbytes):
+    """Make shared memory, filled with zeros."""
+    cdef Segment segment = Segment.__new__(Segment)
+    segment.file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(segment.file, nbytes)
+    # A file that shrinks would crash those who have mapped it.
+    import fcntl
+    fcntl.fcntl(segment.file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    _map(segment, nbytes)
+    return segment
+
+
+cdef Segment open_segment(uint64_t pid, int file, str name, size_t nbytes):
+    """Map shared memory of another process. Raises OwnershipError if there is none.
+
+    The arguments may be forged, so the file is looked at before it is opened.
+    """
+    cdef Segment segment = Segment.__new__(Segment)
+    path = f"/proc/{pid}/fd/{file}"
+    try:
+        if not os.readlink(path).startswith(f"/memfd:{name}"):
+            raise OwnershipError("the ticket names a file that is no shared memory of cudadrv")
+        segment.file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        import fcntl
+        sealed = fcntl.fcntl(segment.file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+        if not sealed or os.fstat(segment.file).st_size < nbytes:
+            raise OwnershipError("the ticket names shared memory of another size")
+    except (OSError, OverflowError, ValueError) as error:
+        raise OwnershipError(
+            f"process {pid}, which made the ticket, has ended, or this process may not open its"
+            f" files ({type(error).__name__}: {error})") from None
+    _map(segment, nbytes)
+    return segment

@@ -1,0 +1,774 @@
+"""Sharing: buffers that are lent to other processes by tickets.
+
+A process that shares a buffer has a board: memory that other processes map. Each ticket has a slot
+on the board, which says whether the ticket was opened, by which process, and whether that process
+has given the buffer back. One event, which both processes record, orders their work.
+
+Outlives a call: the board, its free slots, what is shared, and events that later tickets use again
+(the GIL guards them).
+"""
+
+import ast
+import os
+import select
+import struct
+from hashlib import blake2b
+
+import numpy as np
+
+cimport cython
+from libc.stdint cimport uint64_t
+from libc.string cimport memcpy
+
+from cudadrv._copy cimport refuse_other_device
+from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
+    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
+    CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, CUstream, bind_driver,
+    cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenEventHandle,
+    cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
+)
+from cudadrv._engine cimport (
+    OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
+    own_export_close, own_record_as, own_snapshot_drop,
+)
+from cudadrv._event cimport Event, new_event
+from cudadrv._loan cimport note_write, stream_of_exchange
+from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
+from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport Region, borrow, pointer_of
+from cudadrv._release cimport (
+    DEVICE, FOREIGN, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
+    drain, release_later, sharing_stream,
+)
+from cudadrv._segment cimport Segment, new_segment, open_segment
+from cudadrv._site cimport here, place
+from cudadrv._stream cimport Stream
+
+from cudadrv._device import call_after_wait
+from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
+
+bind_driver(&cudadrv_table)
+
+cdef str BOARD = "cudadrv-board"
+cdef str LOCKED_SEGMENT = "cudadrv-locked"
+
+cdef enum:
+    SLOTS = 1 << 16         # on a board: the most tickets of a process that have not ended
+    SLOT_BYTES = 32
+    STARTED = 8             # offset in a slot: the start time of the process that has the buffer
+    DIGEST = 16             # offset in a slot: the digest of the ticket
+    MOST_BYTES = 1 << 16    # of a ticket
+    MOST_SIZES = 64
+
+# The state of a slot: the lowest byte of its first word. The rest is the number of the process that
+# has opened the ticket.
+cdef enum:
+    FREE
+    OFFERED         # the ticket can be opened
+    OPEN            # a process has the buffer
+    RETURNED        # it has given the buffer back, and still has the memory mapped
+    GONE            # it has dropped the buffer, and its work is complete
+    RETURNED_GONE   # it has given the buffer back, and its work is complete
+    TAKEN_BACK      # the owner has taken the buffer back before the ticket was opened
+
+# magic, the owner's process, the file of its board, its start time, the slot, the kind of memory,
+# the number of sizes, the length of the dtype's text, a random number, the UUID of the device, the
+# handle of the memory, the handle of the event, the offset in the allocation, the bytes of the
+# buffer, the bytes of the allocation. The sizes and the text of the dtype follow.
+cdef object TICKET = struct.Struct("<8sIiQIBBH16s16s64s64sQQQ")
+# magic, the owner's process, the slot, the ticket's random number
+cdef object RECEIPT = struct.Struct("<8sII16s")
+cdef bytes TICKET_MAGIC = b"CUDATIC1"
+cdef bytes RECEIPT_MAGIC = b"CUDAREC1"
+
+
+# ---- processes ----
+
+def _start_of(pid):
+    """The start time of a process, or 0 if it has ended."""
+    cdef int file = -1
+    fields = []
+    try:
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        # The name of the process comes first, and may contain anything.
+        fields = os.read(file, 4096).rpartition(b")")[2].split()
+    except OSError:
+        pass
+    if file >= 0:
+        os.close(file)
+    return 0 if len(fields) < 20 or fields[0] in b"ZX" else int(fields[19])
+
+
+cdef int _pidfd_of(pid, start) except -2:
+    """A file that becomes readable when the process ends; -1 if it has ended."""
+    try:
+        file = os.pidfd_open(pid)
+    except (OSError, OverflowError):    # the number may be forged
+        return -1
+    if start and _start_of(pid) != start:   # it has ended, and another one has its number
+        os.close(file)
+        return -1
+    return file
+
+
+cdef bint _has_ended(int pidfd) except -1:
+    if pidfd < 0:
+        return True
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+# ---- tickets and receipts ----
+
+@cython.final
+cdef class Ticket:
+    """Ticket(data)\n--\n
+    What another process needs to open a buffer: see `Buffer.share`. It can be pickled.
+
+    Parameters
+    ----------
+    data : bytes
+        ``bytes(ticket)`` of a ticket.
+
+    Raises TypeError or ValueError if ``data`` is nothing like that. `open` checks everything else.
+    """
+
+    def __init__(self, data):
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"a Ticket is made of bytes, not of {type(data).__name__}")
+        _parse(self, bytes(data))
+
+    def __bytes__(self):
+        return self.data
+
+    def __reduce__(self):
+        return Ticket, (self.data,)
+
+    def __eq__(self, other):
+        return isinstance(other, Ticket) and self.data == (<Ticket>other).data
+
+    def __hash__(self):
+        return hash(self.data)
+
+    def __repr__(self):
+        if self.data is None:
+            return "<Ticket, never initialized>"
+        return f"<Ticket for {self.shape} items of {self.dtype} of process {self.pid}>"
+
+    @property
+    def pid(self):
+        """The number of the process that has shared the buffer."""
+        return self.pid
+
+    @property
+    def shape(self):
+        """The shape of the buffer."""
+        return self.shape
+
+    @property
+    def dtype(self):
+        """The dtype of the buffer."""
+        return self.dtype
+
+
+cdef int _parse(Ticket ticket, bytes data) except -1:
+    if not TICKET.size <= len(data) <= MOST_BYTES:
+        raise ValueError(f"no ticket has {len(data)} bytes")
+    (magic, pid, file, start, slot, kind, sizes, length, number, uuid, memory, event, offset,
+     nbytes, total) = TICKET.unpack_from(data)
+    if magic != TICKET_MAGIC:
+        raise ValueError("the bytes are no ticket of this version of cudadrv")
+    if sizes > MOST_SIZES or len(data) != TICKET.size + 8 * sizes + length or slot >= SLOTS \
+            or kind not in (DEVICE, LOCKED):
+        raise ValueError("the ticket is damaged: its parts do not fit together")
+    shape = struct.unpack_from(f"<{sizes}Q", data, TICKET.size)
+    dtype = _dtype_of(data[TICKET.size + 8 * sizes:])
+    count = 1
+    for size in shape:
+        count *= size
+    if count * dtype.itemsize != nbytes or nbytes == 0 or nbytes > total \
+            or offset > total - nbytes or total >= 1 << 48:
+        raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
+                         f" bytes at {offset} of {total}")
+    ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
+    ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
+    ticket.memory, ticket.event = memory, event
+    ticket.offset, ticket.nbytes, ticket.total = offset, nbytes, total
+    ticket.shape, ticket.dtype = shape, dtype
+    return 0
+
+
+cdef object _dtype_of(bytes text):
+    try:
+        description = ast.literal_eval(text.decode("ascii"))
+        dtype = np.lib.format.descr_to_dtype(description)
+    except (ValueError, TypeError, SyntaxError, KeyError, IndexError, AttributeError,
+            MemoryError, RecursionError, OverflowError) as error:
+        raise ValueError(f"the ticket is damaged: {text[:40]!r} describes no dtype"
+                         f" ({type(error).__name__})") from None
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise ValueError(f"the ticket is damaged: no buffer has items of {dtype}")
+    return dtype
+
+
+@cython.final
+cdef class Receipt:
+    """Receipt(data)\n--\n
+    What the owner of a buffer needs to take it back: see `Buffer.give_back`. It can be pickled.
+
+    Parameters
+    ----------
+    data : bytes
+        ``bytes(receipt)`` of a receipt.
+
+    Raises TypeError or ValueError if ``data`` is nothing like that.
+    """
+
+    def __init__(self, data):
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"a Receipt is made of bytes, not of {type(data).__name__}")
+        data = bytes(data)
+        if len(data) != RECEIPT.size or data[:8] != RECEIPT_MAGIC:
+            raise ValueError("the bytes are no receipt of this version of cudadrv")
+        self.data = data
+        _, self.pid, self.slot, self.number = RECEIPT.unpack(data)
+
+    def __bytes__(self):
+        return self.data
+
+    def __reduce__(self):
+        return Receipt, (self.data,)
+
+    def __repr__(self):
+        return f"<Receipt for process {self.pid}>"
+
+
+# ---- the owner ----
+
+cdef Segment _board = None
+cdef list _free_slots = []      # slots that were used before
+cdef unsigned int _fresh = 0    # the first slot that was never used
+cdef list _shares = []          # `Shared` of each ticket that has not ended
+cdef object _start = 0          # of this process
+cdef bint _is_called = False    # whether synchronizations call `_end_all`
+
+
+@cython.final
+cdef class Sharing(Kept):
+    """The owner of memory that was shared: it must not be freed while others have it mapped."""
+
+    cdef bint in_use(self) except -1:
+        _end_all()
+        return self.uses > 0
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Shared:
+    """A ticket that has not ended: until the other process can no longer use memory or event."""
+
+    cdef Memory memory
+    cdef Sharing sharing    # None for page-locked memory, which each process maps by itself
+    cdef own_export loan    # the engine's record that the bytes are lent
+    cdef bint lent
+    cdef unsigned int slot
+    cdef bytes number
+    cdef Event event
+    cdef bytes handle       # of the event
+    cdef int pidfd          # of the process that has the buffer; -2: not known yet
+    cdef object site
+
+    def __dealloc__(self):
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        if self.lent and not cudadrv_table.forked:
+            own_export_close(engine, &self.loan)
+
+    cdef int end_loan(self) noexcept:
+        if self.lent:
+            self.lent = False
+            self.memory.loans -= 1
+            own_export_close(engine, &self.loan)
+        return 0
+
+
+cdef uint64_t _word(unsigned int slot) noexcept:
+    return _board.load(slot * SLOT_BYTES)
+
+
+cdef bint _borrower_has_ended(Shared shared) except -1:
+    if shared.pidfd == -2:
+        shared.pidfd = _pidfd_of(_word(shared.slot) >> 8,
+                                 _board.load(shared.slot * SLOT_BYTES + STARTED))
+    return _has_ended(shared.pidfd)
+
+
+def _end_all():
+    """End what other processes can no longer use.
+
+    A loan of a buffer that is still referred to ends only by `accept`: what the program may do must
+    not depend on when another process ends.
+    """
+    cdef Shared shared
+    for shared in list(_shares):
+        state = _word(shared.slot) & 0xff
+        if state == OFFERED:
+            continue
+        if state in (OPEN, RETURNED) and not _borrower_has_ended(shared):
+            continue
+        if shared.memory.regions == 0:
+            shared.end_loan()
+        if not shared.lent and shared in _shares:
+            _shares.remove(shared)
+            _retire(shared, state in (OPEN, RETURNED))
+
+
+cdef int _retire(Shared shared, bint killed) except -1:
+    """Use the slot and the event again. The other process uses neither any more.
+
+    An event is not used again if a process that has ended may have left it unfinished.
+    """
+    cdef list events
+    _board.store(shared.slot * SLOT_BYTES, FREE)
+    _free_slots.append(shared.slot)
+    if shared.sharing is not None:
+        shared.sharing.uses -= 1
+    if killed:
+        return 0
+    events = shared.event.context.defaults.setdefault("shared events", [])
+    events.append((shared.event, shared.handle))
+    return 0
+
+
+cdef int _make_board() except -1:
+    global _board, _start, _is_called
+    if _board is None:
+        _start = _start_of(os.getpid())
+        _board = new_segment(BOARD, SLOTS * SLOT_BYTES)
+    if not _is_called:
+        _is_called = True
+        call_after_wait(_end_all)
+    return 0
+
+
+cdef int _take_slot() except -1:
+    global _fresh
+    if _free_slots:
+        return _free_slots.pop()
+    if _fresh == SLOTS:
+        raise MemoryError(f"{SLOTS} tickets of this process have not ended")
+    _fresh += 1
+    return _fresh - 1
+
+
+cdef tuple _event_for(Context context):
+    """Return an event that other processes can open, and its handle."""
+    cdef CUipcEventHandle handle
+    cdef Event event
+    cdef CUresult status
+    cdef bint pushed = False
+    cdef list known = context.defaults.setdefault("shared events", [])
+    if known:
+        return known.pop()
+    event = new_event(context, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuIpcGetEventHandle(&handle, event.raw)
+            leave_context(pushed)
+        context.check(status)
+    return event, (<char *>&handle)[:sizeof(handle)]
+
+
+cdef int _refuse_kind(Region region) except -1:
+    """Raise ValueError if other processes cannot use the memory."""
+    cdef Memory memory = region.memory
+    if region.nbytes == 0:
+        raise ValueError(f"{region.describe()} is empty: it has no memory to share")
+    if region.kind == UNIFIED or memory.state.managed:
+        raise ValueError(f"{region.describe()} is managed memory, which the driver shares with no"
+                         " other process. Copy it to a DeviceBuffer, or to a"
+                         " LockedBuffer(..., shareable=True), and share that")
+    if memory.kind == FOREIGN:
+        raise ValueError(f"{region.describe()} is memory of another library or process, which only"
+                         " its owner can share. Copy it to a DeviceBuffer of your own")
+    if memory.kind == STREAM_ORDERED:
+        raise ValueError(f"{region.describe()} is stream-ordered memory, for which the driver has"
+                         " no handles. Allocate it without stream=, outside of `with stream:`"
+                         " blocks and without a DriverPool")
+    if memory.kind == LOCKED:
+        raise ValueError(f"{region.describe()} is page-locked memory that only this process can"
+                         " map. Make it with LockedBuffer(..., shareable=True)")
+    return 0
+
+
+cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
+    """Make the handle of device memory, unless it has one. The memory leaves its pool."""
+    cdef CUipcMemHandle handle
+    cdef CUdeviceptr base = 0
+    cdef size_t total = 0
+    cdef Sharing sharing
+    cdef CUresult status
+    cdef bint pushed = False
+    if memory.kind == SHARED:
+        return 0
+    sharing = Sharing.__new__(Sharing)
+    with nogil:
+        status = enter_context(memory.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuIpcGetMemHandle(&handle, address)
+            if status == CUDA_SUCCESS:
+                status = cuMemGetAddressRange(&base, &total, address)
+            leave_context(pushed)
+        memory.context.check(status)
+    sharing.handle = (<char *>&handle)[:sizeof(handle)]
+    sharing.base, sharing.total = base, total
+    if memory.kind != SHARED:   # another thread may have done the same meanwhile
+        leave_cache(memory)
+        memory.kind = SHARED
+        memory.owner = sharing
+    return 0
+
+
+cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    return cuEventRecord(<CUevent>event, stream)
+
+
+cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    return CUDA_SUCCESS
+
+
+cdef Ticket share_region(Region region, Stream stream, bint waits):
+    """Do what `Buffer.share` does. With `waits`, the stream waits for conflicting work."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Shared shared
+    cdef Ticket ticket
+    cdef Segment segment
+    region.usable()
+    _refuse_kind(region)
+    refuse_other_device(region, stream)
+    if stream.capture is not NULL:
+        stream.refuse_captured()
+    _make_board()
+    _end_all()
+    if region.memory.kind != REGISTERED:
+        _share_memory(region.memory, pointer_of(region))
+    shared = Shared.__new__(Shared)
+    shared.memory, shared.pidfd = region.memory, -2
+    shared.number = os.urandom(16)
+    shared.event, shared.handle = _event_for(stream.context)
+    if region.memory.kind == REGISTERED:
+        segment = region.memory.owner
+        base, total = <size_t>segment.address, segment.nbytes
+        handle = struct.pack("<i60x", segment.file)
+    else:
+        shared.sharing = region.memory.owner
+        base, total, handle = shared.sharing.base, shared.sharing.total, shared.sharing.handle
+    lender = sharing_stream(region.memory.context)
+    shared.slot = _take_slot()
+    try:
+        shape = region.shape
+        dtype = repr(np.lib.format.dtype_to_descr(region.dtype)).encode("ascii")
+        data = TICKET.pack(
+            TICKET_MAGIC, os.getpid(), _board.file, _start, shared.slot,
+            LOCKED if shared.sharing is None else DEVICE, len(shape), len(dtype), shared.number,
+            region.memory.context.device.uuid.bytes, handle, shared.handle,
+            pointer_of(region) - base, region.nbytes, total)
+        data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
+        ticket = Ticket(data)
+        borrow(region, &access, OWN_WRITE)
+        access.effect = OWN_USES
+        if waits:
+            access.policy = OWN_WAIT
+        prepare(&operation, SHARE, &access, 1, _record_call, shared.event.raw)
+        operation.request.loan = &shared.loan
+        shared.loan.borrower = (<Stream>lender).order
+        reason = issue(&operation, stream)
+        if reason:
+            refuse_operation(&operation, reason, stream, (region.describe(),))
+    except BaseException:
+        _free_slots.append(shared.slot)
+        shared.event.context.defaults["shared events"].append((shared.event, shared.handle))
+        raise
+    shared.lent = True
+    shared.site = here()
+    region.memory.loans += 1
+    if shared.sharing is not None:
+        shared.sharing.uses += 1
+    own_record_as(engine, &operation.request.issued, &shared.event.state)
+    own_snapshot_drop(engine, &operation.request.issued)
+    _shares.append(shared)
+    first, second = _digest(data)
+    _board.store(shared.slot * SLOT_BYTES + DIGEST, first)
+    _board.store(shared.slot * SLOT_BYTES + DIGEST + 8, second)
+    _board.store(shared.slot * SLOT_BYTES, OFFERED)
+    return ticket
+
+
+cdef tuple _digest(bytes data):
+    return struct.unpack("<2Q", blake2b(data, digest_size=16).digest())
+
+
+cdef Shared _find(Region region, Receipt receipt):
+    """Return what a receipt is for, or the only thing that is shared of a buffer."""
+    cdef Shared shared
+    cdef size_t stop = region.start + region.nbytes
+    found = []
+    for shared in _shares:
+        if shared.memory is region.memory and shared.lent \
+                and region.start <= shared.loan.start and shared.loan.stop <= stop:
+            if receipt is None or shared.slot == receipt.slot and shared.number == receipt.number:
+                found.append(shared)
+    if receipt is not None and not found:
+        raise ValueError(f"the receipt is not for {region.describe()}, or was accepted before")
+    if not found:
+        raise ValueError(f"{region.describe()} is not shared with another process")
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} parts of {region.describe()} are shared with other"
+                         " processes; say which one: part.accept(), or accept(receipt)")
+    return found[0]
+
+
+cdef int accept_region(Region region, object receipt, Stream stream) except -1:
+    """Do what `Buffer.accept` does."""
+    cdef Shared shared
+    cdef Operation operation
+    cdef own_access access
+    if receipt is not None and not isinstance(receipt, Receipt):
+        raise TypeError(f"accept takes the Receipt of give_back, not {type(receipt).__name__}")
+    region.usable()
+    shared = _find(region, receipt)
+    if stream is None:
+        stream = stream_of_exchange(shared.event.context)
+    refuse_other_device(region, stream)
+    stream.usable()
+    if stream.capture is not NULL:
+        stream.refuse_captured()
+    _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
+    state = _word(shared.slot) & 0xff
+    pid = _word(shared.slot) >> 8
+    if receipt is not None and state not in (RETURNED, RETURNED_GONE):
+        raise ValueError("the receipt is not genuine: the other process has not given"
+                         f" {region.describe()} back")
+    if state == OPEN and not _borrower_has_ended(shared):
+        raise BufferExportedError(
+            f"cannot take {region.describe()} back:\n"
+            f"  process {pid} has it, by the ticket of share at {place(shared.site)}.\n"
+            "  Take it back with the receipt of give_back(stream) in that process:"
+            " buffer.accept(receipt).\n"
+            "  Without one, accept() takes it back once that process has dropped the buffer, or"
+            " has ended")
+    # In the driver, the last record of the event may be the other process's; in the engine, it is
+    # that of `share`.
+    stream.wait_for(shared.event)
+    borrow(region, &access, OWN_WRITE)
+    access.start, access.stop = shared.loan.start, shared.loan.stop
+    prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
+    operation.request.returns = True
+    operation.request.passive = True
+    reason = issue(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    own_snapshot_drop(engine, &operation.request.issued)
+    shared.end_loan()
+    _end_all()
+    return 0
+
+
+def drop_idle_events(Context context not None):
+    """Drop the events that later tickets could use again."""
+    context.defaults.pop("shared events", None)
+
+
+def warm_up(Context context not None):
+    """Make the internal stream that a context keeps for loans to other processes."""
+    sharing_stream(context)
+
+
+# ---- the borrower ----
+
+@cython.final
+@cython.no_gc_clear
+cdef class Claim:
+    """What tells the owner that this process can no longer use the memory and the event."""
+
+    cdef Segment board
+    cdef size_t slot
+    cdef Segment segment    # the page-locked memory, until it is unregistered; else None
+    cdef Event event
+    cdef bint mapped
+    cdef uint64_t pid
+
+    def __dealloc__(self):
+        if self.board is None or cudadrv_table.forked:
+            return
+        mine = self.pid << 8
+        if not self.mapped:
+            self.board.swap(self.slot, OPEN | mine, OFFERED)
+        elif not self.board.swap(self.slot, OPEN | mine, GONE | mine):
+            self.board.swap(self.slot, RETURNED | mine, RETURNED_GONE | mine)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Opened:
+    """The owner of memory that another process has shared. When it dies, the memory is unmapped."""
+
+    def __dealloc__(self):
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        if self.claim is not None and (<Claim>self.claim).mapped and not cudadrv_table.forked:
+            release_later(OPENED if (<Claim>self.claim).segment is None else REGISTERED,
+                          self.base, NULL, self.context, self.claim)
+
+
+cdef Opened open_ticket(Ticket ticket, Context context):
+    """Claim a ticket and map its memory. Raises OwnershipError if it can no longer be opened."""
+    cdef Opened opened = Opened.__new__(Opened)
+    cdef Claim claim = Claim.__new__(Claim)
+    cdef Segment board
+    opened.pidfd = -1
+    opened.ticket, opened.context = ticket, context
+    if ticket.pid == os.getpid() and ticket.start == _start_of(ticket.pid):
+        raise OwnershipError(f"{ticket!r} was made by this process, and is for another one. Here,"
+                             " buffer.accept() takes the buffer back")
+    opened.pidfd = _pidfd_of(ticket.pid, ticket.start)
+    if _has_ended(opened.pidfd):
+        raise OwnershipError(f"process {ticket.pid}, which has made the ticket, has ended")
+    board = open_segment(ticket.pid, ticket.file, BOARD, SLOTS * SLOT_BYTES)
+    slot = ticket.slot * SLOT_BYTES
+    _claim(ticket, board, slot)
+    claim.board, claim.slot, claim.pid = board, slot, os.getpid()
+    board.store(slot + STARTED, _start_of(os.getpid()))
+    opened.claim = claim
+    claim.event = opened.event = _open_event(context, ticket)
+    if ticket.kind == LOCKED:
+        _map_locked(opened, claim)
+    else:
+        _map_device(opened, claim)
+    return opened
+
+
+cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:
+    """Say on the owner's board that this process has opened the ticket, or raise."""
+    first, second = _digest(ticket.data)
+    mine = OPEN | <uint64_t>os.getpid() << 8
+    claimed = board.swap(slot, OFFERED, mine)
+    # Compared now, because until now the owner could use the slot for another ticket.
+    if board.load(slot + DIGEST) != first or board.load(slot + DIGEST + 8) != second:
+        if claimed:
+            board.swap(slot, mine, OFFERED)
+        raise OwnershipError("the ticket is not valid: its owner has not made it in this form, or"
+                             " its loan has ended")
+    if claimed:
+        return 0
+    word = board.load(slot)
+    if word & 0xff in (TAKEN_BACK, FREE):
+        raise OwnershipError(f"process {ticket.pid} has taken the buffer back before the ticket was"
+                             " opened")
+    raise OwnershipError(f"the ticket was opened before, by process {word >> 8}. A ticket can be"
+                         " opened once: buffer.share(stream) makes another one, when the buffer is"
+                         " back")
+
+
+cdef Event _open_event(Context context, Ticket ticket):
+    cdef CUipcEventHandle handle
+    cdef Event event = Event.__new__(Event)
+    cdef CUresult status
+    cdef bint pushed = False
+    memcpy(&handle, <char *>ticket.event, sizeof(handle))
+    context.usable()
+    event.context = context
+    with nogil:
+        status = enter_context(context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuIpcOpenEventHandle(&event.raw, handle)
+            leave_context(pushed)
+        context.check(status)
+    event.state.recorded = 1    # by the owner
+    return event
+
+
+cdef int _map_device(Opened opened, Claim claim) except -1:
+    cdef CUipcMemHandle handle
+    cdef CUdeviceptr base = 0
+    cdef size_t total = 0
+    cdef CUresult status
+    cdef bint pushed = False
+    memcpy(&handle, <char *>opened.ticket.memory, sizeof(handle))
+    with nogil:
+        status = enter_context(opened.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuIpcOpenMemHandle(
+                &opened.base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+            if status == CUDA_SUCCESS:
+                claim.mapped = True
+                status = cuMemGetAddressRange(&base, &total, opened.base)
+            leave_context(pushed)
+        opened.context.check(status)
+    if base != opened.base or opened.ticket.offset + opened.ticket.nbytes > total:
+        raise OwnershipError(f"the ticket is for bytes {opened.ticket.offset} to"
+                             f" {opened.ticket.offset + opened.ticket.nbytes} of an allocation of"
+                             f" {total} bytes")
+    return 0
+
+
+cdef int _map_locked(Opened opened, Claim claim) except -1:
+    cdef CUresult status
+    cdef bint pushed = False
+    cdef void *address
+    cdef size_t total = opened.ticket.total
+    cdef Segment segment = open_segment(
+        opened.ticket.pid, struct.unpack_from("<i", opened.ticket.memory)[0], LOCKED_SEGMENT, total)
+    claim.segment = segment
+    address = segment.address
+    opened.base = <size_t>address
+    with nogil:
+        status = enter_context(opened.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuMemHostRegister(
+                address, total, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+            leave_context(pushed)
+        opened.context.check(status)
+    claim.mapped = True
+    return 0
+
+
+cdef bint is_opened(Memory memory) noexcept:
+    """Whether the memory was opened by a ticket."""
+    return isinstance(memory.owner, Opened)
+
+
+cdef Receipt return_opened(Region region, Stream stream):
+    """Do what `Buffer.give_back` does for a buffer of another process."""
+    cdef Memory memory = region.memory
+    cdef Opened opened = memory.owner
+    cdef Claim claim = opened.claim
+    if stream.context is not opened.context:
+        raise ValueError(f"{region.describe()} was opened in {opened.context!r}, and {stream!r}"
+                         f" belongs to {stream.context!r}")
+    if stream.capture is not NULL:
+        stream.refuse_captured()
+    if _has_ended(opened.pidfd):
+        raise BufferClosedError(
+            f"{region.describe()} cannot be given back: its owner, process {opened.ticket.pid},"
+            " has ended. Drop the buffer; its contents are not safe any more")
+    receipt = Receipt(RECEIPT.pack(
+        RECEIPT_MAGIC, opened.ticket.pid, opened.ticket.slot, opened.ticket.number))
+    note_write(region, stream, GIVE_BACK, OWN_WAIT)
+    stream.record_event(opened.event)
+    mine = claim.pid << 8
+    claim.board.swap(claim.slot, OPEN | mine, RETURNED | mine)
+    if memory.home is None:
+        close_foreign(memory)
+    else:
+        memory.home.returned = True
+        leave_home(memory)
+    drain(False)
+    return receipt

@@ -1,0 +1,158 @@
+#include "memory/ipc.h"
+#include "api/call.h"
+#include "api/state.h"
+#include "memory/device_memory.h"
+
+#include <cstddef>
+#include <cstring>
+#include <unistd.h>
+
+// Device memory that several processes use: cuIpcGetMemHandle and its counterparts.
+
+namespace soft {
+namespace {
+
+constexpr uint64_t memory_magic = 0x31304d4550435543; // "CUCPEM01"
+
+// A checksum, so that a damaged handle is found before its numbers are used.
+uint64_t checksum(const SharedMemory &handle) {
+    unsigned char bytes[offsetof(SharedMemory, check)];
+    std::memcpy(bytes, &handle, sizeof(bytes));
+    uint64_t sum = 0xcbf29ce484222325;
+    for (unsigned char byte : bytes)
+        sum = (sum ^ byte) * 0x100000001b3;
+    return sum;
+}
+
+ProcessId owner_of(const SharedMemory &handle) { return {handle.pid, handle.start}; }
+
+// Returns an error if there is no such memory, or not any more. Otherwise `file` is open.
+CUresult open_memory(const SharedMemory &handle, uint64_t magic, int &file) {
+    uint64_t end, id = 0;
+    if (handle.magic != magic || handle.check != checksum(handle) || !handle.bytes || !handle.id ||
+        __builtin_add_overflow(handle.offset, handle.bytes, &end) || handle.place < end ||
+        __builtin_add_overflow(handle.place, sizeof(id), &end))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (owner_of(handle) == this_process())
+        return CUDA_ERROR_INVALID_CONTEXT; // a process cannot open its own memory
+    file = open_shared_file(owner_of(handle), handle.file, Arena::file_name, end);
+    if (file < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (pread(file, &id, sizeof(id), static_cast<off_t>(handle.place)) == sizeof(id) &&
+        id == handle.id)
+        return CUDA_SUCCESS;
+    close(file);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+} // namespace
+
+CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemory &handle) {
+    // The pages of the memory move, so nothing may be running that uses them.
+    state().scheduler.settle(lock, [](const Stream &) { return true; });
+    Allocation *allocation = find_allocation(address);
+    if (!allocation)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!allocation->sharing) {
+        Arena &arena = allocation->device->arena;
+        ProcessId owner = this_process();
+        int file = arena.share(allocation->begin, allocation->bytes);
+        uint64_t place = file < 0 ? 0 : arena.publish(allocation->id);
+        if (!place)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        allocation->sharing = std::make_shared<Sharing>();
+        SharedMemory &made = allocation->sharing->handle;
+        made.pid = owner.pid;
+        made.start = owner.start;
+        made.file = file;
+        made.offset = arena.offset_of(allocation->begin);
+        made.bytes = allocation->bytes;
+        made.id = allocation->id;
+        made.place = place;
+    }
+    handle = allocation->sharing->handle;
+    handle.magic = magic;
+    handle.check = checksum(handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult import_memory(const Context &context, Device &device, MemoryKind kind,
+                       const SharedMemory &handle, uint64_t magic, Allocation *&result) {
+    int file = -1;
+    if (CUresult status = open_memory(handle, magic, file))
+        return status;
+    CUresult status = place_imported(context, device, kind, file, handle.offset,
+                                     static_cast<size_t>(handle.bytes), result);
+    close(file);
+    if (status)
+        return status == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_MAP_FAILED : status;
+    result->sharing = std::make_shared<Sharing>();
+    result->sharing->handle = handle;
+    result->sharing->imported = true;
+    return CUDA_SUCCESS;
+}
+
+void stop_sharing(Device &device, const Sharing &sharing) {
+    if (!sharing.imported)
+        device.arena.withdraw(sharing.handle.place);
+}
+
+SOFT_API(cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address), (handle, address)) {
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    const Allocation *allocation = find_visible(address);
+    if (!allocation || allocation->kind != MemoryKind::Device || allocation->of_module ||
+        !allocation->graph.expired() || (allocation->sharing && allocation->sharing->imported))
+        return CUDA_ERROR_INVALID_VALUE;
+    SharedMemory made;
+    if (CUresult status = export_memory(call.lock, address, memory_magic, made))
+        return status;
+    std::memcpy(handle, &made, sizeof(made));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuIpcOpenMemHandle_v2, (CUdeviceptr * address, CUipcMemHandle given, unsigned flags),
+         (address, given, flags)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    SharedMemory handle;
+    std::memcpy(&handle, &given, sizeof(handle));
+    for (auto &entry : state().allocations) {
+        Allocation &known = entry.second;
+        if (known.sharing && known.sharing->opened && known.owner == call.context.get() &&
+            std::memcmp(&known.sharing->handle, &handle, sizeof(handle)) == 0) {
+            known.sharing->opened++;
+            *address = known.begin;
+            return CUDA_SUCCESS;
+        }
+    }
+    Allocation *allocation = nullptr;
+    if (CUresult status = import_memory(*call.context, *call.context->device, MemoryKind::Device,
+                                        handle, memory_magic, allocation))
+        return status;
+    allocation->sharing->opened = 1;
+    *address = allocation->begin;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuIpcOpenMemHandle, (CUdeviceptr * address, CUipcMemHandle given, unsigned flags),
+         (address, given, flags)) {
+    return cuIpcOpenMemHandle_v2_body(call, address, given, flags);
+}
+
+SOFT_API(cuIpcCloseMemHandle, (CUdeviceptr address), (address)) {
+    if (CUresult status = refuse_unsafe(*call.thread))
+        return status;
+    Allocation *allocation = find_start(address);
+    if (!allocation || !allocation->sharing || !allocation->sharing->opened)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->sharing->opened > 1) {
+        allocation->sharing->opened--;
+        return CUDA_SUCCESS;
+    }
+    return free_device_memory(call, address);
+}
+
+} // namespace soft

@@ -1,0 +1,118 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "memory/ipc.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+// Pools that several processes use. A pool is exported as a file, and each allocation by itself.
+
+namespace soft {
+namespace {
+
+constexpr uint64_t pool_magic = 0x31304c4f4f505543;    // "CUPOOL01"
+constexpr uint64_t pointer_magic = 0x3130525450505543; // "CUPPTR01"
+constexpr const char *pool_file = "cudadrv-pool";
+
+// What the file of an exported pool contains.
+struct SharedPool {
+    uint64_t magic = 0;
+    uint32_t pid = 0;
+    uint32_t place = 0; // of the device, before CUDA_VISIBLE_DEVICES selects and orders them
+    uint64_t start = 0;
+};
+
+Device *device_at(uint32_t place) {
+    for (const auto &device : state().devices)
+        if (static_cast<uint32_t>(device->place) == place)
+            return device.get();
+    return nullptr;
+}
+
+bool is_exported(const Pool *pool) {
+    return pool && !pool->imported &&
+           (pool->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+} // namespace
+
+SOFT_API(cuMemPoolExportToShareableHandle,
+         (void *handle, CUmemoryPool pool_handle, CUmemAllocationHandleType type,
+          unsigned long long flags),
+         (handle, pool_handle, type, flags)) {
+    PoolPtr pool = find_pool(pool_handle);
+    if (!handle || !is_exported(pool.get()) || flags ||
+        type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    ProcessId owner = this_process();
+    SharedPool shared;
+    shared.magic = pool_magic;
+    shared.pid = owner.pid;
+    shared.start = owner.start;
+    shared.place = static_cast<uint32_t>(pool->device->place);
+    int file = create_shared_file(pool_file, sizeof(shared));
+    if (file < 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (pwrite(file, &shared, sizeof(shared), 0) != sizeof(shared)) {
+        close(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    std::memcpy(handle, &file, sizeof(file));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemPoolImportFromShareableHandle,
+         (CUmemoryPool * pool_handle, void *handle, CUmemAllocationHandleType type,
+          unsigned long long flags),
+         (pool_handle, handle, type, flags)) {
+    if (!pool_handle || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    // The handle is the number of the file itself.
+    int file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+    SharedPool shared;
+    if (fcntl(file, F_GET_SEALS) < 0 || // only files in memory have seals
+        pread(file, &shared, sizeof(shared), 0) != sizeof(shared) || shared.magic != pool_magic)
+        return CUDA_ERROR_INVALID_VALUE;
+    Device *device = device_at(shared.place);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!is_alive({shared.pid, shared.start}))
+        return CUDA_ERROR_INVALID_VALUE;
+    PoolPtr pool =
+        create_pool({MemoryKind::Async, make_location(location_device, device->ordinal), device});
+    pool->imported = true;
+    *pool_handle = pool->handle;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr address),
+         (data, address)) {
+    const Allocation *allocation = find_visible(address);
+    if (!data || !allocation || !is_exported(allocation->pool.get()))
+        return CUDA_ERROR_INVALID_VALUE;
+    SharedMemory made;
+    if (CUresult status = export_memory(call.lock, address, pointer_magic, made))
+        return status;
+    std::memcpy(data, &made, sizeof(made));
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuMemPoolImportPointer,
+         (CUdeviceptr * address, CUmemoryPool pool_handle, CUmemPoolPtrExportData *data),
+         (address, pool_handle, data)) {
+    PoolPtr pool = find_pool(pool_handle);
+    if (!address || !data || !pool || !pool->imported)
+        return CUDA_ERROR_INVALID_VALUE;
+    SharedMemory handle;
+    std::memcpy(&handle, data, sizeof(handle));
+    Allocation *allocation = nullptr;
+    if (CUresult status = import_memory(*call.context, *pool->device, MemoryKind::Async, handle,
+                                        pointer_magic, allocation))
+        return status;
+    allocation->pool = pool;
+    *address = allocation->begin;
+    return CUDA_SUCCESS;
+}
+
+} // namespace soft

@@ -1,0 +1,403 @@
+"""Memory, events and pools that two processes use."""
+
+import array
+import ctypes
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .client import (
+    DISABLE_TIMING,
+    INVALID_CONTEXT,
+    INVALID_HANDLE,
+    INVALID_VALUE,
+    NOT_READY,
+    SUCCESS,
+    SharedHandle,
+    poll,
+)
+from .structures import pool_properties
+
+INTERPROCESS = DISABLE_TIMING | 4
+LAZY_PEER_ACCESS = 1
+FILE_HANDLE = 1
+SIZE = 10_000
+
+# What the other process can do. It answers each line of its input with the value of the expression.
+OTHER = """
+import ctypes, os, socket, sys, array
+sys.path.insert(0, {folder!r})
+from client import Library, SharedHandle
+lib = Library({path!r})
+if lib.software:
+    lib.configure({settings!r})
+lib.ok("cuInit", 0)
+context = ctypes.c_void_p()
+lib.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+lib.ok("cuCtxSetCurrent", context)
+def made(kind, name, *arguments):
+    value = kind()
+    status = lib(name, ctypes.byref(value), *arguments)
+    return (status, value.value)
+def open_memory(handle, flags=1):
+    given = SharedHandle.from_buffer_copy(handle)
+    return made(ctypes.c_uint64, "cuIpcOpenMemHandle_v2", given, flags)
+def open_event(handle):
+    return made(ctypes.c_void_p, "cuIpcOpenEventHandle", SharedHandle.from_buffer_copy(handle))
+def read(address, size):
+    data = (ctypes.c_ubyte * size)()
+    lib.ok("cuMemcpyDtoH_v2", data, address, size)
+    return bytes(data)
+def fill(address, value, size):
+    lib.ok("cuMemsetD8_v2", address, value, size)
+    lib.ok("cuCtxSynchronize")
+def stream():
+    return made(ctypes.c_void_p, "cuStreamCreate", 1)[1]
+def import_pool(path):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(4))
+    descriptor = array.array("i", ancillary[0][2])[0]
+    result = made(ctypes.c_void_p, "cuMemPoolImportFromShareableHandle", descriptor, 1, 0)
+    os.close(descriptor)
+    return result
+def import_pointer(pool, data):
+    given = SharedHandle.from_buffer_copy(data)
+    return made(ctypes.c_uint64, "cuMemPoolImportPointer", pool, ctypes.byref(given))
+for line in sys.stdin:
+    print(repr(eval(line)), flush=True)
+"""
+
+
+class Other:
+    """Another process. ``other.open_event(handle)`` is what the function returns there."""
+
+    def __init__(self, lib, settings=""):
+        code = OTHER.format(
+            folder=str(Path(__file__).parent), path=lib.path, settings=settings or "races=record"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, expression):
+        self.send(expression)
+        return self.answer()
+
+    def send(self, expression):
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        assert line, f"the other process ended with {self.process.wait()}"
+        return eval(line)
+
+    def call(self, name, *arguments):
+        return self.ask(f"lib({name!r}, *{arguments!r})")
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.ask(f"{name}(*{arguments!r})")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def other(client):
+    settings = client.lib.settings().split(",") if client.lib.software else []
+    process = Other(client.lib, ",".join(one for one in settings if one.startswith("schedule")))
+    yield process
+    process.end()
+
+
+def share(client, address):
+    handle = (ctypes.c_ubyte * 64)()
+    client.ok("cuIpcGetMemHandle", handle, address)
+    return bytes(handle)
+
+
+def fill(client, address, value, size):
+    client.ok("cuMemsetD8_v2", address, value, size)
+    client.ok("cuCtxSynchronize")
+
+
+def share_event(client, event):
+    handle = (ctypes.c_ubyte * 64)()
+    client.ok("cuIpcGetEventHandle", handle, event)
+    return bytes(handle)
+
+
+def test_memory_is_the_same(client, other):
+    before = client.device(100)
+    memory = client.device(SIZE)
+    fill(client, memory, 7, SIZE)
+    handle = share(client, memory)
+    status, there = other.open_memory(handle)
+    assert status == SUCCESS
+    assert other.read(there, SIZE) == bytes([7]) * SIZE
+    other.fill(there + 1, 9, SIZE - 1)
+    assert client.read(memory, SIZE) == bytes([7]) + bytes([9]) * (SIZE - 1)
+    fill(client, memory, 8, SIZE)
+    assert other.read(there, SIZE) == bytes([8]) * SIZE
+    # A handle of the same memory is the same, also if it is made of an address inside.
+    assert share(client, memory + 1000) == handle
+    fill(client, before, 1, 100)
+    assert other.call("cuIpcCloseMemHandle", there) == SUCCESS
+
+
+def test_stale_and_foreign_handles_are_refused(client, other):
+    memory = client.device(SIZE)
+    handle = share(client, memory)
+    for index in (0, 8, 12, 20, 30, 38, 45, 60):
+        damaged = bytearray(handle)
+        damaged[index] ^= 0x40
+        assert other.open_memory(bytes(damaged))[0] == INVALID_VALUE
+    assert other.open_memory(bytes(64))[0] == INVALID_VALUE
+    assert other.open_memory(handle, 0)[0] == INVALID_VALUE
+    address = ctypes.c_uint64()
+    mine = SharedHandle.from_buffer_copy(handle)
+    status = client.call("cuIpcOpenMemHandle_v2", ctypes.byref(address), mine, LAZY_PEER_ACCESS)
+    assert status == INVALID_CONTEXT
+    client.ok("cuMemFree_v2", memory)
+    client.forget("cuMemFree_v2", memory)
+    assert other.open_memory(handle)[0] == INVALID_VALUE
+
+
+def test_opening_twice_counts(client, other):
+    memory = client.device(SIZE)
+    handle = share(client, memory)
+    _, there = other.open_memory(handle)
+    assert other.open_memory(handle) == (SUCCESS, there)
+    assert other.call("cuIpcCloseMemHandle", there) == SUCCESS
+    other.fill(there, 5, SIZE)
+    assert client.read(memory, SIZE) == bytes([5]) * SIZE
+    assert other.call("cuMemFree_v2", there) == INVALID_VALUE
+    assert other.call("cuIpcCloseMemHandle", there) == SUCCESS
+    assert other.call("cuIpcCloseMemHandle", there) == INVALID_VALUE
+
+
+def test_memory_that_cannot_be_shared(client, other):
+    handle = (ctypes.c_ubyte * 64)()
+    stream = client.stream()
+    ordered = ctypes.c_uint64()
+    client.ok("cuMemAllocAsync", ctypes.byref(ordered), SIZE, stream)
+    for address in (client.host(SIZE), client.managed(SIZE), ordered.value, 64):
+        assert client.call("cuIpcGetMemHandle", handle, address) == INVALID_VALUE
+    client.ok("cuMemFreeAsync", ordered, stream)
+    memory = client.device(SIZE)
+    _, there = other.open_memory(share(client, memory))
+    assert (
+        other.ask(f"lib('cuIpcGetMemHandle', ctypes.byref(SharedHandle()), {there})")
+        == INVALID_VALUE
+    )
+    assert client.call("cuIpcCloseMemHandle", memory) == INVALID_VALUE
+
+
+def test_free_before_close(client, other):
+    """The other process reads zeros or the old bytes, but does not crash."""
+    memory = client.device(SIZE)
+    fill(client, memory, 7, SIZE)
+    _, there = other.open_memory(share(client, memory))
+    client.ok("cuMemFree_v2", memory)
+    client.forget("cuMemFree_v2", memory)
+    assert len(other.read(there, SIZE)) == SIZE
+    other.fill(there, 3, SIZE)
+    fresh = client.device(SIZE)
+    fill(client, fresh, 4, SIZE)
+    assert client.read(fresh, SIZE) == bytes([4]) * SIZE
+    assert other.call("cuIpcCloseMemHandle", there) == SUCCESS
+
+
+def test_many_sizes(client, other):
+    """Memory that shares pages with its neighbours, and memory of several MiB."""
+    sizes = [1, 512, 700, 4096, 4097, 3_000_000, 5_000_000, 1000]
+    memory = [client.device(size) for size in sizes]
+    for value, (address, size) in enumerate(zip(memory, sizes, strict=True)):
+        fill(client, address, value, size)
+    there = [other.open_memory(share(client, address))[1] for address in memory]
+    for value, (address, size) in enumerate(zip(there, sizes, strict=True)):
+        assert other.ask(f"read({address}, {size}) == bytes([{value}]) * {size}")
+        other.fill(address, value + 100, size)
+    for value, (address, size) in enumerate(zip(memory, sizes, strict=True)):
+        assert client.read(address, size) == bytes([value + 100]) * size
+    for address in memory[::2]:
+        client.ok("cuMemFree_v2", address)
+        client.forget("cuMemFree_v2", address)
+    for value, (address, size) in enumerate(zip(memory, sizes, strict=True)):
+        if value % 2:
+            assert client.read(address, size) == bytes([value + 100]) * size
+            assert other.ask(f"read({there[value]}, {size}) == bytes([{value + 100}]) * {size}")
+    for address in there:
+        assert other.call("cuIpcCloseMemHandle", address) == SUCCESS
+
+
+def test_memory_of_a_dead_process(client, other):
+    _, there = other.ask("made(ctypes.c_uint64, 'cuMemAlloc_v2', 10_000)")
+    other.fill(there, 6, SIZE)
+    handle = other.ask(
+        f"[h := SharedHandle(), lib('cuIpcGetMemHandle', ctypes.byref(h), {there}), bytes(h)][2]"
+    )
+    here = ctypes.c_uint64()
+    given = SharedHandle.from_buffer_copy(handle)
+    client.ok("cuIpcOpenMemHandle_v2", ctypes.byref(here), given, LAZY_PEER_ACCESS)
+    other.process.kill()
+    other.process.wait()
+    assert len(client.read(here.value, SIZE)) == SIZE
+    client.ok("cuIpcCloseMemHandle", here)
+    status = client.call("cuIpcOpenMemHandle_v2", ctypes.byref(here), given, LAZY_PEER_ACCESS)
+    assert status == INVALID_VALUE
+
+
+# ---- events ----
+
+
+def test_a_stream_waits_for_another_process(client, other):
+    memory = client.device(SIZE)
+    fill(client, memory, 1, SIZE)
+    _, there = other.open_memory(share(client, memory))
+    event = client.event(INTERPROCESS)
+    status, theirs = other.open_event(share_event(client, event))
+    assert status == SUCCESS
+    stream, gate = client.stream(), client.gate()
+    gate.hold(stream)
+    client.ok("cuMemsetD8Async", memory, 5, SIZE, stream)
+    client.ok("cuEventRecord", event, stream)
+    away = other.stream()
+    assert other.call("cuEventQuery", theirs) == NOT_READY
+    assert other.call("cuStreamWaitEvent", away, theirs, 0) == SUCCESS
+    assert other.call("cuMemsetD8Async", there + 1, 9, 10, away) == SUCCESS
+    assert other.call("cuStreamQuery", away) == NOT_READY
+    assert other.call("cuEventRecord", theirs, away) == SUCCESS
+    back = client.stream()
+    client.ok("cuStreamWaitEvent", back, event, 0)
+    client.ok("cuMemsetD8Async", memory + 2, 3, 1, back)
+    gate.open()
+    client.ok("cuStreamSynchronize", back)
+    expected = bytes([5, 9, 3]) + bytes([9]) * 8 + bytes([5]) * (SIZE - 11)
+    assert client.read(memory, SIZE) == expected
+    assert other.call("cuIpcCloseMemHandle", there) == SUCCESS
+    assert other.call("cuEventDestroy_v2", theirs) == SUCCESS
+
+
+def test_the_host_waits_for_another_process(client, other):
+    event = client.event(INTERPROCESS)
+    _, theirs = other.open_event(share_event(client, event))
+    assert other.call("cuEventQuery", theirs) == SUCCESS  # never recorded
+    stream = client.stream()
+    memory = client.device(SIZE)
+    for _ in range(5):
+        client.ok("cuMemsetD8Async", memory, 5, SIZE, stream)
+        client.ok("cuEventRecord", event, stream)
+        # No call of this process runs the work.
+        assert other.call("cuEventSynchronize", theirs) == SUCCESS
+        assert other.call("cuEventQuery", theirs) == SUCCESS
+    away = other.stream()
+    other.call("cuEventRecord", theirs, away)
+    assert poll(lambda: client.call("cuEventQuery", event)) == SUCCESS
+
+
+def test_a_wait_is_for_the_record_at_its_time(client, other):
+    event = client.event(INTERPROCESS)
+    _, theirs = other.open_event(share_event(client, event))
+    first, second, gate = client.stream(), client.stream(), client.gate()
+    client.ok("cuEventRecord", event, first)
+    away = other.stream()
+    assert other.call("cuStreamWaitEvent", away, theirs, 0) == SUCCESS
+    gate.hold(second)
+    client.ok("cuEventRecord", event, second)
+    assert other.call("cuStreamSynchronize", away) == SUCCESS
+    assert other.call("cuEventQuery", theirs) == NOT_READY
+    gate.open()
+    assert other.call("cuEventSynchronize", theirs) == SUCCESS
+
+
+def test_events_that_cannot_be_opened(client, other):
+    handle = (ctypes.c_ubyte * 64)()
+    plain = client.event(DISABLE_TIMING)
+    assert client.call("cuIpcGetEventHandle", handle, plain) == INVALID_HANDLE
+    event = client.event(INTERPROCESS)
+    handle = share_event(client, event)
+    assert other.open_event(bytes(64))[0] == INVALID_VALUE
+    opened = ctypes.c_void_p()
+    mine = SharedHandle.from_buffer_copy(handle)
+    assert client.call("cuIpcOpenEventHandle", ctypes.byref(opened), mine) == INVALID_CONTEXT
+    client.ok("cuEventDestroy_v2", event)
+    client.forget("cuEventDestroy_v2", event)
+    assert other.open_event(handle)[0] == INVALID_VALUE
+
+
+def test_a_process_that_dies_ends_its_records(client, other):
+    event = client.event(INTERPROCESS)
+    _, theirs = other.open_event(share_event(client, event))
+    away = other.stream()
+    _, word = other.ask("made(ctypes.c_void_p, 'cuMemHostAlloc', 4, 0)")
+    other.ask(f"ctypes.memset({word}, 0, 4)")
+    assert other.call("cuStreamWaitValue32_v2", away, word, 1, 0) == SUCCESS
+    assert other.call("cuEventRecord", theirs, away) == SUCCESS
+    stream = client.stream()
+    client.ok("cuStreamWaitEvent", stream, event, 0)
+    assert client.call("cuStreamQuery", stream) == NOT_READY
+    assert client.call("cuEventQuery", event) == NOT_READY
+    other.process.kill()
+    other.process.wait()
+    assert poll(lambda: client.call("cuEventQuery", event)) == SUCCESS
+    assert client.finish(stream) == SUCCESS
+
+
+# ---- pools ----
+
+
+def test_a_pool_of_another_process(client, other, tmp_path):
+    properties = pool_properties(handleTypes=FILE_HANDLE)
+    pool = client._make("cuMemPoolDestroy", ctypes.c_void_p, "cuMemPoolCreate", properties)
+    descriptor = ctypes.c_int(-1)
+    client.ok("cuMemPoolExportToShareableHandle", ctypes.byref(descriptor), pool, FILE_HANDLE, 0)
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        other.send(f"import_pool({path!r})")
+        with server.accept()[0] as connection:
+            rights = array.array("i", [descriptor.value])
+            connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            status, imported = other.answer()
+    assert status == SUCCESS
+    stream = client.stream()
+    memory = ctypes.c_uint64()
+    client.ok("cuMemAllocFromPoolAsync", ctypes.byref(memory), SIZE, pool, stream)
+    client.ok("cuMemsetD8Async", memory, 4, SIZE, stream)
+    client.ok("cuStreamSynchronize", stream)
+    data = (ctypes.c_ubyte * 64)()
+    client.ok("cuMemPoolExportPointer", data, memory)
+    status, there = other.import_pointer(imported, bytes(data))
+    assert status == SUCCESS
+    assert other.read(there, SIZE) == bytes([4]) * SIZE
+    other.fill(there, 9, SIZE)
+    assert client.read(memory.value, SIZE) == bytes([9]) * SIZE
+    away = other.stream()
+    allocated = f"made(ctypes.c_uint64, 'cuMemAllocFromPoolAsync', 100, {imported}, {away})"
+    assert other.ask(allocated)[0] == INVALID_VALUE
+    assert other.call("cuMemFreeAsync", there, away) == SUCCESS
+    assert other.call("cuStreamSynchronize", away) == SUCCESS
+    client.ok("cuMemFreeAsync", memory, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert other.import_pointer(imported, bytes(data))[0] == INVALID_VALUE
+    damaged = bytearray(data)
+    damaged[24] ^= 1
+    assert other.import_pointer(imported, bytes(damaged))[0] == INVALID_VALUE
+    assert other.call("cuMemPoolDestroy", imported) == SUCCESS
+    ordinary = ctypes.c_void_p()
+    client.ok("cuDeviceGetDefaultMemPool", ctypes.byref(ordinary), 0)
+    status = client.call(
+        "cuMemPoolExportToShareableHandle", ctypes.byref(descriptor), ordinary, FILE_HANDLE, 0
+    )
+    assert status == INVALID_VALUE

@@ -1,0 +1,450 @@
+"""Buffers that are lent to other processes: tickets, receipts, and what is refused."""
+
+import pickle
+import random
+
+import numpy as np
+import pytest
+from limits import PATIENCE
+
+import cudadrv as cu
+
+
+def filled(count=1000, dtype="i4", value=1):
+    buffer = cu.DeviceBuffer(count, dtype, name="frames")
+    buffer.fill(value)
+    return buffer
+
+
+def wait_until_gone(buffer, stream):
+    """Take the buffer back without a receipt, once the other process has dropped it."""
+    import time
+
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return buffer.accept(stream=stream)
+        except cu.BufferExportedError:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_there_and_back(other):
+    stream = cu.Stream()
+    buffer = filled()
+    buffer.fill_async(5, stream=stream)
+    ticket = buffer.share(stream)
+    assert ticket.shape == (1000,)
+    assert ticket.dtype == np.dtype("i4")
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    assert other("there.to_numpy(stream=s).tolist()") == [5] * 1000
+    other("there[10:20].fill_async(7, stream=s)")
+    receipt = other("there.give_back(s)")
+    buffer.accept(receipt, stream)
+    expected = np.full(1000, 5, "i4")
+    expected[10:20] = 7
+    np.testing.assert_array_equal(buffer.to_numpy(stream=stream), expected)
+
+
+def test_the_default_stream(other):
+    buffer = filled()
+    ticket = buffer.share(cu.Stream.legacy())
+    other("[there := cu.open(ticket), there.fill(3, stream=cu.Stream.legacy())][1]", ticket=ticket)
+    buffer.accept(other("there.give_back(cu.Stream.legacy())"))
+    assert buffer.to_numpy(stream=cu.Stream.legacy()).tolist() == [3] * 1000
+
+
+def test_work_that_has_not_begun(other, gate):
+    """The ticket is opened, and work is queued there, before the owner's work has begun."""
+    stream = cu.Stream()
+    buffer = filled()
+    gate.hold(stream)
+    buffer.fill_async(5, stream=stream)
+    ticket = buffer.share(stream)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    other("there[:500].fill_async(6, stream=s)")
+    receipt = other("there.give_back(s)")
+    buffer.accept(receipt, stream)
+    token = buffer[:1].fill_async(7, stream=stream)
+    assert not token.done
+    gate.open()
+    token.wait()
+    assert buffer.to_numpy(stream=stream).tolist() == [7] + [6] * 499 + [5] * 500
+
+
+def test_uses_during_the_loan_are_refused(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    where = "test_sharing.py"
+    for use in (
+        lambda: buffer.fill_async(1, stream=stream),
+        lambda: buffer.to_numpy(),
+        lambda: buffer.close(),
+        lambda: buffer.share(stream),
+        lambda: buffer.lend(stream).__enter__(),
+        lambda: buffer[5:6].fill(1),
+        lambda: buffer.into_raw(),
+    ):
+        with pytest.raises(cu.BufferExportedError) as caught:
+            use()
+        assert "it is shared with another process, at" in str(caught.value)
+        assert where in str(caught.value)
+        assert "buffer.accept(receipt)" in str(caught.value)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    with pytest.raises(cu.BufferExportedError, match=f"process {other.pid} has it"):
+        buffer.accept()
+    buffer.accept(other("there.give_back(s)"), stream)
+    buffer.fill_async(1, stream=stream)
+
+
+def test_parts_are_shared_alone(other):
+    stream = cu.Stream()
+    buffer = filled(100)
+    tickets = [buffer[10:20].share(stream), buffer[50:60].share(stream)]
+    buffer[20:50].fill_async(4, stream=stream)
+    with pytest.raises(cu.BufferExportedError):
+        buffer[15:25].fill_async(4, stream=stream)
+    with pytest.raises(ValueError, match="2 parts"):
+        buffer.accept()
+    other("s := cu.Stream()")
+    receipts = []
+    for value, ticket in enumerate(tickets):
+        other("there := cu.open(ticket, s)", ticket=ticket)
+        other("there.fill_async(value, stream=s)", value=value + 70)
+        receipts.append(other("there.give_back(s)"))
+    buffer.accept(receipts[1], stream)
+    with pytest.raises(ValueError, match="accepted before"):
+        buffer.accept(receipts[1], stream)
+    buffer.accept(receipts[0], stream)
+    found = buffer.to_numpy(stream=stream)
+    assert found[10:20].tolist() == [70] * 10
+    assert found[50:60].tolist() == [71] * 10
+    assert found[20:50].tolist() == [4] * 30
+
+
+def test_a_ticket_is_opened_once(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    with pytest.raises(cu.OwnershipError, match=f"opened before, by process {other.pid}"):
+        other("cu.open(ticket, s)")
+    buffer.accept(other("there.give_back(s)"), stream)
+    with pytest.raises(cu.OwnershipError):
+        other("cu.open(ticket, s)")
+
+
+def test_a_ticket_is_not_for_its_own_process():
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    with pytest.raises(cu.OwnershipError, match="made by this process"):
+        cu.open(ticket, stream)
+    buffer.accept()
+
+
+def test_taken_back_before_it_was_opened(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    buffer.accept(stream=stream)
+    buffer.fill_async(2, stream=stream)
+    with pytest.raises(cu.OwnershipError, match=r"taken the buffer back|not valid"):
+        other("cu.open(ticket, cu.Stream())", ticket=ticket)
+
+
+def test_use_there_has_to_be_ordered(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    with pytest.raises(cu.BufferBorrowedError, match="open on Stream"):
+        other("there.fill_async(1, stream=cu.Stream())")
+    buffer.accept(other("there.give_back(s)"), stream)
+    with pytest.raises(cu.BufferBorrowedError, match="accept on Stream"):
+        buffer.fill_async(1, stream=cu.Stream())
+    with pytest.raises(cu.BufferClosedError):
+        other("there.fill_async(1, stream=s)")
+
+
+def test_a_dropped_buffer_can_be_taken_back(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    other("there.fill_async(9, stream=s)")
+    with pytest.raises(cu.BufferExportedError):
+        buffer.accept()
+    other("globals().pop('there') and None")
+    other("s.synchronize()")
+    other("cu.reap()")
+    wait_until_gone(buffer, stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [9] * 1000
+
+
+def test_a_buffer_that_is_dropped_here_lives_there(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    del buffer
+    stream.synchronize()
+    cu.reap()
+    for _ in range(3):
+        filled(100_000, value=8)
+    assert other("there.to_numpy(stream=s).tolist()") == [1] * 1000
+    other("globals().pop('there') and None")
+    other("s.synchronize()")
+    other("cu.reap()")
+    stream.synchronize()
+    cu.reap()
+
+
+def test_closing_while_the_memory_is_mapped_there(other):
+    """The buffer is back, and closed, before the other process has unmapped its memory."""
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    buffer.accept(other("there.give_back(s)"), stream)
+    stream.synchronize()
+    buffer.close()
+    other("[s.synchronize(), cu.reap()][1]")
+    cu.reap()
+
+
+def test_many_rounds_use_one_event(other):
+    stream = cu.Stream()
+    buffer = filled(10, value=0)
+    other("s := cu.Stream()")
+    for round in range(30):
+        other("there := cu.open(ticket, s)", ticket=buffer.share(stream))
+        other("there.fill_async(round, stream=s)", round=round)
+        buffer.accept(other("there.give_back(s)"), stream)
+        other("s.synchronize()")
+    assert buffer.to_numpy(stream=stream).tolist() == [29] * 10
+
+
+# ---- page-locked memory ----
+
+
+def test_page_locked_memory(other):
+    stream = cu.Stream()
+    buffer = cu.LockedBuffer(1000, "f4", shareable=True, name="frames")
+    buffer[:] = np.arange(1000)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    with pytest.raises(cu.BufferExportedError, match="shared with another process"):
+        buffer[0]
+    assert other("[s.synchronize(), there.to_numpy().sum().item()][1]") == 499500
+    other("there.__setitem__(slice(0, 3), [7, 8, 9])")
+    buffer.accept(other("there.give_back(s)"), stream)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer[0]
+    stream.synchronize()
+    assert buffer[:4].to_numpy().tolist() == [7, 8, 9, 3]
+
+
+def test_page_locked_memory_and_device_work(other):
+    stream = cu.Stream()
+    buffer = cu.LockedBuffer(1000, "f4", shareable=True)
+    buffer.fill_async(2, stream=stream)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    other(
+        "[d := cu.DeviceBuffer(1000, 'f4'), d.copy_from_async(there, s), "
+        "d[:10].fill_async(5, stream=s), there.copy_from_async(d, s)][1].done"
+    )
+    buffer.accept(other("there.give_back(s)"), stream)
+    stream.synchronize()
+    assert buffer.to_numpy().tolist() == [5] * 10 + [2] * 990
+
+
+def test_shapes_and_dtypes(other):
+    stream = cu.Stream()
+    record = np.dtype([("x", "<f4"), ("y", "<i2", (2, 3))])
+    for dtype, shape in ((record, (7,)), ("c16", (2, 3)), ("?", (4, 1, 2)), ("S5", (3,))):
+        array = np.zeros(shape, dtype)
+        buffer = cu.DeviceBuffer.from_array(array)
+        ticket = buffer.share(stream)
+        other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+        assert other("(there.shape, there.dtype)") == (shape, array.dtype)
+        buffer.accept(other("there.give_back(s)"), stream)
+
+
+# ---- what cannot be shared ----
+
+
+def test_memory_that_cannot_be_shared(driver):
+    stream = cu.Stream()
+    foreign = cu.DeviceBuffer(10)
+    for buffer, way in (
+        (cu.UnifiedBuffer(10), "DeviceBuffer"),
+        (cu.LockedBuffer(10), "shareable=True"),
+        (cu.DeviceBuffer(10, stream=stream), "without stream="),
+        (cu.DeviceBuffer(0), "empty"),
+        (cu.DeviceBuffer.from_address(foreign.address, 10, owner=foreign), "your own"),
+    ):
+        with pytest.raises(ValueError, match=way):
+            buffer.share(stream)
+    with pytest.raises(ValueError, match="write-combined"):
+        cu.LockedBuffer(10, shareable=True, write_combined=True)
+    with pytest.raises(ValueError, match="cannot give it away"):
+        cu.LockedBuffer(10, shareable=True).into_raw()
+
+
+def test_what_was_opened_is_not_shared_on(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    with pytest.raises(ValueError, match="only its owner can share"):
+        other("there.share(s)")
+    with pytest.raises(ValueError, match="parts of it are alive"):
+        other("[part := there[:5], there.give_back(s)]")
+    other("globals().pop('part')")
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+# ---- untrusted bytes ----
+
+
+def test_bytes_that_are_no_ticket(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    data = bytes(ticket)
+    assert cu.Ticket(data) == ticket
+    assert pickle.loads(pickle.dumps(ticket)) == ticket
+    for wrong in (b"", data[:-1], data + b"x", bytes(len(data)), data[:100], b"x" * 100_000):
+        with pytest.raises(ValueError, match="ticket"):
+            cu.Ticket(wrong)
+    with pytest.raises(TypeError):
+        cu.Ticket(5)
+    with pytest.raises(TypeError):
+        cu.open(data)
+    with pytest.raises(ValueError, match="receipt"):
+        cu.Receipt(data)
+    choose = random.Random(5)
+    damaged = []
+    for index in range(len(data)):
+        changed = bytearray(data)
+        changed[index] ^= 1 << choose.randrange(8)
+        damaged.append(bytes(changed))
+    for _ in range(300):
+        changed = bytearray(data)
+        for _ in range(choose.randrange(1, 9)):
+            changed[choose.randrange(len(data))] = choose.randrange(256)
+        if bytes(changed) != data:
+            damaged.append(bytes(changed))
+    other("s := cu.Stream()")
+    refused = "[0 for data in damaged if try_open(data, s)]"
+    other(
+        "exec('''\\ndef try_open(data, s):\\n"
+        "    try:\\n        cu.open(cu.Ticket(data), s)\\n"
+        "    except (ValueError, cu.OwnershipError):\\n        return False\\n"
+        "    return True\\n''', globals())"
+    )
+    assert other(refused, damaged=damaged) == []
+    other("there := cu.open(ticket, s)", ticket=ticket)  # nobody has opened it meanwhile
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+def test_receipts_of_others(other):
+    stream = cu.Stream()
+    first, second = filled(), filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=first.share(stream))
+    ticket = second.share(stream)
+    receipt = other("there.give_back(s)")
+    with pytest.raises(ValueError, match="not for"):
+        second.accept(receipt)
+    with pytest.raises(TypeError, match="Receipt"):
+        second.accept(ticket)
+    first.accept(receipt, stream)
+    second.accept()
+    with pytest.raises(ValueError, match="not shared"):
+        second.accept()
+    assert pickle.loads(pickle.dumps(receipt)).__reduce__() == receipt.__reduce__()
+
+
+# ---- death ----
+
+
+def test_a_borrower_that_dies_before_it_opens(other):
+    stream = cu.Stream()
+    buffer = filled()
+    buffer.share(stream)
+    other.kill()
+    buffer.accept(stream=stream)
+    buffer.fill(2, stream=stream)
+
+
+def test_a_borrower_that_dies_with_the_buffer(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    other("there.fill_async(4, stream=s)")
+    with pytest.raises(cu.BufferExportedError):
+        buffer.accept()
+    other.kill()
+    with pytest.raises(cu.BufferExportedError, match="has ended"):
+        buffer.fill(2)  # it ends only by a call of the program
+    buffer.accept(stream=stream)
+    buffer.fill(2, stream=stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [2] * 1000
+
+
+def test_a_borrower_that_dies_after_it_has_given_back(other, gate):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    other("there.fill_async(4, stream=s)")
+    receipt = other("there.give_back(s)")
+    other.kill()
+    buffer.accept(receipt, stream)
+    buffer[:10].fill_async(2, stream=stream)
+    assert buffer[:10].to_numpy(stream=stream).tolist() == [2] * 10
+    again = buffer.share(stream)
+    assert again.pid
+    buffer.accept(stream=stream)
+
+
+def test_a_dead_borrower_of_a_dropped_buffer(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    del buffer
+    other.kill()
+    stream.synchronize()
+    cu.reap()
+
+
+def test_an_owner_that_dies_before_the_ticket_is_opened(other):
+    ticket = other("[b := cu.DeviceBuffer(10), b.share(cu.Stream())][1]")
+    other.kill()
+    with pytest.raises(cu.OwnershipError, match=f"process {other.pid}.*has ended"):
+        cu.open(ticket, cu.Stream())
+
+
+def test_an_owner_that_dies_afterwards(other):
+    stream = cu.Stream()
+    ticket = other("[b := cu.DeviceBuffer(10), b.fill(3), b.share(cu.Stream())][2]")
+    buffer = cu.open(ticket, stream)
+    other.kill()
+    buffer.fill_async(1, stream=stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [1] * 10
+    with pytest.raises(cu.BufferClosedError, match="has ended"):
+        buffer.give_back(stream)
+    del buffer
+    stream.synchronize()
+
+
+def test_an_owner_that_dies_with_unfinished_work(other):
+    ticket = other(
+        "[b := cu.DeviceBuffer(10), f := cu.LockedBuffer.zeros(1, 'u4'), s := cu.Stream(),"
+        " __import__('ctypes').CDLL(cu.driver_info().path).cuStreamWaitValue32_v2("
+        " __import__('ctypes').c_void_p(s.handle), __import__('ctypes').c_uint64(f.address), 1, 0),"
+        " b.fill_async(3, stream=s), b.share(s)][5]"
+    )
+    stream = cu.Stream()
+    buffer = cu.open(ticket, stream)
+    token = buffer.fill_async(1, stream=stream)
+    assert not token.done
+    other.kill()
+    token.wait()
+    del buffer
