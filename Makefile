@@ -135,7 +135,8 @@ lint: build $(VENV)/lint.stamp
 	PATH="$(abspath $(VENV))/bin:$$PATH" cython-lint pyx cudadrv tests
 	$(VENV)/bin/clang-format --dry-run -Werror $(CXX_FILES)
 	$(PY) -m mypy
-	$(PY) -m mypy.stubtest cudadrv --allowlist tools/stubtest_allow.txt
+	$(PY) -m mypy.stubtest cudadrv --mypy-config-file pyproject.toml \
+	    --allowlist tools/stubtest_allow.txt
 
 # The site: build/docs/html/index.html. A warning, such as a link that leads nowhere, is an error.
 docs: build $(VENV)/docs.stamp

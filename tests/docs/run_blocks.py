@@ -5,6 +5,7 @@ The convention, for writers:
 - Each ```python block runs, one after the other, in one namespace for the file. Blocks in other
   languages (```console, ```cython, ...) do not run, and neither does a ```python foreign block: it
   shows another library, which is not installed.
+  A ```python mpi 2, ```python mpi4py or ```python dask block runs in tests/external/test_pages.py.
 - A ```text block directly after one is what it printed, then, if it ends with an exception,
   ``Class: message``. A block with no ```text after it must not raise, and may print.
 - Compared as they stand, apart from: ``...``, which stands for anything; places such as

@@ -19,6 +19,8 @@ KERNELS = sorted(path for path in ROOT.glob("examples/kernels/*.py") if path.nam
 INTEROP = sorted(path for path in ROOT.glob("examples/interop/*.py"))
 LIBRARIES = [ROOT / "examples" / "interop" / "tiny.py"]  # they are imported, and may be longer
 ALONE = [ROOT / "examples" / "interop" / "array_library.py"]
+DISTRIBUTED = sorted(path for path in ROOT.glob("examples/distributed/*.py"))
+STENCIL = ROOT / "examples" / "distributed" / "stencil.py"  # the others: tests/external
 DISCUSSIONS = sorted(path for path in ROOT.glob("examples/discussions/*.py"))
 WITH_OTHERS = [path for path in INTEROP if path not in LIBRARIES + ALONE]
 LONGEST = 60
@@ -26,7 +28,7 @@ LONGEST_LIBRARY = 180
 
 
 OURS = pytest.mark.parametrize(
-    "example", EXAMPLES + KERNELS + ALONE + DISCUSSIONS, ids=lambda path: path.name
+    "example", EXAMPLES + KERNELS + ALONE + [STENCIL] + DISCUSSIONS, ids=lambda path: path.name
 )
 
 
@@ -110,10 +112,13 @@ def test_examples_are_numbered_and_listed():
     numbers = [int(re.match(r"(\d\d)_", example.name)[1]) for example in EXAMPLES]
     assert numbers == list(range(1, len(EXAMPLES) + 1))
     listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    names = [str(path.relative_to(ROOT / "examples")) for path in EXAMPLES + KERNELS + INTEROP]
+    programs = EXAMPLES + KERNELS + INTEROP + DISTRIBUTED
+    names = [str(path.relative_to(ROOT / "examples")) for path in programs]
     assert [name for name in names if f"]({name})" not in listed] == []
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```{literalinclude} \.\./examples/(\S+)$", page, re.M)
     interop = [name for name in shown if name.startswith("interop/")]
-    assert shown == [example.name for example in EXAMPLES] + interop
+    distributed = [name for name in shown if name.startswith("distributed/")]
+    assert shown == [example.name for example in EXAMPLES] + interop + distributed
+    assert {f"distributed/{example.name}" for example in DISTRIBUTED} == set(distributed)
     assert sorted(interop) == [f"interop/{example.name}" for example in INTEROP]

@@ -1,9 +1,11 @@
-"""The example with numba runs without a GPU."""
+"""The examples with numba and Ray run without a GPU."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "interop" / "numba_kernels.py"
@@ -30,3 +32,25 @@ def test_numba_kernels(schedule):
     assert "it is lent to Stream 1, at" in place
     assert "numba_kernels.py:" in place
     assert result == "13255 takes 275 steps, the most of all up to 16384"
+
+
+def test_ray_actors():
+    """Ray is not in requirements.txt: it is large, and starts slowly."""
+    pytest.importorskip("ray")
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "distributed" / "ray_actors.py"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "CUDADRV_DRIVER": "software",
+            "RAY_AUTH_MODE": "disabled",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    refusal, place, result = done.stdout.splitlines()
+    assert "cannot lend LockedBuffer 'row'[0:65536] (float32) to work on no stream" in refusal
+    assert "ray_actors.py:" in place
+    assert result == "262144 bytes went from actor to actor"

@@ -30,6 +30,20 @@ def test_import_brings_no_large_modules(script):
     assert not set(found.split()) & (large | {"re", "tempfile", "traceback", "urllib", "uuid"})
 
 
+def test_dask_is_imported_by_its_own_module_alone(script):
+    """With Dask, tests/external/test_dask.py."""
+    assert "needs Dask and its scheduler: pip install cudadrv[dask]" in script.quiet("""
+        import sys
+        import cudadrv
+        assert not {"dask", "distributed", "cudadrv.dask"} & set(sys.modules)
+        sys.modules["dask"] = sys.modules["distributed"] = None   # as where it is not installed
+        try:
+            import cudadrv.dask
+        except ImportError as error:
+            print(error)
+    """)
+
+
 def test_import_is_quick(script):
     """Processor time, against that of a package of the standard library in the same minutes."""
     program = """

@@ -58,5 +58,7 @@ def test_correct_uses_run():
 @pytest.mark.slow
 def test_types_are_those_of_the_modules():
     allowed = str(ROOT / "tools" / "stubtest_allow.txt")
-    found = run("-m", "mypy.stubtest", "cudadrv", "--allowlist", allowed, "--concise")
+    settings = str(ROOT / "pyproject.toml")
+    options = ("--mypy-config-file", settings, "--allowlist", allowed, "--concise")
+    found = run("-m", "mypy.stubtest", "cudadrv", *options)
     assert found.returncode == 0, found.stdout + found.stderr
