@@ -75,7 +75,7 @@ CUresult read_row(const Context &context, CUdeviceptr target, CUdeviceptr source
         return status;
     if (CUresult status = locate_any(target, bytes, transfer.target))
         return status;
-    return check_pools(context, transfer.target, transfer.source);
+    return check_access(context, transfer.target, transfer.source);
 }
 
 CUresult read_copy(const Context &context, const BoxCopy &given, Copy &copy) {
@@ -100,7 +100,7 @@ CUresult read_copy(const Context &context, const BoxCopy &given, Copy &copy) {
     box.Depth = given.depth;
     if (CUresult status = read_box(box, copy.transfer))
         return status;
-    return check_pools(context, copy.transfer.target, copy.transfer.source);
+    return check_access(context, copy.transfer.target, copy.transfer.source);
 }
 
 // Decides whether a copy reads its source in the call. With Order::Any both are allowed: `lazy`
