@@ -126,7 +126,8 @@ cuDeviceGetDevResource ipi|cuCtxGetDevResource ppi|cuGreenCtxGetDevResource ppi
 cuStreamGetDevResource ppi|cuDevSmResourceSplitByCount ppppuu|cuDevResourceGenerateDesc ppu
 cuGreenCtxCreate ppiu|cuGreenCtxDestroy p|cuCtxFromGreenCtx pp|cuGreenCtxGetId pp
 cuGreenCtxStreamCreate ppui|cuGreenCtxRecordEvent pp|cuGreenCtxWaitEvent pp
-cuStreamGetGreenCtx pp|cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu|cuLogsUnregisterCallback p
+cuStreamGetGreenCtx pp|cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu
+cuLogsUnregisterCallback p
 """
 
 COUNTED = [

@@ -73,18 +73,14 @@ def make(client):
     def make(*resources):
         _, description = describe(client, *(resources or [whole(client)]))
         arguments = description, 0, DEFAULT_STREAM
-        return client._make(
-            "cuGreenCtxDestroy", ctypes.c_void_p, "cuGreenCtxCreate", *arguments
-        )
+        return client._make("cuGreenCtxDestroy", ctypes.c_void_p, "cuGreenCtxCreate", *arguments)
 
     return make
 
 
 def stream_of(client, green):
     arguments = green, NON_BLOCKING, 0
-    return client._make(
-        "cuStreamDestroy_v2", ctypes.c_void_p, "cuGreenCtxStreamCreate", *arguments
-    )
+    return client._make("cuStreamDestroy_v2", ctypes.c_void_p, "cuGreenCtxStreamCreate", *arguments)
 
 
 def read(client, function, *arguments, kind=ctypes.c_void_p):
@@ -137,7 +133,9 @@ def test_descriptions(client):
         assert describe(client, *wrong)[0] == INVALID_CONFIGURATION
     assert describe(client, whole(client), whole(client, 1))[0] == INVALID_CONFIGURATION
     assert describe(client, Resource())[0] == INVALID_TYPE
-    assert client.call("cuDevResourceGenerateDesc", None, ctypes.byref(resource), 1) == INVALID_VALUE
+    assert (
+        client.call("cuDevResourceGenerateDesc", None, ctypes.byref(resource), 1) == INVALID_VALUE
+    )
 
 
 def test_what_cannot_be_made(client):
@@ -205,7 +203,9 @@ def test_streams_of_a_destroyed_one(client, make):
     assert client.lib.count("primary") == before
     assert client.call("cuStreamQuery", stream) == CONTEXT_IS_DESTROYED
     assert client.call("cuStreamDestroy_v2", stream) == CONTEXT_IS_DESTROYED
-    assert client.call("cuGreenCtxGetId", green, ctypes.byref(ctypes.c_ulonglong())) == INVALID_CONTEXT
+    assert (
+        client.call("cuGreenCtxGetId", green, ctypes.byref(ctypes.c_ulonglong())) == INVALID_CONTEXT
+    )
     # As the documentation says, the stream is lost. Only the end of its context ends it.
     client.forget("cuStreamDestroy_v2", stream)
     client.ok("cuDevicePrimaryCtxReset_v2", 0)
@@ -214,9 +214,13 @@ def test_streams_of_a_destroyed_one(client, make):
 
 
 def test_events(client, make):
-    """Recording waits for all streams of the green context; waiting holds these, also later ones."""
+    """A record waits for all streams of the green context; a wait holds them, also later ones."""
     green = make()
-    streams, usual, event = [stream_of(client, green) for _ in range(2)], client.stream(), client.event()
+    streams, usual, event = (
+        [stream_of(client, green) for _ in range(2)],
+        client.stream(),
+        client.event(),
+    )
     gate = client.gate()
     gate.hold(streams[1])
     client.ok("cuGreenCtxRecordEvent", green, event)
@@ -248,9 +252,7 @@ def make_green(program):
     def make_green():
         _, description = describe(program, whole(program))
         arguments = description, 0, DEFAULT_STREAM
-        return program._make(
-            "cuGreenCtxDestroy", ctypes.c_void_p, "cuGreenCtxCreate", *arguments
-        )
+        return program._make("cuGreenCtxDestroy", ctypes.c_void_p, "cuGreenCtxCreate", *arguments)
 
     return make_green
 

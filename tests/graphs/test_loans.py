@@ -674,13 +674,17 @@ def test_what_comes_after_the_end_of_a_loan_is_ordered_with_it(world, fill):
 
 def test_late_work_of_a_borrower_on_another_stream_is_not_joined(world, fill):
     loan = world.work.lend(world.side)
-    with pytest.raises(cu.CaptureError, match=r"by lend at .*test_loans.py:\d+, is not joined"):
+
+    def capture():
         with world.graph.capture(world.main):
             world.side.wait(world.main)
             address = loan.__enter__()
             fill(address, ONE, 16, world.side)
             world.main.wait(world.side)
             fill(address, ONE, 16, world.side)
+
+    with pytest.raises(cu.CaptureError, match=r"by lend at .*test_loans.py:\d+, is not joined"):
+        capture()
     loan.__exit__(None, None, None)
     world.main.wait(world.side)
     usable(world)

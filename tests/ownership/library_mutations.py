@@ -527,8 +527,8 @@ MUTATIONS = [
     (
         "what is lent itself is given back",
         "_buffer.pyx",
-        "        if self.memory.loans:\n",
-        "        if False:\n",
+        '        if self.memory.loans:\n            raise BufferExportedError(f"cannot give back',
+        '        if False:\n            raise BufferExportedError(f"cannot give back',
     ),
     (
         "what was given back can be used",
@@ -539,8 +539,8 @@ MUTATIONS = [
     (
         "memory is given back under its parts",
         "_buffer.pyx",
-        "        if self.memory.home is None or self.memory.regions > 1:\n",
-        "        if self.memory.home is None:\n",
+        "        if self.memory.home is None and not opened or self.memory.regions > 1:\n",
+        "        if self.memory.home is None and not opened:\n",
     ),
     (
         "an overlap of imports is copied",

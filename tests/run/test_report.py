@@ -28,9 +28,9 @@ def test_a_program_with_nothing_to_tell(python):
 
 
 def test_calls_that_are_not_supported(python):
-    ran = python("unsupported(3)\ncuda.cuIpcGetMemHandle(0, 0)")
+    ran = python("unsupported(3)\ncuda.cuTexRefDestroy(0)")
     assert "Calls that are not supported: 4\n        3 cuTexRefCreate\n" in ran.err
-    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 3, "cuIpcGetMemHandle": 1}
+    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 3, "cuTexRefDestroy": 1}
     assert ran.report["calls"] == 4
 
 
@@ -202,8 +202,8 @@ def test_many_things_are_one_screen(python):
     """And no line is missing in the JSON."""
     program = """
 initialise()
-for name in ("TexRefCreate", "IpcGetMemHandle", "TexRefDestroy", "MulticastCreate", "MulticastBindMem",
-             "ArrayCreate", "ArrayDestroy"):
+for name in ("TexRefCreate", "TexRefDestroy", "TexRefGetFlags", "MulticastCreate", "MulticastUnbind",
+             "MulticastBindMem", "ArrayCreate", "ArrayDestroy"):
     getattr(cuda, "cu" + name)(0, 0, 0, 0)
 for i in range(5):
     race()
