@@ -202,8 +202,8 @@ def test_many_things_are_one_screen(python):
     """And no line is missing in the JSON."""
     program = """
 initialise()
-for name in ("TexRefCreate", "TexRefDestroy", "TexRefGetFlags", "MulticastCreate", "MulticastUnbind",
-             "MulticastBindMem", "ArrayCreate", "ArrayDestroy"):
+for name in ("TexRefCreate", "TexRefDestroy", "TexRefGetFlags", "MulticastCreate",
+             "MulticastBindMem", "MulticastUnbind", "ArrayCreate", "ArrayDestroy"):
     getattr(cuda, "cu" + name)(0, 0, 0, 0)
 for i in range(5):
     race()
