@@ -16,12 +16,14 @@ cdef class Ticket:
     cdef bytes number, uuid, memory, event
     cdef tuple shape
     cdef object dtype
+    cdef object __weakref__
 
 
 cdef class Receipt:
     cdef bytes data
     cdef object pid, slot
     cdef bytes number
+    cdef object __weakref__
 
 
 cdef class Sharing(Kept):

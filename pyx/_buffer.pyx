@@ -819,7 +819,8 @@ cdef class Buffer(Region):
         opened = is_opened(self.memory)
         if self.memory.home is None and not opened or self.memory.regions > 1:
             raise ValueError(f"{self.describe()} cannot be given back: " + (
-                "it is no other library's or process's" if self.memory.regions == 1 else
+                "it is no other library's or process's"
+                if self.memory.home is None and not opened else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         if self.memory.loans:
             raise BufferExportedError(f"cannot give back {self.describe()}: it is lent itself, and"

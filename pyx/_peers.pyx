@@ -328,6 +328,9 @@ cdef str _way_to_access(Region region, Context context):
         return ""
     if not can_access(context.device, peer.device):
         return f": {context.device!r} cannot access the memory of {peer.device!r}"
+    if region.memory.span is not NULL:
+        return ", or name the device when the buffer is made:" \
+               f" accessible_by=[cudadrv.Device({context.device.ordinal})]"
     if region.memory.pool is not None:
         return ", or let its DriverPool give access:" \
                f" pool.allow_access(cudadrv.Device({context.device.ordinal}))"

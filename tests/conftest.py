@@ -187,7 +187,7 @@ class Script:
     def quiet(self, program: str, **environment: str) -> str:
         """Run a program that must succeed and write nothing to stderr. Returns its output."""
         done = self.run(program, **environment)
-        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
         return done.stdout
 
     def refused_after_fork(self, head: str, calls: str, last: str, parent: str) -> None:

@@ -5,6 +5,9 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]  # where cudadrv is, if it is not installed
 
 
 class Other:
@@ -19,7 +22,7 @@ class Other:
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | software | environment,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | software | environment,
         )
         self.pid = self.process.pid
 

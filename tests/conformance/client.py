@@ -164,7 +164,8 @@ class Library:
         for entry in _SIGNATURES.replace("\n", "|").split("|"):
             if entry:
                 name, _, types = entry.partition(" ")
-                getattr(self._lib, name).argtypes = [_TYPES[letter] for letter in types]
+                if hasattr(self._lib, name):  # a real driver lacks what is newer
+                    getattr(self._lib, name).argtypes = [_TYPES[letter] for letter in types]
         self.software = hasattr(self._lib, "cudadrvSoftConfigure")
         if self.software:
             for name in ("Count", "Calls", "Pending"):

@@ -144,11 +144,13 @@ ARGUMENTS = """{
     "to": [("host",)], "capture": [(stream,)], "launch": [(stream,)], "update": [(graph,)],
     "set": [(), (1,)], "add_copy": [(held, device)], "add_fill": [(held, 1)],
     "add_graph": [(graph,)], "add_if": [(1,)], "add_launch": [(kernel, 1, 1)],
-    "add_switch": [(1, 2)], "add_while": [(1,)], "constant": [(b"abc",)],
+    "grow": [(32,)], "shrink": [(8,)], "can_access": [(device0,)],
+    "enable_access": [(peer,)], "disable_access": [(peer,)], "share": [(stream,)],
+    "accept": [()], "add_switch": [(1, 2)], "add_while": [(1,)], "constant": [(b"abc",)],
 }"""
 MAY_ANSWER = """
-    blocking bind closed context count current device dtype from_object handle itemsize migrations
-    name nbytes ordering ordinal primary priority reads scalar_access scope shape site stream
+    blocking bind closed context count current device dtype from_object handle itemsize link_to
+    migrations name nbytes ordering ordinal peers primary priority reads scalar_access scope shape site stream
     stream_ordered timing writes
     __len__
 """
@@ -159,7 +161,7 @@ def test_every_attribute_refuses_or_needs_no_driver(script):
         HEAD
         + f"""
     managed, ordered = cu.UnifiedBuffer(16), cu.DeviceBuffer(16, stream=stream)
-    device0 = stream.device
+    device0 = peer = stream.device
     kernel = cu.Module.from_file({str(Path(TESTS) / "kernels" / "kernels.ptx")!r})["count"]
     things = [stream, event, timed, locked, device, managed, ordered, token, context, device0]
     things += [graph, step, step_node]

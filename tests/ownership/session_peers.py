@@ -50,8 +50,8 @@ class PeerSession(Session):
     def reaches(self, place, buffer):
         """Whether kernels of a context can use device memory of another one."""
         owner, ordinal = buffer.memory.place, place.context.device.ordinal
-        if ordinal == owner.context.device.ordinal:
-            return False
+        if ordinal == owner.context.device.ordinal or buffer.memory.model.end is not None:
+            return False  # memory that grows has its users from the beginning
         if buffer.memory.pool is None or not buffer.nbytes:
             return (place, owner) in self.access
         pool = buffer.memory.pool

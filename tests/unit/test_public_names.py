@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import struct
 import weakref
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def captured():
     return graph
 
 
+def ticket():
+    buffer, stream = cu.DeviceBuffer(4), cu.Stream()
+    made = buffer.share(stream)
+    buffer.accept(stream=stream)
+    return made
+
+
 OBJECTS = {
     "Device": lambda: cu.Device(0),
     "Context": lambda: cu.Device(0).context,
@@ -52,6 +60,8 @@ OBJECTS = {
     "memory": lambda: cu.memory("locked"),
     "migration_limit": lambda: cu.migration_limit(3),
     "DriverPool": lambda: cu.DriverPool(),
+    "Ticket": ticket,
+    "Receipt": lambda: cu.Receipt(struct.pack("<8sII16s", b"CUDAREC1", 1, 0, bytes(16))),
     "StreamGroup": lambda: cu.StreamGroup(2),
     "Pipeline": lambda: cu.Pipeline(4),
     "Graph": lambda: cu.Graph(),
@@ -72,7 +82,7 @@ POSITIONAL = {
     "self", "cls", "exception", "kind", "traceback", "never", "copy", "flags", "other", "args",
     "buffer", "buffers", "thing", "image", "shape", "peer", "place", "to", "pairs", "path", "grid",
     "block", "shared_bytes", "preference", "destination", "kernel", "child", "default", "condition",
-    "bodies", "graph",
+    "bodies", "graph", "data", "ticket", "receipt",
 }  # fmt: skip
 
 
