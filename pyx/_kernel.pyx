@@ -134,9 +134,10 @@ cdef class Kernel:
         ------
         TypeError, ValueError
             There is no stream, or it belongs to another context; a buffer is in memory of another
-            device, and there is no access to it (`Device.enable_access`); the number, type, size or
-            range of arguments is wrong; grid, block or shared memory exceed the limits of the device or
-            the kernel; an array in `In`, `Out` or `InOut` cannot be captured (see `offload`).
+            device, and there is no access to it (`Device.enable_access`); the number, type, size
+            or range of arguments is wrong; grid, block or shared memory exceed the limits of the
+            device or the kernel; an array in `In`, `Out` or `InOut` cannot be captured (see
+            `offload`).
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md. Nothing is queued.
 

@@ -97,7 +97,7 @@ def test_buffers_are_not_pickled_or_copied(make):
     buffer = make("locked", 8)
     for thing in (buffer, buffer.readonly(), make("device", 8)):
         for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="cannot (be )?pickle"):
+            with pytest.raises(TypeError, match=r"cannot (be )?pickle"):
                 duplicate(thing)
 
 

@@ -144,15 +144,14 @@ ARGUMENTS = """{
     "to": [("host",)], "capture": [(stream,)], "launch": [(stream,)], "update": [(graph,)],
     "set": [(), (1,)], "add_copy": [(held, device)], "add_fill": [(held, 1)],
     "add_graph": [(graph,)], "add_if": [(1,)], "add_launch": [(kernel, 1, 1)],
-    "grow": [(32,)], "shrink": [(8,)], "can_access": [(device0,)],
-    "enable_access": [(peer,)], "disable_access": [(peer,)], "share": [(stream,)],
-    "accept": [()], "add_switch": [(1, 2)], "add_while": [(1,)], "constant": [(b"abc",)],
+    "grow": [(32,)], "shrink": [(8,)], "share": [(stream,)], "accept": [()],
+    "enable_access": [(peer,), (context,)], "disable_access": [(peer,), (context,)],
+    "add_switch": [(1, 2)], "add_while": [(1,)], "constant": [(b"abc",)],
 }"""
 MAY_ANSWER = """
-    blocking bind closed context count current device dtype from_object handle itemsize link_to
-    migrations name nbytes ordering ordinal peers primary priority reads scalar_access scope shape site stream
-    stream_ordered timing writes
-    __len__
+    blocking bind can_access closed context count current device dtype from_object handle
+    itemsize link_to migrations name nbytes ordering ordinal peers primary priority reads
+    scalar_access scope shape site stream stream_ordered timing writes __len__
 """
 
 
@@ -177,6 +176,7 @@ def test_every_attribute_refuses_or_needs_no_driver(script):
             return "refused"
         except TypeError as error:  # the host never reads a DeviceBuffer
             words = "has no access to single items", "is no array", "exactly 0 positional"
+            words += ("has incorrect type",)  # a Context where a Device is taken, or the reverse
             return "refused" if any(word in str(error) for word in words) else error
 
     child = os.fork()
