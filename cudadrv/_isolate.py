@@ -92,22 +92,25 @@ def _run_here(item: pytest.Item, writing: int) -> NoReturn:
         os._exit(status)
 
 
+class _Interceptor:
+    def __init__(self, reports: list[pytest.TestReport]) -> None:
+        self.reports = reports
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reports.append(report)
+
+
 def _intercept_reports(config: pytest.Config) -> list[pytest.TestReport]:
     """Return a list to which all reports of this process go, and let no other plugin see them.
 
     They would print them, or send them to the main process of pytest-xdist; the parent does that.
     """
     reports: list[pytest.TestReport] = []
-
-    class Interceptor:
-        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-            reports.append(report)
-
     hook = config.hook.pytest_runtest_logreport
     for implementation in hook.get_hookimpls():
         # The other hooks of a plugin stay, so it is not unregistered.
         hook._remove_plugin(implementation.plugin)
-    config.pluginmanager.register(Interceptor())
+    config.pluginmanager.register(_Interceptor(reports))
     return reports
 
 

@@ -8,11 +8,8 @@ Outlives a call: the board, its free slots, what is shared, and events that late
 (the GIL guards them).
 """
 
-import json
 import os
-import select
 import struct
-from hashlib import blake2b
 
 import numpy as np
 
@@ -118,8 +115,9 @@ cdef int _pidfd_of(pid, start) except -2:
 cdef bint _has_ended(int pidfd) except -1:
     if pidfd < 0:
         return True
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
+    from select import POLLIN, poll as new_poll     # here, because importing them takes long
+    poll = new_poll()
+    poll.register(pidfd, POLLIN)
     return bool(poll.poll(0))
 
 
@@ -219,6 +217,7 @@ cdef object _description(object given):
 
 
 cdef object _dtype_of(bytes text):
+    import json     # here and below, because importing it takes long
     try:
         dtype = np.lib.format.descr_to_dtype(_description(json.loads(text)))
     except (ValueError, TypeError, SyntaxError, KeyError, IndexError, AttributeError,
@@ -297,6 +296,9 @@ cdef class Shared:
     cdef bytes handle       # of the event
     cdef int pidfd          # of the process that has the buffer; -2: not known yet
     cdef object site
+
+    def __cinit__(self):
+        self.pidfd = -1
 
     def __dealloc__(self):
         if self.pidfd >= 0:
@@ -500,6 +502,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     else:
         shared.sharing = region.memory.owner
         base, total, handle = shared.sharing.base, shared.sharing.total, shared.sharing.handle
+    import json
     lender = sharing_stream(region.memory.context)
     shared.slot = _take_slot()
     try:
@@ -542,6 +545,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
 
 
 cdef tuple _digest(bytes data):
+    from hashlib import blake2b     # here, because importing it loads OpenSSL
     return struct.unpack("<2Q", blake2b(data, digest_size=16).digest())
 
 
@@ -654,6 +658,9 @@ cdef class Claim:
 cdef class Opened:
     """The owner of memory that another process has shared. When it dies, the memory is unmapped."""
 
+    def __cinit__(self):
+        self.pidfd = -1
+
     def __dealloc__(self):
         if self.pidfd >= 0:
             os.close(self.pidfd)
@@ -667,7 +674,6 @@ cdef Opened open_ticket(Ticket ticket, Context context):
     cdef Opened opened = Opened.__new__(Opened)
     cdef Claim claim = Claim.__new__(Claim)
     cdef Segment board
-    opened.pidfd = -1
     opened.ticket, opened.context = ticket, context
     if ticket.pid == os.getpid() and ticket.start == _start_of(ticket.pid):
         raise OwnershipError(f"{ticket!r} was made by this process, and is for another one. Here,"

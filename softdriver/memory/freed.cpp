@@ -15,18 +15,18 @@ std::string name_of(Function function) {
     return function == Function::Count ? "the driver" : info(function).symbol;
 }
 
-std::string number(uintptr_t address) {
-    char text[24];
-    std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
-    return text;
-}
-
 std::string memory(uintptr_t begin, size_t bytes, Function maker) {
-    return "the " + std::to_string(bytes) + " bytes at " + number(begin) + " that " +
+    return "the " + std::to_string(bytes) + " bytes at " + address_text(begin) + " that " +
            name_of(maker) + " made";
 }
 
 } // namespace
+
+std::string address_text(uintptr_t address) {
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
+    return text;
+}
 
 void Freed::add(const Allocation &allocation, Function free, bool there) {
     if (entries_.size() >= room) {

@@ -41,4 +41,7 @@ class Freed {
 // ...".
 std::string describe_address(uintptr_t address);
 
+// Returns the address in hexadecimal, for such descriptions.
+std::string address_text(uintptr_t address);
+
 } // namespace soft

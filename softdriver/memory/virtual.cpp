@@ -1,10 +1,9 @@
 #include "memory/virtual.h"
 
 #include "api/state.h"
+#include "memory/freed.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -24,12 +23,6 @@ CUresult write_pattern(int file, size_t bytes) {
         if (pwrite(file, pattern.data(), pattern.size(), off_t(at)) != ssize_t(pattern.size()))
             return CUDA_ERROR_OUT_OF_MEMORY;
     return CUDA_SUCCESS;
-}
-
-std::string number(uintptr_t address) {
-    char text[24];
-    std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
-    return text;
 }
 
 } // namespace
@@ -188,10 +181,10 @@ std::string describe_reserved(uintptr_t address, const Allocation &reserved) {
     const Mapping *mapping = reserved.reservation->before(address, &begin);
     if (!mapping)
         return std::to_string(address - reserved.begin) + " bytes into the " +
-               std::to_string(reserved.bytes) + " bytes at " + number(reserved.begin) +
+               std::to_string(reserved.bytes) + " bytes at " + address_text(reserved.begin) +
                " that cuMemAddressReserve made, where nothing is mapped";
-    std::string memory = "the " + std::to_string(mapping->bytes) + " bytes at " + number(begin) +
-                         " that cuMemMap mapped";
+    std::string memory = "the " + std::to_string(mapping->bytes) + " bytes at " +
+                         address_text(begin) + " that cuMemMap mapped";
     size_t offset = address - begin;
     if (offset >= mapping->bytes)
         return std::to_string(offset - mapping->bytes) + " bytes beyond the end of " + memory;
