@@ -16,6 +16,7 @@ from cudadrv._driver cimport (
     cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity, cuMemMap,
     cuMemRelease, cuMemSetAccess, cuMemUnmap, cudadrv_table,
 )
+from cudadrv._errors cimport is_sticky
 
 bind_driver(&cudadrv_table)
 
@@ -75,7 +76,8 @@ cdef CUresult map_until(Span *span, size_t end) noexcept nogil:
                                 span.devices)
         if status == CUDA_SUCCESS:
             span.usable = span.mapped
-    if status != CUDA_SUCCESS:
+    # After a sticky error the next call fails, too, and would be named as the one that failed.
+    if status != CUDA_SUCCESS and not is_sticky(status):
         unmap_from(span, before)
     return status
 

@@ -100,6 +100,7 @@ HARMLESS = {
     *((name, MEMORY) for name in ("cuMemAlloc", "cuMemAllocAsync", "cuMemHostAlloc")),
     ("cuMemAllocFromPoolAsync", MEMORY),
     ("cuMemAllocManaged", MEMORY),
+    *((name, MEMORY) for name in ("cuMemCreate", "cuMemMap", "cuMemRelease", "cuMemSetAccess")),
 }
 
 
