@@ -6,7 +6,7 @@ CLIENT = """
 import ctypes, os, subprocess, sys
 
 cuda = ctypes.CDLL("libcuda.so.1")  # at the import, as other libraries do
-PROGRAM = "from ctypes import *; cuda = CDLL('libcuda.so.1'); cuda.cuInit(0); cuda.cuTexRefDestroy(0)"
+PROGRAM = "from ctypes import *; c = CDLL('libcuda.so.1'); c.cuInit(0); c.cuTexRefDestroy(0)"
 
 def test_here():
     name = ctypes.create_string_buffer(100)
