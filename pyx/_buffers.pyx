@@ -688,8 +688,8 @@ name=None, pooled=True, shareable=False)\n--\n
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
         If False, it comes from the driver and goes back to the driver, in the order of no stream.
     shareable : bool, optional
-        Whether `share` can lend it to another process. Such memory is not pooled, is allocated in
-        the order of no stream, and cannot be write-combined.
+        Whether `Buffer.share` can lend it to another process. Such memory is not pooled, is
+        allocated in the order of no stream, and cannot be write-combined.
 
     The contents are undefined at first. Without a stream, allocating does not order any work. It
     may block if the pool has no fitting memory, and is then slow (docs/performance.md).

@@ -214,7 +214,8 @@ cdef class Region:
 
     @property
     def closed(self):
-        """Whether the buffer was closed or moved, or is a part of items that `shrink` gave back."""
+        """Whether the buffer was closed or moved, or has items that `DeviceBuffer.shrink` gave back.
+        """
         return self.moved or self.memory is None or bool(self.memory.state.closed) \
             or _is_gone(self, NULL)
 
