@@ -214,8 +214,7 @@ cdef class Region:
 
     @property
     def closed(self):
-        """Whether the buffer was closed or moved, or has items that `DeviceBuffer.shrink` gave back.
-        """
+        """Whether the buffer was closed or moved, or `DeviceBuffer.shrink` gave back items of it."""
         return self.moved or self.memory is None or bool(self.memory.state.closed) \
             or _is_gone(self, NULL)
 
