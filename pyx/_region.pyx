@@ -214,7 +214,7 @@ cdef class Region:
 
     @property
     def closed(self):
-        """Whether the buffer was closed or moved, or `DeviceBuffer.shrink` gave back items of it."""
+        """Whether this was closed or moved, or `DeviceBuffer.shrink` gave items of it back."""
         return self.moved or self.memory is None or bool(self.memory.state.closed) \
             or _is_gone(self, NULL)
 
