@@ -11,6 +11,8 @@ threads and of destructors do not end the capture.
 Outlives a call: the newest node, for its token (the GIL guards it).
 """
 
+from bisect import bisect_left
+
 cimport cython
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
@@ -43,8 +45,6 @@ from cudadrv._stream cimport (
     CAPTURE_HAS_ENDED, EVENT_IS_CLOSED, HANDED_OUT, IN_CAPTURE, REFUSED, STREAM_IS_CAPTURING,
     STREAM_IS_CLOSED, Capturing, Stream, driver_call, wait_in_captures_with,
 )
-
-from bisect import bisect_left
 
 from cudadrv._errors import CaptureError
 
@@ -484,13 +484,14 @@ cdef class Plan:
             if node is not None:
                 number[node.index] = len(found)
                 found.append(node)
+        indices = list(number)
         for node in found:
             after = []
             for index in node.after:
                 after.append(number[index])
             node.index, node.after = number[node.index], tuple(after)
             if node.end:
-                node.end = bisect_left(list(number), node.end)
+                node.end = bisect_left(indices, node.end)
         self.nodes, former, self.listed = found, self.listed, len(found)
         for node in found[former:]:
             self.follow(node)

@@ -76,8 +76,8 @@ cdef int _attribute(CUdevice_P2PAttribute attribute, Device device, Device peer)
 
 # The access that is just being ended, as pairs of numbers: two contexts, or a pool and a device.
 cdef set _ending = set()
-# Which devices were given access to which default pools, by pairs of ordinals; and the number of
-# resets (see _device.pxd) at that time.
+# The keys are pairs of ordinals: a device, and the device to whose default pool it got access. The
+# values are the numbers of resets at that time (see _device.pxd).
 cdef dict _opened = {}
 
 

@@ -17,7 +17,6 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from cudadrv._peers cimport refuse_other_context
 from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
@@ -35,6 +34,7 @@ from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
 from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._peers cimport refuse_other_context
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport (

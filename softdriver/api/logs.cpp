@@ -41,7 +41,7 @@ struct Log {
     std::recursive_mutex telling;
 
     unsigned next() const { return first + static_cast<unsigned>(messages.size()); }
-    // Returns the index of the first kept message from a number on.
+    // Returns the index of the first kept message whose number is not below this one.
     size_t index_of(unsigned number) const {
         unsigned ahead = next() - number;
         return ahead > messages.size() ? 0 : messages.size() - ahead;

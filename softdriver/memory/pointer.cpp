@@ -36,8 +36,8 @@ Range mapped_range(const Allocation &allocation, uintptr_t address) {
     return range;
 }
 
-// Reads an attribute that memory at reserved addresses has from its mapping. Returns false for all
-// other attributes.
+// Reads an attribute that depends on the memory that is mapped to reserved addresses. Returns false
+// for all other attributes.
 bool read_mapping(const Mapping &mapping, CUpointer_attribute attribute, void *data) {
     switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

@@ -71,7 +71,7 @@ class Reservation {
     bool covers(uintptr_t begin, size_t bytes) const;
     // Returns true if the range consists of whole mappings, without gaps.
     bool is_whole(const Range &range) const;
-    // Returns true if the device may read, or write, all bytes.
+    // Returns whether the device may read all bytes; with `writes`, whether it may write them.
     bool admits(int device, uintptr_t begin, size_t bytes, bool writes) const;
     // Returns the largest range around an address that the device may read, and sets *writable if
     // it may also write all of that. The range is empty if the device may not read the address.

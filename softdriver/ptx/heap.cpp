@@ -55,7 +55,7 @@ Heap::~Heap() {
     munmap(alias_, bytes_);
 }
 
-// Returns the block that begins at or before the address, or the end.
+// Returns the last block that begins at or before the address, or the end.
 Heap::Blocks::iterator Heap::block_before(uintptr_t address) {
     auto after = blocks_.upper_bound(address);
     return after == blocks_.begin() ? blocks_.end() : std::prev(after);

@@ -83,7 +83,7 @@ CUresult write_resource(const Device &device, unsigned count, CUdevResource *tar
     return CUDA_SUCCESS;
 }
 
-// Makes groups of `size` multiprocessors of the input, and the rest of it.
+// Splits the input into groups of `size` multiprocessors. `rest` gets those that are left over.
 void split(const Resource &input, unsigned size, unsigned groups, Resource *result,
            Resource *rest) {
     Resource part = input;

@@ -19,7 +19,7 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
     SharedEvent(const SharedEvent &) = delete;
     SharedEvent &operator=(const SharedEvent &) = delete;
 
-    // Whether another record can be unfinished, in addition to those that are.
+    // Returns whether there is room for one more unfinished record.
     bool has_room();
     // Makes the operation the latest record, for all processes.
     void note_record(const OperationPtr &operation);

@@ -17,7 +17,7 @@ from .structures import (
     PointerOperand,
 )
 
-# A GPU's answers are not recorded yet; these tests are about what cuda.h says.
+# No answers of a GPU are recorded yet. These tests check what cuda.h says.
 pytestmark = pytest.mark.cuda_software
 
 NOT_SUPPORTED = 801
