@@ -14,6 +14,7 @@ prints a line of JSON for each case that went wrong, and for each program how ma
 
 import ctypes
 import gc
+import hashlib  # noqa: F401
 import json
 import os
 import signal
@@ -31,7 +32,7 @@ from small_programs import PROGRAMS
 
 import cudadrv as cu
 
-# Imported when they are first used, which is not what is tested here.
+# Imported when they are first used, which is not what is tested here; and so is hashlib.
 from cudadrv import (
     _await,  # noqa: F401
     _bound,  # noqa: F401
