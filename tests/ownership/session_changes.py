@@ -261,14 +261,19 @@ def can_become(uses, buffers):
     )
 
 
-def homes_of(fills, place):
-    """What has to be one place: the library minds its own memory, and the driver added nodes."""
+def are_of_one_context(fills, place):
+    """Whether fills have one context for the driver, and the library's own memory has one.
+
+    For the driver, an added fill has the context of its memory, and a captured one that of the
+    graph.
+    """
     memories = [each.uses[0][0].memory for each in fills]
+    homes = [memory.place_for(place) for memory in memories]
+    driver = [
+        place if each.line is None else home for each, home in zip(fills, homes, strict=True)
+    ]
     owned = all(memory.owned for memory in memories)
-    return {
-        memory.place_for(place) if owned or each.line is not None else place
-        for each, memory in zip(fills, memories, strict=True)
-    }
+    return len(set(driver)) == 1 and (not owned or len(set(homes)) == 1)
 
 
 def is_alike(old, new, place):
@@ -277,7 +282,7 @@ def is_alike(old, new, place):
     if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses]):
         return False
     fills = isinstance(old.effect, Fill) and isinstance(new.effect, Fill)
-    if fills and len(homes_of((old, new), place)) > 1:
+    if fills and not are_of_one_context((old, new), place):
         return False
     pairs = zip(old.groups, new.groups, strict=False)
     inner = [zip(*pair, strict=False) for pair in pairs]

@@ -98,7 +98,7 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession):
 
     def keep_view(self, view):
         """Make something refer to the array's memory after the end of its block."""
-        if view.block is not None and view.kept is None and len(view.array):
+        if view.block is not None and view.kept is None and view.array.size:
             view.kept = view.array.flat  # cannot be emptied with the array
 
     def close_view(self, view):

@@ -439,7 +439,7 @@ class LoanSession(KernelSession):
     def outlive(self, capture):
         """A capture has ended. The loans that go on are ordinary ones from now on."""
         while capture.lents:
-            lent = capture.lents.pop()
+            lent = capture.lents.pop(0)
             user, use = lent.borrower.model, lent.buffer.use(lent.mode)
             capture.end_loan(lent.operation, user, use, lent.view, 0)
             lent.capture, lent.view = None, self.oracle.export(*use, next(self.sites), user)
