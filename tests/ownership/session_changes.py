@@ -269,9 +269,7 @@ def are_of_one_context(fills, place):
     """
     memories = [each.uses[0][0].memory for each in fills]
     homes = [memory.place_for(place) for memory in memories]
-    driver = [
-        place if each.line is None else home for each, home in zip(fills, homes, strict=True)
-    ]
+    driver = [place if each.line is None else home for each, home in zip(fills, homes, strict=True)]
     owned = all(memory.owned for memory in memories)
     return len(set(driver)) == 1 and (not owned or len(set(homes)) == 1)
 
