@@ -13,6 +13,7 @@ cdef class Ticket:
     cdef bytes data
     # What the data says. `open` compares it with what the owner says.
     cdef object pid, file, start, slot, kind, offset, nbytes, total
+    cdef object event_number
     cdef bytes number, uuid, memory, event
     cdef tuple shape
     cdef object dtype
@@ -38,7 +39,7 @@ cdef class Opened:
     cdef object claim           # None until the ticket is claimed
     cdef Event event
     cdef CUdeviceptr base
-    cdef int pidfd              # of the owner
+    cdef object process         # the owner
 
 
 cdef Ticket share_region(Region region, Stream stream, bint waits)

@@ -4,8 +4,8 @@ A process that shares a buffer has a board: memory that other processes map. Eac
 on the board, which says whether the ticket was opened, by which process, and whether that process
 has given the buffer back. One event, which both processes record, orders their work.
 
-Outlives a call: the board, its free slots, what is shared, and events that later tickets use again
-(the GIL guards them).
+Outlives a call: the board, its free slots, what is shared, the owners of tickets that were opened,
+and events that later tickets use again (the GIL guards them).
 """
 
 import os
@@ -17,7 +17,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
@@ -74,9 +74,10 @@ cdef enum:
 
 # magic, the owner's process, the file of its board, its start time, the slot, the kind of memory,
 # the number of sizes, the length of the dtype's text, a random number, the UUID of the device, the
-# handle of the memory, the handle of the event, the offset in the allocation, the bytes of the
-# buffer, the bytes of the allocation. The sizes and the text of the dtype follow.
-cdef object TICKET = struct.Struct("<8sIiQIBBH16s16s64s64sQQQ")
+# handle of the memory, the handle of the event, the number of the event, the offset in the
+# allocation, the bytes of the buffer, the bytes of the allocation. The sizes and the text of the
+# dtype follow.
+cdef object TICKET = struct.Struct("<8sIiQIBBH16s16s64s64sQQQQ")
 # magic, the owner's process, the slot, the ticket's random number
 cdef object RECEIPT = struct.Struct("<8sII16s")
 cdef bytes TICKET_MAGIC = b"CUDATIC1"
@@ -84,6 +85,9 @@ cdef bytes RECEIPT_MAGIC = b"CUDAREC1"
 
 
 # ---- processes ----
+
+cdef object _start = 0      # of this process; 0: not known yet
+
 
 def _start_of(pid):
     """The start time of a process, or 0 if it has ended."""
@@ -98,6 +102,13 @@ def _start_of(pid):
     if file >= 0:
         os.close(file)
     return 0 if len(fields) < 20 or fields[0] in b"ZX" else int(fields[19])
+
+
+cdef object _own_start():
+    """The start time of this process."""
+    global _start
+    _start = _start or _start_of(os.getpid())
+    return _start
 
 
 cdef int _pidfd_of(pid, start) except -2:
@@ -178,8 +189,8 @@ cdef class Ticket:
 cdef int _parse(Ticket ticket, bytes data) except -1:
     if not TICKET.size <= len(data) <= MOST_BYTES:
         raise ValueError(f"no ticket has {len(data)} bytes")
-    (magic, pid, file, start, slot, kind, sizes, length, number, uuid, memory, event, offset,
-     nbytes, total) = TICKET.unpack_from(data)
+    (magic, pid, file, start, slot, kind, sizes, length, number, uuid, memory, event, event_number,
+     offset, nbytes, total) = TICKET.unpack_from(data)
     if magic != TICKET_MAGIC:
         raise ValueError("the bytes are no ticket of this version of cudadrv")
     if sizes > MOST_SIZES or len(data) != TICKET.size + 8 * sizes + length or slot >= SLOTS \
@@ -196,7 +207,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
                          f" bytes at {offset} of {total}")
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
     ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
-    ticket.memory, ticket.event = memory, event
+    ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
     ticket.offset, ticket.nbytes, ticket.total = offset, nbytes, total
     ticket.shape, ticket.dtype = shape, dtype
     return 0
@@ -268,7 +279,7 @@ cdef Segment _board = None
 cdef list _free_slots = []      # slots that were used before
 cdef unsigned int _fresh = 0    # the first slot that was never used
 cdef list _shares = []          # `Shared` of each ticket that has not ended
-cdef object _start = 0          # of this process
+cdef uint64_t _events = 0       # number of events that were made for tickets
 cdef bint _is_called = False    # whether synchronizations call `_end_all`
 
 
@@ -293,7 +304,7 @@ cdef class Shared:
     cdef unsigned int slot
     cdef bytes number
     cdef Event event
-    cdef bytes handle       # of the event
+    cdef tuple names        # of the event, for other processes: its handle and its number
     cdef int pidfd          # of the process that has the buffer; -2: not known yet
     cdef object site
 
@@ -370,14 +381,13 @@ cdef int _retire(Shared shared, bint killed) except -1:
     if killed:
         return 0
     events = shared.event.context.defaults.setdefault("shared events", [])
-    events.append((shared.event, shared.handle))
+    events.append((shared.event, shared.names))
     return 0
 
 
 cdef int _make_board() except -1:
-    global _board, _start, _is_called
+    global _board, _is_called
     if _board is None:
-        _start = _start_of(os.getpid())
         _board = new_segment(BOARD, SLOTS * SLOT_BYTES)
     if not _is_called:
         _is_called = True
@@ -396,7 +406,11 @@ cdef int _take_slot() except -1:
 
 
 cdef tuple _event_for(Context context):
-    """Return an event that other processes can open, and its handle."""
+    """Return an event that other processes can open, and a tuple of its handle and its number.
+
+    The driver may use a handle again when its event has been destroyed; a number is used once.
+    """
+    global _events
     cdef CUipcEventHandle handle
     cdef Event event
     cdef CUresult status
@@ -411,7 +425,8 @@ cdef tuple _event_for(Context context):
             status = cuIpcGetEventHandle(&handle, event.raw)
             leave_context(pushed)
         context.check(status)
-    return event, (<char *>&handle)[:sizeof(handle)]
+    _events += 1
+    return event, ((<char *>&handle)[:sizeof(handle)], _events)
 
 
 cdef int _refuse_kind(Region region) except -1:
@@ -494,7 +509,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     shared = Shared.__new__(Shared)
     shared.memory, shared.pidfd = region.memory, -2
     shared.number = os.urandom(16)
-    shared.event, shared.handle = _event_for(stream.context)
+    shared.event, shared.names = _event_for(stream.context)
     if region.memory.kind == REGISTERED:
         segment = region.memory.owner
         base, total = <size_t>segment.address, segment.nbytes
@@ -509,9 +524,9 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         shape = region.shape
         dtype = json.dumps(np.lib.format.dtype_to_descr(region.dtype)).encode()
         data = TICKET.pack(
-            TICKET_MAGIC, os.getpid(), _board.file, _start, shared.slot,
+            TICKET_MAGIC, os.getpid(), _board.file, _own_start(), shared.slot,
             LOCKED if shared.sharing is None else DEVICE, len(shape), len(dtype), shared.number,
-            region.memory.context.device.uuid.bytes, handle, shared.handle,
+            region.memory.context.device.uuid.bytes, handle, *shared.names,
             pointer_of(region) - base, region.nbytes, total)
         data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
         ticket = Ticket(data)
@@ -527,7 +542,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
             refuse_operation(&operation, reason, stream, (region.describe(),))
     except BaseException:
         _free_slots.append(shared.slot)
-        shared.event.context.defaults["shared events"].append((shared.event, shared.handle))
+        shared.event.context.defaults["shared events"].append((shared.event, shared.names))
         raise
     shared.lent = True
     shared.site = here()
@@ -620,8 +635,9 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
 
 
 def drop_idle_events(Context context not None):
-    """Drop the events that later tickets could use again."""
+    """Drop the events that later tickets could use again, made or opened by this process."""
     context.defaults.pop("shared events", None)
+    context.defaults.pop("opened events", None)
 
 
 def warm_up(Context context not None):
@@ -654,9 +670,11 @@ cdef class Claim:
 
 
 @cython.final
-@cython.no_gc_clear
-cdef class Opened:
-    """The owner of memory that another process has shared. When it dies, the memory is unmapped."""
+cdef class Owner:
+    """Another process that has made tickets. It is kept until it ends, because most make more."""
+
+    cdef int pidfd
+    cdef Segment board
 
     def __cinit__(self):
         self.pidfd = -1
@@ -664,6 +682,45 @@ cdef class Opened:
     def __dealloc__(self):
         if self.pidfd >= 0:
             os.close(self.pidfd)
+
+
+# The keys are the number of the process, its start time, and the file of its board there.
+cdef dict _owners = {}
+
+
+cdef Owner _owner_of(Ticket ticket):
+    """Return the owner of a ticket. Raises OwnershipError if it has ended."""
+    key = (ticket.pid, ticket.start, ticket.file)
+    cdef Owner owner = _owners.get(key)
+    if owner is None:
+        _forget_owners()
+        owner = Owner.__new__(Owner)
+        owner.pidfd = _pidfd_of(ticket.pid, ticket.start)
+    if _has_ended(owner.pidfd):
+        raise OwnershipError(f"process {ticket.pid}, which has made the ticket, has ended")
+    if owner.board is None:
+        owner.board = open_segment(ticket.pid, ticket.file, BOARD, SLOTS * SLOT_BYTES)
+        _owners[key] = owner
+    return owner
+
+
+cdef int _forget_owners() except -1:
+    """Close what belongs to processes that have ended."""
+    cdef Context context
+    for key, owner in list(_owners.items()):
+        if _has_ended((<Owner>owner).pidfd):
+            _owners.pop(key, None)
+            for context in contexts():
+                context.defaults.get("opened events", {}).pop(key, None)
+    return 0
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Opened:
+    """The owner of memory that another process has shared. When it dies, the memory is unmapped."""
+
+    def __dealloc__(self):
         if self.claim is not None and (<Claim>self.claim).mapped and not cudadrv_table.forked:
             release_later(OPENED if (<Claim>self.claim).segment is None else REGISTERED,
                           self.base, NULL, self.context, self.claim)
@@ -673,21 +730,18 @@ cdef Opened open_ticket(Ticket ticket, Context context):
     """Claim a ticket and map its memory. Raises OwnershipError if it can no longer be opened."""
     cdef Opened opened = Opened.__new__(Opened)
     cdef Claim claim = Claim.__new__(Claim)
-    cdef Segment board
-    opened.ticket, opened.context = ticket, context
-    if ticket.pid == os.getpid() and ticket.start == _start_of(ticket.pid):
+    cdef Owner owner
+    if ticket.pid == os.getpid() and ticket.start == _own_start():
         raise OwnershipError(f"{ticket!r} was made by this process, and is for another one. Here,"
                              " buffer.accept() takes the buffer back")
-    opened.pidfd = _pidfd_of(ticket.pid, ticket.start)
-    if _has_ended(opened.pidfd):
-        raise OwnershipError(f"process {ticket.pid}, which has made the ticket, has ended")
-    board = open_segment(ticket.pid, ticket.file, BOARD, SLOTS * SLOT_BYTES)
+    opened.ticket, opened.context = ticket, context
+    opened.process = owner = _owner_of(ticket)
     slot = ticket.slot * SLOT_BYTES
-    _claim(ticket, board, slot)
-    claim.board, claim.slot, claim.pid = board, slot, os.getpid()
-    board.store(slot + STARTED, _start_of(os.getpid()))
+    _claim(ticket, owner.board, slot)
+    claim.board, claim.slot, claim.pid = owner.board, slot, os.getpid()
+    claim.board.store(slot + STARTED, _own_start())
     opened.claim = claim
-    claim.event = opened.event = _open_event(context, ticket)
+    claim.event = opened.event = _opened_event(context, ticket)
     if ticket.kind == LOCKED:
         _map_locked(opened, claim)
     else:
@@ -715,6 +769,16 @@ cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:
     raise OwnershipError(f"the ticket was opened before, by process {word >> 8}. A ticket can be"
                          " opened once: buffer.share(stream) makes another one, when the buffer is"
                          " back")
+
+
+cdef Event _opened_event(Context context, Ticket ticket):
+    """Return the event of a ticket. Opening one takes long, and the owner uses it again."""
+    owners = context.defaults.setdefault("opened events", {})
+    events = owners.setdefault((ticket.pid, ticket.start, ticket.file), {})
+    event = events.get(ticket.event_number)
+    if event is None:
+        event = events[ticket.event_number] = _open_event(context, ticket)
+    return event
 
 
 cdef Event _open_event(Context context, Ticket ticket):
@@ -795,7 +859,7 @@ cdef Receipt return_opened(Region region, Stream stream):
                          f" belongs to {stream.context!r}")
     if stream.capture is not NULL:
         stream.refuse_captured()
-    if _has_ended(opened.pidfd):
+    if _has_ended((<Owner>opened.process).pidfd):
         raise BufferClosedError(
             f"{region.describe()} cannot be given back: its owner, process {opened.ticket.pid},"
             " has ended. Drop the buffer; its contents are not safe any more")
