@@ -12,6 +12,7 @@ cdef class Device:
     cdef CUdevice raw
     cdef object __weakref__
 
+    cdef bytes uuid_bytes(self)
     cdef int attribute_value(self, int attribute) except? -1
 
 

@@ -120,10 +120,13 @@ cdef class Device:
     def uuid(self):
         """The device's identity across processes, as `uuid.UUID` (cuDeviceGetUuid)."""
         from uuid import UUID
+        return UUID(bytes=self.uuid_bytes())
+
+    cdef bytes uuid_bytes(self):
         cdef CUuuid found
         with nogil:
             check_status(cuDeviceGetUuid(&found, self.raw))
-        return UUID(bytes=found.bytes[:16])
+        return found.bytes[:16]
 
     @property
     def pci_bus_id(self):

@@ -85,9 +85,8 @@ cdef Context _context_for(Ticket ticket, Stream stream):
     if ticket.kind == LOCKED:
         context = default_context() if stream is None else stream.context
         return context_of((<Context>context).device)
-    for ordinal in range(Device.count()):
-        device = Device(ordinal)
-        if device.uuid.bytes == ticket.uuid:
+    for device in Device.all():
+        if (<Device>device).uuid_bytes() == ticket.uuid:
             return context_of(device)
     from uuid import UUID
     raise ValueError(f"the memory is on the device with UUID {UUID(bytes=ticket.uuid)}, which this"

@@ -526,7 +526,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         data = TICKET.pack(
             TICKET_MAGIC, os.getpid(), _board.file, _own_start(), shared.slot,
             LOCKED if shared.sharing is None else DEVICE, len(shape), len(dtype), shared.number,
-            region.memory.context.device.uuid.bytes, handle, *shared.names,
+            region.memory.context.device.uuid_bytes(), handle, *shared.names,
             pointer_of(region) - base, region.nbytes, total)
         data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
         ticket = Ticket(data)

@@ -1,11 +1,14 @@
 """Buffers that are lent to other processes: tickets, receipts, and what is refused."""
 
+import os
 import pickle
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from limits import PATIENCE
+from other_process import Other
 
 import cudadrv as cu
 
@@ -221,6 +224,43 @@ def test_many_rounds_use_one_event(other):
         buffer.accept(other("there.give_back(s)"), stream)
         other("s.synchronize()")
     assert buffer.to_numpy(stream=stream).tolist() == [29] * 10
+
+
+def open_files(pid):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def test_what_belongs_to_an_owner_is_opened_once(other, driver):
+    stream = cu.Stream()
+    buffers = [filled() for _ in range(3)]
+    other("s := cu.Stream()")
+    files = []
+    for buffer in buffers:
+        other("there := cu.open(ticket, s)", ticket=buffer.share(stream))
+        receipt = other("there.give_back(s)")
+        other("[globals().pop('there'), s.synchronize()][1]")
+        buffer.accept(receipt, stream)
+        stream.synchronize()
+        files.append(open_files(other.pid))
+        if driver != "cuda":
+            calls = "__import__('cudadrv.testing').testing.calls('cuIpcOpenEventHandle')"
+            assert other(calls) == 1
+    assert len(set(files)) == 1
+
+
+def test_files_of_an_owner_that_has_ended_are_closed(driver):
+    files = []
+    for _ in range(4):
+        owner = Other(driver)
+        ticket = owner("[b := cu.DeviceBuffer(10), b.fill(3), b.share(cu.Stream())][2]")
+        buffer = cu.open(ticket, stream := cu.Stream())
+        assert buffer.to_numpy(stream=stream).tolist() == [3] * 10
+        del buffer
+        stream.synchronize()
+        owner.kill()
+        cu.reap()
+        files.append(open_files(os.getpid()))
+    assert len(set(files[1:])) == 1  # only the last one is not forgotten yet
 
 
 # ---- page-locked memory ----
