@@ -93,8 +93,10 @@ bool reaches(const Context &context, const Allocation &allocation, uintptr_t beg
         return allocation.pool->admits(*context.device);
     if (allocation.reservation)
         return allocation.reservation->admits(context.device->ordinal, begin, bytes, writes);
-    return !allocation.on_device() || allocation.device == context.device ||
-           context.peers.count(allocation.owner->id) > 0;
+    if (!allocation.on_device() || allocation.device == context.device)
+        return true;
+    // Driver 580 gives no access to variables of modules.
+    return !allocation.of_module && context.peers.count(allocation.owner->id) > 0;
 }
 
 bool never_host_memory(uintptr_t address) {

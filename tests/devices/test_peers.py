@@ -444,6 +444,24 @@ refused(ValueError, words, lambda: b.fill_async(0, near))
     )
 
 
+def test_a_variable_of_a_module_of_the_other_device(pair):
+    pair(
+        BUFFERS
+        + """
+with one:
+    module = cu.Module(".version 6.4\\n.target sm_75\\n.address_size 64\\n"
+                       ".visible .global .align 4 .b8 kept[16];")
+kept = module.global_("kept", "u4")
+kept.fill(3)
+zero.enable_access(one)
+refused(ValueError, "no access to this memory", lambda: kept.fill_async(0, near))
+kept.copy_to_async(a[:4], near)
+near.synchronize()
+assert (a[:4].to_numpy() == 3).all()
+""",
+    )
+
+
 def test_stream_ordered_memory_and_pools(pair):
     pair(
         BUFFERS

@@ -42,6 +42,7 @@ class Memory:
     stream: Stream | None = None  # that stream-ordered memory was allocated on
     owned: bool = True
     of_driver_pool: bool = False
+    of_module: bool = False  # a variable
     bytes: Any = None
     shares: bool = False  # whether others may have the same bytes, and the same records
     ended: bool = False

@@ -121,7 +121,8 @@ class KernelSession(BufferSession):
         return Module(real, place, self.oracle.open_memory(1, False), kept, fixed, kernels)
 
     def _variable(self, module, name, place):
-        memory = Memory(self.oracle.open_memory(VARIABLE_BYTES, False), "device", place)
+        model = self.oracle.open_memory(VARIABLE_BYTES, False)
+        memory = Memory(model, "device", place, of_module=True)
         return Buffer(module.global_(name), memory, 0, VARIABLE_BYTES, part=True)
 
     def global_(self, module):
