@@ -165,7 +165,7 @@ class ImportSession(LoanSession):
         shared = Memory(
             memory.model, memory.kind, memory.place, owned=False, bytes=memory.bytes, shares=True
         )
-        shared.pool = memory.pool
+        shared.pool, shared.of_module = memory.pool, memory.of_module
         return Buffer(real, shared, start, real.nbytes, part=False)
 
     # ---- arrays of other libraries ----
