@@ -74,8 +74,11 @@ class Memory:
     def can_replace(self, present, as_source):
         """Whether the node of a copy can have this memory in the place of other memory.
 
-        The driver minds the context of the source, and the library that of all its own memory.
+        The driver minds the context of the source, and the library that of all its own memory. The
+        driver also tells memory of its pools apart, where the library does not know of it.
         """
+        if (self.pool is None) != (present.pool is None):
+            return False
         minds = as_source or (self.owned and present.owned)
         return self.group == present.group if minds else self.group[0] == present.group[0]
 
