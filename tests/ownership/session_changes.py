@@ -66,9 +66,9 @@ class ChangeSession(GraphSession):
         given = [] if target is None else [target]
         reasons = self._reasons(executable, old, given)
         place = executable.place
-        needed = place if old.line is None else old_target.memory.place_for(place)
+        needed = home_of(old, place)
         fixed = old.line is None and self._is_far(executable, old_target)
-        if to.memory.place_for(place) is not needed or (fixed and old_target.memory.owned):
+        if to.memory.place_for(place).domain is not needed or (fixed and old_target.memory.owned):
             reasons.add(NO_SUCH_CHANGE)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)
@@ -205,8 +205,11 @@ class ChangeSession(GraphSession):
         if operation.effect.kind != "fill" or operation.line is not None:
             return OK
         ((target, _),) = operation.uses
+        place = executable.place
+        filled = target.memory.place_for(place) if enabled else place
         refused = self._is_far(executable, target) and (enabled or target.memory.owned)
-        return NO_SUCH_CHANGE if refused else OK
+        elsewhere = filled.domain is not home_of(operation, place)
+        return NO_SUCH_CHANGE if refused or elsewhere else OK
 
     # ---- all nodes ----
 
@@ -261,17 +264,19 @@ def can_become(uses, buffers):
     )
 
 
-def are_of_one_context(fills, place):
-    """Whether fills have one context for the driver, and the library's own memory has one.
+def home_of(fill, place):
+    """The domain of a fill for the driver: of its memory if it was added, else of its stream."""
+    memory = fill.uses[0][0].memory
+    return fill.domain if fill.line is None else memory.place_for(place).domain
 
-    For the driver, an added fill has the context of its memory, and a captured one that of the
-    graph.
-    """
+
+def are_of_one_context(fills, place):
+    """Whether fills have one context for the driver, and the library's own memory has one."""
     memories = [each.uses[0][0].memory for each in fills]
-    homes = [memory.place_for(place) for memory in memories]
-    driver = [place if each.line is None else home for each, home in zip(fills, homes, strict=True)]
     owned = all(memory.owned for memory in memories)
-    return len(set(driver)) == 1 and (not owned or len(set(homes)) == 1)
+    homes = {id(memory.place_for(place)) for memory in memories}
+    domains = {id(home_of(each, place)) for each in fills}
+    return len(domains) == 1 and (not owned or len(homes) == 1)
 
 
 def is_alike(old, new, place):

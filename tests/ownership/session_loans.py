@@ -359,11 +359,7 @@ class LoanSession(KernelSession):
         if loan.lent.holders and answer in (OK, WAITED):
             self._begin(loan.lent)
         elif loan.lent.holders:
-            user, use = loan.borrower.model, loan.buffer.use(loan.mode)
-            loan.lent.view = self.oracle.export(*use, next(self.sites), user)
-            loan.lent.view.of = loan.buffer.memory
-            if not user.in_capture:
-                self.oracle.wait_for_users(user, *use[:3])
+            self._lend_anyway(loan.lent, waits=not loan.borrower.model.in_capture)
 
     # ---- what begins a loan ----
 
@@ -442,11 +438,17 @@ class LoanSession(KernelSession):
             lent = capture.lents.pop(0)
             user, use = lent.borrower.model, lent.buffer.use(lent.mode)
             capture.end_loan(lent.operation, user, use, lent.view, 0)
-            lent.capture, lent.view = None, self.oracle.export(*use, next(self.sites), user)
-            lent.view.of = lent.buffer.memory
-            if not capture.joined:
-                self.oracle.wait_for_users(user, *use[:3])
-            lent.barred = self.oracle.judge(user, [use], "strict").answer not in (OK, DISCARDED)
+            lent.capture = None
+            self._lend_anyway(lent, waits=not capture.joined)
+
+    def _lend_anyway(self, lent, waits):
+        """The borrower has an array of the memory, so the loan goes on, whoever else uses it."""
+        user, use = lent.borrower.model, lent.buffer.use(lent.mode)
+        lent.view = self.oracle.export(*use, next(self.sites), user)
+        lent.view.of = lent.buffer.memory
+        if waits:
+            self.oracle.wait_for_users(user, *use[:3])
+        lent.barred = self.oracle.judge(user, [use], "strict").answer not in (OK, DISCARDED)
 
     def usable_handle(self, stream):
         """Whether the handle of a borrower can be asked for."""
