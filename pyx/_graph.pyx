@@ -45,7 +45,7 @@ from cudadrv._operation cimport Operation, issue_run, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
-from cudadrv._release cimport EXECUTABLE, drain, release_later
+from cudadrv._release cimport EXECUTABLE, drain, may_finish, release_later
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
@@ -681,8 +681,9 @@ cdef class Graph(Builder):
 
         Raises CaptureError if the graph was not captured and has no nodes, is being captured, is a
         body, or has a condition that no node has; or if it has conditional nodes and an executable
-        of it is not closed, because the driver allows only one. Raises ValueError if it is closed,
-        and CudaError if the driver cannot instantiate it.
+        of it is not closed, because the driver allows only one, or a closed one cannot be destroyed
+        before captures end. Raises ValueError if it is closed, and CudaError if the driver cannot
+        instantiate it.
         Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
@@ -710,6 +711,8 @@ cdef class Graph(Builder):
                 drain(True)     # the driver still has the last one
                 status = _instantiate(made, self.raw)
             if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
+                if self.single is not None and not may_finish():
+                    _refuse_during_captures(self)
                 _refuse_second(self)    # it was made before the conditions were
             self.context.check(status)
         finally:
@@ -1037,6 +1040,13 @@ cdef int _refuse_second(Graph graph) except -1:
     raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one executable"
                        " of it at a time, and another one is not closed: step.close(). Or it is a"
                        " part of another graph, by add_graph: close that one and its executables")
+
+
+cdef int _refuse_during_captures(Graph graph) except -1:
+    raise CaptureError(f"{graph.label} has conditional nodes, so the driver allows one executable"
+                       " of it at a time. The last one is closed, but destroying it waits for all"
+                       " work, which would end the captures that are in progress: end these first,"
+                       " or instantiate the graph before them")
 
 
 cdef int _check_conditions(Plan plan) except -1:

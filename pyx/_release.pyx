@@ -138,6 +138,15 @@ cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) exc
     return True
 
 
+cdef bint may_finish() except -1:
+    """Whether no capture forbids to wait for all work of all contexts."""
+    cdef Context context
+    for context in contexts():
+        if not context.lost and not may_synchronize(context):
+            return False
+    return True
+
+
 cdef bint finish_everything() except -1:
     """Wait for all work of all contexts. Returns False if that would end a capture, or if it fails.
 

@@ -415,6 +415,21 @@ def test_one_executable_at_a_time(world):
     graph.instantiate().close()
 
 
+def test_a_closed_executable_that_cannot_be_destroyed_during_a_capture(world, gate):
+    graph = world.graph
+    graph.add_if(graph.condition())
+    step = graph.instantiate()
+    gate.hold(world.side)
+    step.close()
+    with (
+        cu.Graph().capture(world.main),
+        pytest.raises(cu.CaptureError, match="would end the captures that are in progress"),
+    ):
+        graph.instantiate()
+    gate.open()
+    graph.instantiate().close()
+
+
 @pytest.mark.parametrize("wrong", ["copy_from", "discard", "context", "array"])
 def test_a_capture_into_a_body_refuses_as_others_do(world, numbers, wrong):
     _, body = world.graph.add_while(world.graph.condition())

@@ -220,6 +220,8 @@ class GraphSession(BufferSession):
             self.end_graph(graph)
 
     def instantiate(self, graph):
+        if self.begun and graph.made and graph.kept.conditions:
+            return None  # a closed executable may be destroyed by now, or be so after the captures
         whole = self.is_whole(graph)
         reasons = set() if whole and self.is_single(graph) else {CAPTURED}
         if whole and any(body.uses_far_memory(graph.place) for body in graph.kept.bodies()):
