@@ -61,6 +61,11 @@ class Memory:
         return self.ended or self.model.closed
 
     @property
+    def is_known(self):
+        """Whether the library knows how the memory was allocated."""
+        return self.owned and not self.of_module
+
+    @property
     def is_stream_ordered(self):
         return self.of_driver_pool or (self.kind == "device" and self.stream is not None)
 
@@ -79,7 +84,7 @@ class Memory:
         """
         if (self.pool is None) != (present.pool is None):
             return False
-        minds = as_source or (self.owned and present.owned)
+        minds = as_source or (self.is_known and present.is_known)
         return self.group == present.group if minds else self.group[0] == present.group[0]
 
     def place_for(self, place):

@@ -47,7 +47,7 @@ class ChangeSession(GraphSession):
         if len({each.memory.place for each in (to, origin) if not each.on_host}) > 1:
             reasons.add(OTHER_CONTEXT)
         ordered = old_target.memory.is_stream_ordered
-        locked = old_source.memory.kind == "locked" and old_source.memory.owned
+        locked = old_source.memory.kind == "locked" and old_source.memory.is_known
         if ordered and locked and self._is_far(executable, old_source):
             reasons.add(NO_SUCH_CHANGE)
         uses = [(to, "write"), (origin, "read")]
@@ -68,7 +68,7 @@ class ChangeSession(GraphSession):
         place = executable.place
         needed = home_of(old, place)
         fixed = old.line is None and self._is_far(executable, old_target)
-        if to.memory.place_for(place).domain is not needed or (fixed and old_target.memory.owned):
+        if to.memory.place_for(place).domain is not needed or (fixed and old_target.memory.is_known):
             reasons.add(NO_SUCH_CHANGE)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)
@@ -207,7 +207,7 @@ class ChangeSession(GraphSession):
         ((target, _),) = operation.uses
         place = executable.place
         filled = target.memory.place_for(place) if enabled else place
-        refused = self._is_far(executable, target) and (enabled or target.memory.owned)
+        refused = self._is_far(executable, target) and (enabled or target.memory.is_known)
         elsewhere = filled.domain is not home_of(operation, place)
         return NO_SUCH_CHANGE if refused or elsewhere else OK
 
@@ -273,7 +273,7 @@ def home_of(fill, place):
 def are_of_one_context(fills, place):
     """Whether fills have one context for the driver, and the library's own memory has one."""
     memories = [each.uses[0][0].memory for each in fills]
-    owned = all(memory.owned for memory in memories)
+    owned = all(memory.is_known for memory in memories)
     homes = {id(memory.place_for(place)) for memory in memories}
     domains = {id(home_of(each, place)) for each in fills}
     return len(domains) == 1 and (not owned or len(homes) == 1)
