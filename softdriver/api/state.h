@@ -13,6 +13,7 @@
 #include "race/races.h"
 #include "stream/capture.h"
 #include "stream/event.h"
+#include "texture/objects.h"
 #include "work/schedule.h"
 
 #include <map>
@@ -52,6 +53,8 @@ struct State {
     HandleTable<Backing> backings{0x5cd000001000};
     HandleTable<Array> arrays{0x5ce000001000};
     HandleTable<Mipmap> mipmaps{0x5cf000001000};
+    HandleTable<TextureObject> textures{0x5d0000001000};
+    HandleTable<TextureObject> surfaces{0x5d1000001000};
     // The pools of memory that is not a device's own, by kind, type of location and its number.
     std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
