@@ -10,7 +10,7 @@ from other_process import ROOT, Other
 import cudadrv as cu
 from cudadrv import testing
 
-WEIGHTS = {"share": 16, "there": 30, "accept": 14, "open_own": 1}
+WEIGHTS = {"share": 20, "there": 50, "accept": 16, "open_own": 1}
 OF_TICKETS = tuple(WEIGHTS)
 FAILURES = {
     "share": ("cuEventRecord", "cuEventCreate", "cuIpcGetMemHandle", "cuIpcGetEventHandle"),

@@ -73,7 +73,7 @@ class Memory:
         """Whether another process can map the memory."""
         if not self.owned or self.of_module or self.model.end is not None:
             return False
-        return self.shareable or (self.kind == "device" and not self.is_stream_ordered)
+        return self.shareable or (self.kind == "device" and self.pool is None)
 
     @property
     def is_stream_ordered(self):
