@@ -69,9 +69,9 @@ def _ptx(data: bytes) -> Image:
 def _advice(text: str) -> str:
     """Return what to do with a text that is not PTX, if that can be guessed."""
     if "__global__" in text:
-        return ". CUDA C has to be compiled first: cudadrv.toolkit.compile(source)"
+        return "; CUDA C has to be compiled first: cudadrv.toolkit.compile(source)"
     if text.endswith((".ptx", ".cubin", ".fatbin")):
-        return ". Modules are loaded from files by Module.from_file(path)"
+        return "; a file is loaded by Module.from_file(path)"
     return ""
 
 

@@ -109,7 +109,7 @@ def test_what_a_kernel_is(module):
         ("\0\0", "the image is empty"),
         ("garbage", "neither PTX .* nor a cubin or a fatbin: its 7 bytes begin with b'garbage'"),
         ("__global__ void f() {}", r"CUDA C has to be compiled first: .*compile\(source\)"),
-        ("saxpy.ptx", r"begin with b'saxpy.ptx'. .* Module.from_file\(path\)"),
+        ("saxpy.ptx", r"begin with b'saxpy.ptx'; .* Module.from_file\(path\)"),
         (bytes(range(1, 200)), r"its 199 bytes begin with b'\\x01.*\.\.\."),
         (EMPTY.replace("entry", "en\0try"), "neither PTX"),
         (b"\x7fELF", "a cubin that was cut off: it has 4 bytes, and needs 64"),
