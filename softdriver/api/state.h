@@ -61,7 +61,7 @@ struct State {
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
     FreedAddresses freed_addresses;
-    std::string kernel_fault;          // description of the last kernel error, or empty
+    std::string kernel_fault;                     // description of the last kernel error, or empty
     uint64_t live_allocations[memory_kinds] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
     uint64_t live_reservations = 0;

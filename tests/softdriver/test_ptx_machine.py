@@ -281,7 +281,7 @@ def test_what_was_accessed(run):
     "body, problem",
     [
         ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [out, {%f1,%f1}];", "only handles of objects in"),
-        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, %rd1, {%f1,%f1}];", "samplers that are apart"),
+        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, %rd1, {%f1,%f1}];", "samplers that are"),
         ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f1}];", "1 coordinates where 2 are needed"),
         ("tex.2d.v4.f16.f32 {%h1,%h1,%h1,%h1}, [%rd1, {%f1,%f1}];", "not supported with this type"),
         ("tex.2d.v4.f32.u32 {%r1,%r2,%r3,%r4}, [%rd1, {%r1,%r1}];", "coordinates of this type"),
