@@ -353,7 +353,7 @@ def built(world, value):
 def test_a_graph_is_a_node(world):
     child = built(world, 3)
     node = world.graph.add_graph(child)
-    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # not in the node, which has a copy of the graph
+    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # not in the node: it has a copy
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.graph.add_copy(world.result, world.out)
     assert "add_copy at" in str(caught.value)
