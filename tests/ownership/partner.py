@@ -35,7 +35,7 @@ class OtherProgram(library_programs.Program):
 
     # ---- tickets ----
 
-    def open_ticket(self, at, ticket, kind, ordinal, valid, bytes_, ordered):
+    def open_ticket(self, at, ticket, kind, ordinal, valid, start, bytes_, ordered):
         """Open a ticket of the owner. Returns whether it was opened."""
         place = self.session.places[ordinal if kind == "device" else 0]
         stream = self.maybe_stream(True, place)
@@ -45,7 +45,7 @@ class OtherProgram(library_programs.Program):
         if on.model.in_capture and on.model.capture is None:
             return False  # the driver would refuse the wait when the memory is mapped
         self.note("open", at, "which is not valid" * (not valid), self.at(stream, self.streams))
-        buffer = self.session.open_ticket(ticket, kind, place, stream, valid, bytes_)
+        buffer = self.session.open_ticket(ticket, kind, place, stream, valid, start, bytes_)
         if buffer is None:
             return False
         self.session.ordered = self.session.ordered and ordered
