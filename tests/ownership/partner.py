@@ -6,6 +6,7 @@ each ticket. `Partner` in library_tickets.py calls these functions.
 """
 
 import gc
+import time
 
 import library_programs
 from library_tickets import OF_TICKETS
@@ -121,5 +122,22 @@ def drop():
         program.lent.clear()
         program.end()
         program = None
+        patience = 100  # threads of the program may just be letting go of what they used
         gc.collect()
         cu.reap()
+        while patience and count_mapped():
+            time.sleep(0.01)
+            cu.reap()
+            patience -= 1
+        assert not count_mapped(), "memory stays mapped that no buffer has"
+
+
+def count_mapped():
+    """How much memory of several processes is mapped. Unknown on a real driver."""
+    if not cu.driver_info().is_software:
+        return 0
+    pairs = ("cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"), (
+        "cuMemHostRegister_v2",
+        "cuMemHostUnregister",
+    )
+    return sum(testing.calls(begin) - testing.calls(end) for begin, end in pairs)
