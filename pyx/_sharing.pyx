@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
     cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
+    OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
 from cudadrv._event cimport Event, new_event
@@ -531,7 +531,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
         ticket = Ticket(data)
         borrow(region, &access, OWN_WRITE)
-        access.effect = OWN_USES
+        access.effect = OWN_SHARES
         if waits:
             access.policy = OWN_WAIT
         prepare(&operation, SHARE, &access, 1, _record_call, shared.event.raw)

@@ -50,16 +50,15 @@ class TicketSession(ImportSession):
         stream = self.current(stream, buffer.memory.place)
         given = () if stream is None else (stream.given,)
         answer = self._judge_share(buffer, stream)
-        uses = [(buffer, "write")]
         try:
             ticket = self.call("share", answer, lambda: buffer.real.share(*given), buffer)
         except Failed:
-            self.after_failure(stream.model, uses)
+            self.after_failure(stream.model, [(buffer, "share")])
             return None
         if answer not in (OK, WAITED):
             return None
         site, use = next(self.sites), buffer.use("write")
-        node = self.oracle.issue(stream.model, [use], site)
+        node = self.oracle.issue(stream.model, [buffer.use("share")], site)
         # Nobody here has the bytes, not even work on the stream of `share`.
         nobody = model.Stream(stream.model.domain, "another process")
         view = self.oracle.export(*use, site, nobody)
@@ -78,7 +77,7 @@ class TicketSession(ImportSession):
             return OTHER_CONTEXT
         if (usable := self._runs(stream)) != OK:
             return usable
-        return self._judge_order(stream.model, [(buffer, "write")], lends=True)
+        return self._judge_order(stream.model, [(buffer, "share")])
 
     def accept(self, share, stream, receipt):
         """Take a buffer back. Returns whether it is back."""

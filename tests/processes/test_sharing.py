@@ -101,6 +101,19 @@ def test_uses_during_the_loan_are_refused(other):
     buffer.fill_async(1, stream=stream)
 
 
+def test_what_is_lent_is_not_shared(driver):
+    """A library to which a buffer is lent may queue work on the same stream, after `share`."""
+    stream = cu.Stream()
+    buffer = filled(100)
+    with buffer[:50].lend(stream):
+        with pytest.raises(cu.BufferExportedError, match=r"(?s)is lent to.*End the loan first"):
+            buffer.share(stream)
+        buffer[50:].share(stream)
+        buffer.accept(stream=stream)
+    buffer.share(stream)
+    buffer.accept(stream=stream)
+
+
 def test_parts_are_shared_alone(other):
     stream = cu.Stream()
     buffer = filled(100)
