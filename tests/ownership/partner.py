@@ -136,8 +136,11 @@ def count_mapped():
     """How much memory of several processes is mapped. Unknown on a real driver."""
     if not cu.driver_info().is_software:
         return 0
-    pairs = ("cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"), (
-        "cuMemHostRegister_v2",
-        "cuMemHostUnregister",
+    pairs = (
+        ("cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"),
+        (
+            "cuMemHostRegister_v2",
+            "cuMemHostUnregister",
+        ),
     )
     return sum(testing.calls(begin) - testing.calls(end) for begin, end in pairs)

@@ -43,6 +43,7 @@ class Share:
     def is_back(self):
         return self.view is None
 
+
 class TicketSession(ImportSession):
     # ---- the owner ----
 
