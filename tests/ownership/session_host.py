@@ -103,7 +103,7 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, Ti
             view.kept = view.array.flat  # cannot be emptied with the array
 
     def close_view(self, view):
-        """Close a view. Returns whether it is gone, or `kept` leaves the buffer borrowed."""
+        """Close a view. Returns False if the view's `kept` leaves the buffer borrowed."""
         if view.block is None:
             if isinstance(view.array, memoryview):
                 view.array.release()
