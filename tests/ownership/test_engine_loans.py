@@ -26,7 +26,7 @@ def test_work_on_no_stream_comes_after_what_the_host_knows(streams, memory, nobo
 
 
 def test_what_is_lent_goes_to_no_other_process(streams, memory):
-    """A loan to the stream of `share` is in the way, too: its borrower may queue more work there."""
+    """A loan to the same stream is in the way, too: its borrower may queue more work there."""
     _, loan = streams[0].lend(memory, 0, 4, "write")
     assert streams[0].issue((memory, 3, 5, "write"), effect="shares")[0] == "exported"
     assert streams[0].issue((memory, 4, 8, "write"), effect="shares")[0] == "ok"
