@@ -1152,7 +1152,7 @@ MUTATIONS = [
         "",
     ),
     (
-        "what was given back can be used",
+        "what was given back to another process can be used",
         "_sharing.pyx",
         "        close_foreign(memory)\n",
         "        pass\n",
