@@ -119,7 +119,7 @@ def test_what_does_not_conflict(world):
 
 
 def test_order_follows_from_all_edges_and_from_no_others(world):
-    """Also where a refused node was to be added after several ones."""
+    """Refused nodes leave no edges behind."""
     graph = world.graph
     a = graph.add_fill(world.work, 1)
     b = graph.add_fill(world.out, 2)
@@ -568,7 +568,7 @@ def test_a_refused_first_node_leaves_a_graph_of_no_context(world):
 
 
 def test_each_buffer_of_another_graph_has_its_own_policy(world):
-    """Also if that graph uses their bytes as one piece."""
+    """Even if the buffers overlap, so that the graph uses all their bytes as one range."""
     left, right = world.out[:8], world.out[4:]
     left.ordering = "wait"
     inner = cu.Graph()

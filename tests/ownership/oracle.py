@@ -404,7 +404,7 @@ class Oracle:
         if answer == YES:
             for work in [self._work_of(other) for other in others]:
                 self.order_after(stream, work)
-            # With the events recorded first, something may still be in the way.
+            # All events are recorded before the first wait, so another conflict may remain.
             answer = self._wait_for_all(stream, judge, in_the_way)
         return answer
 
