@@ -192,6 +192,8 @@ class BufferSession(PeerSession):
         if waits:
             stream = self.internal(place)
         stream = stream if ordered else None
+        if kind == "device" and not nbytes and options.get("pooled", True):
+            stream = self.current(stream, place)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
         if kind == "device" and memory.is_stream_ordered:
