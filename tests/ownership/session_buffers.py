@@ -487,6 +487,7 @@ class BufferSession(PeerSession):
             (each.memory.model, each.start + byte, each.start + byte + 1, mode)
             for each, byte, mode in self.kept
         ]
+        self.kept = []  # it would keep the buffers alive
         asked = {(memory, model.AS.get(mode, mode)) for memory, _, _, mode in accesses}
         self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)
         if all(self.oracle.is_plain(*access) for access in accesses):
