@@ -123,7 +123,8 @@ else:  # imported on first use: importing them here would make `import cudadrv` 
 
     def __getattr__(name):
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            how = f"; import cudadrv.{name} first" if name in ("dask", "testing", "toolkit") else ""
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{how}")
         from importlib import import_module
 
         found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -31,7 +31,7 @@ cdef class Holdings:
 
 
 cdef enum NodeKind:
-    OTHER_NODE      # what the driver has for it is not known
+    OTHER_NODE      # it is not known which kind of node the driver has made
     COPY_NODE
     FILL_NODE
     LAUNCH_NODE

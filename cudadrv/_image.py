@@ -61,9 +61,18 @@ def _ptx(data: bytes) -> Image:
         seen = repr(data[:16]) + ("..." if len(data) > 16 else "")
         raise ValueError(
             f"the image is neither PTX (it would be text with .version in it) nor a cubin or a"
-            f" fatbin: its {len(data)} bytes begin with {seen}"
+            f" fatbin: its {len(data)} bytes begin with {seen}{_advice(text)}"
         )
     return Image(data + b"\0", "PTX", text)
+
+
+def _advice(text: str) -> str:
+    """Return what to do with a text that is not PTX, if that can be guessed."""
+    if "__global__" in text:
+        return "; CUDA C has to be compiled first: cudadrv.toolkit.compile(source)"
+    if text.endswith((".ptx", ".cubin", ".fatbin")):
+        return "; a file is loaded by Module.from_file(path)"
+    return ""
 
 
 def _refuse_truncated(what: str, needed: int, data: bytes) -> None:

@@ -19,6 +19,7 @@ KINDS = {
     "host": "page-locked allocations",
     "managed": "managed allocations",
     "registered": "registered ranges of host memory",
+    "arrays": "arrays",
     "reservations": "reserved ranges of addresses",
     "backings": "allocations for mapping",
     "streams": "streams",

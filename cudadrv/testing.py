@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 KINDS = (
-    *("device", "async", "host", "managed", "registered", "reservations", "backings"),
-    *("streams", "events", "contexts", "modules", "libraries", "links"),
+    *("device", "async", "host", "managed", "registered", "arrays", "reservations"),
+    *("backings", "streams", "events", "contexts", "modules", "libraries", "links"),
 )
 
 _opened: ctypes.CDLL | None = None

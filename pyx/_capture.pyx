@@ -333,7 +333,7 @@ cdef class Plan:
         return tuple(self.nodes[:self.listed]) if self.listed else ()
 
     cdef own_memory *memory_of(self, own_memory *memory) except NULL:
-        """Return the record that the engine of the plan has of memory."""
+        """Return the state of memory in the engine of the plan. Makes one if there is none."""
         cdef own_memory *known
         address = self.memories.get(<size_t>memory)
         if address is None:
@@ -1286,7 +1286,7 @@ cdef int _look_at_theirs(Capture capture) noexcept nogil:
     if not capture.entered:
         capture.theirs = theirs
     if status == CU_STREAM_CAPTURE_STATUS_NONE or theirs != capture.theirs:
-        return CAPTURE_HAS_ENDED    # also if the library has begun another one meanwhile
+        return CAPTURE_HAS_ENDED    # even if the library has begun another capture since
     return 0 if status == CU_STREAM_CAPTURE_STATUS_ACTIVE \
         else CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 

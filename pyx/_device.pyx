@@ -720,7 +720,8 @@ cdef Context context_of(object device):
     if device is None:
         return default_context()
     if not isinstance(device, Device):
-        raise TypeError(f"device must be a Device, not {type(device).__name__}")
+        raise TypeError(
+            f"device must be a Device, not {type(device).__name__}; for example cudadrv.Device(0)")
     if (<Device>device).ordinal == 0 and _first is not None:
         return _first
     return primary_context(device)

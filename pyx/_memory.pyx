@@ -586,7 +586,7 @@ def memory_report():
     """Return a text that says which lines hold how much memory, the largest first."""
     count, nbytes = Counter(), Counter()
     for buffer in live_buffers():
-        what = f"{buffer.kind}, made at {buffer.site}"
+        what = buffer.kind, buffer.site
         count[what] += 1
         nbytes[what] += buffer.nbytes
     cached = cached_bytes()
@@ -596,7 +596,9 @@ def memory_report():
     shown = nbytes.most_common(MOST_LINES)
     lines = []
     for what, size in shown:
-        lines.append(f"  {size} bytes in {count[what]} {what}")
+        kind, site = what
+        many = "buffer" if count[what] == 1 else "buffers"
+        lines.append(f"  {size} bytes in {count[what]} {kind} {many}, made at {site}")
     if len(nbytes) > len(shown):
         rest = sum(nbytes.values()) - sum(dict(shown).values())
         lines.append(f"  {rest} bytes made at {len(nbytes) - len(shown)} other lines")
@@ -824,7 +826,7 @@ cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) excep
             size -= memory.span.mapped
         raise CudaOutOfMemoryError(
             <int>status, last_failure().decode(),
-            f"{size} bytes were asked for {memory.label}. {memory_report()}")
+            f"{size} bytes were requested for {memory.label}. {memory_report()}")
     memory.context.check(status)
     return size
 

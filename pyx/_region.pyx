@@ -483,6 +483,10 @@ cdef Py_ssize_t checked_count(object count, Items items, str what="count") excep
     cdef int overflow = 0
     cdef long long number
     if type(count) is not int:
+        if isinstance(count, tuple):
+            raise TypeError(
+                f"{what} must be an integer, not {count}; for memory with a shape, call"
+                " cudadrv.empty(shape, dtype), or reshape(shape) of a buffer")
         count = integer(count, what)
     number = PyLong_AsLongLongAndOverflow(count, &overflow)
     if number < 0 and overflow <= 0:

@@ -15,7 +15,7 @@ import numpy as np
 
 cimport cython
 from libc.stdint cimport uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from cudadrv._device cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
@@ -27,7 +27,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
-    own_export_close, own_record_as, own_snapshot_drop,
+    own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
 from cudadrv._event cimport Event, new_event
 from cudadrv._loan cimport note_write, stream_of_exchange
@@ -785,12 +785,19 @@ cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:
 
 
 cdef Event _opened_event(Context context, Ticket ticket):
-    """Return the event of a ticket. Opening one takes long, and the owner uses it again."""
+    """Return the event of a ticket. Opening one takes long, and the owner uses it again.
+
+    It stands for work of the owner, of which the engine knows nothing: no more for what this
+    process has recorded for an earlier ticket.
+    """
+    cdef own_snapshot nothing
+    memset(&nothing, 0, sizeof(nothing))
     owners = context.defaults.setdefault("opened events", {})
     events = owners.setdefault((ticket.pid, ticket.start, ticket.file), {})
-    event = events.get(ticket.event_number)
+    cdef Event event = events.get(ticket.event_number)
     if event is None:
         event = events[ticket.event_number] = _open_event(context, ticket)
+    own_record_as(engine, &nothing, &event.state)
     return event
 
 
@@ -808,7 +815,6 @@ cdef Event _open_event(Context context, Ticket ticket):
             status = cuIpcOpenEventHandle(&event.raw, handle)
             leave_context(pushed)
         context.check(status)
-    event.state.recorded = 1    # by the owner
     return event
 
 

@@ -52,6 +52,7 @@ constexpr struct {
     {"host", allocations<2>},
     {"managed", allocations<3>},
     {"registered", allocations<4>},
+    {"arrays", allocations<5>},
     {"bytes", []() -> uint64_t { return state().live_bytes; }},
     {"reservations", []() -> uint64_t { return state().live_reservations; }},
     {"backings", []() -> uint64_t { return state().backings.size(); }},

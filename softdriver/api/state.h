@@ -7,6 +7,7 @@
 #include "code/link.h"
 #include "graph/exec.h"
 #include "memory/allocation.h"
+#include "memory/array.h"
 #include "memory/freed.h"
 #include "memory/location.h"
 #include "race/races.h"
@@ -49,6 +50,8 @@ struct State {
     HandleTable<LibraryKernel> kernels{0x5c8000001000};
     HandleTable<Link> links{0x5c9000001000};
     HandleTable<Backing> backings{0x5cd000001000};
+    HandleTable<Array> arrays{0x5ce000001000};
+    HandleTable<Mipmap> mipmaps{0x5cf000001000};
     // The pools of memory that is not a device's own, by kind, type of location and its number.
     std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
@@ -56,7 +59,7 @@ struct State {
     Freed freed;
     FreedAddresses freed_addresses;
     std::string kernel_fault;          // description of the last kernel error, or empty
-    uint64_t live_allocations[5] = {}; // number of live allocations of each MemoryKind
+    uint64_t live_allocations[memory_kinds] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
     uint64_t live_reservations = 0;
     uint64_t next_id = 16;

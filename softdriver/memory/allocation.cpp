@@ -60,10 +60,12 @@ static Allocation *find_entry(uintptr_t address) {
     return address - candidate.begin < candidate.bytes ? &candidate : nullptr;
 }
 
+static bool of_array(const Allocation *found) { return found && found->kind == MemoryKind::Array; }
+
 Allocation *find_allocation(uintptr_t address) {
     Allocation *found = find_entry(address);
     bool empty = found && found->reservation && !found->reservation->find(address);
-    return empty ? nullptr : found;
+    return empty || of_array(found) ? nullptr : found;
 }
 
 Allocation *find_visible(uintptr_t address) {
@@ -84,7 +86,7 @@ Allocation *find_reserved(uintptr_t begin, size_t bytes) {
 Allocation *find_range(uintptr_t begin, size_t bytes) {
     Allocation *found = find_reserved(begin, bytes);
     bool empty = found && found->reservation && !found->reservation->covers(begin, bytes);
-    return empty ? nullptr : found;
+    return empty || of_array(found) ? nullptr : found;
 }
 
 bool reaches(const Context &context, const Allocation &allocation, uintptr_t begin, size_t bytes,
@@ -256,6 +258,7 @@ void release_memory(const Remains &remains) {
     switch (remains.kind) {
     case MemoryKind::Device:
     case MemoryKind::Async:
+    case MemoryKind::Array:
         if (remains.sharing)
             stop_sharing(*remains.device, *remains.sharing);
         remains.device->arena.release(remains.begin);

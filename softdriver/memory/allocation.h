@@ -38,14 +38,16 @@ struct Allocation {
     bool sync_memops = false;
     std::shared_ptr<RaceShadow> shadow; // the race detector's record of accesses, or null
 
-    bool on_device() const { return kind == MemoryKind::Device || kind == MemoryKind::Async; }
+    bool on_device() const {
+        return kind == MemoryKind::Device || kind == MemoryKind::Async || kind == MemoryKind::Array;
+    }
     // Returns true for page-locked host memory, which the driver has allocated or the program has
     // registered.
     bool page_locked() const { return kind == MemoryKind::Host || kind == MemoryKind::Registered; }
 };
 
 // Returns the live allocation that contains the address, or null. Reserved addresses without memory
-// are in no allocation.
+// and the memory of arrays are in no allocation.
 Allocation *find_allocation(uintptr_t address);
 // Like find_allocation(), but does not find memory that a graph will allocate.
 Allocation *find_visible(uintptr_t address);
@@ -53,7 +55,7 @@ Allocation *find_visible(uintptr_t address);
 Allocation *find_start(uintptr_t address);
 // Returns the live allocation that contains the whole range, or null.
 Allocation *find_range(uintptr_t begin, size_t bytes);
-// Like find_range(), but also finds reserved addresses without memory.
+// Like find_range(), but also finds reserved addresses without memory, and the memory of arrays.
 Allocation *find_reserved(uintptr_t begin, size_t bytes);
 // Returns true if the context may read, or write, these bytes of the allocation. For memory of a
 // pool it needs access to the pool; for reserved addresses, what cuMemSetAccess grants; for other

@@ -28,6 +28,16 @@ bool finish_frees(Lock &lock, const Device &device) {
     return !frees.empty();
 }
 
+CUresult allocate_or_wait(Call &call, size_t bytes, MemoryKind kind, Allocation *&allocation) {
+    CUresult status = allocate_device(*call.context, bytes, kind, allocation);
+    if (status == CUDA_ERROR_OUT_OF_MEMORY && finish_frees(call.lock, *call.context->device)) {
+        if (CUresult lost = context_status(call.context.get()))
+            return lost;
+        status = allocate_device(*call.context, bytes, kind, allocation);
+    }
+    return status;
+}
+
 SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
@@ -37,12 +47,7 @@ SOFT_API(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes), (address, bytes))
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
     Allocation *allocation = nullptr;
-    CUresult status = allocate_device(*call.context, bytes, MemoryKind::Device, allocation);
-    if (status == CUDA_ERROR_OUT_OF_MEMORY && finish_frees(call.lock, *call.context->device)) {
-        if (CUresult lost = context_status(call.context.get()))
-            return lost;
-        status = allocate_device(*call.context, bytes, MemoryKind::Device, allocation);
-    }
+    CUresult status = allocate_or_wait(call, bytes, MemoryKind::Device, allocation);
     if (status == CUDA_SUCCESS)
         *address = allocation->begin;
     return status;
@@ -82,11 +87,17 @@ bool device_free_waits() {
 static bool free_waits(const Allocation &allocation) {
     if (allocation.pool || allocation.kind == MemoryKind::Async)
         return false;
-    return allocation.kind != MemoryKind::Device || device_free_waits();
+    return allocation.kind == MemoryKind::Managed || device_free_waits();
+}
+
+// Like find_start(), but also finds the memory of arrays.
+static Allocation *find_freeable(CUdeviceptr address) {
+    Allocation *memory = find_reserved(address, 1);
+    return memory && memory->begin == address ? memory : nullptr;
 }
 
 CUresult free_device_memory(Call &call, CUdeviceptr address) {
-    Allocation *allocation = find_start(address);
+    Allocation *allocation = find_freeable(address);
     if (CUresult status = allocation->owner ? context_status(allocation->owner) : CUDA_SUCCESS)
         return status;
     state().races.freed_by_host(*allocation);
@@ -95,7 +106,7 @@ CUresult free_device_memory(Call &call, CUdeviceptr address) {
         state().scheduler.finish(call.lock, device_targets(*device));
         if (device->sticky)
             return device->sticky;
-        allocation = find_start(address); // another thread may have freed the memory meanwhile
+        allocation = find_freeable(address); // another thread may have freed the memory meanwhile
         if (!allocation)
             return CUDA_ERROR_INVALID_VALUE;
     }

@@ -56,7 +56,7 @@ std::string describe_address(uintptr_t address) {
     const Allocation *reserved = find_reserved(address, 1);
     if (reserved && reserved->reservation)
         return describe_reserved(address, *reserved);
-    if (const Allocation *inside = find_allocation(address)) {
+    if (const Allocation *inside = reserved) {
         size_t offset = address - inside->begin;
         return std::to_string(offset) + " bytes into " +
                memory(inside->begin, inside->bytes, inside->maker);

@@ -8,7 +8,9 @@
 
 namespace soft {
 
-enum class MemoryKind { Device, Async, Host, Managed, Registered };
+// The memory of an array is on a device, but has no address for programs.
+enum class MemoryKind { Device, Async, Host, Managed, Registered, Array };
+constexpr int memory_kinds = 6;
 
 // A pool for stream-ordered allocation. Used bytes are exactly what the program has allocated.
 // Reserved bytes also include rounding, memory that is kept for later, and memory whose free no

@@ -73,7 +73,8 @@ SOFT_AVX2 bool avx2_within(const Warp &warp, const A *addresses, uint64_t begin,
     return are_within(warp, addresses, begin, last, bytes);
 }
 
-// Finds where the bytes of all active lanes are, if that needs no check of each of them.
+// Fast path: finds the bytes of all active lanes by one check for all of them. Returns false if
+// each lane has to be checked by itself.
 template <class A>
 bool reach_all(const Access &access, const A *addresses, size_t bytes, Reach &reach) {
     static const auto within = has_avx2() ? avx2_within<A> : plain_within<A>;
@@ -208,8 +209,8 @@ template <class T, class R, class A, bool is_load> Handler by_count(size_t count
     }
 }
 
-// Selects the handler by the width of the register, to which a load extends the value. The
-// signedness of T decides how.
+// Selects the handler by the width of the register. A load extends a signed T by its sign, and an
+// unsigned T by zeros.
 template <class T, bool is_load> Handler by_registers(size_t width, size_t address, size_t count) {
     using R16 = std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>;
     using R32 = std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>;

@@ -48,7 +48,9 @@ class RaceShadow {
     bool holds(const Range &range) const {
         return range.begin >= begin && range.end() <= begin + bytes;
     }
-    bool host_visible() const { return kind != MemoryKind::Device && kind != MemoryKind::Async; }
+    bool host_visible() const {
+        return kind != MemoryKind::Device && kind != MemoryKind::Async && kind != MemoryKind::Array;
+    }
 
     // Records an access. Returns the earlier accesses with which it races.
     std::vector<RaceConflict> access(const OperationPtr &operation, const Range &range, RaceUse use,

@@ -29,8 +29,8 @@ std::string place_of(const Operation &operation) {
 }
 
 RaceText text_about(const RaceShadow &memory) {
-    static const char *const kinds[] = {"device", "stream-ordered", "page-locked", "managed",
-                                        "registered"};
+    static const char *const kinds[] = {"device",  "stream-ordered", "page-locked",
+                                        "managed", "registered",     "array"};
     RaceText text;
     text.memory =
         std::string(kinds[static_cast<int>(memory.kind)]) + " memory " + hexadecimal(memory.begin);

@@ -2,7 +2,8 @@
 #include "stream/capture.h"
 #include "stream/transfer.h"
 
-// This file implements copies of contiguous bytes: cuMemcpy, cuMemcpyHtoD and so on.
+// This file implements copies of contiguous bytes, also of rows of arrays: cuMemcpy, cuMemcpyHtoD,
+// cuMemcpyHtoA and so on.
 
 namespace soft {
 namespace {
@@ -47,6 +48,64 @@ Ends any_to_any(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
     ends.status = locate_any(source, bytes, ends.source);
     if (ends.status == CUDA_SUCCESS)
         ends.status = locate_any(target, bytes, ends.target);
+    return ends;
+}
+
+// Where bytes begin in the first row of an array.
+struct ArrayStart {
+    CUarray array;
+    size_t offset;
+};
+
+// `whole` says that the bytes must be whole elements.
+CUresult locate_start(const ArrayStart &start, size_t bytes, bool whole, End &end) {
+    ArrayPtr array = find_array(start.array);
+    if (!array || start.offset > array->row_bytes() || bytes > array->row_bytes() - start.offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (whole && (start.offset % array->element || bytes % array->element))
+        return CUDA_ERROR_INVALID_VALUE;
+    return locate_array(start.array, start.offset, 0, 0, end);
+}
+
+Ends host_to_array(ArrayStart target, const void *source, size_t bytes) {
+    Ends ends;
+    ends.status = locate_start(target, bytes, false, ends.target);
+    if (ends.status == CUDA_SUCCESS)
+        ends.status = locate_host(source, bytes, ends.source);
+    return ends;
+}
+
+Ends array_to_host(void *target, ArrayStart source, size_t bytes) {
+    Ends ends;
+    ends.status = locate_start(source, bytes, false, ends.source);
+    if (ends.status == CUDA_SUCCESS)
+        ends.status = locate_host(target, bytes, ends.target);
+    return ends;
+}
+
+Ends device_to_array(ArrayStart target, CUdeviceptr source, size_t bytes) {
+    Ends ends;
+    ends.status = locate_device(source, bytes, ends.source);
+    if (ends.status == CUDA_SUCCESS)
+        ends.status = locate_start(target, bytes, true, ends.target);
+    return ends;
+}
+
+Ends array_to_device(CUdeviceptr target, ArrayStart source, size_t bytes) {
+    Ends ends;
+    ends.status = locate_start(source, bytes, true, ends.source);
+    if (ends.status == CUDA_SUCCESS)
+        ends.status = locate_device(target, bytes, ends.target);
+    return ends;
+}
+
+Ends array_to_array(ArrayStart target, ArrayStart source, size_t bytes) {
+    Ends ends;
+    ends.status = locate_start(source, bytes, true, ends.source);
+    if (ends.status == CUDA_SUCCESS)
+        ends.status = locate_start(target, bytes, true, ends.target);
+    if (ends.status == CUDA_SUCCESS && ends.source.array->element != ends.target.array->element)
+        ends.status = CUDA_ERROR_INVALID_VALUE;
     return ends;
 }
 
@@ -125,6 +184,44 @@ SOFT_STREAM_API(cuMemcpyDtoDAsync_v2,
                 (CUdeviceptr target, CUdeviceptr source, size_t bytes, CUstream stream),
                 (target, source, bytes, stream)) {
     return later(call, stream, device_to_device, target, source, bytes);
+}
+
+SOFT_DEFAULT_API(cuMemcpyHtoA_v2, (CUarray target, size_t offset, const void *source, size_t bytes),
+                 (target, offset, source, bytes)) {
+    return now(call, host_to_array, ArrayStart{target, offset}, source, bytes);
+}
+
+SOFT_DEFAULT_API(cuMemcpyAtoH_v2, (void *target, CUarray source, size_t offset, size_t bytes),
+                 (target, source, offset, bytes)) {
+    return now(call, array_to_host, target, ArrayStart{source, offset}, bytes);
+}
+
+SOFT_DEFAULT_API(cuMemcpyDtoA_v2, (CUarray target, size_t offset, CUdeviceptr source, size_t bytes),
+                 (target, offset, source, bytes)) {
+    return now(call, device_to_array, ArrayStart{target, offset}, source, bytes);
+}
+
+SOFT_DEFAULT_API(cuMemcpyAtoD_v2, (CUdeviceptr target, CUarray source, size_t offset, size_t bytes),
+                 (target, source, offset, bytes)) {
+    return now(call, array_to_device, target, ArrayStart{source, offset}, bytes);
+}
+
+SOFT_DEFAULT_API(cuMemcpyAtoA_v2,
+                 (CUarray target, size_t offset, CUarray source, size_t begin, size_t bytes),
+                 (target, offset, source, begin, bytes)) {
+    return now(call, array_to_array, ArrayStart{target, offset}, ArrayStart{source, begin}, bytes);
+}
+
+SOFT_STREAM_API(cuMemcpyHtoAAsync_v2,
+                (CUarray target, size_t offset, const void *source, size_t bytes, CUstream stream),
+                (target, offset, source, bytes, stream)) {
+    return later(call, stream, host_to_array, ArrayStart{target, offset}, source, bytes);
+}
+
+SOFT_STREAM_API(cuMemcpyAtoHAsync_v2,
+                (void *target, CUarray source, size_t offset, size_t bytes, CUstream stream),
+                (target, source, offset, bytes, stream)) {
+    return later(call, stream, array_to_host, target, ArrayStart{source, offset}, bytes);
 }
 
 } // namespace soft

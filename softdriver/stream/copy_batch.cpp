@@ -3,6 +3,7 @@
 #include "stream/transfer.h"
 
 #include <algorithm>
+#include <tuple>
 
 // This file implements copies with attributes, alone and in batches: cuMemcpyBatchAsync,
 // cuMemcpyWithAttributesAsync and so on. If one copy of a batch is invalid, the call submits none.
@@ -30,13 +31,13 @@ struct Operand {
     union {
         struct {
             CUdeviceptr address;
-            size_t row, layer; // distance from row to row in bytes, and between slices in rows
+            size_t row, layer; // distance from row to row in elements, and between slices in rows
             CUmemLocation hint;
         } pointer;
         struct {
             CUarray array;
             size_t x, y, z;
-        } array;
+        } array; // the offsets are in elements
     };
 };
 
@@ -78,24 +79,56 @@ CUresult read_row(const Context &context, CUdeviceptr target, CUdeviceptr source
     return check_access(context, transfer.target, transfer.source);
 }
 
+// Returns the size of the elements in which the numbers of a copy are: those of its array, or
+// bytes. Returns 0 if there is no such array, or if two arrays have elements of different sizes.
+size_t element_of(const BoxCopy &given) {
+    size_t element = 0;
+    for (const Operand *operand : {&given.source, &given.target}) {
+        if (operand->type != array_operand)
+            continue;
+        ArrayPtr array = find_array(operand->array.array);
+        if (!array || (element && element != array->element))
+            return 0;
+        element = array->element;
+    }
+    return element ? element : 1;
+}
+
+// Reads one end of a copy as the end of a box. Returns false if a number overflows.
+bool read_operand(const Operand &operand, size_t element, CUmemorytype &type, CUdeviceptr &address,
+                  CUarray &array, size_t (&offset)[3], size_t &pitch, size_t &height) {
+    if (operand.type == array_operand) {
+        type = CU_MEMORYTYPE_ARRAY;
+        array = operand.array.array;
+        offset[1] = operand.array.y;
+        offset[2] = operand.array.z;
+        return !__builtin_mul_overflow(operand.array.x, element, &offset[0]);
+    }
+    type = CU_MEMORYTYPE_UNIFIED;
+    address = operand.pointer.address;
+    height = operand.pointer.layer;
+    return !__builtin_mul_overflow(operand.pointer.row, element, &pitch);
+}
+
 CUresult read_copy(const Context &context, const BoxCopy &given, Copy &copy) {
     if (CUresult status = read_order(given.order, given.flags, copy))
         return status;
     if (!given.width || !given.height || !given.depth)
         return CUDA_ERROR_INVALID_VALUE;
     for (const Operand *operand : {&given.source, &given.target})
-        if (operand->type != pointer_operand)
-            return operand->type == array_operand ? CUDA_ERROR_NOT_SUPPORTED
-                                                  : CUDA_ERROR_INVALID_VALUE;
+        if (operand->type != pointer_operand && operand->type != array_operand)
+            return CUDA_ERROR_INVALID_VALUE;
     CUDA_MEMCPY3D_v2 box = {};
-    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-    box.srcDevice = given.source.pointer.address;
-    box.srcPitch = given.source.pointer.row;
-    box.srcHeight = given.source.pointer.layer;
-    box.dstDevice = given.target.pointer.address;
-    box.dstPitch = given.target.pointer.row;
-    box.dstHeight = given.target.pointer.layer;
-    box.WidthInBytes = given.width;
+    size_t element = element_of(given), from[3] = {}, to[3] = {};
+    if (!element ||
+        !read_operand(given.source, element, box.srcMemoryType, box.srcDevice, box.srcArray, from,
+                      box.srcPitch, box.srcHeight) ||
+        !read_operand(given.target, element, box.dstMemoryType, box.dstDevice, box.dstArray, to,
+                      box.dstPitch, box.dstHeight) ||
+        __builtin_mul_overflow(given.width, element, &box.WidthInBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    std::tie(box.srcXInBytes, box.srcY, box.srcZ) = std::tie(from[0], from[1], from[2]);
+    std::tie(box.dstXInBytes, box.dstY, box.dstZ) = std::tie(to[0], to[1], to[2]);
     box.Height = given.height;
     box.Depth = given.depth;
     if (CUresult status = read_box(box, copy.transfer))

@@ -3,8 +3,7 @@
 #include "stream/transfer.h"
 
 // This file implements copies of several rows and slices: cuMemcpy2D, cuMemcpy3D and so on. They
-// are all converted to 3-D copies first. Arrays are not supported, so every array handle is
-// invalid.
+// are all converted to 3-D copies first.
 
 namespace soft {
 namespace {
@@ -18,23 +17,25 @@ struct Corner {
     CUmemorytype type;
     const void *host;
     CUdeviceptr device;
+    CUarray array;
+    size_t level;
     size_t x, y, z;       // offset of the first byte, in bytes, rows and slices
     size_t pitch, height; // distance from row to row in bytes, and from slice to slice in rows
 };
 
 Corner source_of(const Box &box) {
-    return {box.srcMemoryType, box.srcHost, box.srcDevice, box.srcXInBytes,
-            box.srcY,          box.srcZ,    box.srcPitch,  box.srcHeight};
+    return {box.srcMemoryType, box.srcHost, box.srcDevice, box.srcArray, box.srcLOD,
+            box.srcXInBytes,   box.srcY,    box.srcZ,      box.srcPitch, box.srcHeight};
 }
 
 Corner target_of(const Box &box) {
-    return {box.dstMemoryType, box.dstHost, box.dstDevice, box.dstXInBytes,
-            box.dstY,          box.dstZ,    box.dstPitch,  box.dstHeight};
+    return {box.dstMemoryType, box.dstHost, box.dstDevice, box.dstArray, box.dstLOD,
+            box.dstXInBytes,   box.dstY,    box.dstZ,      box.dstPitch, box.dstHeight};
 }
 
-bool linear(CUmemorytype type) {
+bool known(CUmemorytype type) {
     return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE ||
-           type == CU_MEMORYTYPE_UNIFIED;
+           type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_UNIFIED;
 }
 
 // Replaces a pitch or height of 0 by the least one that is valid. Returns false if rows or slices
@@ -65,7 +66,27 @@ bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span)
              __builtin_add_overflow(last, box.WidthInBytes, &span));
 }
 
+// Locates an end in an array. It consists of whole elements.
+CUresult locate_in_array(const Box &box, const Corner &corner, Place &place) {
+    ArrayPtr array = find_array(corner.array);
+    if (!array || corner.level)
+        return CUDA_ERROR_INVALID_VALUE;
+    auto inside = [](size_t begin, size_t count, size_t all) {
+        return begin <= all && count <= all - begin;
+    };
+    if (!inside(corner.x, box.WidthInBytes, array->row_bytes()) ||
+        !inside(corner.y, box.Height, array->rows()) ||
+        !inside(corner.z, box.Depth, array->slices()) || corner.x % array->element ||
+        box.WidthInBytes % array->element)
+        return CUDA_ERROR_INVALID_VALUE;
+    place.pitch = array->row_bytes();
+    place.slice = array->slice_bytes();
+    return locate_array(corner.array, corner.x, corner.y, corner.z, place);
+}
+
 CUresult locate(const Box &box, Corner corner, Place &place) {
+    if (corner.type == CU_MEMORYTYPE_ARRAY)
+        return locate_in_array(box, corner, place);
     size_t offset, span;
     if (!complete(box, corner) || !measure(box, corner, offset, span))
         return CUDA_ERROR_INVALID_VALUE;
@@ -95,35 +116,63 @@ CUresult read_box(const Box &box, Transfer &transfer) {
     transfer.slices = box.Depth;
     if (!box.WidthInBytes || !box.Height || !box.Depth)
         return CUDA_SUCCESS;
-    if (!linear(box.srcMemoryType) || !linear(box.dstMemoryType))
+    if (!known(box.srcMemoryType) || !known(box.dstMemoryType))
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = locate(box, source_of(box), transfer.source))
         return status;
     return locate(box, target_of(box), transfer.target);
 }
 
+namespace {
+
+// The same end, as a program specifies it.
+Corner corner_of(const Place &place) {
+    Corner corner = {};
+    if (place.array) {
+        const Array &array = *place.array;
+        size_t offset = place.address - array.address;
+        corner.type = CU_MEMORYTYPE_ARRAY;
+        corner.array = array.handle;
+        corner.z = offset / array.slice_bytes();
+        corner.y = offset % array.slice_bytes() / array.row_bytes();
+        corner.x = offset % array.row_bytes();
+        return corner;
+    }
+    corner.type = place.unified     ? CU_MEMORYTYPE_UNIFIED
+                  : place.on_host() ? CU_MEMORYTYPE_HOST
+                                    : CU_MEMORYTYPE_DEVICE;
+    if (corner.type == CU_MEMORYTYPE_HOST)
+        corner.host = reinterpret_cast<void *>(place.address);
+    else
+        corner.device = place.address;
+    corner.pitch = place.pitch;
+    corner.height = place.pitch ? place.slice / place.pitch : 0;
+    return corner;
+}
+
+} // namespace
+
 CUDA_MEMCPY3D_v2 box_of(const Transfer &transfer) {
     Box box = {};
-    auto type = [](const Place &place) {
-        return place.unified     ? CU_MEMORYTYPE_UNIFIED
-               : place.on_host() ? CU_MEMORYTYPE_HOST
-                                 : CU_MEMORYTYPE_DEVICE;
-    };
-    auto height = [&](const Place &place) { return place.pitch ? place.slice / place.pitch : 0; };
-    box.srcMemoryType = type(transfer.source);
-    box.dstMemoryType = type(transfer.target);
-    if (box.srcMemoryType == CU_MEMORYTYPE_HOST)
-        box.srcHost = reinterpret_cast<void *>(transfer.source.address);
-    else
-        box.srcDevice = transfer.source.address;
-    if (box.dstMemoryType == CU_MEMORYTYPE_HOST)
-        box.dstHost = reinterpret_cast<void *>(transfer.target.address);
-    else
-        box.dstDevice = transfer.target.address;
-    box.srcPitch = transfer.source.pitch;
-    box.dstPitch = transfer.target.pitch;
-    box.srcHeight = height(transfer.source);
-    box.dstHeight = height(transfer.target);
+    Corner source = corner_of(transfer.source), target = corner_of(transfer.target);
+    box.srcMemoryType = source.type;
+    box.srcHost = source.host;
+    box.srcDevice = source.device;
+    box.srcArray = source.array;
+    box.srcXInBytes = source.x;
+    box.srcY = source.y;
+    box.srcZ = source.z;
+    box.srcPitch = source.pitch;
+    box.srcHeight = source.height;
+    box.dstMemoryType = target.type;
+    box.dstHost = const_cast<void *>(target.host);
+    box.dstDevice = target.device;
+    box.dstArray = target.array;
+    box.dstXInBytes = target.x;
+    box.dstY = target.y;
+    box.dstZ = target.z;
+    box.dstPitch = target.pitch;
+    box.dstHeight = target.height;
     box.WidthInBytes = transfer.width;
     box.Height = transfer.rows;
     box.Depth = transfer.slices;
@@ -147,12 +196,14 @@ template <class Copy> Box common(const Copy &copy) {
     box.srcMemoryType = copy.srcMemoryType;
     box.srcHost = copy.srcHost;
     box.srcDevice = copy.srcDevice;
+    box.srcArray = copy.srcArray;
     box.srcPitch = copy.srcPitch;
     box.dstXInBytes = copy.dstXInBytes;
     box.dstY = copy.dstY;
     box.dstMemoryType = copy.dstMemoryType;
     box.dstHost = copy.dstHost;
     box.dstDevice = copy.dstDevice;
+    box.dstArray = copy.dstArray;
     box.dstPitch = copy.dstPitch;
     box.WidthInBytes = copy.WidthInBytes;
     box.Height = copy.Height;
@@ -172,8 +223,10 @@ CUresult to_box(const CUDA_MEMCPY3D_PEER *copy, Box &box) {
         return CUDA_ERROR_INVALID_VALUE;
     box = common(*copy);
     box.srcZ = copy->srcZ;
+    box.srcLOD = copy->srcLOD;
     box.srcHeight = copy->srcHeight;
     box.dstZ = copy->dstZ;
+    box.dstLOD = copy->dstLOD;
     box.dstHeight = copy->dstHeight;
     box.Depth = copy->Depth;
     return CUDA_SUCCESS;

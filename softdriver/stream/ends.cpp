@@ -68,6 +68,17 @@ CUresult locate_host(const void *pointer, size_t bytes, End &end) {
     return status == CUDA_SUCCESS && end.side == Side::Device ? CUDA_ERROR_INVALID_VALUE : status;
 }
 
+CUresult locate_array(CUarray handle, size_t x, size_t row, size_t slice, End &end) {
+    end.array = find_array(handle);
+    if (!end.array)
+        return CUDA_ERROR_INVALID_VALUE;
+    const Array &array = *end.array;
+    end.address = array.address + slice * array.slice_bytes() + row * array.row_bytes() + x;
+    end.host = host_address(*find_array_memory(array.address, 1), end.address);
+    end.side = Side::Device;
+    return context_status(array.owner);
+}
+
 CUresult check_access(const Context &context, const End &target, const End &source) {
     unsigned device = static_cast<unsigned>(context.device->ordinal);
     if (!(source.readers >> device & target.writers >> device & 1))

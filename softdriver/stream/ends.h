@@ -1,6 +1,6 @@
 #pragma once
 
-#include "memory/allocation.h"
+#include "memory/array.h"
 
 namespace soft {
 
@@ -18,6 +18,7 @@ struct End {
     bool sync_memops = false;
     bool of_graph = false; // memory that a graph will allocate
     bool unified = false;  // the program did not say on which side the memory is
+    ArrayPtr array;        // the array in which the bytes are, or null
 
     bool on_host() const { return side == Side::Pageable || side == Side::Locked; }
 };
@@ -29,6 +30,9 @@ CUresult locate_device(CUdeviceptr address, size_t bytes, End &end);
 CUresult locate_any(uintptr_t address, size_t bytes, End &end);
 // Like locate_any(), but returns an error for device memory.
 CUresult locate_host(const void *pointer, size_t bytes, End &end);
+
+// Locates bytes in an array: the first is at `x`, in bytes, in a row of a slice.
+CUresult locate_array(CUarray handle, size_t x, size_t row, size_t slice, End &end);
 
 // Returns an error if an end is in a pool, or at reserved addresses, to which the context's device
 // has no access. Copies of other memory need no peer access.

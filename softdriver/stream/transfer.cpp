@@ -96,7 +96,9 @@ CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
     if (CUresult status = wait_for(call, stream, before, Promise::All))
         return status;
     // While this call waited, another thread freed the target.
-    if (!find_range(transfer.target.address, transfer.span(transfer.target)))
+    bool of_array = transfer.target.array != nullptr;
+    auto find = of_array ? find_array_memory : find_range;
+    if (!find(transfer.target.address, transfer.span(transfer.target)))
         return CUDA_ERROR_INVALID_VALUE;
     return submit(stream, copy_operation(transfer, true));
 }

@@ -105,7 +105,7 @@ def test_declarations_and_types_have_a_module():
 
 
 def test_ownership_core_knows_no_cuda_and_no_python():
-    """Its headers can be compiled and tested alone."""
+    """Its headers can be compiled and tested alone, and the page lists them."""
     todo, reached = ["ownership.h"], set()
     while todo:
         header = todo.pop()
@@ -113,7 +113,8 @@ def test_ownership_core_knows_no_cuda_and_no_python():
         text = (ROOT / "include" / "cudadrv" / header).read_text(encoding="utf-8")
         assert not re.search(r"#\s*include\s*<(cuda|Python)\w*\.h>", text), header
         todo += set(re.findall(r'#\s*include\s*"([\w.]+)"', text)) - reached
-    assert "engine.h" in reached
+    table = PAGE.partition("### The engine")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+\.h)`", table, re.MULTILINE)) == reached - {"ownership.h"}
 
 
 @pytest.mark.parametrize(

@@ -411,7 +411,7 @@ def test_ctrl_c_while_threads_copy(make, stream, gate, way):
 
 
 def test_ctrl_c_at_any_time(make, items_of, stream):
-    """It may come when nothing is held up, too."""
+    """Here no gate holds up the stream: Ctrl-C comes at twelve moments of a running copy."""
     nbytes, interrupted = 2_000_000, 0
     buffer = make("device", nbytes, items=np.zeros(nbytes, "u1"))
     for delay in range(12):

@@ -334,7 +334,7 @@ def test_no_memory_is_left(driver):
     rest = cu.DeviceBuffer(900 << 20, pooled=False)  # of 1 GiB
     with growing(0, 4 * PIECE) as buffer:
         buffer.grow(PIECE)
-        with pytest.raises(cu.CudaOutOfMemoryError, match=f"{2 * PIECE} bytes were asked for Dev"):
+        with pytest.raises(cu.CudaOutOfMemoryError, match=f"{2 * PIECE} bytes were requested"):
             buffer.grow(3 * PIECE)
         assert (buffer.count, mapped()) == (PIECE, PIECE)
         buffer.fill(1)

@@ -128,6 +128,13 @@ cuGreenCtxCreate ppiu|cuGreenCtxDestroy p|cuCtxFromGreenCtx pp|cuGreenCtxGetId p
 cuGreenCtxStreamCreate ppui|cuGreenCtxRecordEvent pp|cuGreenCtxWaitEvent pp
 cuStreamGetGreenCtx pp|cuLogsCurrent pu|cuLogsDumpToMemory pppu|cuLogsDumpToFile psu
 cuLogsUnregisterCallback p
+cuArrayCreate_v2 pp|cuArray3DCreate_v2 pp|cuArrayGetDescriptor_v2 pp|cuArray3DGetDescriptor_v2 pp
+cuArrayDestroy p|cuArrayGetPlane ppu|cuArrayGetSparseProperties pp
+cuArrayGetMemoryRequirements ppi|cuMipmappedArrayCreate ppu|cuMipmappedArrayDestroy p
+cuMipmappedArrayGetLevel ppu|cuMipmappedArrayGetSparseProperties pp
+cuMipmappedArrayGetMemoryRequirements ppi|cuMemcpyHtoA_v2 pzpz|cuMemcpyAtoH_v2 ppzz
+cuMemcpyDtoA_v2 pzdz|cuMemcpyAtoD_v2 dpzz|cuMemcpyAtoA_v2 pzpzz|cuMemcpyHtoAAsync_v2 pzpzp
+cuMemcpyAtoHAsync_v2 ppzzp
 """
 
 COUNTED = [
@@ -136,6 +143,7 @@ COUNTED = [
     "host",
     "managed",
     "registered",
+    "arrays",
     "reservations",
     "backings",
     "streams",

@@ -293,6 +293,7 @@ def test_counts(software, settings):
         "host": 1,
         "managed": 1,
         "registered": 0,
+        "arrays": 0,
         "reservations": 0,
         "backings": 0,
         "streams": 1,

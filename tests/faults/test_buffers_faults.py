@@ -70,9 +70,9 @@ def test_out_of_memory_gives_back_what_has_died(stream, gate):
         again = cu.DeviceBuffer(3 << 20)
         with pytest.raises(cu.CudaOutOfMemoryError) as error:
             cu.DeviceBuffer(3 << 20, name="more")
-        assert f"{3 << 20} bytes were asked for DeviceBuffer 'more'" in str(error.value)
-        assert f"  {3 << 20} bytes in 1 device, made at" in str(error.value)
-        assert "1000 bytes in 1 device, made at" in str(error.value)
+        assert f"{3 << 20} bytes were requested for DeviceBuffer 'more'" in str(error.value)
+        assert f"  {3 << 20} bytes in 1 device buffer, made at" in str(error.value)
+        assert "1000 bytes in 1 device buffer, made at" in str(error.value)
         again.close()
         cu.DeviceBuffer(3 << 20)
     finally:

@@ -108,6 +108,8 @@ def test_what_a_kernel_is(module):
         (b"", "the image is empty"),
         ("\0\0", "the image is empty"),
         ("garbage", "neither PTX .* nor a cubin or a fatbin: its 7 bytes begin with b'garbage'"),
+        ("__global__ void f() {}", r"CUDA C has to be compiled first: .*compile\(source\)"),
+        ("saxpy.ptx", r"begin with b'saxpy.ptx'; .* Module.from_file\(path\)"),
         (bytes(range(1, 200)), r"its 199 bytes begin with b'\\x01.*\.\.\."),
         (EMPTY.replace("entry", "en\0try"), "neither PTX"),
         (b"\x7fELF", "a cubin that was cut off: it has 4 bytes, and needs 64"),
@@ -116,7 +118,7 @@ def test_what_a_kernel_is(module):
         (struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 500), "it has 16 bytes, and needs 516"),
         (struct.pack("<IIQQ", 0x466243B1, 1, 0, 0), "the wrapper of a fatbin"),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_what_is_no_image(driver, unchanged, image, words):
     with unchanged("cuModuleLoadDataEx"), pytest.raises(ValueError, match=words):

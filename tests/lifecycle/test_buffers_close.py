@@ -268,7 +268,7 @@ def test_reports(stream):
     buffers = [cu.LockedBuffer(1000) for _ in range(3)]
     report = cu.memory_report()
     assert "Live buffers hold 3000 bytes:" in report
-    assert "3000 bytes in 3 page-locked, made at" in report
+    assert "3000 bytes in 3 page-locked buffers, made at" in report
     live = cu.live_buffers()[0]
     assert (live.kind, live.nbytes, live.device) == ("page-locked", 1000, 0)
     del buffers

@@ -22,6 +22,8 @@ def test_counts(cls):
     for count in (1.0, "1", None, [3], np.float64(3)):
         with pytest.raises(TypeError, match="count must be an integer"):
             cls(count)
+    with pytest.raises(TypeError, match=r"not \(3, 4\); for memory with a shape, call"):
+        cls((3, 4))
     with pytest.raises(ValueError, match="must not be negative, and is -1"):
         cls(-1)
     for count in (2**61, 2**63, 10**30):
@@ -35,7 +37,7 @@ def test_more_than_there_is(cls):
     with pytest.raises(cu.CudaOutOfMemoryError) as error:
         cls(2**50, name="huge")
     assert isinstance(error.value, MemoryError)
-    assert f"{2**50} bytes were asked for {cls.__name__} 'huge'" in str(error.value)
+    assert f"{2**50} bytes were requested for {cls.__name__} 'huge'" in str(error.value)
 
 
 @CLASSES

@@ -30,6 +30,20 @@ def test_import_brings_no_large_modules(script):
     assert not set(found.split()) & (large | {"re", "tempfile", "traceback", "urllib", "uuid"})
 
 
+def test_a_module_that_was_not_imported_is_named(script):
+    assert script.quiet("""
+        import cudadrv as cu
+        for name in ("toolkit", "nothing"):
+            try:
+                getattr(cu, name)
+            except AttributeError as error:
+                print(error)
+    """).splitlines() == [
+        "module 'cudadrv' has no attribute 'toolkit'; import cudadrv.toolkit first",
+        "module 'cudadrv' has no attribute 'nothing'",
+    ]
+
+
 def test_dask_is_imported_by_its_own_module_alone(script):
     """With Dask, tests/external/test_dask.py."""
     assert "needs Dask and its scheduler: pip install cudadrv[dask]" in script.quiet("""

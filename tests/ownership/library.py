@@ -62,6 +62,7 @@ def main():
     parser.add_argument("--policy", choices=[*POLICIES, "all"], default="all")
     parser.add_argument("--graphs", action="store_true", help="only programs with graphs")
     parser.add_argument("--contexts", action="store_true", help="only with several contexts")
+    parser.add_argument("--tickets", action="store_true", help="only with a second process")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
     os.environ.setdefault("CUDADRV_DRIVER", "software")
@@ -70,6 +71,8 @@ def main():
     schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
     Program.with_contexts = 1 if options.contexts else Program.with_contexts
     Program.with_graphs = 1 if options.graphs else Program.with_graphs
+    if options.tickets:
+        use_tickets()
     operations = programs = disagreements = 0
     answers = Counter()
     begin = time.perf_counter()
@@ -94,6 +97,13 @@ def main():
     print(", ".join(f"{answer}: {count}" for answer, count in sorted(answers.items())))
     print(f"{disagreements} disagreements")
     return 1 if disagreements else 0
+
+
+def use_tickets():
+    """Start the other process, and let all programs lend buffers to it."""
+    from library_tickets import Partner
+
+    Program.with_tickets, Program.partner = 1, Partner()
 
 
 def choose_schedule(schedule, seed):

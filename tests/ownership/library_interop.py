@@ -313,13 +313,15 @@ class InteropChoices(Choices):
     def overlay(self):
         """Use bytes of a buffer by their address."""
         buffer = self.pick_buffer()
-        if not buffer.closed and buffer.nbytes:
+        if not buffer.closed and buffer.nbytes and not buffer.memory.opened:
             self.add(self.session.overlay(buffer), "overlay of", self.buffers.index(buffer))
 
     def give_back(self):
         shared = [b for b in self.buffers if b.memory.shares and not b.part and not b.closed]
         buffer = self.pick(shared) if shared and self.chance(0.9) else self.pick_buffer()
         del shared  # or it would keep the parts that are forgotten
+        if buffer.memory.opened:  # the owner needs the receipt
+            return
         stream = self.maybe_stream(False, buffer.memory.place)
         theirs = [each for each in self.theirs if each.memory.model is buffer.memory.model]
         if theirs and self.is_usable(theirs[0].stream) and self.chance(0.7):

@@ -13,6 +13,7 @@ import library_interop
 import library_joined
 import library_managed
 import library_peers
+import library_tickets
 from library_choices import (
     CUTS,
     DTYPES,
@@ -26,8 +27,9 @@ from library_choices import (
 from library_graphs import OF_GRAPHS
 from library_interop import OF_IMPORTS, OF_LOANS
 from library_joined import OF_JOINED
-from library_peers import PeerChoices
 from library_threads import Worker
+from library_tickets import OF_TICKETS, TicketChoices
+from pair import Disagreement  # noqa: F401
 from session import DEFAULTS, ORDERS, Failed, Thread
 from session_buffers import CLASSES, is_filled
 from session_host import WAYS, FullSession
@@ -60,11 +62,12 @@ def the_loop():
     return asyncio.new_event_loop()
 
 
-class Program(PeerChoices):
+class Program(TicketChoices):
     """One random program. `run` makes its steps and logs them, to be printed if one fails."""
 
     with_graphs = 0.25  # of all programs
     with_contexts = 0.25  # those with several contexts
+    with_tickets = 0  # those that lend buffers to another process
 
     def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
@@ -95,6 +98,7 @@ class Program(PeerChoices):
             self.imports = False
         # Graphs and loans keep the sizes that buffers had: tests/buffers/test_growing.py.
         self.grows = self.chance(0.6) and not (self.captures or self.interop or self.imports)
+        self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.weights = dict(self.choose_weights(awaits))
 
     def contexts(self):
@@ -135,6 +139,8 @@ class Program(PeerChoices):
             if step in OF_IMPORTS and not self.imports:
                 weight = 0
             if step in OF_GROWING and not self.grows:
+                weight = 0
+            if step in OF_TICKETS and not self.tickets:
                 weight = 0
             if step in (*OF_GRAPHS, *OF_JOINED) and not self.captures:
                 weight = 0
@@ -229,6 +235,20 @@ class Program(PeerChoices):
     # ---- running ----
 
     def run(self, steps):
+        self.begin()
+        for step in self.choose_steps(steps):
+            self.step(step)
+        self.finish()
+
+    def choose_steps(self, count):
+        return self.random.choices(list(self.weights), list(self.weights.values()), k=count)
+
+    def step(self, name):
+        self.do(getattr(self, name))
+        if self.buffers and self.random.random() < 0.1:
+            self.session.compare_borrows(self.pick(self.buffers))
+
+    def begin(self):
         for place in self.session.places:
             self.open_stream(place)
         for _ in range(self.random.randint(1, 2)):
@@ -239,14 +259,12 @@ class Program(PeerChoices):
             self.allocate_growing()
         if self.policies != ("strict",):
             self.change_policy()
-        chosen = self.random.choices(list(self.weights), list(self.weights.values()), k=steps)
-        for step in chosen:
-            self.do(getattr(self, step))
-            if self.buffers and self.random.random() < 0.1:
-                self.session.compare_borrows(self.pick(self.buffers))
+
+    def finish(self):
         self.note("end")
         while self.workers:
             self.stop(0)
+        self.end_shares()
         self.end_loans()
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
@@ -261,6 +279,7 @@ class Program(PeerChoices):
             self.session.gate.open()
         self.session.end_captures()
         self.session.end_all_theirs()
+        self.drop_shares()
         self.drop_loans()
         self.session.end_work()
         for raw in self.raws:
@@ -378,7 +397,8 @@ class Program(PeerChoices):
 
     def fail(self):
         """Make a step in which a driver call fails. Work that was not queued has not happened."""
-        step, functions = self.random.choice(tuple(FAILURES.items()))
+        failures = {**FAILURES, **library_tickets.FAILURES} if self.tickets else FAILURES
+        step, functions = self.random.choice(tuple(failures.items()))
         self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
         self.note("fails in the next one:", *self.session.failing)
         try:
@@ -502,6 +522,8 @@ class Program(PeerChoices):
             options["pooled"] = False
         if not driver_pool and kind == "locked" and self.chance(0.05):
             options["write_combined"] = True
+        if self.tickets and kind == "locked" and not options and self.chance(0.7):
+            options["shareable"], options["pooled"], stream = True, False, None
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
@@ -548,8 +570,9 @@ class Program(PeerChoices):
     def into_raw(self):
         """Give memory away. Sometimes parts of it are alive, so that it is refused."""
         buffer = self.pick_buffer()
-        if buffer.memory.model.end is not None:  # memory that grows is not given away
-            return
+        memory = buffer.memory
+        if memory.model.end is not None or memory.was_shared or memory.shareable:
+            return  # memory that grows, or that other processes may have mapped
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)
@@ -619,12 +642,16 @@ class Program(PeerChoices):
 
     def take(self):
         buffer = self.pick_buffer()
+        if buffer.memory.opened or buffer in [share.buffer for share in self.shares]:
+            return  # the shares name the object
         made = self.session.take(buffer)
         self.add(made, "taken from", self.buffers.index(buffer))
 
     def close_buffer(self):
         wholes = [b for b in self.buffers if not b.part and not b.closed]
         buffer = self.pick(wholes) if wholes and self.chance(0.8) else self.pick_buffer()
+        if buffer.memory.opened:  # the owner needs a receipt
+            return
         given = 0.5 if buffer.memory.stream else 0.05
         stream = self.pick_stream(buffer.memory.place) if self.chance(given) else None
         self.note("close", self.buffers.index(buffer), self.at(stream, self.streams))
@@ -639,7 +666,10 @@ class Program(PeerChoices):
         """Drop all references to a buffer's memory, which must outlive the work that uses it."""
         memory = self.pick(self.buffers).memory
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
-        held = [each.buffer.memory for each in (*self.views, *self.loans, *self.holders)]
+        held = (*self.views, *self.loans, *self.holders, *self.shares)
+        held = [each.buffer.memory for each in held]
+        if memory.opened:
+            return
         if memory.home is not None and memory.home.stream is not None:
             return  # the other memory keeps its stream until work with these bytes is complete
         if len(kept) > 1 and memory not in held:
@@ -926,4 +956,5 @@ WEIGHTS = {
     **library_graphs.WEIGHTS,
     **library_joined.WEIGHTS,
     **library_peers.WEIGHTS,
+    **library_tickets.WEIGHTS,
 }

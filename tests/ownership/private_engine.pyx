@@ -305,7 +305,10 @@ cdef class MemoryState:
         return found.start, found.stop, found.site
 
     def export(self, start, stop, mode, policy="strict", site=0, effect=None):
-        """Borrow bytes for the host: ``("ok", view)`` or the reason and the site in the way."""
+        """Borrow bytes for the host.
+
+        Return ``("ok", view)``, or the reason of the refusal and the site of the conflicting use.
+        """
         cdef own_access access
         cdef own_conflict conflict
         cdef View view = View.__new__(View)

@@ -47,6 +47,8 @@ DEFAULT_STREAM, NOT_ORDERED = "default_stream", "not_stream_ordered"
 NOT_WHOLE, OF_POOL = "not_whole", "of_driver_pool"
 GRAPH_CLOSED, NO_SUCH_CHANGE = "graph_closed", "no_such_change"
 THEIRS = "captured_by_others"
+NOT_SHAREABLE, NOT_SHARED = "not_shareable", "not_shared"
+OWN_TICKET, NO_TICKET = "own_ticket", "no_ticket"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
@@ -75,7 +77,7 @@ RAISED = {
         (ValueError, cu.CudaError),
         "^cuGraphInstantiateWithFlags: CUDA_ERROR_INVALID_VALUE"
         "|another context|within one context|of the context of|and this (executable of|one to)"
-        "|memory of that context",
+        "|memory of that context|use a stream of its primary context|was opened in",
     ),
     UNFINISHED: (cu.OwnershipError, "cannot end the access of"),
     EVENT_CLOSED: (ValueError, "the event "),
@@ -100,6 +102,14 @@ RAISED = {
     DISCARDED: (cu.ContentsDiscardedError, "were discarded at"),
     NOT_WHOLE: (ValueError, "not the whole of an allocation"),
     OF_POOL: (ValueError, "memory of a DriverPool, which"),
+    NOT_SHAREABLE: (
+        (ValueError, cu.CudaError),
+        "^cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE|has no memory to share|shares with no other process|only its owner can share"
+        "|has no handles|have no handles|driver has no handles|that only this process can map",
+    ),
+    NOT_SHARED: (ValueError, "is not shared with another process|was accepted before"),
+    OWN_TICKET: (cu.OwnershipError, "was made by this process"),
+    NO_TICKET: (cu.OwnershipError, "has taken the buffer back|was opened before|is not valid"),
 }
 # The driver calls that queue work and waits. A refused call makes none of them.
 QUEUEING = (

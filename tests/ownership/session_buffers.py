@@ -51,6 +51,9 @@ class Memory:
     unused: model.Access | None = None  # its allocation on a stream, until the first use
     pool: Any = None  # DEFAULT or a DriverPool, if it comes from a pool of the driver
     whole: Any = None  # a weak reference to the buffer of all its bytes
+    shareable: bool = False  # page-locked memory that other processes can map
+    was_shared: bool = False  # with another process, which may still have it mapped
+    opened: bool = False  # by a ticket of another process
 
     def __post_init__(self):
         if self.bytes is None:
@@ -64,6 +67,13 @@ class Memory:
     def is_known(self):
         """Whether the library knows how the memory was allocated."""
         return self.owned and not self.of_module
+
+    @property
+    def can_be_shared(self):
+        """Whether another process can map the memory."""
+        if not self.owned or self.of_module or self.model.end is not None:
+            return False
+        return self.shareable or (self.kind == "device" and self.pool is None)
 
     @property
     def is_stream_ordered(self):
@@ -196,6 +206,7 @@ class BufferSession(PeerSession):
             stream = self.current(stream, place)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
+        memory.shareable = options.get("shareable", False)
         if kind == "device" and memory.is_stream_ordered:
             memory.pool = pool if memory.of_driver_pool else DEFAULT
         buffer = Buffer(made, memory, 0, nbytes, part=False)

@@ -12,6 +12,7 @@ from session_building import BuildSession
 from session_joined import JoinedSession
 from session_managed import ManagedSession
 from session_threads import ThreadSession
+from session_tickets import TicketSession
 
 import cudadrv as cu
 from cudadrv import testing
@@ -46,7 +47,7 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession):
+class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, TicketSession):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):
@@ -102,7 +103,7 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession):
             view.kept = view.array.flat  # cannot be emptied with the array
 
     def close_view(self, view):
-        """Close a view. Returns whether it is gone, or `kept` leaves the buffer borrowed."""
+        """Close a view. Returns False if the view's `kept` leaves the buffer borrowed."""
         if view.block is None:
             if isinstance(view.array, memoryview):
                 view.array.release()

@@ -327,7 +327,7 @@ class ImportSession(LoanSession):
         def call():
             try:
                 return add.launch(1, 1, *args, **options)
-            except cu.OwnershipError:  # what it waited for does no harm
+            except cu.OwnershipError:  # the refused call may have inserted its waits already
                 self.unseen["cuStreamWaitEvent"] += len(waits)
                 self.unseen["cuEventRecord"] += sum(other.open for other in waits)
                 raise

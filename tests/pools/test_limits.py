@@ -252,7 +252,7 @@ def test_no_memory_is_tried_once_more_and_then_reported(pools, cls):
     with pytest.raises(cu.CudaOutOfMemoryError, match=r"test_limits\.py") as caught:
         cls(1 << 45)
     assert testing.calls(function) == calls + 2
-    assert f"{1 << 45} bytes were asked for {cls.__name__}" in str(caught.value)
+    assert f"{1 << 45} bytes were requested for {cls.__name__}" in str(caught.value)
     kept.close()
 
 

@@ -52,7 +52,7 @@ def test_the_allocation_is_tried_again(on_out_of_memory, stream, stream_ordered)
 def test_without_room_the_error_goes_through(on_out_of_memory, answer):
     room = Room(answer)
     on_out_of_memory(room)
-    with pytest.raises(cu.CudaOutOfMemoryError, match="bytes were asked for DeviceBuffer 'big'"):
+    with pytest.raises(cu.CudaOutOfMemoryError, match="requested for DeviceBuffer 'big'"):
         cu.DeviceBuffer(64 * MIB, name="big")
     assert len(room.calls) == 1
 

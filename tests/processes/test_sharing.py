@@ -226,6 +226,23 @@ def test_many_rounds_use_one_event(other):
     assert buffer.to_numpy(stream=stream).tolist() == [29] * 10
 
 
+def test_an_event_that_is_used_again_orders_nothing_else(other):
+    """What the other process had queued before an earlier `give_back` is not ordered by `open`."""
+    stream, later = cu.Stream(), cu.Stream()
+    first, second = filled(), filled()
+    other("[s := cu.Stream(), t := cu.Stream(), own := cu.DeviceBuffer(10, 'i4')] and None")
+    other("there := cu.open(ticket, s)", ticket=first.share(stream))
+    other("own.fill_async(1, stream=s)")
+    receipt = other("there.give_back(s)")
+    other("globals().pop('there') and None")
+    other("[cu.DeviceBuffer(10, pooled=False) for _ in range(9)] and None")  # unmaps it, if idle
+    first.accept(receipt, stream)  # and the event can be used again
+    other("there := cu.open(ticket, t)", ticket=second.share(later))
+    with pytest.raises(cu.BufferBorrowedError, match="fill_async on Stream"):
+        other("own.fill_async(2, stream=t)")
+    second.accept(other("there.give_back(t)"), later)
+
+
 def open_files(pid):
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 

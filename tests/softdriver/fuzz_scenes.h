@@ -42,6 +42,11 @@ inline void supply() {
         if (!cuModuleGetFunction(&kernel, module, player->chance(50) ? "empty" : "count"))
             pool_of<CUfunction>().put(reinterpret_cast<uintptr_t>(kernel));
     }
+    CUarray array = nullptr;
+    CUDA_ARRAY3D_DESCRIPTOR description{};
+    fill(description);
+    if (!cuArray3DCreate_v2(&array, &description))
+        pool_of<CUarray>().put(reinterpret_cast<uintptr_t>(array));
     CUlibrary library = nullptr;
     CUkernel of_library = nullptr;
     if (!cuLibraryLoadData(&library, code_texts[0], nullptr, nullptr, 0, nullptr, nullptr, 0)) {

@@ -14,6 +14,48 @@ inline size_t any_count() { return player->random.below(player->chance(20) ? arr
 
 inline void fill(CUuuid &) {}
 inline void fill(CUdevprop &) {}
+inline void fill(CUDA_ARRAY_SPARSE_PROPERTIES &) {}
+inline void fill(CUDA_ARRAY_MEMORY_REQUIREMENTS &) {}
+
+inline CUarray_format any_format() {
+    static const int formats[] = {1, 2, 3, 8, 9, 10, 16, 32};
+    return static_cast<CUarray_format>(
+        player->chance(97) ? formats[player->random.below(std::size(formats))] : any_bits() & 0xff);
+}
+
+inline unsigned any_channels() {
+    return player->chance(97) ? 1u << player->random.below(3) : unsigned(any_bits());
+}
+
+inline size_t any_array_extent(bool may_lack) {
+    if (may_lack && player->chance(40))
+        return 0;
+    return player->chance(97) ? 1 + player->random.below(16) : any_size();
+}
+
+inline void fill(CUDA_ARRAY_DESCRIPTOR &descriptor) {
+    descriptor.Width = any_array_extent(false);
+    descriptor.Height = any_array_extent(true);
+    descriptor.Format = any_format();
+    descriptor.NumChannels = any_channels();
+}
+
+inline void fill(CUDA_ARRAY3D_DESCRIPTOR &descriptor) {
+    descriptor.Width = any_array_extent(false);
+    descriptor.Height = any_array_extent(true);
+    descriptor.Depth = any_array_extent(true);
+    descriptor.Format = any_format();
+    descriptor.NumChannels = any_channels();
+    descriptor.Flags = player->chance(60) ? 2 * unsigned(player->random.below(2))
+                                          : unsigned(player->random.below(16));
+    if (player->chance(10)) {
+        descriptor.Height = descriptor.Width;
+        descriptor.Depth = 6;
+        descriptor.Flags = 4;
+    }
+    if (player->chance(2))
+        descriptor.Flags = unsigned(any_bits());
+}
 
 inline void fill(CUmemLocation &location) {
     location.type = static_cast<CUmemLocationType>(player->random.below(6));
@@ -136,6 +178,8 @@ inline CUmemorytype any_memory_type() {
                                      CU_MEMORYTYPE_UNIFIED, CU_MEMORYTYPE_UNIFIED};
     if (player->chance(4))
         return static_cast<CUmemorytype>(player->random.below(9));
+    if (player->chance(25))
+        return CU_MEMORYTYPE_ARRAY;
     return static_cast<CUmemorytype>(types[player->random.below(std::size(types))]);
 }
 
@@ -157,6 +201,8 @@ template <class Copy> Rows fill_rows(Copy &copy) {
     any_end(copy.srcMemoryType, copy.srcDevice, source, rows.wild);
     any_end(copy.dstMemoryType, copy.dstDevice, copy.dstHost, rows.wild);
     copy.srcHost = source;
+    copy.srcArray = any_handle<CUarray>();
+    copy.dstArray = any_handle<CUarray>();
     copy.WidthInBytes = rows.size(player->chance(50) ? 64 : 2000);
     copy.Height = rows.size(16);
     copy.srcPitch = player->chance(30) ? 0 : rows.size(64) + (rows.wild ? 0 : copy.WidthInBytes);
@@ -320,6 +366,12 @@ constexpr size_t most_row = 40, most_rows = 6;
 inline void fill(CUmemcpy3DOperand &operand) {
     operand.type = static_cast<CUmemcpy3DOperandType>(player->chance(95) ? 1 : any_bits() % 4);
     player->shape.limit = SIZE_MAX;
+    if (player->chance(20)) {
+        operand.type = static_cast<CUmemcpy3DOperandType>(2);
+        operand.op.array.array = any_handle<CUarray>();
+        operand.op.array.offset = {player->random.below(8), player->random.below(3), 0};
+        return;
+    }
     operand.op.ptr.ptr = touched_address(addresses);
     bool fits = player->shape.limit >= most_row * most_rows * 2;
     operand.op.ptr.ptr = fits ? operand.op.ptr.ptr : own_memory();

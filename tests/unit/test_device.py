@@ -70,7 +70,7 @@ def test_unknown_attributes_make_no_call(driver, unchanged):
 @pytest.mark.parametrize("make", [cu.Stream, cu.Event])
 def test_device_arguments_are_devices(make):
     assert make(device=cu.Device(0)).context is cu.Device(0).context
-    with pytest.raises(TypeError, match="device must be a Device, not int"):
+    with pytest.raises(TypeError, match=r"a Device, not int; for example cudadrv\.Device\(0\)"):
         make(device=0)
 
 

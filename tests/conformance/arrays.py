@@ -1,0 +1,94 @@
+"""Arrays for tests: how they are described, made, written and read."""
+
+import ctypes
+
+import numpy
+
+from .boxes import ARRAY, HOST, Copy3D
+
+FORMATS = {"u1": 1, "u2": 2, "u4": 3, "i1": 8, "i2": 9, "i4": 10, "f2": 16, "f4": 32}
+LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE = 1, 2, 4, 8, 64
+
+
+class Descriptor(ctypes.Structure):
+    """CUDA_ARRAY_DESCRIPTOR."""
+
+    _fields_ = [
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+        ("format", ctypes.c_int),
+        ("channels", ctypes.c_uint),
+    ]
+
+
+class Descriptor3D(ctypes.Structure):
+    """CUDA_ARRAY3D_DESCRIPTOR."""
+
+    _fields_ = [
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+        ("depth", ctypes.c_size_t),
+        ("format", ctypes.c_int),
+        ("channels", ctypes.c_uint),
+        ("flags", ctypes.c_uint),
+    ]
+
+
+def descriptor(width, height=0, depth=0, kind="u1", channels=1, flags=0):
+    return Descriptor3D(width, height, depth, FORMATS[kind], channels, flags)
+
+
+def make(client, *extents, **options):
+    """The handle of a new array, which the client destroys."""
+    given = ctypes.byref(descriptor(*extents, **options))
+    return client._make("cuArrayDestroy", ctypes.c_void_p, "cuArray3DCreate_v2", given)
+
+
+def make_mipmap(client, levels, *extents, **options):
+    given = ctypes.byref(descriptor(*extents, **options))
+    name = "cuMipmappedArrayCreate"
+    return client._make("cuMipmappedArrayDestroy", ctypes.c_void_p, name, given, levels)
+
+
+def level_of(client, mipmap, level):
+    array = ctypes.c_void_p()
+    client.ok("cuMipmappedArrayGetLevel", ctypes.byref(array), mipmap, level)
+    return array.value
+
+
+def _box(content):
+    """A copy of a whole array; `content` has slices, rows, elements, and perhaps channels."""
+    copy = Copy3D()
+    copy.Depth, copy.Height = content.shape[:2]
+    copy.WidthInBytes = content.nbytes // copy.Depth // copy.Height
+    return copy
+
+
+def write(client, array, content):
+    content = numpy.ascontiguousarray(content)
+    copy = _box(content)
+    copy.srcMemoryType, copy.srcHost = HOST, content.ctypes.data
+    copy.dstMemoryType, copy.dstArray = ARRAY, array
+    client.ok("cuMemcpy3D_v2", ctypes.byref(copy))
+    client.ok("cuCtxSynchronize")
+
+
+def read(client, array, shape, kind):
+    content = numpy.empty(shape, kind)
+    copy = _box(content)
+    copy.srcMemoryType, copy.srcArray = ARRAY, array
+    copy.dstMemoryType, copy.dstHost = HOST, content.ctypes.data
+    client.ok("cuMemcpy3D_v2", ctypes.byref(copy))
+    return content
+
+
+def filled(client, content, **options):
+    """A new array with this content: slices, rows, elements, and perhaps channels.
+
+    Without the option `extents` (width, height, depth) the array has all three.
+    """
+    extents = options.pop("extents", content.shape[2::-1])
+    channels = content.shape[3] if content.ndim == 4 else 1
+    array = make(client, *extents, kind=content.dtype.str[1:], channels=channels, **options)
+    write(client, array, content)
+    return array

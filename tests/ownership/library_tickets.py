@@ -1,0 +1,203 @@
+"""The steps of random programs that lend buffers to another process: see partner.py."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from library_peers import PeerChoices
+from other_process import ROOT, Other
+
+import cudadrv as cu
+from cudadrv import testing
+
+WEIGHTS = {"share": 20, "there": 50, "accept": 16, "open_own": 1}
+OF_TICKETS = tuple(WEIGHTS)
+FAILURES = {
+    "share": ("cuEventRecord", "cuEventCreate", "cuIpcGetMemHandle", "cuIpcGetEventHandle"),
+    "accept": ("cuStreamWaitEvent",),
+}
+MOST_STEPS = 6  # of the other process at a time
+
+
+class Partner:
+    """The other process, which runs partner.py. It is used by one program after the other."""
+
+    def __init__(self):
+        self.software = cu.driver_info().is_software
+        environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
+        environment["CUDADRV_DRIVER"] = "software" if self.software else "cuda"
+        if self.software:
+            environment["CUDADRV_SOFTWARE"] = f"devices={cu.Device.count()}"
+        self.process = Other("cuda", **environment)  # the schedule is that of each program
+
+    def _call(self, name, *what):
+        return self.process(f"__import__('partner').{name}(*what)", what=what)
+
+    def begin(self, seed, policies, several):
+        found = testing.settings() if self.software else {}
+        settings = ",".join(f"{name}={found[name]}" for name in ("schedule", "seed") if found)
+        self._call("begin", seed, policies, several, settings)
+
+    def open(self, *what):
+        return self._call("open", *what)
+
+    def steps(self, count):
+        self._call("steps", count)
+
+    def give_back(self, at):
+        return self._call("give_back", at)
+
+    def end(self):
+        return self._call("end")
+
+    def drop(self):
+        self._call("drop")
+
+    def stop(self):
+        """End the process. Returns its status."""
+        return self.process.end()
+
+
+class TicketChoices(PeerChoices):
+    partner = None  # the other process, if programs may use one
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.seed = seed
+        self.shares = []
+        self.began = False  # whether the other process has begun its program
+
+    # ---- the owner ----
+
+    def pick_to_share(self):
+        """A buffer that can probably be shared. Of each allocation, one part is away at a time."""
+        away = [share.buffer.memory.model for share in self.shares if not self.is_over(share)]
+        found = [
+            buffer
+            for buffer in self.buffers
+            if buffer.memory.can_be_shared and buffer.memory.model not in away and buffer.nbytes
+        ]
+        if not found or self.chance(0.1):
+            buffer = self.pick_buffer()
+            return None if buffer.memory.model in away else buffer
+        return self.pick_usable(found, lambda buffer: not buffer.closed)
+
+    def is_over(self, share):
+        """Whether neither the other process nor a part of its program has the memory."""
+        return share.is_back and (not share.opened or share.receipt is not None)
+
+    def share(self):
+        buffer = self.pick_to_share()
+        if buffer is None:
+            return
+        stream = self.maybe_stream(False, buffer.memory.place)
+        self.note("share", self.buffers.index(buffer), self.at(stream, self.streams))
+        share = self.session.share(buffer, stream)
+        if share is not None:
+            self.note("  as", len(self.shares))
+            self.shares.append(share)
+            if self.chance(0.6):
+                self.open_there(share)
+
+    def accept(self):
+        if not self.shares:
+            return
+        share = self.pick_usable(self.shares, lambda share: not share.is_back)
+        back = share.receipt is None and not share.is_back and self.chance(0.8)
+        if share.opened and back:
+            self.give_back_there(share)
+        self.take_back(share)
+
+    def take_back(self, share):
+        place = share.buffer.memory.place
+        stream = self.maybe_stream(place.context.primary, place)
+        if stream is None and not place.context.primary:
+            return
+        receipt = share.receipt if self.chance(0.8) or share.is_back else None
+        told = self.shares.index(share), self.at(stream, self.streams)
+        self.note("accept", *told, "with a receipt" * (receipt is not None))
+        if not share.is_back or receipt is not None:
+            self.session.accept(share, stream, receipt)
+
+    def open_own(self):
+        if self.shares:
+            share = self.pick(self.shares)
+            self.note("open own", self.shares.index(share))
+            self.session.open_own(share)
+
+    # ---- the other process ----
+
+    def begin_there(self):
+        if not self.began:
+            self.began = True
+            self.partner.begin(f"{self.seed}.partner", self.policies, len(self.session.places) > 1)
+
+    def there(self):
+        """Let the other process open a buffer, work, or give a buffer back."""
+        away = [share for share in self.shares if share.opened and share.receipt is None]
+        unopened = [share for share in self.shares if not share.opened]
+        if unopened and self.chance(0.5):
+            self.open_there(self.pick(unopened))
+        elif self.shares and self.chance(0.1):
+            self.open_there(self.pick(self.shares))
+        elif away and self.chance(0.2):
+            self.give_back_there(self.pick(away))
+        elif self.began:
+            steps = self.random.randint(1, MOST_STEPS)
+            self.note("there", steps, "steps")
+            self.partner.steps(steps)
+
+    def open_there(self, share):
+        """Let the other process open a ticket, perhaps one that was opened or taken back before."""
+        self.begin_there()
+        buffer = share.buffer
+        valid = not (share.opened or share.is_back)
+        ordinal = buffer.memory.place.context.device.ordinal
+        if buffer.memory.kind == "device" and ordinal > 0 and len(self.session.places) == 1:
+            return
+        self.note("open there", self.shares.index(share), "which is not valid" * (not valid))
+        what = share.ticket, buffer.memory.kind, ordinal, valid, buffer.bytes.copy()
+        if self.partner.open(self.shares.index(share), *what, self.session.ordered):
+            share.opened = True
+
+    def give_back_there(self, share):
+        """Let the other process give a buffer back. It may refuse to."""
+        self.note("give back there", self.shares.index(share))
+        receipt, bytes_, ordered = self.partner.give_back(self.shares.index(share))
+        if receipt is not None:
+            share.receipt = receipt
+            self.learn(share, bytes_, ordered)
+
+    def learn(self, share, bytes_, ordered):
+        """Note what the other process has left in a buffer."""
+        share.buffer.bytes[:] = bytes_
+        self.session.ordered = self.session.ordered and ordered
+
+    def end_shares(self):
+        """Let the other process end its program, and take everything back."""
+        if not self.began:
+            found, ordered = {}, True
+        else:
+            self.note("end there")
+            self.began = False
+            found, ordered, answers = self.partner.end()
+            self.session.answers.update({f"there {what}": n for what, n in answers.items()})
+        for at, bytes_ in found.items():
+            self.learn(self.shares[at], bytes_, ordered)
+            self.shares[at].opened = False  # it was dropped, and can be taken back
+        for share in self.shares:
+            if not share.is_back:
+                self.note("take back", self.shares.index(share))
+                stream = self.session.open_stream("legacy", share.buffer.memory.place)
+                self.session.accept(share, stream, share.receipt)
+
+    def drop_shares(self):
+        """End the other program after a disagreement, and let go of what it had."""
+        if self.began:
+            self.began = False
+            self.partner.drop()
+        for share in self.shares:
+            if not share.is_back:
+                with contextlib.suppress(Exception):
+                    share.buffer.real.accept(share.receipt)
+        self.shares.clear()

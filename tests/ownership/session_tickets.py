@@ -1,0 +1,163 @@
+"""The steps of a program that lend buffers to another process, or open what that one has lent.
+
+Both processes run random programs with an oracle each. The oracle of the owner knows the buffer as
+lent, and that of the other process as memory that its owner has written on the stream of `open`.
+What the bytes must be goes with the ticket and the receipt.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import oracle as model
+from oracle import CAPTURED, EXPORTED, MEMORY_CLOSED, OK
+from session import (
+    NO_STREAM,
+    NO_TICKET,
+    NOT_SHAREABLE,
+    NOT_SHARED,
+    OTHER_CONTEXT,
+    OWN_TICKET,
+    WAITED,
+    Failed,
+)
+from session_buffers import Buffer, Memory, stream_option
+from session_imports import ImportSession
+
+import cudadrv as cu
+
+
+@dataclass(eq=False)
+class Share:
+    """A buffer that is lent to another process."""
+
+    ticket: cu.Ticket
+    buffer: Buffer
+    node: model.Node  # what the other process comes after
+    view: model.View | None  # None: it is back
+    opened: bool = False
+    receipt: Any = None
+
+    @property
+    def is_back(self):
+        return self.view is None
+
+class TicketSession(ImportSession):
+    # ---- the owner ----
+
+    def share(self, buffer, stream):
+        stream = self.current(stream, buffer.memory.place)
+        given = () if stream is None else (stream.given,)
+        answer = self._judge_share(buffer, stream)
+        uses = [(buffer, "write")]
+        try:
+            ticket = self.call("share", answer, lambda: buffer.real.share(*given), buffer)
+        except Failed:
+            self.after_failure(stream.model, uses)
+            return None
+        if answer not in (OK, WAITED):
+            return None
+        site, use = next(self.sites), buffer.use("write")
+        node = self.oracle.issue(stream.model, [use], site)
+        # Nobody here has the bytes, not even work on the stream of `share`.
+        nobody = model.Stream(stream.model.domain, "another process")
+        view = self.oracle.export(*use, site, nobody)
+        view.of = buffer.memory
+        buffer.memory.was_shared = True
+        return Share(ticket, buffer, node, view)
+
+    def _judge_share(self, buffer, stream):
+        if buffer.closed:
+            return MEMORY_CLOSED
+        if stream is None:
+            return NO_STREAM
+        if not buffer.nbytes or not buffer.memory.can_be_shared:
+            return NOT_SHAREABLE
+        if not buffer.fits(stream.model):
+            return OTHER_CONTEXT
+        if (usable := self._runs(stream)) != OK:
+            return usable
+        return self._judge_order(stream.model, [(buffer, "write")], lends=True)
+
+    def accept(self, share, stream, receipt):
+        """Take a buffer back. Returns whether it is back."""
+        buffer, options = share.buffer, stream_option(stream)
+        on = self.current(stream, buffer.memory.place)
+        on = on or self.open_stream("legacy", buffer.memory.place)
+        answer = self._judge_accept(share, on)
+        given = () if receipt is None else (receipt,)
+        call = lambda: buffer.real.accept(*given, **options)  # noqa: E731
+        try:
+            self.call("accept", answer, call, buffer)
+        except Failed:
+            self.failing = None
+            return False
+        if answer != OK:
+            return False
+        self.oracle.wait(on.model, share.node)
+        self.oracle.issue(on.model, [buffer.use("write")], next(self.sites), passive=True)
+        self.oracle.close_export(buffer.memory.model, share.view)
+        share.view = None
+        return True
+
+    def _judge_accept(self, share, on):
+        if share.buffer.closed:
+            return MEMORY_CLOSED
+        if share.is_back:
+            return NOT_SHARED
+        if not share.buffer.fits(on.model):
+            return OTHER_CONTEXT
+        if (usable := self._runs(on)) != OK:
+            return usable
+        return EXPORTED if share.opened and share.receipt is None else OK
+
+    def open_own(self, share):
+        """Try to open a ticket in the process that has made it."""
+        self.call("open of an own ticket", OWN_TICKET, lambda: cu.open(share.ticket), share.buffer)
+
+    # ---- the other process ----
+
+    def open_ticket(self, ticket, kind, place, stream, valid, bytes_):
+        """Open a ticket of which the owner says whether it is valid. Returns the buffer or None."""
+        options, on = stream_option(stream), self._stream_of_import(stream, place)
+        answer = self._judge_open(on, place, valid)
+        call = lambda: self.new(place, lambda: cu.open(ticket, **options))  # noqa: E731
+        real = self.call("open", answer, call)
+        if answer != OK:
+            return None
+        memory = Memory(self.oracle.open_memory(len(bytes_), False), kind, place, owned=False)
+        memory.shares = memory.opened = True
+        memory.bytes[:] = bytes_
+        buffer = Buffer(real, memory, 0, len(bytes_), part=False)
+        self.oracle.wait(on.model, None)  # for an event of the owner
+        self.oracle.issue(on.model, [buffer.use("write")], next(self.sites), passive=True)
+        return buffer
+
+    def _judge_open(self, on, place, valid):
+        if on.place is not place:
+            return OTHER_CONTEXT
+        usable = self._usable(on)
+        if usable == OK and on.model.capture is not None:
+            return CAPTURED
+        return NO_TICKET if usable == OK and not valid else usable
+
+    def return_opened(self, buffer, stream, parts):
+        """Give an opened buffer back. Returns the receipt or None."""
+        self.settle()
+        options, on = stream_option(stream), self.current(stream, buffer.memory.place)
+        answer = self._judge_return(buffer, on, parts)
+        call = lambda: buffer.real.give_back(*(options.values() if stream else ()))  # noqa: E731
+        receipt = self.call("give_back", answer, call, buffer)
+        if answer not in (OK, WAITED):
+            return None
+        self.oracle.give_back(on.model, *buffer.use("write")[:3], next(self.sites))
+        self.oracle.snapshot(on.model, record=True)
+        buffer.memory.ended = True
+        return receipt
+
+    def _judge_return(self, buffer, on, parts):
+        if on is not None and not parts and not buffer.closed:
+            if on.place is not buffer.memory.place:
+                return OTHER_CONTEXT
+            if on.model.capture is not None and self._usable(on) == OK:
+                return CAPTURED
+        return self._judge_give_back(buffer, on, parts)
