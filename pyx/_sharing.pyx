@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
     cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
+    OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
 from cudadrv._event cimport Event, new_event
@@ -538,7 +538,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
         ticket = Ticket(data)
         borrow(region, &access, OWN_WRITE)
-        access.effect = OWN_USES
+        access.effect = OWN_SHARES
         if waits:
             access.policy = OWN_WAIT
         first, second = _digest(data)
@@ -597,8 +597,7 @@ cdef Shared _find(Region region, Receipt receipt):
 cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     """Do what `Buffer.accept` does."""
     cdef Shared shared
-    cdef Operation operation
-    cdef own_access access
+    cdef bint unopened
     if receipt is not None and not isinstance(receipt, Receipt):
         raise TypeError(f"accept takes the Receipt of give_back, not {type(receipt).__name__}")
     region.usable()
@@ -610,7 +609,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
         stream.usable()
         if stream.capture is not NULL:
             stream.refuse_captured()
-    _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
+    unopened = _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
     state = _word(shared.slot) & 0xff
     pid = _word(shared.slot) >> 8
     if receipt is not None and state not in (RETURNED, RETURNED_GONE):
@@ -627,6 +626,24 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if region.memory.context.lost:      # page-locked memory, which the host can still use
         shared.end_loan()
         return 0
+    try:
+        _order_after(region, shared, stream)
+    except BaseException:
+        if unopened:    # nothing has changed: the ticket can be opened
+            _board.swap(shared.slot * SLOT_BYTES, TAKEN_BACK, OFFERED)
+        raise
+    shared.end_loan()
+    try:
+        _end_all()
+    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
+        pass
+    return 0
+
+
+cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
+    """Order a stream after what the other process has done, as a write on the stream."""
+    cdef Operation operation
+    cdef own_access access
     # In the driver, the last record of the event may be the other process's; in the engine, it is
     # that of `share`.
     stream.wait_for(shared.event)
@@ -639,11 +656,6 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
-    shared.end_loan()
-    try:
-        _end_all()
-    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
-        pass
     return 0
 
 
@@ -670,13 +682,14 @@ cdef class Claim:
     cdef Segment segment    # the page-locked memory, until it is unregistered; else None
     cdef Event event
     cdef bint mapped
+    cdef bint used      # whether `open` has returned the buffer
     cdef uint64_t pid
 
     def __dealloc__(self):
         if self.board is None or cudadrv_table.forked:
             return
         mine = self.pid << 8
-        if not self.mapped:
+        if not self.used:
             self.board.swap(self.slot, OPEN | mine, OFFERED)
         elif not self.board.swap(self.slot, OPEN | mine, GONE | mine):
             self.board.swap(self.slot, RETURNED | mine, RETURNED_GONE | mine)
@@ -760,6 +773,12 @@ cdef Opened open_ticket(Ticket ticket, Context context):
     else:
         _map_device(opened, claim)
     return opened
+
+
+cdef int use_opened(Opened opened) noexcept:
+    """Note that the program gets the buffer. Before, the ticket could be opened again."""
+    (<Claim>opened.claim).used = True
+    return 0
 
 
 cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:

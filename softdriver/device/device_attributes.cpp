@@ -79,7 +79,7 @@ constexpr AttributeValue attributes[] = {
 };
 
 // The limits of arrays and textures that hardware of this architecture reports. This driver
-// supports neither arrays nor textures.
+// supports arrays, and no textures.
 constexpr AttributeValue texture_limits[] = {
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 131072},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, 131072},

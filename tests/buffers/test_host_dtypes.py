@@ -62,7 +62,7 @@ def valid_items(dtype, count=4):
 
 
 def check_memoryview(buffer, dtype):
-    """It has the dtype's format, or is refused."""
+    """A memoryview of the buffer has the format of the dtype, or is refused if there is none."""
     try:
         view = memoryview(np.empty(0, dtype))
         has_format = np.asarray(view).dtype == dtype
@@ -152,7 +152,7 @@ def test_generated_dtypes(make, dtype):
 
 
 def test_an_array_over_memory_in_use_is_refused(make, stream, gate):
-    """Also where NumPy comes to ``__array__`` because there is no format."""
+    """NumPy calls ``__array__`` here, because the dtype has no format of the buffer protocol."""
     buffer, device = make("locked", 4, "M8[s]"), make("device", 4, "M8[s]")
     gate.hold(stream)
     buffer.copy_to_async(device, stream)

@@ -73,7 +73,7 @@ VIEWS = {
     "iterator": iter,
     "queue": lambda array: queue_of(array[1:]),
 }
-# They know the address, or may know it.
+# Objects that know the address of the array, or may know it.
 POINTERS = {
     "memoryview": memoryview,
     "memoryview of a view": lambda array: memoryview(array[2:]),
@@ -127,7 +127,7 @@ COPIES = {
 
 
 class Interface:
-    """It gives the address to whoever asks, and is not the array."""
+    """An object that is no array, and gives the array's address to whoever asks."""
 
     def __init__(self, array):
         self.kept = array
@@ -509,7 +509,7 @@ def test_the_records_of_an_array_are_views_of_it(make, stream):
 
 
 def test_views_are_emptied_although_something_else_is_refused(make, stream):
-    """So only that has to go."""
+    """Views are emptied at once, so only the other reference has to be dropped."""
     buffer = make("locked", 8, "i4", COUNT)
     kept = []
 

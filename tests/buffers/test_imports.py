@@ -538,7 +538,7 @@ def test_overlapping_arrays_are_not_copied(library, stream):
 
 
 def test_work_is_found_by_the_next_buffer_there(driver, library, stream, other, gate):
-    """Also if the one that it used is gone."""
+    """Unfinished work of a buffer that is gone counts for a new buffer over the same memory."""
     gate.hold(stream)
     x = cu.DeviceBuffer.from_address(library.address, 16)
     x.fill_async(1, stream)

@@ -227,7 +227,7 @@ def test_a_refused_call_changes_nothing(make, stream, other, unchanged):
 
 @pytest.mark.cuda_software
 def test_a_refused_copy_stages_nothing(make, stream, unchanged):
-    """Not even where it would need page-locked memory that is not there yet."""
+    """The copy is refused before page-locked memory is allocated for a stage."""
     device = make("device", 8)
     device.fill_async(0, stream)
     cu.reap()

@@ -96,7 +96,7 @@ def test_frees_wait_for_the_device(client, schedule, flags, kind):
     gate = client.gate().hold(stream)
     client.forget(name, unrelated)
     waits = blocks(client, gate, name, unrelated)
-    # That of device memory is no promise: the random schedule chooses.
+    # Whether freeing device memory waits is not promised: under `random` the seed decides.
     assert waits or (kind == "device" and schedule == "random")
 
 
@@ -134,7 +134,7 @@ def test_legacy_stream_knows_blocking_streams_only(client, flags):
 
 @pytest.mark.parametrize("call", ["cuEventRecord", "cuStreamWaitEvent"])
 def test_records_and_waits_are_legacy_work(client, call):
-    """Of whatever event, also one that is complete."""
+    """This holds for every event, even for one that is complete."""
     busy, behind, done = client.stream(0), client.stream(0), client.event()
     client.ok("cuEventRecord", done, client.stream())
     client.ok("cuEventSynchronize", done)

@@ -201,7 +201,7 @@ def test_rows_of_a_fill_move_their_blocks(client, pages):
 
 
 def test_system_calls_move_pages(pages, tmp_path):
-    """They would fail if the host could not use the pages."""
+    """A system call does not fault: it fails if the host cannot use the pages."""
     pages.device_writes()
     memory = (ctypes.c_ubyte * pages.size).from_address(pages.address)
     (tmp_path / "file").write_bytes(b"x" * pages.size)
@@ -238,7 +238,7 @@ def test_a_prefetch_comes_in_the_order_of_its_stream(client, pages):
 
 
 def test_a_prefetch_outlives_its_memory(client):
-    """It finds nothing to move."""
+    """The prefetch runs after the memory was freed, and moves nothing."""
     pages = Pages(client, BLOCK)
     pages.host_writes()
     place = Location(DEVICE_LOCATION, 0).by_value()

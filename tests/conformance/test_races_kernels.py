@@ -297,7 +297,7 @@ def test_the_host_writes_before_it_knows_the_kernel_done(program):
 
 
 def test_races_are_told_while_a_kernel_spins(program):
-    """Those before it. What is behind it is told when it has ended."""
+    """Races of work before the kernel are reported at once, those of later work at its end."""
     kernels = Kernels(program)
     a, b = program.streams()
     spin, flag, x = program.stream(), program.host(4), program.device(SIZE)

@@ -58,7 +58,7 @@ def test_pictures_can_be_read_aloud():
 
 
 def test_errors_are_explained():
-    """Each by a program that ends with it; those of ownership have a section of their own."""
+    """The page names each exception. Errors of ownership have a section with an example."""
     page = text("docs/errors.md")
     for name in [name for name in cu.__all__ if name.endswith("Error")]:
         assert f"`{name}`" in page or f"\n## {name}" in page, name

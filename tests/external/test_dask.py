@@ -238,7 +238,7 @@ def test_what_dask_moves_by_itself_is_waited_for(on_worker):
 
 
 def test_memory_that_is_read_back_from_the_disk_is_not_lost(on_worker):
-    """There Dask passes errors on, and keeps the file."""
+    """When Dask reads its file, an error of ours reaches the task, and Dask keeps the file."""
     header, frames = serialize(made("DeviceBuffer", np.zeros(DEVICE // 4 * 3, "u1")))
     full = cu.DeviceBuffer(DEVICE // 2)
     with pytest.raises(cu.CudaOutOfMemoryError):

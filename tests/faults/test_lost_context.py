@@ -43,7 +43,7 @@ def test_these_are_sticky(script, status):
 
 
 def test_a_free_that_finds_out_marks_the_context(script):
-    """It says so once, with the suspects, and nobody else is blamed."""
+    """The failing free warns once and names the suspects; later calls free nothing."""
     script.quiet(
         HEAD
         + """
@@ -181,7 +181,7 @@ def test_every_call_is_refused_and_none_reaches_the_driver(script):
             bad.append((call, repr(error)))
         else:
             bad.append((call, "nothing"))
-        # Which device is meant may be asked for: that uses no context.
+        # Functions of the module may ask the driver which device is meant: no context is used.
         if testing.calls() != before and not call.startswith("cu."):
             bad.append((call, "called the driver"))
     assert not bad, bad
@@ -232,7 +232,7 @@ def test_exit_is_quiet(script):
 
 
 def test_streams_that_died_before(script):
-    """They stand in the way of nobody."""
+    """A context that is lost has no more work of them to wait for, and the end is quiet."""
     script.quiet(
         HEAD
         + """
@@ -250,7 +250,7 @@ def test_streams_that_died_before(script):
 
 
 def test_an_operation_that_the_driver_refused_is_no_suspect(script):
-    """It had taken the place of one that is remembered."""
+    """The oldest of 32 operations, whose place it had taken, is still remembered."""
     script.quiet(
         HEAD
         + """

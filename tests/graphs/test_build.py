@@ -119,7 +119,7 @@ def test_what_does_not_conflict(world):
 
 
 def test_order_follows_from_all_edges_and_from_no_others(world):
-    """Also where a refused node was to be added after several ones."""
+    """Refused nodes leave no edges behind."""
     graph = world.graph
     a = graph.add_fill(world.work, 1)
     b = graph.add_fill(world.out, 2)
@@ -353,7 +353,7 @@ def built(world, value):
 def test_a_graph_is_a_node(world):
     child = built(world, 3)
     node = world.graph.add_graph(child)
-    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # later: not in the node
+    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # not in the node: it has a copy
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.graph.add_copy(world.result, world.out)
     assert "add_copy at" in str(caught.value)
@@ -445,7 +445,7 @@ def test_after_takes_nodes_of_this_graph(world, add):
         add(node)
     with pytest.raises(TypeError, match="an item of type int"):
         add([node, 1])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="and not int"):
         add(5)
     with pytest.raises(ValueError, match="is not a node of graph 'step'"):
         add([*world.child.nodes])
@@ -568,7 +568,7 @@ def test_a_refused_first_node_leaves_a_graph_of_no_context(world):
 
 
 def test_each_buffer_of_another_graph_has_its_own_policy(world):
-    """Also if that graph uses their bytes as one piece."""
+    """Even if the buffers overlap, so that the graph uses all their bytes as one range."""
     left, right = world.out[:8], world.out[4:]
     left.ordering = "wait"
     inner = cu.Graph()

@@ -238,7 +238,7 @@ def test_a_launch_uses_what_is_in_bodies(world, numbers, gate):
 
 
 def test_a_body_may_not_write_what_is_read_after_it(world):
-    """So contents that were discarded count as needed."""
+    """A body may not run, so what it would write may be read: discarded contents are refused."""
     managed = cu.UnifiedBuffer.zeros(1 << 16, "u1", name="managed")
     graph = world.graph
     node, body = graph.add_if(graph.condition(0))

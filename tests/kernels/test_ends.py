@@ -159,7 +159,7 @@ def test_loading_that_fails_for_another_reason(driver, status, error):
 
 
 def test_threads_launch_at_once(module, stream):
-    """And one asks for a variable meanwhile, which then counts their launches."""
+    """Each thread also asks for a variable, so launches and look-ups happen at the same time."""
     from threading import Thread
 
     counter = module.global_("counter", "u4")

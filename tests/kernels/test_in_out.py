@@ -60,7 +60,7 @@ def test_wait_brings_the_results_home(arrays, launch, stream, gate):
 
 
 def test_the_stream_brings_nothing_home(arrays, launch, stream):
-    """But `done` then does."""
+    """Only the token does: `token.wait()`, or `token.done` if it is true."""
     token = launch()
     stream.synchronize()
     assert (arrays[1] == 1).all()
@@ -201,7 +201,7 @@ def test_where_arrays_are_not_taken(saxpy, vectors, arrays, stream):
 
 
 def test_a_kernel_whose_parameters_are_not_known(driver, arrays, stream):
-    """As one of a cubin before CUDA 12.4."""
+    """Drivers before CUDA 12.4 do not tell the parameters of a cubin's kernel."""
     from pathlib import Path
 
     saxpy = cu.Module.from_file(Path(__file__).with_name("kernels.fatbin"))["saxpy"]

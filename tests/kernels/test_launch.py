@@ -434,7 +434,7 @@ def advice(launch):
 
 
 def test_a_refused_launch_tells_of_read(saxpy, vectors, stream, other):
-    """Where a bare argument is in the way that may only be read."""
+    """If the conflict is about a bare argument, which the kernel perhaps only reads."""
     x, y = vectors
     z = cu.DeviceBuffer.from_array(np.ones(1000, dtype="f4"), name="z")
     saxpy.launch(8, 128, 2.0, x, y, 1000, stream=stream)

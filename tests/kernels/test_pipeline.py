@@ -64,7 +64,7 @@ def check(pipeline):
 
 
 def check_usable(pipeline):
-    """It works, whatever its function does."""
+    """The pipeline runs, and borrows nothing afterwards, whatever its function did before."""
     assert pipeline.run(NUMBERS).chunks == 13
     assert not any(source.borrowed for source in pipeline._sources)
 

@@ -103,7 +103,7 @@ def test_a_driver_with_no_device_at_all(script, proxy):
 
 
 def test_a_stub_says_that_it_is_one(script, compiled):
-    """As the one of the toolkit, which finds no function."""
+    """The toolkit's stub library returns error 34 from each function."""
     path = compiled("""
         int cuInit(unsigned flags) { return 34; }
         int cuGetProcAddress_v2(const char *n, void **a, int v, long f, int *q) { return 34; }
@@ -123,7 +123,7 @@ def test_the_stub_of_the_toolkit(script):
 
 
 def test_a_function_that_the_driver_lacks_is_not_supported(script, proxy):
-    """And never called through NULL."""
+    """Its null pointer is never called."""
     path = proxy("cuMemAllocAsync", "0")
     answer = script.quiet(
         """

@@ -124,7 +124,7 @@ def test_a_program_that_is_linked_with_lcuda(library, tmp_path):
 
 
 def test_again_over_an_older_one(library, tmp_path):
-    """Also over a link, which this was once, and one that leads nowhere."""
+    """An older version made a link. It is replaced, even if its target is gone."""
     old = tmp_path / "_softdriver.so"
     shutil.copy(library, old)
     for target in (old, tmp_path / "_softdriver.gone.so"):

@@ -122,7 +122,7 @@ class BuildChoices(ChangeChoices):
             self.make_executable(graph)
 
     def add_conditional(self, graph):
-        """Add such a node, with a condition. Returns its bodies."""
+        """Add a conditional node, and its condition. Returns the bodies of the node."""
         default, place = self.random.randrange(3), self.pick_place()
         self.note("condition of", self.graphs.index(graph), default, *self.where(place))
         condition = self.session.condition(graph, default, place)

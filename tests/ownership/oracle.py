@@ -17,8 +17,8 @@ CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
 # How uses that do more than read or write are ordered. Those of the third kind have every view in
 # their way, even those of their own stream.
-AS = {"discard": "write", "attach": "write", "move": "shared", "to": "write"}
-FINAL = ("close", "discard", "attach")
+AS = {"discard": "write", "attach": "write", "share": "write", "move": "shared", "to": "write"}
+FINAL = ("close", "discard", "attach", "share")
 HOST = "host"
 
 
@@ -331,7 +331,7 @@ class Oracle:
         """Record what an access does to contents. What may write counts as a write of all bytes."""
         if mode == "discard":
             memory.discarded.update(dict.fromkeys(range(start, stop), site))
-        elif mode in ("write", "shared", "reach"):
+        elif mode in ("write", "shared", "reach", "share"):
             for byte in range(start, stop):
                 memory.discarded.pop(byte, None)
 
@@ -404,7 +404,7 @@ class Oracle:
         if answer == YES:
             for work in [self._work_of(other) for other in others]:
                 self.order_after(stream, work)
-            # With the events recorded first, something may still be in the way.
+            # All events are recorded before the first wait, so another conflict may remain.
             answer = self._wait_for_all(stream, judge, in_the_way)
         return answer
 

@@ -190,7 +190,7 @@ class Content:
         return replace(other, disabled=disabled, paired=self.pairs(other))
 
     def pairs(self, other):
-        """Whether that is known after an update."""
+        """Whether it is known, after an update, which nodes of the driver are which operations."""
         kinds = {each.effect.kind for each in (*self.operations, *other.operations)}
         return self.paired and kinds <= set(CHANGED)
 

@@ -28,7 +28,7 @@ class Pair:
         self.domains = []  # an engine's domains must live as long as it does
         self.memories = []
         self.sites = count(1)
-        self.judging = True  # else what the engine says to operations is taken for right
+        self.judging = True  # if not, the engine's answers to operations are not compared
 
     def agree(self, what, got, expected):
         if got != expected:

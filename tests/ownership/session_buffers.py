@@ -387,7 +387,9 @@ class BufferSession(PeerSession):
     # ---- operations ----
 
     def _judge(self, stream, uses, blocking, of_array=False):
-        """The answer after the waits of policies, the oracle's stream, whether there is work.
+        """Judge an operation: the answer, the oracle's stream, and whether there is work to do.
+
+        The answer is that after the waits which the policies insert.
 
         A copy from or to an array is no part of a capture, and neither is one that blocks.
         """

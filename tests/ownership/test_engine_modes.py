@@ -104,7 +104,7 @@ def test_shared_may_be_used_under_a_host_view(streams, memory):
 
 
 def test_shared_does_not_hide_other_uses(streams, memory):
-    """Not even earlier uses of its own stream."""
+    """A shared use after a write of the same stream leaves the write in force."""
     write(streams[0], memory)
     shared(streams[0], memory)
     assert read(streams[1], memory) == "borrowed"

@@ -66,7 +66,7 @@ def test_many_parts_of_one_memory(streams):
 
 
 def test_new_memory_inherits_the_users_of_another(streams):
-    """As a module's variable does when it is first used."""
+    """A variable of a module inherits the users of the module when it is first used."""
     user, second, other = streams
     code, variable, constant = (MemoryState(streams[0].domain.engine, size) for size in (1, 16, 16))
     for stream in (user, second):

@@ -62,7 +62,7 @@ def test_each_way_moves_pages_as_it_says(managed):
 
 
 def test_wrong_numbers_are_found(managed, scripts):
-    """As of a loop that leaves out its kernel."""
+    """A loop that leaves out its kernel has wrong numbers."""
     made = scripts("pipeline").Pipeline(1 << 16, 1 << 14, [managed.BUFFERS])
     numbers = made.source.to_numpy()
     array = managed.Source(numbers, made.count)

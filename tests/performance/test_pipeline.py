@@ -21,7 +21,7 @@ def test_each_pipeline_is_right_and_compared_with_both_bounds(benchmark_results)
 
 
 def test_wrong_numbers_are_found(scripts, driver):
-    """As of a pipeline that leaves out its kernel."""
+    """A pipeline that leaves out its kernel has wrong numbers."""
     pipeline = scripts("pipeline")
     made = pipeline.Pipeline(1 << 16, 1 << 14, [2])
     made.check(made.by_class, 2)

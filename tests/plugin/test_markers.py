@@ -45,7 +45,7 @@ def test_a_missing_gpu_can_be_a_failure(run, monkeypatch, how):
 
 
 def test_who_requires_a_gpu_gets_the_real_driver(run):
-    """Not the project's usual choice, on which everything would pass."""
+    """The option overrides the project's cuda_driver, under which every test would pass."""
     ini = "cuda_driver = software"
     result = run("import os\ndef test(): print(os.environ['CUDADRV_DRIVER'])", "-s",
                  "--cuda-require-gpu", ini=ini)  # fmt: skip

@@ -60,7 +60,7 @@ def test_an_option_outweighs_the_environment_and_that_the_settings(run, monkeypa
 
 
 def test_a_path_is_looked_at(run):
-    """It is a software driver, so there are schedules."""
+    """The library at the path is a software driver, so tests run under each schedule."""
     result = run(SHOW, f"--cuda-driver={cudadrv._library.software_path()}", "-s")
     result.assert_outcomes(passed=3)
 

@@ -79,7 +79,7 @@ def test_an_empty_buffer_takes_nothing(pools):
 
 
 def test_the_first_of_a_size_has_no_byte_too_many(pools):
-    """So that what reads behind it is found by a driver that can."""
+    """A driver that checks bounds then finds accesses behind the end of the buffer."""
     buffer = cu.DeviceBuffer(100_003)
     assert pools.device.stats.used_bytes == 100_003
     buffer.close()

@@ -119,7 +119,7 @@ def test_a_million_calls(run, c_client):
 
 
 def test_mistakes_without_end(python):
-    """They do not fill the disk."""
+    """A report has at most 500 mistakes, so it does not fill the disk."""
     program = """
 initialise()
 memory, one, two = allocate(1 << 19), stream(), stream()

@@ -49,7 +49,7 @@ def lines(dump):
 
 
 def instructions(lines: list[str]) -> list[str]:
-    """Those of all functions, without their places and line numbers."""
+    """The instructions of all functions, without their places and line numbers."""
     return [line.partition(") ")[2] for line in lines if line[0].isdigit()]
 
 

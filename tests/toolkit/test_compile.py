@@ -160,7 +160,7 @@ def test_a_temporary_folder_that_a_shell_would_take_otherwise(nvcc, tmp_path, mo
 
 
 def test_temporary_files_of_nvcc_are_in_a_folder_of_its_own(nvcc, tmp_path, monkeypatch):
-    """Not in a TMPDIR whose name nobody looked at."""
+    """The folder does not depend on TMPDIR, whose name nvcc's shell would expand."""
     monkeypatch.setenv("TMPDIR", "/$(touch ran)")
     nvcc.path.write_text(nvcc.path.read_text().replace('echo "$*"', 'echo "$TMPDIR"'))
     toolkit.compile("k", arch="compute_75")
@@ -259,7 +259,7 @@ def test_ptx_that_is_too_new(driver, nvcc):
     assert f"nvcc {major}.{minor + 1} writes PTX 99.0" in text
     assert f"the driver, of CUDA {major}.{minor}," in text
     assert f"=={major}.{minor}.*'" in text
-    # Also when it comes from the cache; and not asked where no driver is meant.
+    # PTX from the cache is refused, too. With arch=, it may be for any driver, so it is not.
     with pytest.raises(toolkit.PTXVersionError):
         toolkit.compile("k", compiler="nvcc")
     toolkit.compile("k", arch="compute_75", compiler="nvcc")

@@ -153,7 +153,7 @@ def test_without_a_cpp_compiler(cache, tmp_path, monkeypatch, caplog):
     """A real nvcc that finds nothing on PATH; NVRTC, which needs nothing there, may be here."""
     text = 'extern "C" __global__ void k() {}'
     with contextlib.suppress(toolkit.CompilerNotFoundError, toolkit.CompileError):
-        toolkit.compile(text, arch="compute_75", cache=False)  # it worked, with the PATH of before
+        toolkit.compile(text, arch="compute_75", cache=False)  # fills caches while PATH is usable
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
         found = toolkit.find_compilers()

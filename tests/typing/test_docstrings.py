@@ -180,7 +180,7 @@ def constructors() -> dict[str, ast.arguments]:
     for path in sorted(SOURCES.glob("_*.pyx")):
         classes = re.split(r"^(?:cdef )?class (\w+)", path.read_text(encoding="utf-8"), flags=re.M)
         for name, body in zip(classes[1::2], classes[2::2], strict=True):
-            # Of `__cinit__` and `__init__`, that which takes something.
+            # Take the parameters of `__cinit__` or of `__init__`, whichever has any.
             for match in re.finditer(r"    def __c?init__\(\s*self,?\s*([^)]*?)\s*\):", body):
                 text = re.sub(r"\w+ (?=\w)", "", match[1].replace(" not None", ""))
                 if text or name not in found:

@@ -55,7 +55,7 @@ def quad_places(matrix: str, item: str, layout: str) -> tuple[np.ndarray, ...]:
 
 
 def encode(values: np.ndarray, item: str) -> np.ndarray:
-    """The bits of values, which the format has."""
+    """The bits of values. The format has to have these values."""
     if item in ("f16", "f32", "f64"):
         return values.astype(f"f{BITS[item] // 8}").view(f"u{BITS[item] // 8}").astype("u8")
     if item in ("bf16", "tf32"):

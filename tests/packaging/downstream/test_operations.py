@@ -339,7 +339,7 @@ def test_first_call_fails_and_the_call_says_so(buffer, second, stream, other):
 
 @pytest.mark.cuda_software
 def test_first_call_fails_and_the_call_says_nothing(buffer, stream, other):
-    """Then the buffers stay borrowed, as if something had been queued."""
+    """If a call does not say that it queued nothing, the buffers stay borrowed."""
     work = downstream.Work().use(buffer)
     testing.fail(FILL, UNKNOWN)
     with pytest.raises(cu.CudaError):
@@ -366,7 +366,7 @@ def test_later_call_fails(buffer, second, stream, other, tells):
 
 @pytest.mark.cuda_software
 def test_failed_call_is_not_made_again(buffer, stream):
-    """Where another context is current, the library tries again: not this."""
+    """If another context was current, cudadrv repeats its own calls, and no others."""
     work = downstream.Work(tells=True).use(buffer)
     with cu.Context.create(cu.Device(0)):
         testing.fail(FILL, UNKNOWN)
@@ -433,7 +433,7 @@ def test_launch_borrows_the_variables_of_the_kernel(module, stream, other):
     with pytest.raises(cu.BufferBorrowedError, match="cannot write the variable DeviceBuffer 'cou"):
         downstream.bare_launch(kernel, other)
     assert contents(counter, stream)[0] == 1
-    downstream.bare_launch(kernel, stream, counter)  # it is wrong, but it is what was said
+    downstream.bare_launch(kernel, stream, counter)  # a wrong declaration is believed
     assert counter.borrows[0].mode == "read"
     stream.synchronize()
 
@@ -580,6 +580,6 @@ def test_updates_with_operations_of_another_project(stream, buffer, second):
         step[1].set(value=4)
     with pytest.raises(cu.CaptureError, match="cannot be changed any more"):
         step[another.nodes[1]].enabled = False
-    step.update(graph)  # that is possible all the same
+    step.update(graph)  # an update of the whole graph is still possible
     step.launch(stream).wait()
     assert set(second.to_numpy()) == {3}
