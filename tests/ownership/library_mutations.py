@@ -1159,8 +1159,8 @@ MUTATIONS = [
     (
         "what was given back to another process can be used",
         "_sharing.pyx",
-        "        close_foreign(memory)\n",
-        "        pass\n",
+        "        memory.home.returned = True\n        leave_home(memory)\n",
+        "        memory.home.returned = True\n",
     ),
 ]
 
