@@ -34,6 +34,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_MOVES
         OWN_ATTACHES
         OWN_DISCARDS
+        OWN_SHARES
         OWN_CLOSES
         OWN_LEAVES
         OWN_STRICT

@@ -45,6 +45,7 @@ cdef class Opened:
 cdef Ticket share_region(Region region, Stream stream, bint waits)
 cdef int accept_region(Region region, object receipt, Stream stream) except -1
 cdef Opened open_ticket(Ticket ticket, Context context)
+cdef int use_opened(Opened opened) noexcept
 cdef int settle_shares() except -1
 cdef bint is_opened(Memory memory) noexcept
 cdef Receipt return_opened(Region region, Stream stream)

@@ -512,7 +512,13 @@ cdef tuple after_of(object after):
     """Return an argument `after` as a tuple. This can run the program's code."""
     if isinstance(after, GraphNode):
         raise TypeError("after takes an iterable of nodes: after=[node]")
-    return tuple(after)
+    try:
+        nodes = iter(after)
+    except TypeError:
+        raise TypeError(
+            f"after takes an iterable of nodes, after=[node], and not {type(after).__name__}"
+        ) from None
+    return tuple(nodes)
 
 
 @cython.final

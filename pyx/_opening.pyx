@@ -7,7 +7,7 @@ from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._names cimport OPENING
 from cudadrv._region cimport Region
 from cudadrv._release cimport LOCKED
-from cudadrv._sharing cimport Opened, Ticket, open_ticket
+from cudadrv._sharing cimport Opened, Ticket, open_ticket, use_opened
 from cudadrv._stream cimport Stream, known_stream
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer
@@ -21,6 +21,9 @@ def open(ticket, stream=None):
     host, have to be ordered after it. The owner cannot use the buffer until it is given back:
     ``receipt = buffer.give_back(stream)``, and there ``buffer.accept(receipt)``. If the buffer is
     only dropped, the owner can take it back once the work here is complete.
+
+    If this fails, for example because the stream is capturing, the ticket can be opened later; if
+    the driver had mapped the memory by then, only after that was unmapped.
 
     Does not block. The memory is unmapped when the work on it is known to be complete.
 
@@ -67,6 +70,8 @@ def open(ticket, stream=None):
         raise ValueError(f"the memory is on {context.device!r}, and {found!r} belongs to"
                          f" {found.context!r}; use a stream of its primary context")
     found.usable()
+    if found.capture is not NULL:
+        found.refuse_captured()
     opened = open_ticket(given, context)
     found.wait_for(opened.event)
     kind = LockedBuffer if given.kind == LOCKED else DeviceBuffer
@@ -77,6 +82,7 @@ def open(ticket, stream=None):
                                device=context.device)
     region.sizes = given.shape
     note_write(region, found, OPENING, OWN_UNCHECKED)
+    use_opened(opened)
     return region
 
 

@@ -38,6 +38,8 @@ cdef str WRITE_FIRST = "Write them first: by a fill, by a copy to them, by a ker
                        " with buffer.write() as array"
 cdef str END_LOAN = "Use it on that stream, or once the loan has ended: its `with` block is left," \
                     " and the last\n  array that another library made of it is gone"
+cdef str END_OWN_LOAN = "End the loan first: leave its `with` block, and drop the last array that" \
+                        " another library made of it"
 cdef str END_SHARE = "Take it back with the receipt of give_back(stream) in that process:" \
                      " buffer.accept(receipt).\n  Without one: buffer.accept(), once that process" \
                      " has dropped the buffer or has ended, or if it\n  never opened the ticket"
@@ -81,7 +83,11 @@ cdef int refuse_operation(
     wanted = f"cannot {_request(&operation.request, conflict, target)} on" \
              f" {'a stream of its own' if ours else stream.called()}"
     if answer == OWN_EXPORTED:
-        raise BufferExportedError(f"{wanted}:\n{_view(conflict)}")
+        end = view_end(conflict)
+        if conflict.loan and end is END_LOAN and conflict.kind == stream.order.kind \
+                and conflict.number == stream.order.number:
+            end = END_OWN_LOAN      # of what that stream itself must not do now
+        raise BufferExportedError(f"{wanted}:\n{view_line(conflict)}\n  {end}.")
     if answer == OWN_ATTACHED:
         return _refuse_attached(conflict, wanted)
     raise BufferBorrowedError(

@@ -14,7 +14,7 @@ import struct
 import numpy as np
 
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from cudadrv._device cimport Context, contexts, enter_context, leave_context
@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
     cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
+    OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
 from cudadrv._event cimport Event, new_event
@@ -306,7 +306,8 @@ cdef class Shared:
     cdef Event event
     cdef tuple names        # of the event, for other processes: its handle and its number
     cdef int pidfd          # of the process that has the buffer; -2: not known yet
-    cdef object site
+    cdef uint32_t site
+    cdef bint offered       # whether `share` has returned the ticket
 
     def __cinit__(self):
         self.pidfd = -1
@@ -351,6 +352,8 @@ def _end_all():
     """
     cdef Shared shared
     for shared in list(_shares):
+        if not shared.offered:  # another thread is just making the ticket
+            continue
         if shared.memory.context.lost:
             shared.end_loan()   # only the host can use what is left, and closing must not fail
             if shared in _shares:
@@ -364,7 +367,6 @@ def _end_all():
         if shared.memory.regions == 0:
             shared.end_loan()
         if not shared.lent and shared in _shares:
-            _shares.remove(shared)
             _retire(shared, state in (OPEN, RETURNED))
 
 
@@ -373,15 +375,20 @@ cdef int _retire(Shared shared, bint killed) except -1:
 
     An event is not used again if a process that has ended may have left it unfinished.
     """
-    cdef list events
-    _board.store(shared.slot * SLOT_BYTES, FREE)
+    cdef list events = []
+    if not killed:
+        events = shared.event.context.defaults.setdefault("shared events", [])
     _free_slots.append(shared.slot)
+    try:
+        events.append((shared.event, shared.names))
+    except BaseException:
+        _free_slots.pop()
+        raise
+    # Nothing fails from here on.
+    _shares.remove(shared)
+    _board.store(shared.slot * SLOT_BYTES, FREE)
     if shared.sharing is not None:
         shared.sharing.uses -= 1
-    if killed:
-        return 0
-    events = shared.event.context.defaults.setdefault("shared events", [])
-    events.append((shared.event, shared.names))
     return 0
 
 
@@ -531,9 +538,12 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
         ticket = Ticket(data)
         borrow(region, &access, OWN_WRITE)
-        access.effect = OWN_USES
+        access.effect = OWN_SHARES
         if waits:
             access.policy = OWN_WAIT
+        first, second = _digest(data)
+        shared.site = here()
+        _shares.append(shared)
         prepare(&operation, SHARE, &access, 1, _record_call, shared.event.raw)
         operation.request.loan = &shared.loan
         shared.loan.borrower = (<Stream>lender).order
@@ -541,18 +551,18 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         if reason:
             refuse_operation(&operation, reason, stream, (region.describe(),))
     except BaseException:
+        if shared in _shares:
+            _shares.remove(shared)
         _free_slots.append(shared.slot)
         shared.event.context.defaults["shared events"].append((shared.event, shared.names))
         raise
-    shared.lent = True
-    shared.site = here()
+    # Nothing fails from here on.
+    shared.lent = shared.offered = True
     region.memory.loans += 1
     if shared.sharing is not None:
         shared.sharing.uses += 1
     own_record_as(engine, &operation.request.issued, &shared.event.state)
     own_snapshot_drop(engine, &operation.request.issued)
-    _shares.append(shared)
-    first, second = _digest(data)
     _board.store(shared.slot * SLOT_BYTES + DIGEST, first)
     _board.store(shared.slot * SLOT_BYTES + DIGEST + 8, second)
     _board.store(shared.slot * SLOT_BYTES, OFFERED)
@@ -587,8 +597,7 @@ cdef Shared _find(Region region, Receipt receipt):
 cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     """Do what `Buffer.accept` does."""
     cdef Shared shared
-    cdef Operation operation
-    cdef own_access access
+    cdef bint unopened
     if receipt is not None and not isinstance(receipt, Receipt):
         raise TypeError(f"accept takes the Receipt of give_back, not {type(receipt).__name__}")
     region.usable()
@@ -600,7 +609,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
         stream.usable()
         if stream.capture is not NULL:
             stream.refuse_captured()
-    _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
+    unopened = _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
     state = _word(shared.slot) & 0xff
     pid = _word(shared.slot) >> 8
     if receipt is not None and state not in (RETURNED, RETURNED_GONE):
@@ -617,6 +626,24 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if region.memory.context.lost:      # page-locked memory, which the host can still use
         shared.end_loan()
         return 0
+    try:
+        _order_after(region, shared, stream)
+    except BaseException:
+        if unopened:    # nothing has changed: the ticket can be opened
+            _board.swap(shared.slot * SLOT_BYTES, TAKEN_BACK, OFFERED)
+        raise
+    shared.end_loan()
+    try:
+        _end_all()
+    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
+        pass
+    return 0
+
+
+cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
+    """Order a stream after what the other process has done, as a write on the stream."""
+    cdef Operation operation
+    cdef own_access access
     # In the driver, the last record of the event may be the other process's; in the engine, it is
     # that of `share`.
     stream.wait_for(shared.event)
@@ -629,8 +656,6 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
-    shared.end_loan()
-    _end_all()
     return 0
 
 
@@ -657,13 +682,14 @@ cdef class Claim:
     cdef Segment segment    # the page-locked memory, until it is unregistered; else None
     cdef Event event
     cdef bint mapped
+    cdef bint used      # whether `open` has returned the buffer
     cdef uint64_t pid
 
     def __dealloc__(self):
         if self.board is None or cudadrv_table.forked:
             return
         mine = self.pid << 8
-        if not self.mapped:
+        if not self.used:
             self.board.swap(self.slot, OPEN | mine, OFFERED)
         elif not self.board.swap(self.slot, OPEN | mine, GONE | mine):
             self.board.swap(self.slot, RETURNED | mine, RETURNED_GONE | mine)
@@ -747,6 +773,12 @@ cdef Opened open_ticket(Ticket ticket, Context context):
     else:
         _map_device(opened, claim)
     return opened
+
+
+cdef int use_opened(Opened opened) noexcept:
+    """Note that the program gets the buffer. Before, the ticket could be opened again."""
+    (<Claim>opened.claim).used = True
+    return 0
 
 
 cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:

@@ -31,6 +31,7 @@ enum own_effect {
     OWN_MOVES,    /* it neither needs nor changes contents, whatever the mode is */
     OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; conflicts with every view */
     OWN_DISCARDS, /* the contents become undefined; conflicts with every view of the bytes */
+    OWN_SHARES,   /* another process gets the bytes; conflicts with every view of the bytes */
     OWN_CLOSES,   /* it closes the whole memory; conflicts with every view */
     OWN_LEAVES    /* it ends one of several buffers that share the state of the memory */
 };

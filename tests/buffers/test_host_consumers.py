@@ -138,7 +138,7 @@ def test_the_right_hand_side_is_converted_before_the_borrow(make, stream, kind):
 @kinds
 @pytest.mark.parametrize("way", ["write", "read"])
 def test_an_access_is_a_borrow_while_it_runs(make, kind, way):
-    """Other threads run in the middle of it. This one looks who is there."""
+    """While another thread accesses the buffer, this one looks which borrows there are."""
     buffer, array = make(kind, 8 << 20), np.ones(8 << 20, "u1")
     enough = threading.Event()
 

@@ -205,7 +205,7 @@ for use in (lambda: first[0], first.close):
         raise AssertionError("not refused")
     except cu.BufferExportedError as error:
         assert "it is lent to Stream" in str(error)
-stream.synchronize()    # finds that it can be recorded now, after what it has waited for
+stream.synchronize()    # the end of the loan can be recorded now, and is complete
 try:
     first[0]
     raise AssertionError("not refused")

@@ -259,7 +259,7 @@ def test_bad_arguments():
 
 @pytest.mark.parametrize("action", ["raise", "warn"])
 def test_a_refused_write_leaves_discarded_bytes_discarded(managed, stream, action):
-    """Whether the limit refuses it, or a warning that is an error."""
+    """The write is refused by the limit, or by the limit's warning where warnings are errors."""
     use(managed, stream)
     part = managed[:BLOCK]
     part.discard(stream).wait()

@@ -353,7 +353,7 @@ def built(world, value):
 def test_a_graph_is_a_node(world):
     child = built(world, 3)
     node = world.graph.add_graph(child)
-    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # later: not in the node
+    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # not in the node: it has a copy
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.graph.add_copy(world.result, world.out)
     assert "add_copy at" in str(caught.value)
@@ -445,7 +445,7 @@ def test_after_takes_nodes_of_this_graph(world, add):
         add(node)
     with pytest.raises(TypeError, match="an item of type int"):
         add([node, 1])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="and not int"):
         add(5)
     with pytest.raises(ValueError, match="is not a node of graph 'step'"):
         add([*world.child.nodes])

@@ -235,7 +235,7 @@ def test_the_program_can_say_what_a_kernel_does(driver, stream, other):
     module, a, reads = kernels(SHARED, "a", "ra")
     variable = module.global_("A", "u4")
     a.launch(1, 1, stream=stream)
-    a.launch(1, 1, stream=other, borrows=[cu.shared(variable)])  # it writes the same
+    a.launch(1, 1, stream=other, borrows=[cu.shared(variable)])  # also writes A
     if cu.driver_info().is_software:
         from cudadrv import testing
 

@@ -92,6 +92,8 @@ def main():
                 break
         operations += calls
         answers.update(found)
+    if options.tickets:
+        Program.partner.stop()
     seconds = time.perf_counter() - begin
     print(f"{operations} operations in {programs} programs, {operations / seconds:.0f} per second")
     print(", ".join(f"{answer}: {count}" for answer, count in sorted(answers.items())))

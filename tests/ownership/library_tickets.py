@@ -110,8 +110,9 @@ class TicketChoices(PeerChoices):
 
     def take_back(self, share):
         place = share.buffer.memory.place
-        stream = self.maybe_stream(place.context.primary, place)
-        if stream is None and not place.context.primary:
+        primary = share.place.context.primary  # others have no default stream of their own
+        stream = self.maybe_stream(primary, place)
+        if stream is None and not primary:
             return
         receipt = share.receipt if self.chance(0.8) or share.is_back else None
         told = self.shares.index(share), self.at(stream, self.streams)
@@ -120,8 +121,9 @@ class TicketChoices(PeerChoices):
             self.session.accept(share, stream, receipt)
 
     def open_own(self):
-        if self.shares:
-            share = self.pick(self.shares)
+        shares = [share for share in self.shares if share.buffer.memory.place.context.primary]
+        if shares:
+            share = self.pick(shares)
             self.note("open own", self.shares.index(share))
             self.session.open_own(share)
 
@@ -156,8 +158,9 @@ class TicketChoices(PeerChoices):
         if buffer.memory.kind == "device" and ordinal > 0 and len(self.session.places) == 1:
             return
         self.note("open there", self.shares.index(share), "which is not valid" * (not valid))
-        what = share.ticket, buffer.memory.kind, ordinal, valid, buffer.bytes.copy()
-        if self.partner.open(self.shares.index(share), *what, self.session.ordered):
+        what = share.ticket, buffer.memory.kind, ordinal, valid, buffer.start
+        what += buffer.memory.bytes.copy(), self.session.ordered
+        if self.partner.open(self.shares.index(share), *what):
             share.opened = True
 
     def give_back_there(self, share):

@@ -17,8 +17,8 @@ CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
 # How uses that do more than read or write are ordered. Those of the third kind have every view in
 # their way, even those of their own stream.
-AS = {"discard": "write", "attach": "write", "move": "shared", "to": "write"}
-FINAL = ("close", "discard", "attach")
+AS = {"discard": "write", "attach": "write", "share": "write", "move": "shared", "to": "write"}
+FINAL = ("close", "discard", "attach", "share")
 HOST = "host"
 
 
@@ -331,7 +331,7 @@ class Oracle:
         """Record what an access does to contents. What may write counts as a write of all bytes."""
         if mode == "discard":
             memory.discarded.update(dict.fromkeys(range(start, stop), site))
-        elif mode in ("write", "shared", "reach"):
+        elif mode in ("write", "shared", "reach", "share"):
             for byte in range(start, stop):
                 memory.discarded.pop(byte, None)
 

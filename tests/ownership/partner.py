@@ -6,6 +6,7 @@ each ticket. `Partner` in library_tickets.py calls these functions.
 """
 
 import gc
+import time
 
 import library_programs
 from library_tickets import OF_TICKETS
@@ -35,7 +36,7 @@ class OtherProgram(library_programs.Program):
 
     # ---- tickets ----
 
-    def open_ticket(self, at, ticket, kind, ordinal, valid, bytes_, ordered):
+    def open_ticket(self, at, ticket, kind, ordinal, valid, start, bytes_, ordered):
         """Open a ticket of the owner. Returns whether it was opened."""
         place = self.session.places[ordinal if kind == "device" else 0]
         stream = self.maybe_stream(True, place)
@@ -45,7 +46,7 @@ class OtherProgram(library_programs.Program):
         if on.model.in_capture and on.model.capture is None:
             return False  # the driver would refuse the wait when the memory is mapped
         self.note("open", at, "which is not valid" * (not valid), self.at(stream, self.streams))
-        buffer = self.session.open_ticket(ticket, kind, place, stream, valid, bytes_)
+        buffer = self.session.open_ticket(ticket, kind, place, stream, valid, start, bytes_)
         if buffer is None:
             return False
         self.session.ordered = self.session.ordered and ordered
@@ -111,6 +112,8 @@ def end():
         session = program.session
     finally:
         drop()
+    # After a disagreement, its traceback may keep buffers alive.
+    assert not count_mapped(), "memory stays mapped that no buffer has"
     return left, session.ordered, session.answers
 
 
@@ -121,5 +124,24 @@ def drop():
         program.lent.clear()
         program.end()
         program = None
+        patience = 100  # threads of the program may just be letting go of what they used
         gc.collect()
         cu.reap()
+        while patience and count_mapped():
+            time.sleep(0.01)
+            cu.reap()
+            patience -= 1
+
+
+def count_mapped():
+    """How much memory of several processes is mapped. Unknown on a real driver."""
+    if not cu.driver_info().is_software:
+        return 0
+    pairs = (
+        ("cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"),
+        (
+            "cuMemHostRegister_v2",
+            "cuMemHostUnregister",
+        ),
+    )
+    return sum(testing.calls(begin) - testing.calls(end) for begin, end in pairs)

@@ -12,8 +12,8 @@ from cudadrv._engine cimport (
     OWN_ATTACHED, OWN_ATTACHES, OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_CUT, OWN_DISCARDED,
     OWN_DISCARDS, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MOVES,
     OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN, OWN_REACH,
-    OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_USES,
-    OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
+    OWN_READ, OWN_SHARED, OWN_SHARES, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED,
+    OWN_USES, OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
     own_bytes_free, own_conflict, own_memory_cut, own_memory_extend, own_discard, own_discarded,
     own_domain, own_domain_lose, own_domain_open, own_domain_snapshot, own_engine,
     own_engine_prepare, own_event, own_export, own_export_close, own_export_open, own_join_host,
@@ -33,7 +33,7 @@ ANSWERS = {
 }
 EFFECTS = {
     None: OWN_STAYS, "uses": OWN_USES, "moves": OWN_MOVES, "attaches": OWN_ATTACHES,
-    "discards": OWN_DISCARDS, "closes": OWN_CLOSES, "leaves": OWN_LEAVES,
+    "discards": OWN_DISCARDS, "shares": OWN_SHARES, "closes": OWN_CLOSES, "leaves": OWN_LEAVES,
 }
 cdef enum:
     MOST_ACCESSES = 8

@@ -104,8 +104,9 @@ RAISED = {
     OF_POOL: (ValueError, "memory of a DriverPool, which"),
     NOT_SHAREABLE: (
         (ValueError, cu.CudaError),
-        "^cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE|has no memory to share|shares with no other process|only its owner can share"
-        "|has no handles|have no handles|driver has no handles|that only this process can map",
+        "^cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE|has no memory to share"
+        "|shares with no other process|only its owner can share|no handles"
+        "|that only this process can map",
     ),
     NOT_SHARED: (ValueError, "is not shared with another process|was accepted before"),
     OWN_TICKET: (cu.OwnershipError, "was made by this process"),

@@ -68,7 +68,9 @@ class ChangeSession(GraphSession):
         place = executable.place
         needed = home_of(old, place)
         fixed = old.line is None and self._is_far(executable, old_target)
-        if to.memory.place_for(place).domain is not needed or (fixed and old_target.memory.is_known):
+        if to.memory.place_for(place).domain is not needed or (
+            fixed and old_target.memory.is_known
+        ):
             reasons.add(NO_SUCH_CHANGE)
         if value is not None:
             item, bytes_ = an_item(effect.dtype, value)

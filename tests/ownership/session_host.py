@@ -40,7 +40,7 @@ class View:
 
     @property
     def of_part(self):
-        """Whether it refers to a part that was made for it."""
+        """Whether the view refers to a part of the buffer that exists only for the view."""
         return isinstance(self.array, memoryview)
 
     def let_go(self):

@@ -30,7 +30,7 @@ class Joined:
     driver_graph: Any = field(default_factory=ctypes.c_void_p)
     executable: Any = field(default_factory=ctypes.c_void_p)
     closed: bool = False
-    graph = None  # it is none of ours
+    graph = None  # there is no `cu.Graph` of it
 
     @property
     def kept(self):

@@ -44,7 +44,7 @@ class Lent:
     capture: Any = None  # the capture that knows of it; None: it is one for real
     operation: Any = None  # its node there
     call: model.Node | None = None  # the last that the borrower queued there
-    barred: bool = False  # it goes on after its capture, and something could not be waited for
+    barred: bool = False  # outlived its capture, and its end could not wait for some work
 
     @property
     def is_reachable(self):

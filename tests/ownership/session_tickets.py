@@ -19,6 +19,7 @@ from session import (
     OWN_TICKET,
     WAITED,
     Failed,
+    Place,
 )
 from session_buffers import Buffer, Memory, stream_option
 from session_imports import ImportSession
@@ -32,6 +33,7 @@ class Share:
 
     ticket: cu.Ticket
     buffer: Buffer
+    place: Place  # of the stream of `share`
     node: model.Node  # what the other process comes after
     view: model.View | None  # None: it is back
     opened: bool = False
@@ -41,6 +43,7 @@ class Share:
     def is_back(self):
         return self.view is None
 
+
 class TicketSession(ImportSession):
     # ---- the owner ----
 
@@ -48,22 +51,21 @@ class TicketSession(ImportSession):
         stream = self.current(stream, buffer.memory.place)
         given = () if stream is None else (stream.given,)
         answer = self._judge_share(buffer, stream)
-        uses = [(buffer, "write")]
         try:
             ticket = self.call("share", answer, lambda: buffer.real.share(*given), buffer)
         except Failed:
-            self.after_failure(stream.model, uses)
+            self.after_failure(stream.model, [(buffer, "share")])
             return None
         if answer not in (OK, WAITED):
             return None
         site, use = next(self.sites), buffer.use("write")
-        node = self.oracle.issue(stream.model, [use], site)
+        node = self.oracle.issue(stream.model, [buffer.use("share")], site)
         # Nobody here has the bytes, not even work on the stream of `share`.
         nobody = model.Stream(stream.model.domain, "another process")
         view = self.oracle.export(*use, site, nobody)
         view.of = buffer.memory
         buffer.memory.was_shared = True
-        return Share(ticket, buffer, node, view)
+        return Share(ticket, buffer, stream.place, node, view)
 
     def _judge_share(self, buffer, stream):
         if buffer.closed:
@@ -76,13 +78,12 @@ class TicketSession(ImportSession):
             return OTHER_CONTEXT
         if (usable := self._runs(stream)) != OK:
             return usable
-        return self._judge_order(stream.model, [(buffer, "write")], lends=True)
+        return self._judge_order(stream.model, [(buffer, "share")])
 
     def accept(self, share, stream, receipt):
         """Take a buffer back. Returns whether it is back."""
         buffer, options = share.buffer, stream_option(stream)
-        on = self.current(stream, buffer.memory.place)
-        on = on or self.open_stream("legacy", buffer.memory.place)
+        on = self._stream_of_import(stream, share.place)
         answer = self._judge_accept(share, on)
         given = () if receipt is None else (receipt,)
         call = lambda: buffer.real.accept(*given, **options)  # noqa: E731
@@ -112,12 +113,18 @@ class TicketSession(ImportSession):
 
     def open_own(self, share):
         """Try to open a ticket in the process that has made it."""
-        self.call("open of an own ticket", OWN_TICKET, lambda: cu.open(share.ticket), share.buffer)
+        on = self._stream_of_import(None, share.buffer.memory.place)
+        usable = self._usable(on)
+        call = lambda: cu.open(share.ticket, on.real)  # noqa: E731
+        self.call("open of an own ticket", usable if usable != OK else OWN_TICKET, call)
 
     # ---- the other process ----
 
-    def open_ticket(self, ticket, kind, place, stream, valid, bytes_):
-        """Open a ticket of which the owner says whether it is valid. Returns the buffer or None."""
+    def open_ticket(self, ticket, kind, place, stream, valid, start, bytes_):
+        """Open a ticket of which the owner says whether it is valid. Returns the buffer or None.
+
+        `start` is where the buffer begins, and `bytes_` are those of the whole allocation.
+        """
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         answer = self._judge_open(on, place, valid)
         call = lambda: self.new(place, lambda: cu.open(ticket, **options))  # noqa: E731
@@ -127,7 +134,7 @@ class TicketSession(ImportSession):
         memory = Memory(self.oracle.open_memory(len(bytes_), False), kind, place, owned=False)
         memory.shares = memory.opened = True
         memory.bytes[:] = bytes_
-        buffer = Buffer(real, memory, 0, len(bytes_), part=False)
+        buffer = Buffer(real, memory, start, real.nbytes, part=False)
         self.oracle.wait(on.model, None)  # for an event of the owner
         self.oracle.issue(on.model, [buffer.use("write")], next(self.sites), passive=True)
         return buffer

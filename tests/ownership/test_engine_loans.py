@@ -25,6 +25,15 @@ def test_work_on_no_stream_comes_after_what_the_host_knows(streams, memory, nobo
     lend(memory, nobody).close()
 
 
+def test_what_is_lent_goes_to_no_other_process(streams, memory):
+    """A loan to the same stream is in the way, too: its borrower may queue more work there."""
+    _, loan = streams[0].lend(memory, 0, 4, "write")
+    assert streams[0].issue((memory, 3, 5, "write"), effect="shares")[0] == "exported"
+    assert streams[0].issue((memory, 4, 8, "write"), effect="shares")[0] == "ok"
+    loan.close()
+    assert streams[0].issue((memory, 0, 4, "write"), effect="shares")[0] == "ok"
+
+
 def test_every_view_is_in_the_way_of_work_on_no_stream(streams, memory, nobody):
     _, view = memory.export(0, 8, "read")
     assert lend(memory, nobody) == "exported"

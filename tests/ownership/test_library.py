@@ -7,7 +7,8 @@ import library
 import oracle
 import pytest
 import session
-from library_programs import POLICIES
+from library_programs import POLICIES, Program
+from library_tickets import Partner
 from pair import Disagreement
 from session_host import FullSession
 
@@ -32,6 +33,10 @@ RARE |= {
     session.THEIRS,
     session.GRAPH_CLOSED,
 }
+# Refusals of programs with a second process, and what that one must have answered.
+OF_TICKETS = {session.NOT_SHAREABLE, session.NOT_SHARED, session.OWN_TICKET, session.NO_TICKET}
+THERE = {oracle.OK, oracle.EXPORTED, oracle.MEMORY_CLOSED, session.NO_TICKET, session.USED_PARTS}
+RAISED = session.RAISED.keys() - OF_TICKETS
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -40,14 +45,33 @@ def test_seeded_programs(driver, policy):
     for seed in range(PROGRAMS):
         answers.update(library.run(f"{policy}.{seed}", policy)[1])
     # Programs in which most calls, or no calls, are refused would test little.
-    assert answers.keys() >= session.RAISED.keys() - RARE
+    assert answers.keys() >= RAISED - RARE
     assert len(answers.keys() & RARE) > len(RARE) / 2
     shares = {answer: count / answers.total() for answer, count in answers.items()}
     assert 0.6 < shares[oracle.OK] < 0.9, shares
-    for answer in session.RAISED.keys() - SELDOM - RARE:
+    for answer in RAISED - SELDOM - RARE:
         assert shares[answer] > LEAST, shares
     if policy != "strict":
         assert shares[session.WAITED] > LEAST, shares
+
+
+@pytest.fixture
+def partner(driver, monkeypatch):
+    """A second process, to which programs lend buffers."""
+    partner = Partner()
+    monkeypatch.setattr(Program, "partner", partner)
+    monkeypatch.setattr(Program, "with_tickets", 1)
+    yield partner
+    assert partner.stop() == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_programs_of_two_processes(partner, policy):
+    answers = Counter()
+    for seed in range(PROGRAMS):
+        answers.update(library.run(f"tickets.{policy}.{seed}", policy)[1])
+    assert answers.keys() >= {*OF_TICKETS - {session.NO_TICKET}, *(f"there {x}" for x in THERE)}
+    assert answers["there ok"] > answers[oracle.OK] / 10
 
 
 def test_programs_that_await(driver):
@@ -70,7 +94,7 @@ lazily = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 @lazily
 @pytest.mark.cuda_software
-@pytest.mark.parametrize("operations", ["3000", "6000 --contexts"])
+@pytest.mark.parametrize("operations", ["3000", "6000 --contexts", "4000 --tickets"])
 def test_programs_on_two_devices(driver, script, operations):
     said = script.run(
         f"import sys; sys.argv[1:] = '--operations {operations} --schedule all'.split();"

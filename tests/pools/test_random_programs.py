@@ -175,7 +175,7 @@ class HostProgram(Program):
         row = self.kept.setdefault(("device", size_class(nbytes)), [])
         buffer = self.cls(nbytes, stream=queue and queue.real)
         if queue is not None and queue.order != "plain":
-            queue = None  # these order no allocation of such memory
+            queue = None  # default and blocking streams do not order allocations
         block = self.obtain(row, nbytes, self.view(queue) if queue else self.known)
         uses = set()
         if queue:

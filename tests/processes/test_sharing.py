@@ -11,6 +11,7 @@ from limits import PATIENCE
 from other_process import Other
 
 import cudadrv as cu
+from cudadrv import testing
 
 
 def filled(count=1000, dtype="i4", value=1):
@@ -75,6 +76,26 @@ def test_work_that_has_not_begun(other, gate):
     assert buffer.to_numpy(stream=stream).tolist() == [7] + [6] * 499 + [5] * 500
 
 
+def test_work_there_that_has_not_begun(other):
+    """The buffer is given back, and used here, before the other process's work has begun."""
+    stream = cu.Stream()
+    buffer = filled()
+    result = cu.LockedBuffer(1000, "i4")
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    other(
+        "[flag := cu.LockedBuffer.zeros(1, 'u4'), ctypes := __import__('ctypes'),"
+        " ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2(ctypes.c_void_p(s.handle),"
+        " ctypes.c_uint64(flag.address), 1, 0)] and None"
+    )
+    other("there.fill_async(6, stream=s)")
+    buffer.accept(other("there.give_back(s)"), stream)
+    token = result.copy_from_async(buffer, stream)
+    assert not token.done
+    other("flag.__setitem__(0, 1)")
+    token.wait()
+    assert result.to_numpy().tolist() == [6] * 1000
+
+
 def test_uses_during_the_loan_are_refused(other):
     stream = cu.Stream()
     buffer = filled()
@@ -99,6 +120,19 @@ def test_uses_during_the_loan_are_refused(other):
         buffer.accept()
     buffer.accept(other("there.give_back(s)"), stream)
     buffer.fill_async(1, stream=stream)
+
+
+def test_what_is_lent_is_not_shared(driver):
+    """A library to which a buffer is lent may queue work on the same stream, after `share`."""
+    stream = cu.Stream()
+    buffer = filled(100)
+    with buffer[:50].lend(stream):
+        with pytest.raises(cu.BufferExportedError, match=r"(?s)is lent to.*End the loan first"):
+            buffer.share(stream)
+        buffer[50:].share(stream)
+        buffer.accept(stream=stream)
+    buffer.share(stream)
+    buffer.accept(stream=stream)
 
 
 def test_parts_are_shared_alone(other):
@@ -155,6 +189,41 @@ def test_taken_back_before_it_was_opened(other):
     buffer.fill_async(2, stream=stream)
     with pytest.raises(cu.OwnershipError, match=r"taken the buffer back|not valid"):
         other("cu.open(ticket, cu.Stream())", ticket=ticket)
+
+
+def test_a_failed_open_leaves_the_ticket_valid(other, driver):
+    stream = cu.Stream()
+    buffer = filled()
+    other("s := cu.Stream()")
+    ticket = buffer.share(stream)
+    other("(capture := cu.Graph().capture(s)).__enter__() and None")
+    with pytest.raises(cu.CaptureError):
+        other("cu.open(ticket, s)", ticket=ticket)
+    other("capture.__exit__(None, None, None)")
+    if driver != "cuda":
+        other("testing := __import__('cudadrv.testing').testing")
+        for name in ("cuIpcOpenEventHandle", "cuIpcOpenMemHandle_v2", "cuStreamWaitEvent"):
+            other("testing.fail(name, 1)", name=name)
+            with pytest.raises(cu.CudaError):
+                other("cu.open(ticket, s)")
+            other("[testing.configure('fault=none'), cu.reap()][1]")
+    other("there := cu.open(ticket, s)")
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+@pytest.mark.cuda_software
+def test_a_failed_accept_leaves_the_ticket_valid(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    testing.fail("cuStreamWaitEvent", 1)
+    with pytest.raises(cu.CudaError):
+        buffer.accept(stream=stream)
+    testing.configure("fault=none")
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    with pytest.raises(cu.BufferExportedError):
+        buffer.accept(stream=stream)
+    buffer.accept(other("there.give_back(s)"), stream)
 
 
 def test_use_there_has_to_be_ordered(other):

@@ -155,7 +155,7 @@ def test_blocking_sync_events_wait_too(stream):
 
 
 def waiting(event) -> tuple[threading.Thread, list]:
-    """A thread that waits for it by now."""
+    """Start a thread that waits for the event. Returns when it waits."""
     thread, answers = started(event.synchronize)
     until_it_waits(thread)
     return thread, answers

@@ -56,7 +56,7 @@ class Torch:
 
 
 class Property:
-    """As in early versions of cuda.core."""
+    """`__cuda_stream__` as a property: early versions of cuda.core had it."""
 
     def __init__(self, handle: int):
         self.__cuda_stream__ = 0, handle
