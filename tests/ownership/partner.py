@@ -65,6 +65,8 @@ class OtherProgram(library_programs.Program):
         receipt = self.session.return_opened(buffer, stream, parts)
         if receipt is not None:
             del self.lent[at]
+            if self.chance(0.3):
+                self.session.copy_out(buffer)  # which is refused
             self.replace()
         return receipt
 
