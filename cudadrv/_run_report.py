@@ -20,6 +20,8 @@ KINDS = {
     "managed": "managed allocations",
     "registered": "registered ranges of host memory",
     "arrays": "arrays",
+    "textures": "texture objects",
+    "surfaces": "surface objects",
     "reservations": "reserved ranges of addresses",
     "backings": "allocations for mapping",
     "streams": "streams",

@@ -36,7 +36,8 @@ __all__ = [
 
 KINDS = (
     *("device", "async", "host", "managed", "registered", "arrays", "reservations"),
-    *("backings", "streams", "events", "contexts", "modules", "libraries", "links"),
+    *("backings", "textures", "surfaces", "streams", "events", "contexts"),
+    *("modules", "libraries", "links"),
 )
 
 _opened: ctypes.CDLL | None = None

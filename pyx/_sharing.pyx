@@ -14,7 +14,7 @@ import struct
 import numpy as np
 
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from cudadrv._device cimport Context, contexts, enter_context, leave_context
@@ -306,7 +306,8 @@ cdef class Shared:
     cdef Event event
     cdef tuple names        # of the event, for other processes: its handle and its number
     cdef int pidfd          # of the process that has the buffer; -2: not known yet
-    cdef object site
+    cdef uint32_t site
+    cdef bint offered       # whether `share` has returned the ticket
 
     def __cinit__(self):
         self.pidfd = -1
@@ -351,6 +352,8 @@ def _end_all():
     """
     cdef Shared shared
     for shared in list(_shares):
+        if not shared.offered:  # another thread is just making the ticket
+            continue
         if shared.memory.context.lost:
             shared.end_loan()   # only the host can use what is left, and closing must not fail
             if shared in _shares:
@@ -364,7 +367,6 @@ def _end_all():
         if shared.memory.regions == 0:
             shared.end_loan()
         if not shared.lent and shared in _shares:
-            _shares.remove(shared)
             _retire(shared, state in (OPEN, RETURNED))
 
 
@@ -373,15 +375,20 @@ cdef int _retire(Shared shared, bint killed) except -1:
 
     An event is not used again if a process that has ended may have left it unfinished.
     """
-    cdef list events
-    _board.store(shared.slot * SLOT_BYTES, FREE)
+    cdef list events = []
+    if not killed:
+        events = shared.event.context.defaults.setdefault("shared events", [])
     _free_slots.append(shared.slot)
+    try:
+        events.append((shared.event, shared.names))
+    except BaseException:
+        _free_slots.pop()
+        raise
+    # Nothing fails from here on.
+    _shares.remove(shared)
+    _board.store(shared.slot * SLOT_BYTES, FREE)
     if shared.sharing is not None:
         shared.sharing.uses -= 1
-    if killed:
-        return 0
-    events = shared.event.context.defaults.setdefault("shared events", [])
-    events.append((shared.event, shared.names))
     return 0
 
 
@@ -534,6 +541,9 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         access.effect = OWN_SHARES
         if waits:
             access.policy = OWN_WAIT
+        first, second = _digest(data)
+        shared.site = here()
+        _shares.append(shared)
         prepare(&operation, SHARE, &access, 1, _record_call, shared.event.raw)
         operation.request.loan = &shared.loan
         shared.loan.borrower = (<Stream>lender).order
@@ -541,18 +551,18 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         if reason:
             refuse_operation(&operation, reason, stream, (region.describe(),))
     except BaseException:
+        if shared in _shares:
+            _shares.remove(shared)
         _free_slots.append(shared.slot)
         shared.event.context.defaults["shared events"].append((shared.event, shared.names))
         raise
-    shared.lent = True
-    shared.site = here()
+    # Nothing fails from here on.
+    shared.lent = shared.offered = True
     region.memory.loans += 1
     if shared.sharing is not None:
         shared.sharing.uses += 1
     own_record_as(engine, &operation.request.issued, &shared.event.state)
     own_snapshot_drop(engine, &operation.request.issued)
-    _shares.append(shared)
-    first, second = _digest(data)
     _board.store(shared.slot * SLOT_BYTES + DIGEST, first)
     _board.store(shared.slot * SLOT_BYTES + DIGEST + 8, second)
     _board.store(shared.slot * SLOT_BYTES, OFFERED)
@@ -623,7 +633,10 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
             _board.swap(shared.slot * SLOT_BYTES, TAKEN_BACK, OFFERED)
         raise
     shared.end_loan()
-    _end_all()
+    try:
+        _end_all()
+    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
+        pass
     return 0
 
 

@@ -53,6 +53,8 @@ constexpr struct {
     {"managed", allocations<3>},
     {"registered", allocations<4>},
     {"arrays", allocations<5>},
+    {"textures", []() -> uint64_t { return state().textures.size(); }},
+    {"surfaces", []() -> uint64_t { return state().surfaces.size(); }},
     {"bytes", []() -> uint64_t { return state().live_bytes; }},
     {"reservations", []() -> uint64_t { return state().live_reservations; }},
     {"backings", []() -> uint64_t { return state().backings.size(); }},

@@ -13,6 +13,7 @@
 #include "race/races.h"
 #include "stream/capture.h"
 #include "stream/event.h"
+#include "texture/objects.h"
 #include "work/schedule.h"
 
 #include <map>
@@ -52,13 +53,15 @@ struct State {
     HandleTable<Backing> backings{0x5cd000001000};
     HandleTable<Array> arrays{0x5ce000001000};
     HandleTable<Mipmap> mipmaps{0x5cf000001000};
+    HandleTable<TextureObject> textures{0x5d0000001000};
+    HandleTable<TextureObject> surfaces{0x5d1000001000};
     // The pools of memory that is not a device's own, by kind, type of location and its number.
     std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
     FreedAddresses freed_addresses;
-    std::string kernel_fault;          // description of the last kernel error, or empty
+    std::string kernel_fault;                     // description of the last kernel error, or empty
     uint64_t live_allocations[memory_kinds] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
     uint64_t live_reservations = 0;

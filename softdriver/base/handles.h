@@ -14,7 +14,7 @@ namespace soft {
 // not expect this, insert() returns an erased handle half of the time if `reuse` is a generator.
 template <class Object> class HandleTable {
   public:
-    explicit HandleTable(uintptr_t base) : next_(base) {}
+    explicit HandleTable(uintptr_t base) : first_(base), next_(base) {}
 
     uintptr_t insert(std::shared_ptr<Object> object, Random *reuse) {
         uintptr_t handle;
@@ -39,6 +39,12 @@ template <class Object> class HandleTable {
             freed_.push_back(handle);
     }
 
+    // Returns whether the handle is that of an object that was erased.
+    bool was_erased(uintptr_t handle) const {
+        return handle >= first_ && handle < next_ && (handle - first_) % step == 0 &&
+               !objects_.count(handle);
+    }
+
     // Erases all objects. Their handles are not used again.
     void clear() {
         auto objects = std::move(objects_); // their destructors may look at the table
@@ -56,6 +62,7 @@ template <class Object> class HandleTable {
     static constexpr uintptr_t step = 16;
     static constexpr size_t max_freed = 64;
 
+    const uintptr_t first_;
     uintptr_t next_;
     // An ordered map, so that runs with the same seed iterate in the same order.
     std::map<uintptr_t, std::shared_ptr<Object>> objects_;

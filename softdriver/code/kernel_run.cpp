@@ -19,6 +19,10 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
     launch_.find = [this](uintptr_t address, ptx::Segment &segment) {
         return find(address, segment);
     };
+    launch_.find_texture = [this](uint64_t handle, bool surface, std::string &why) {
+        Lock lock(state().mutex);
+        return texture_of(*function_->owner, handle, surface, why);
+    };
     launch_.set_condition = set_condition;
     launch_.print = [](const std::string &text) {
         std::fwrite(text.data(), 1, text.size(), stdout);
@@ -83,6 +87,10 @@ bool KernelRun::look_up_freed(uintptr_t address, ptx::Segment &segment) const {
 
 bool KernelRun::look_up(uintptr_t address, ptx::Segment &segment) const {
     const Allocation *allocation = find_allocation(address);
+    if (const Allocation *array = find_array_memory(address, 1)) {
+        segment = {array->begin, array->bytes, array->host, true, true};
+        return reaches(*function_->owner, *array, address, 1, false);
+    }
     if (!allocation)
         return look_up_freed(address, segment);
     if (allocation->reservation) {

@@ -82,6 +82,8 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     erase_owned(driver.links, context.get());
     erase_owned(driver.arrays, context.get());
     erase_owned(driver.mipmaps, context.get());
+    erase_owned(driver.textures, context.get());
+    erase_owned(driver.surfaces, context.get());
     leave_context(*context);
     free_context_memory(*context);
     if (!context->primary)

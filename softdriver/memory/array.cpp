@@ -35,6 +35,14 @@ size_t channel_bytes(CUarray_format format) {
     }
 }
 
+// Formats of the driver API that this driver does not implement: normalized integers, compressed
+// formats, those of videos. Older headers lack some of them.
+bool is_other_format(CUarray_format format) {
+    unsigned number = static_cast<unsigned>(format);
+    return number == 0x50 || (number >= 0x91 && number <= 0xb3) ||
+           (number >= 0xc0 && number <= 0xcb);
+}
+
 // The attributes of a device that limit the extents of arrays of a kind: width, height, and depth
 // or layers. 0 stands for an extent that such arrays do not have.
 struct Limits3 {
@@ -138,7 +146,7 @@ CUresult describe_array(const Context &context, const CUDA_ARRAY3D_DESCRIPTOR_v2
                         Array &array) {
     if (descriptor.Flags & ~(known_flags | other_flags))
         return CUDA_ERROR_INVALID_VALUE;
-    if (descriptor.Flags & other_flags)
+    if (descriptor.Flags & other_flags || is_other_format(descriptor.Format))
         return CUDA_ERROR_NOT_SUPPORTED;
     array.owner = const_cast<Context *>(&context);
     array.descriptor = descriptor;

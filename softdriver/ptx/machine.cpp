@@ -1,6 +1,7 @@
 #include "ptx/machine.h"
 
 #include "ptx/team.h"
+#include "ptx/texture.h"
 
 #include <algorithm>
 #include <numeric>
@@ -69,6 +70,7 @@ bool Machine::admit() {
 
 Run::State Machine::advance(uint64_t steps) {
     memory.drop_segments();
+    textures_.clear(); // the program may have destroyed them
     while (!failed()) {
         while (resident_.empty() || (launch.cooperative && next_start_ < blocks))
             if (!admit()) {
@@ -152,6 +154,21 @@ void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
         text += "function '" + at.name + "', ";
     text += at.where(place) + ": " + at.written[place] + ": " + what + ", " + where(warp, lane);
     fault = {status, text, address};
+}
+
+const Texture *Machine::find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
+                                     bool surface) {
+    std::shared_ptr<const Texture> &known = textures_[handle];
+    std::string why = surface ? "there are no surfaces here" : "there are no textures here";
+    if (!known && launch.find_texture)
+        known = launch.find_texture(handle, surface, why);
+    if (known && known->surface == surface)
+        return known.get();
+    if (known)
+        why = surface ? "the handle is one of a texture object"
+                      : "the handle is one of a surface object";
+    fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS, why);
+    return nullptr;
 }
 
 // The rest of this file defines the class Run of run.h.

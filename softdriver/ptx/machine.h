@@ -79,6 +79,10 @@ struct Machine {
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
+    // Finds the texture or surface with this handle. Ends the launch with an error, and returns
+    // null, if there is none.
+    const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
+                                bool surface);
     // Returns the value of the clock registers. This is the number of steps so far, plus 16 for
     // each earlier read, so that a loop that waits for the clock ends.
     uint64_t cycles() const { return executed + (looked += 16); }
@@ -100,6 +104,9 @@ struct Machine {
     uint64_t progress = 0;
 
   private:
+    // The textures and surfaces that the current piece has used, by handle.
+    std::map<uint64_t, std::shared_ptr<const Texture>> textures_;
+
     bool admit();
     void end_slice();
     void recycle();

@@ -8,10 +8,11 @@ void Memory::drop_segments() {
         site.segment = {};
 }
 
-bool Memory::look_up(Site &site, uintptr_t address, size_t bytes) {
+bool Memory::look_up(Site &site, uintptr_t address, size_t bytes, bool of_texture) {
     auto holds = [&](const Segment &segment) {
         uintptr_t offset = address - segment.begin;
-        return offset < segment.bytes && bytes <= segment.bytes - offset;
+        return offset < segment.bytes && bytes <= segment.bytes - offset &&
+               (of_texture || !segment.of_array);
     };
     auto after = segments_.upper_bound(address);
     if (after != segments_.begin() && holds(std::prev(after)->second)) {

@@ -27,11 +27,12 @@ class Memory {
 
     // Records an access and returns the host address of the bytes. Returns null if the access is
     // not allowed.
-    char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use) {
+    // `of_texture` says that the instruction is one on textures or surfaces.
+    char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use, bool of_texture = false) {
         Site &known = sites_[site];
         uintptr_t offset = address - known.segment.begin;
         if (offset >= known.segment.bytes || bytes > known.segment.bytes - offset) {
-            if (!look_up(known, address, bytes))
+            if (!look_up(known, address, bytes, of_texture))
                 return nullptr;
             offset = address - known.segment.begin;
         }
@@ -50,7 +51,10 @@ class Memory {
     }
     // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();
-    bool find(uintptr_t address, Segment &segment) const { return launch_.find(address, segment); }
+    // Returns false also for the memory of arrays.
+    bool find(uintptr_t address, Segment &segment) const {
+        return launch_.find(address, segment) && !segment.of_array;
+    }
     const Touched &touched(Use use) const { return touched_[int(use)]; }
 
   private:
@@ -58,7 +62,7 @@ class Memory {
         Segment segment;
         Touched::Place place;
     };
-    bool look_up(Site &site, uintptr_t address, size_t bytes);
+    bool look_up(Site &site, uintptr_t address, size_t bytes, bool of_texture);
 
     const Launch &launch_;
     std::vector<Site> sites_;

@@ -17,9 +17,11 @@ struct Segment {
     size_t bytes = 0;
     char *host = nullptr; // where the driver itself accesses the bytes
     bool writable = true;
+    bool of_array = false; // only instructions on textures and surfaces can access it
 };
 
 class Heap;
+struct Texture;
 
 struct Launch {
     std::shared_ptr<const Program> program;
@@ -44,6 +46,10 @@ struct Launch {
     // Finds the segment that contains an address. Returns false if there is none. The threads that
     // run the kernel call this without holding a lock.
     std::function<bool(uintptr_t, Segment &)> find;
+    // Finds the texture or surface with this handle. Returns null, and says why, if a kernel cannot
+    // use the handle. Called like `find`.
+    std::function<std::shared_ptr<const Texture>(uint64_t, bool surface, std::string &why)>
+        find_texture;
     std::function<void(const std::string &)> print; // prints the output of vprintf
     // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
     // without holding a lock.

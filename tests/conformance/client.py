@@ -134,7 +134,9 @@ cuArrayGetMemoryRequirements ppi|cuMipmappedArrayCreate ppu|cuMipmappedArrayDest
 cuMipmappedArrayGetLevel ppu|cuMipmappedArrayGetSparseProperties pp
 cuMipmappedArrayGetMemoryRequirements ppi|cuMemcpyHtoA_v2 pzpz|cuMemcpyAtoH_v2 ppzz
 cuMemcpyDtoA_v2 pzdz|cuMemcpyAtoD_v2 dpzz|cuMemcpyAtoA_v2 pzpzz|cuMemcpyHtoAAsync_v2 pzpzp
-cuMemcpyAtoHAsync_v2 ppzzp
+cuMemcpyAtoHAsync_v2 ppzzp|cuTexObjectCreate pppp|cuTexObjectDestroy q
+cuTexObjectGetResourceDesc pq|cuTexObjectGetTextureDesc pq|cuTexObjectGetResourceViewDesc pq
+cuSurfObjectCreate pp|cuSurfObjectDestroy q|cuSurfObjectGetResourceDesc pq
 """
 
 COUNTED = [
@@ -144,6 +146,8 @@ COUNTED = [
     "managed",
     "registered",
     "arrays",
+    "textures",
+    "surfaces",
     "reservations",
     "backings",
     "streams",

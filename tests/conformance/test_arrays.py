@@ -113,9 +113,11 @@ def test_refused_formats(client):
 
 @pytest.mark.cuda_software
 def test_what_is_not_implemented(client):
-    given = ctypes.byref(descriptor(64, 64, flags=SPARSE))
-    handle = ctypes.c_void_p()
-    assert client.call("cuArray3DCreate_v2", ctypes.byref(handle), given) == 801
+    handle, compressed = ctypes.c_void_p(), descriptor(64, 64)
+    compressed.format = 0x91
+    for given in (descriptor(64, 64, flags=SPARSE), compressed):
+        made = ctypes.byref(handle), ctypes.byref(given)
+        assert client.call("cuArray3DCreate_v2", *made) == 801
 
 
 def test_flat_arrays(client):

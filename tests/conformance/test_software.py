@@ -294,6 +294,8 @@ def test_counts(software, settings):
         "managed": 1,
         "registered": 0,
         "arrays": 0,
+        "textures": 0,
+        "surfaces": 0,
         "reservations": 0,
         "backings": 0,
         "streams": 1,

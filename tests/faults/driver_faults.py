@@ -98,6 +98,7 @@ HARMLESS = {
     ("cuMemGetAddressRange", INVALID),  # it knows no bounds: the buffer shares no records
     # Tried again, when what has died is freed.
     *((name, MEMORY) for name in ("cuMemAlloc", "cuMemAllocAsync", "cuMemHostAlloc")),
+    ("cuMemHostRegister", MEMORY),
     ("cuMemAllocFromPoolAsync", MEMORY),
     ("cuMemAllocManaged", MEMORY),
     *((name, MEMORY) for name in ("cuMemCreate", "cuMemMap", "cuMemRelease", "cuMemSetAccess")),

@@ -337,11 +337,11 @@ def sharing():
             with suppress(cu.OwnershipError):
                 cu.open(ticket, stream)
                 raise AssertionError
+            shared.accept(stream=stream)
         except BaseException:
             with suppress(ValueError, cu.ContextLostError):  # it is not shared
                 shared.accept(stream=stream)
             raise
-        shared.accept(stream=stream)
         shared.fill_async(4, stream)
     stream.synchronize()
     assert set(items_of(buffer)) == {4}

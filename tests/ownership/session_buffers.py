@@ -202,6 +202,8 @@ class BufferSession(PeerSession):
         if waits:
             stream = self.internal(place)
         stream = stream if ordered else None
+        if kind == "device" and not nbytes and options.get("pooled", True):
+            stream = self.current(stream, place)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
         memory.shareable = options.get("shareable", False)
@@ -498,6 +500,7 @@ class BufferSession(PeerSession):
             (each.memory.model, each.start + byte, each.start + byte + 1, mode)
             for each, byte, mode in self.kept
         ]
+        self.kept = []  # it would keep the buffers alive
         asked = {(memory, model.AS.get(mode, mode)) for memory, _, _, mode in accesses}
         self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)
         if all(self.oracle.is_plain(*access) for access in accesses):

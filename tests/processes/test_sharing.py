@@ -76,6 +76,26 @@ def test_work_that_has_not_begun(other, gate):
     assert buffer.to_numpy(stream=stream).tolist() == [7] + [6] * 499 + [5] * 500
 
 
+def test_work_there_that_has_not_begun(other):
+    """The buffer is given back, and used here, before the other process's work has begun."""
+    stream = cu.Stream()
+    buffer = filled()
+    result = cu.LockedBuffer(1000, "i4")
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    other(
+        "[flag := cu.LockedBuffer.zeros(1, 'u4'), ctypes := __import__('ctypes'),"
+        " ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2(ctypes.c_void_p(s.handle),"
+        " ctypes.c_uint64(flag.address), 1, 0)] and None"
+    )
+    other("there.fill_async(6, stream=s)")
+    buffer.accept(other("there.give_back(s)"), stream)
+    token = result.copy_from_async(buffer, stream)
+    assert not token.done
+    other("flag.__setitem__(0, 1)")
+    token.wait()
+    assert result.to_numpy().tolist() == [6] * 1000
+
+
 def test_uses_during_the_loan_are_refused(other):
     stream = cu.Stream()
     buffer = filled()

@@ -78,6 +78,24 @@ def test_races_that_nobody_looks_for(python):
     assert "Data races: not looked for (races=off)" in ran.err
 
 
+ARRAY = """
+import struct
+given = struct.pack("QQQiIIxxxx", 16, 8, 0, 32, 1, 2) # floats, for surfaces
+array, texture, surface = (ctypes.c_void_p() for _ in range(3))
+cuda.cuArray3DCreate_v2(ctypes.byref(array), given)
+resource = struct.pack("ixxxxQ", 0, array.value).ljust(256, bytes(1))
+cuda.cuTexObjectCreate(ctypes.byref(texture), resource, bytes(256), None)
+cuda.cuSurfObjectCreate(ctypes.byref(surface), resource)
+"""
+
+
+def test_arrays_and_their_objects_that_are_alive(python):
+    ran = python(f"import ctypes\ninitialise()\n{ARRAY}")
+    alive = {"arrays": 1, "bytes": 512, "textures": 1, "surfaces": 1}
+    assert ran.report["alive_at_exit"] == alive
+    assert "1 array, 1 texture object, 1 surface object" in ran.err
+
+
 def test_what_is_alive_at_the_end(python):
     ran = python("initialise()\nallocate(1000)\nstream()\nstream()", "--schedule", "lazy")
     assert ran.report["alive_at_exit"] == {"device": 1, "bytes": 1000, "streams": 2}

@@ -70,6 +70,7 @@ Shape shape_of(const char *name) {
          {"cuMemAddress", "cuMemCreate", "cuMemGetAccess", "cuMemGetAllocation", "cuMemMap",
           "cuMemRelease", "cuMemRetain", "cuMemSetAccess", "cuMemUnmap"})
         shape.maps |= starts(name, maps);
+    shape.objects = starts(name, "cuTexObject") || starts(name, "cuSurfObject");
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
             shape.own_buffers = false;
@@ -420,6 +421,8 @@ void play(size_t calls) {
             capture();
         if (player->chance(1))
             build_graph();
+        if (player->chance(1))
+            look();
         call_target(selection[player->random.below(selection.size())]);
     }
 }

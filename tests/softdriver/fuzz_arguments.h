@@ -61,6 +61,7 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_number<Type>>> :
 // unsigned long long: a CUdeviceptr
 template <> struct Argument<unsigned long long> : Nothing {
     unsigned long long value = player->shape.maps                ? any_mapping()
+                               : player->shape.objects           ? objects.any(player->random)
                                : player->shape.touches_addresses ? touched_address(addresses)
                                                                  : looked_up_address();
 };
@@ -82,6 +83,10 @@ struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v
         if (player->shape.maps && value) {
             bool handle = uint64_t(*value) >> 32 == 0x5cd0;
             (handle ? backings : reservations).put(uint64_t(*value));
+            return;
+        }
+        if (player->shape.objects && value) {
+            objects.put(uint64_t(*value));
             return;
         }
         // Ask the driver whether the number is an address.

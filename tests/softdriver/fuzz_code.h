@@ -9,6 +9,20 @@
 
 namespace fuzz {
 
+// A kernel that reads a texture and a surface, whatever their formats are.
+inline const char *const look_text =
+    ".version 7.5\n.target sm_75\n.address_size 64\n"
+    ".visible .entry look(.param .u64 t, .param .u64 s, .param .f32 x, .param .u32 i)\n{\n"
+    "    .reg .b64 %rd<4>; .reg .f32 %f<8>; .reg .b32 %r<8>;\n"
+    "    ld.param.u64 %rd1, [t]; ld.param.u64 %rd2, [s];\n"
+    "    ld.param.f32 %f1, [x]; ld.param.u32 %r1, [i];\n"
+    "    tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1, %f1}];\n"
+    "    tex.level.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1, %f1}], %f1;\n"
+    "    tld4.r.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1, %f1}];\n"
+    "    suld.b.2d.b8.zero %r2, [%rd2, {%r1, %r1}];\n"
+    "    sust.b.2d.b8.clamp [%rd2, {%r1, %r1}], %r2;\n"
+    "    sust.p.2d.v4.b32.zero [%rd2, {%r1, %r1}], {%r1, %r1, %r1, %r1};\n    ret;\n}\n";
+
 // PTX texts, most of them correct. The kernels use only their module's memory, except one.
 inline const char *const code_texts[] = {
     ".version 7.5\n.target sm_75\n.address_size 64\n"
@@ -32,6 +46,7 @@ inline const char *const code_texts[] = {
     "    { .param .b64 n; .param .b64 p; st.param.b64 [n], 40; call (p), malloc, (n);\n"
     "    ld.param.b64 %rd1, [p]; }\n    atom.global.exch.b64 %rd2, [last], %rd1;\n"
     "    { .param .b64 p; st.param.b64 [p], %rd2; call free, (p); }\n    ret;\n}\n",
+    look_text,
     ".version 99.9\n.target sm_75\n.address_size 64\n",
     ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry empty() { frobnicate; }\n",
     "this is no PTX",

@@ -62,6 +62,7 @@ struct Shape {
     bool own_buffers = true;   // needs a buffer of the caller
     bool keeps_memory = false; // keeps using the memory after the call
     bool maps = false;         // takes reserved addresses, and memory for them
+    bool objects = false;      // takes handles of texture or surface objects
     bool counted = false;      // an argument counts the elements of an array
     size_t limit = SIZE_MAX;   // limit of sizes, so that they fit the pointers
 };

@@ -44,6 +44,9 @@ inline Pool addresses;
 inline Pool reservations, backings;
 constexpr size_t granule = size_t(2) << 20;
 
+// Handles of texture and surface objects.
+inline Pool objects;
+
 // Maps fresh pages, which the driver does not know.
 inline char *map_pages(size_t bytes) {
     void *pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -57,6 +57,60 @@ inline void fill(CUDA_ARRAY3D_DESCRIPTOR &descriptor) {
         descriptor.Flags = unsigned(any_bits());
 }
 
+inline void fill(CUDA_RESOURCE_DESC &resource) {
+    resource.resType =
+        static_cast<CUresourcetype>(player->random.below(player->chance(97) ? 4 : 9));
+    resource.flags = player->chance(98) ? 0 : 1;
+    if (resource.resType == CU_RESOURCE_TYPE_ARRAY) {
+        resource.res.array.hArray = any_handle<CUarray>();
+    } else if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+        resource.res.mipmap.hMipmappedArray = any_handle<CUmipmappedArray>();
+    } else if (resource.resType == CU_RESOURCE_TYPE_LINEAR) {
+        resource.res.linear.devPtr = looked_up_address();
+        resource.res.linear.format = any_format();
+        resource.res.linear.numChannels = any_channels();
+        resource.res.linear.sizeInBytes = any_size();
+    } else {
+        resource.res.pitch2D.devPtr = looked_up_address();
+        resource.res.pitch2D.format = any_format();
+        resource.res.pitch2D.numChannels = any_channels();
+        resource.res.pitch2D.width = any_array_extent(false);
+        resource.res.pitch2D.height = any_array_extent(false);
+        resource.res.pitch2D.pitchInBytes = player->chance(90) ? 256 : any_size();
+    }
+}
+
+// Any number, also an infinite one.
+inline float any_float() {
+    float number = float(player->random.below(9)) - 4;
+    uint32_t bits = uint32_t(any_bits());
+    if (player->chance(10))
+        std::memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+inline void fill(CUDA_TEXTURE_DESC &reading) {
+    for (CUaddress_mode &mode : reading.addressMode)
+        mode = static_cast<CUaddress_mode>(player->random.below(player->chance(97) ? 4 : 7));
+    reading.filterMode = static_cast<CUfilter_mode>(player->random.below(2));
+    reading.mipmapFilterMode = static_cast<CUfilter_mode>(player->random.below(2));
+    reading.flags = unsigned(player->chance(90) ? player->random.below(4) : any_bits() & 0x7f);
+    reading.mipmapLevelBias = any_float();
+    reading.minMipmapLevelClamp = any_float();
+    reading.maxMipmapLevelClamp = any_float();
+    for (float &color : reading.borderColor)
+        color = player->chance(50) ? 0 : any_float();
+}
+
+inline void fill(CUDA_RESOURCE_VIEW_DESC &view) {
+    view.format = static_cast<CUresourceViewFormat>(player->random.below(40));
+    view.width = any_array_extent(false);
+    view.height = any_array_extent(true);
+    view.depth = any_array_extent(true);
+    view.lastMipmapLevel = unsigned(player->random.below(3));
+    view.lastLayer = unsigned(player->random.below(3));
+}
+
 inline void fill(CUmemLocation &location) {
     location.type = static_cast<CUmemLocationType>(player->random.below(6));
     location.id = any_int();

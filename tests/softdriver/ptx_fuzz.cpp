@@ -12,6 +12,7 @@
 #include "ptx/heap.h"
 #include "ptx/parser.h"
 #include "ptx/run.h"
+#include "ptx/texture.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -116,6 +117,26 @@ void check(const std::vector<Problem> &problems, bool good) {
             fail("a problem that says nothing, or too much");
 }
 
+// Makes a texture whose shape the handle tells. The way in which it is read changes from kernel to
+// kernel.
+std::shared_ptr<const Texture> texture_at(uintptr_t base, uint64_t handle, bool surface) {
+    auto texture = std::make_shared<Texture>();
+    texture->surface = surface;
+    texture->shape = Texture::Shape(handle % 8);
+    texture->channel = Channel(kernels_run % 8);
+    texture->channels = 1u << kernels_run % 3;
+    texture->element = bytes_of(texture->channel) * texture->channels;
+    texture->levels = {{base, 256, 2048, 5, 8, 6}, {base + 64, 256, 2048, 1, 1, 6}};
+    for (int i = 0; i < 3; i++)
+        texture->outside[i] = Outside((kernels_run + i) % 4);
+    texture->normalized = kernels_run % 5 != 0;
+    texture->promotes = texture->channel < Channel::U32 && kernels_run % 7 != 0;
+    texture->filters = texture->reads_floats() && kernels_run % 2;
+    texture->mixes_levels = kernels_run % 3 == 0;
+    texture->greatest_level = float(handle);
+    return texture;
+}
+
 // Runs a kernel. All parameters and variables are in one buffer, or contain addresses in it.
 void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
     constexpr uintptr_t base = 0x10000000;
@@ -144,6 +165,9 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
             return heap->find(address, segment);
         segment = {base, memory_bytes, memory.get(), true};
         return address >= base && address < base + memory_bytes;
+    };
+    launch.find_texture = [](uint64_t handle, bool surface, std::string &) {
+        return handle < 64 ? texture_at(base, handle, surface) : nullptr;
     };
     launch.print = [](const std::string &) {};
     Run run(std::move(launch));

@@ -1,0 +1,184 @@
+#include "ptx/texture.h"
+
+#include "ptx/access.h"
+#include "ptx/families.h"
+#include "ptx/lanes.h"
+#include "ptx/sample.h"
+#include "ptx/texture_operand.h"
+
+#include <cstring>
+
+// This file decodes and runs the instructions on textures: tex, tld4 and txq.
+
+namespace soft::ptx {
+namespace {
+
+// What an instruction does. It is stored in Step::offset.
+struct TextureForm {
+    Geometry geometry;
+    bool integers; // the coordinates are integers
+    bool gathers;  // it is tld4, of channel `channel`
+    uint8_t channel;
+};
+
+// The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
+// the layer and the coordinates, rows[8] the level, rows[9] the handle.
+void read_texture(Warp &warp, const Step &step) {
+    TextureForm form;
+    memcpy(&form, &step.offset, sizeof form);
+    bool layered = is_layered(form.geometry);
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
+        const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, false);
+        if (!texture)
+            return;
+        Spot spot;
+        spot.integers = form.integers;
+        if (layered)
+            spot.layer = warp.row<uint32_t>(step.rows[4])[lane];
+        for (unsigned i = 0; i < coordinates_of(form.geometry); i++) {
+            Row row = step.rows[4 + layered + i];
+            spot.position[i] = warp.row<float>(row)[lane];
+            spot.index[i] = warp.row<int32_t>(row)[lane];
+        }
+        spot.level = form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
+                                   : warp.row<float>(step.rows[8])[lane];
+        uintptr_t last = 0;
+        ReadTexel read = [&](uintptr_t address) {
+            last = address;
+            return warp.machine.memory.reach(step.site, address, texture->element, Use::Read, true);
+        };
+        uint32_t found[4];
+        if (!(form.gathers ? gather(*texture, spot, form.channel, read, found)
+                           : sample(*texture, spot, read, found)))
+            return fail_texel(warp, step, lane, last);
+        for (int i = 0; i < 4; i++)
+            warp.row<uint32_t>(step.rows[i])[lane] = found[i];
+    }
+}
+
+// Reads the type of the result, and its four registers.
+void take_texels(Decoder &decoder) {
+    if (!decoder.take("v4"))
+        decoder.refuse("only results of four registers are supported");
+    Type type = decoder.take_type();
+    if (type != Type::U32 && type != Type::S32 && type != Type::F32)
+        decoder.refuse_types();
+    const Operand &result = decoder.operand(0);
+    if (result.kind != Operand::Kind::Vector || result.parts.size() != 4)
+        decoder.refuse("the result must be a vector of four registers");
+    for (size_t i = 0; i < 4; i++)
+        decoder.step.rows[i] = decoder.destination(result.parts[i], type);
+}
+
+void emit_texture(Decoder &decoder, const TextureForm &form) {
+    memcpy(&decoder.step.offset, &form, sizeof form);
+    decoder.emit(read_texture);
+}
+
+void decode_tex(Decoder &decoder) {
+    if (decoder.take("grad"))
+        decoder.refuse("gradients are not supported");
+    int mode = decoder.take_any({"base", "level"});
+    TextureForm form{take_geometry(decoder, true), false, false, 0};
+    decoder.expect_operands(mode == 1 ? 3 : 2);
+    take_texels(decoder);
+    Type type = decoder.take_type();
+    form.integers = type == Type::S32;
+    bool cube = form.geometry == Geometry::Cube || form.geometry == Geometry::Cubes;
+    if (type != Type::F32 && (!form.integers || cube))
+        decoder.refuse("coordinates of this type are not supported");
+    take_place(decoder, decoder.operand(1), form.geometry, type);
+    decoder.step.rows[8] =
+        mode == 1 ? decoder.source(decoder.operand(2), type) : decoder.constant(4, 0);
+    emit_texture(decoder, form);
+}
+
+void decode_tld4(Decoder &decoder) {
+    int channel = decoder.take_any({"r", "g", "b", "a"});
+    if (channel < 0)
+        decoder.refuse("the name of a channel is missing");
+    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel)};
+    if (form.geometry != Geometry::Plane)
+        decoder.refuse("only .2d is supported");
+    decoder.expect_operands(2);
+    take_texels(decoder);
+    if (decoder.take_type() != Type::F32)
+        decoder.refuse("coordinates of this type are not supported");
+    take_place(decoder, decoder.operand(1), form.geometry, Type::F32);
+    decoder.step.rows[8] = decoder.constant(4, 0);
+    emit_texture(decoder, form);
+}
+
+enum class Query : uint16_t { Width, Height, Depth, Layers, Levels, Normalized };
+
+// The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
+void ask_texture(Warp &warp, const Step &step) {
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
+        const Texture *texture =
+            warp.machine.find_texture(warp, step, lane, handle, step.place != 0);
+        if (!texture)
+            return;
+        using Shape = Texture::Shape;
+        size_t level = warp.row<uint32_t>(step.rows[8])[lane];
+        const Texels &texels = texture->levels[std::min(level, texture->levels.size() - 1)];
+        bool cubes = texture->shape == Shape::Cube || texture->shape == Shape::Cubes;
+        bool layered = texture->shape == Shape::Rows || texture->shape == Shape::Planes;
+        uint32_t &result = warp.row<uint32_t>(step.rows[0])[lane];
+        switch (Query(step.detail)) {
+        case Query::Width:
+            result = texels.width;
+            break;
+        case Query::Height:
+            result = texels.height;
+            break;
+        case Query::Depth:
+            result = texture->shape == Shape::Volume ? texels.depth : 1;
+            break;
+        case Query::Layers:
+            result = cubes ? texels.depth / 6 : layered ? texels.depth : 1;
+            break;
+        case Query::Levels:
+            result = uint32_t(texture->levels.size());
+            break;
+        case Query::Normalized:
+            result = texture->normalized;
+            break;
+        }
+    }
+}
+
+template <bool surface> void decode_query(Decoder &decoder) {
+    bool level = !surface && decoder.take("level");
+    int query = decoder.take_any(
+        {"width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"});
+    if (query < 0 || (surface && query > int(Query::Layers)))
+        decoder.refuse("not supported by the software driver");
+    if (decoder.take_type() != Type::B32)
+        decoder.refuse_types();
+    decoder.expect_operands(level ? 3 : 2);
+    const Operand &place = decoder.operand(1);
+    if (place.kind != Operand::Kind::Memory || place.parts.size() != 1)
+        decoder.refuse("a handle in brackets is needed");
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U32);
+    decoder.step.rows[8] =
+        level ? decoder.source(decoder.operand(2), Type::U32) : decoder.constant(4, 0);
+    decoder.step.rows[9] = take_handle(decoder, place);
+    decoder.step.detail = uint16_t(query);
+    decoder.step.place = surface;
+    decoder.emit(ask_texture);
+}
+
+} // namespace
+
+void add_textures(Opcodes &opcodes) {
+    opcodes["tex"] = decode_tex;
+    opcodes["tld4"] = decode_tld4;
+    opcodes["txq"] = decode_query<false>;
+    opcodes["suq"] = decode_query<true>;
+}
+
+} // namespace soft::ptx

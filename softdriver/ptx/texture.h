@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// This header has textures and surfaces, as kernels use them.
+
+namespace soft::ptx {
+
+// The type of a channel, which is a number of an element.
+enum class Channel : uint8_t { U8, S8, U16, S16, U32, S32, F16, F32 };
+
+constexpr size_t bytes_of(Channel channel) {
+    return channel < Channel::U16 ? 1 : channel < Channel::U32 || channel == Channel::F16 ? 2 : 4;
+}
+
+// What is outside of the texture: the values are those of CUaddress_mode.
+enum class Outside : uint8_t { Wrap, Clamp, Mirror, Border };
+
+// The elements of a texture, or of one of its levels. `depth` is the number of slices, or of
+// layers, or of the faces of all cubes.
+struct Texels {
+    uintptr_t address = 0;
+    size_t pitch = 0, slice = 0; // bytes from row to row, and from slice to slice
+    uint32_t width = 1, height = 1, depth = 1;
+};
+
+struct Texture {
+    enum class Shape : uint8_t { Linear, Row, Plane, Volume, Rows, Planes, Cube, Cubes };
+
+    bool surface = false; // it can only be used by instructions on surfaces
+    Shape shape = Shape::Row;
+    Channel channel = Channel::U8;
+    unsigned channels = 1;
+    size_t element = 1; // bytes of an element
+    std::vector<Texels> levels;
+
+    // How it is read. Surfaces do not have this.
+    Outside outside[3] = {Outside::Clamp, Outside::Clamp, Outside::Clamp};
+    bool filters = false;    // reads are weighted means of neighbours
+    bool normalized = false; // coordinates go from 0 to 1
+    bool promotes = false;   // integers are read as numbers from 0 or -1 to 1
+    bool srgb = false;
+    bool mixes_levels = false; // reads between two levels are weighted means
+    float bias = 0, least_level = 0, greatest_level = 0;
+    float border[4] = {};
+
+    bool reads_floats() const { return promotes || channel >= Channel::F16; }
+};
+
+} // namespace soft::ptx

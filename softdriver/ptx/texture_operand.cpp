@@ -1,0 +1,80 @@
+#include "ptx/texture_operand.h"
+
+namespace soft::ptx {
+
+Geometry take_geometry(Decoder &decoder, bool cubes) {
+    int geometry = decoder.take_any({"1d", "2d", "3d", "a1d", "a2d", "cube", "acube"});
+    if (geometry < 0 || (!cubes && geometry >= int(Geometry::Cube)))
+        decoder.refuse("this geometry is not supported");
+    return Geometry(geometry);
+}
+
+Row take_handle(Decoder &decoder, const Operand &place) {
+    const Operand &handle = place.parts[0];
+    if (!decoder.is_register(handle) || place.addend)
+        decoder.refuse("only handles of objects in registers are supported");
+    decoder.step.site = decoder.decoding().library.sites++;
+    return decoder.source(handle, Type::U64);
+}
+
+void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type) {
+    if (place.kind != Operand::Kind::Memory || place.parts.size() < 2)
+        decoder.refuse("a handle and coordinates in brackets are needed");
+    if (place.parts.size() > 2)
+        decoder.refuse("samplers that are apart from their texture are not supported");
+    decoder.step.rows[9] = take_handle(decoder, place);
+    const Operand &given = place.parts[1];
+    bool vector = given.kind == Operand::Kind::Vector;
+    size_t layer = is_layered(geometry), needed = layer + coordinates_of(geometry);
+    size_t count = vector ? given.parts.size() : 1;
+    // PTX has no vectors of three registers, so the fourth one is ignored.
+    if (count != needed && !(needed == 3 && count == 4))
+        decoder.refuse(std::to_string(count) + " coordinates where " + std::to_string(needed) +
+                       " are needed");
+    for (size_t i = 0; i < needed; i++) {
+        const Operand &part = vector ? given.parts[i] : given;
+        decoder.step.rows[4 + i] = decoder.source(part, i < layer ? Type::U32 : type);
+    }
+}
+
+static bool fits(const Texture &texture, Geometry geometry) {
+    using Shape = Texture::Shape;
+    bool cubes = texture.shape == Shape::Cube || texture.shape == Shape::Cubes;
+    switch (geometry) {
+    case Geometry::Row:
+        return texture.shape == Shape::Row || texture.shape == Shape::Linear;
+    case Geometry::Plane:
+        return texture.shape == Shape::Plane;
+    case Geometry::Volume:
+        return texture.shape == Shape::Volume;
+    case Geometry::Rows:
+        return texture.shape == Shape::Rows;
+    case Geometry::Planes: // the faces of cubes are the layers of a surface
+        return texture.shape == Shape::Planes || (texture.surface && cubes);
+    case Geometry::Cube:
+        return texture.shape == Shape::Cube;
+    default:
+        return texture.shape == Shape::Cubes;
+    }
+}
+
+const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
+                            Geometry geometry, bool surface) {
+    const Texture *found = warp.machine.find_texture(warp, step, lane, handle, surface);
+    if (!found || fits(*found, geometry))
+        return found;
+    static const char *const shapes[] = {
+        "linear memory",     "a row of elements",          "rows and columns", "a volume",
+        "layers of one row", "layers of rows and columns", "a cube",           "layers of cubes"};
+    warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                      std::string(surface ? "the surface" : "the texture") + " is " +
+                          shapes[size_t(found->shape)]);
+    return nullptr;
+}
+
+void fail_texel(Warp &warp, const Step &step, unsigned lane, uintptr_t address) {
+    warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
+                      "the memory of this object is not there any more", address);
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "ptx/access.h"
+#include "ptx/decoder.h"
+#include "ptx/texture.h"
+
+// This header has the operands of instructions on textures and surfaces.
+
+namespace soft::ptx {
+
+// The part of an instruction's name that says how many coordinates there are, such as .a2d.
+enum class Geometry : uint8_t { Row, Plane, Volume, Rows, Planes, Cube, Cubes };
+
+constexpr bool is_layered(Geometry geometry) {
+    return geometry == Geometry::Rows || geometry == Geometry::Planes ||
+           geometry == Geometry::Cubes;
+}
+// Returns the number of coordinates without the layer.
+constexpr unsigned coordinates_of(Geometry geometry) {
+    return geometry == Geometry::Row || geometry == Geometry::Rows       ? 1
+           : geometry == Geometry::Plane || geometry == Geometry::Planes ? 2
+                                                                         : 3;
+}
+
+Geometry take_geometry(Decoder &decoder, bool cubes);
+// Returns the row of the handle in an operand [handle, {x, y}].
+Row take_handle(Decoder &decoder, const Operand &place);
+// Reads such an operand: rows[4] and so on become the layer and the coordinates, rows[9] the
+// handle. Sets `site` of the step.
+void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type);
+
+// Finds a texture or surface that can be used with this geometry. If there is none, ends the launch
+// with an error and returns null.
+const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
+                            Geometry geometry, bool surface);
+// Ends the launch because the memory of a texture or surface is gone.
+void fail_texel(Warp &warp, const Step &step, unsigned lane, uintptr_t address);
+
+} // namespace soft::ptx

@@ -1,0 +1,132 @@
+"""Texture and surface objects for tests, and kernels that use them."""
+
+import ctypes
+
+import numpy
+
+from .arrays import FORMATS
+
+WRAP, CLAMP, MIRROR, BORDER = range(4)
+POINT, LINEAR = range(2)
+AS_INTEGER, NORMALIZED, SRGB, SEAMLESS = 1, 2, 16, 64
+OF_ARRAY, OF_MIPMAP, OF_LINEAR, OF_PITCHED = range(4)
+
+
+class Resource(ctypes.Structure):
+    """CUDA_RESOURCE_DESC; `words` is its union."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("words", ctypes.c_uint64 * 16),
+        ("flags", ctypes.c_uint),
+    ]
+
+
+class Reading(ctypes.Structure):
+    """CUDA_TEXTURE_DESC."""
+
+    _fields_ = [
+        ("outside", ctypes.c_int * 3),
+        ("filter", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("anisotropy", ctypes.c_uint),
+        ("mix", ctypes.c_int),
+        ("bias", ctypes.c_float),
+        ("least", ctypes.c_float),
+        ("greatest", ctypes.c_float),
+        ("border", ctypes.c_float * 4),
+        ("reserved", ctypes.c_int * 12),
+    ]
+
+
+class View(ctypes.Structure):
+    """CUDA_RESOURCE_VIEW_DESC."""
+
+    _fields_ = [
+        ("format", ctypes.c_int),
+        ("extents", ctypes.c_size_t * 3),
+        ("levels", ctypes.c_uint * 2),
+        ("layers", ctypes.c_uint * 2),
+        ("reserved", ctypes.c_uint * 16),
+    ]
+
+
+def of_array(array):
+    return Resource(OF_ARRAY, (array,))
+
+
+def of_mipmap(mipmap):
+    return Resource(OF_MIPMAP, (mipmap,))
+
+
+def of_linear(address, size, kind="f4", channels=1):
+    return Resource(OF_LINEAR, (address, FORMATS[kind] | channels << 32, size))
+
+
+def of_pitched(address, width, height, pitch, kind="f4", channels=1):
+    return Resource(OF_PITCHED, (address, FORMATS[kind] | channels << 32, width, height, pitch))
+
+
+def reading(outside=CLAMP, filter_=POINT, flags=0, **more):
+    outside = (outside,) * 3 if isinstance(outside, int) else outside
+    return Reading(outside=outside, filter=filter_, flags=flags, **more)
+
+
+def texture(client, resource, how=None, view=None):
+    """The handle of a new texture object."""
+    how = how or reading()
+    given = (ctypes.byref(resource), ctypes.byref(how), view and ctypes.byref(view))
+    return client._make("cuTexObjectDestroy", ctypes.c_uint64, "cuTexObjectCreate", *given)
+
+
+def surface(client, array):
+    given = ctypes.byref(of_array(array))
+    return client._make("cuSurfObjectDestroy", ctypes.c_uint64, "cuSurfObjectCreate", given)
+
+
+# Each thread has 4 words of the input in %r1 to %r4 (and in %f1 to %f4), and what is in %r11 to
+# %r14 in the end are its words of the output. %rd1 is the handle.
+TEXT = """.version 7.5
+.target sm_75
+.address_size 64
+.visible .entry k(.param .u64 handle, .param .u64 in, .param .u64 out, .param .u32 count)
+{{
+    .reg .pred %p<4>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>; .reg .f32 %f<16>;
+    ld.param.u64 %rd1, [handle]; ld.param.u64 %rd2, [in]; ld.param.u64 %rd3, [out];
+    ld.param.u32 %r20, [count];
+    mov.u32 %r21, %tid.x; mov.u32 %r22, %ctaid.x; mov.u32 %r23, %ntid.x;
+    mad.lo.u32 %r21, %r22, %r23, %r21; setp.ge.u32 %p1, %r21, %r20; @%p1 ret;
+    mul.wide.u32 %rd4, %r21, 16; add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd4;
+    ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%rd2];
+    mov.b32 %f1, %r1; mov.b32 %f2, %r2; mov.b32 %f3, %r3; mov.b32 %f4, %r4;
+    mov.u32 %r11, 0; mov.u32 %r12, 0; mov.u32 %r13, 0; mov.u32 %r14, 0;
+    {body}
+    st.global.v4.u32 [%rd3], {{%r11, %r12, %r13, %r14}};
+    ret;
+}}
+"""
+RESULT = "{%r11, %r12, %r13, %r14}"
+
+
+def kernel(client, body):
+    return client.function(client.module(TEXT.format(body=body).encode()), "k")
+
+
+def run(client, body, handle, words):
+    """What the kernel makes of rows of up to four words, one thread for each; as words."""
+    words = numpy.ascontiguousarray(words)
+    assert words.dtype.itemsize == 4
+    given = numpy.zeros((len(words), 4), words.dtype)
+    given[:, : words.shape[1]] = words
+    source, target = client.device(given.nbytes), client.device(given.nbytes)
+    client.write(source, given.tobytes())
+    function, stream, count = kernel(client, body), client.stream(), ctypes.c_uint(len(words))
+    grid = (len(words) + 63) // 64
+    status = client.launch(function, stream, handle, source, target, count, grid=grid, block=64)
+    assert status == 0
+    client.ok("cuStreamSynchronize", stream)
+    return numpy.frombuffer(client.read(target, given.nbytes), "u4").reshape(given.shape)
+
+
+def floats(client, body, handle, words):
+    return run(client, body, handle, numpy.asarray(words, "f4")).view("f4")
