@@ -52,6 +52,9 @@ class OtherProgram(library_programs.Program):
         self.session.ordered = self.session.ordered and ordered
         self.add(buffer, "opened")
         self.lent[at] = buffer
+        if self.chance(0.3):
+            made, what = self.cut(buffer)
+            self.add(made, "part of", self.buffers.index(buffer), *what)
         return True
 
     def return_opened(self, at):
