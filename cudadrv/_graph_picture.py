@@ -284,7 +284,7 @@ def edge_shapes(layout: Layout, edges: Edges) -> list[str]:
         path = f"M{rounded(x)} {rounded(first.bottom)}"
         points = [(end, layout.bottoms[second.row - 1], second.top - 7)]
         if down is not None:
-            # Beside the others that come down here.
+            # Move the line sideways, so that lines through one column do not lie on each other.
             down += end - second.center if down == second.center else 0
             down += x - first.center if down == first.center else 0
             points.insert(0, (down, layout.bottoms[first.row], layout.tops[first.row + 1]))

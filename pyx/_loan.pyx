@@ -644,7 +644,7 @@ cdef int _wait_for_users(Lent lent) except -1:
     """Make the borrower's stream wait for work on the buffer, as far as it can be waited for."""
     cdef Region region = lent.region
     try:
-        bury_orphans()  # else a stream that was just dropped has no last event
+        bury_orphans()  # a stream that was just dropped gets the event to wait for
         for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
             if work is not None:
                 lent.stream.wait_for(work)

@@ -5,7 +5,7 @@ import pytest
 
 import cudadrv as cu
 
-# When GPU work runs changes nothing here.
+# One schedule suffices: the results do not depend on when GPU work runs.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 COUNT = np.arange(8, dtype="i4")

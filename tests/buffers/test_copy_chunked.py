@@ -361,7 +361,7 @@ def test_without_memory_for_more_stages_one_does(make, stream):
 
 @pytest.mark.cuda_software
 def test_threads_that_copy_soon_have_what_they_need(make):
-    """And do not make page-locked memory again and again, which takes longer than the copies."""
+    """They keep their page-locked memory: allocating it takes longer than the copies."""
     from cudadrv import testing
 
     cu.reap()

@@ -82,7 +82,7 @@ def test_dlpack_goes_round(make, stream, other, kind):
 
 @pytest.mark.parametrize("kind", ["device", "locked", "unified"])
 def test_a_buffer_of_ours_is_lent_to_the_stream_that_is_named(make, stream, other, kind):
-    """Not to the current one, which consumers of the C exchange API work on."""
+    """The current stream does not matter: only consumers of the C exchange API use it."""
     buffer = make(kind, 8)
     cu.Device(0).synchronize()
     found = cu.from_dlpack(buffer, stream)
@@ -607,7 +607,7 @@ def test_give_back(library, stream, other, gate):
 
 
 def test_what_was_given_back_can_be_imported_again(library, add, stream, other, gate):
-    """Also while another array of the same allocation is imported, which keeps the records."""
+    """It can also while another array keeps the records of the same allocation."""
 
     class Exported(Array):
         def __dlpack_device__(self):

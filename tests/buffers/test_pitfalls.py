@@ -178,7 +178,7 @@ def test_a_primary_context_that_another_library_resets(script):
 
 
 def test_nothing_keeps_the_frame_of_its_line(stream, other):
-    """Not a token, an event, a view, the refusal that names them, nor what is kept of it."""
+    """Tokens, events, views and the texts of refusals keep the line, but not its frame."""
 
     class Local:
         pass

@@ -99,7 +99,8 @@ def positions_for(shape, normalized, count=200):
     """Positions in, and around, a volume of (slices, rows, elements), not at edges of elements."""
     extents = numpy.array(shape[::-1])
     found = RANDOM.uniform(-1.3, 2.3, (count, 3)) * extents
-    found = numpy.floor(found) + RANDOM.choice([0.125, 0.25, 0.375, 0.625, 0.75, 0.875], (count, 3))
+    # Weights have 8 bits after the point; these parts are between two of them.
+    found = numpy.floor(found) + RANDOM.integers(16, 240, (count, 3)) / 256 + 1 / 1024
     return (found / extents if normalized else found).astype("f4")
 
 

@@ -71,7 +71,7 @@ assert testing.live_objects()["host"] == before - 1
 
 
 def test_page_locked_memory_goes_with_every_device(machine):
-    """Also as a pair of which each belongs to another one, and for what the host fills."""
+    """The source and the target of a copy may even belong to two devices."""
     machine(
         "devices=2",
         """

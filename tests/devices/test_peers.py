@@ -282,7 +282,7 @@ step.launch(near)
 
 @software
 def test_one_call_of_the_driver(machine):
-    """It is the copy between contexts, also with access; and without bytes there is none."""
+    """With access, too, the call is cuMemcpyPeerAsync. A copy of 0 bytes makes no call."""
     machine(
         "devices=2",
         BUFFERS

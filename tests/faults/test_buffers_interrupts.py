@@ -79,7 +79,7 @@ def test_threads_without_streams(driver):
 
 
 def test_one_thread_closes_what_another_uses(driver):
-    """It is refused to one of them, whichever comes second; nothing is freed under the GPU."""
+    """Whichever call comes second is refused, so that nothing is freed under the GPU."""
     for _ in range(20):
         buffer, start = cu.DeviceBuffer(5000), threading.Barrier(2)
 

@@ -200,7 +200,7 @@ def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch
 @pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuStreamDestroy_v2"])
 @pytest.mark.parametrize("status", [NOT_PERMITTED, OUT_OF_MEMORY])
 def test_a_stream_that_died_fails_alone(gate, fault, function, status):
-    """Not the call that sees to it, which is somebody else's; and it is tried again."""
+    """A later call destroys the stream. If that fails, it warns; the next call tries again."""
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
     gate.hold(stream)
     buffer.fill_async(1, stream)

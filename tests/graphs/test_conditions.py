@@ -254,7 +254,7 @@ def test_a_body_may_not_write_what_is_read_after_it(world):
 
 @pytest.mark.parametrize("way", ["fill", "kernel", "inner"])
 def test_what_a_body_writes_is_no_write_of_the_host(world, kernels, way):
-    """Also while the host does not know yet that an earlier reader is done."""
+    """The stream orders it after the copy. The host need not know that the copy is done."""
     items = cu.LockedBuffer.zeros(4, "u4", name="items")
     graph = world.graph
     _, body = graph.add_if(graph.condition(1))

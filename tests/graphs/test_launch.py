@@ -308,7 +308,7 @@ def test_explain_names_a_graph_and_its_executables_once(world, step):
 
 
 def test_closed_while_it_runs(world):
-    """Neither call waits; the borrows stay."""
+    """Closing the graph and the executable does not wait, and the borrows stay."""
     world.frames[:] = 9
     with captured(world) as graph, graph.instantiate() as step:
         step.launch(world.main)
@@ -437,7 +437,7 @@ def test_nothing_of_a_buffer_is_not_held(world, module):
 
 
 def test_each_buffer_has_its_own_policy(world):
-    """Also if the parts are neighbours, and if one operation uses what another one does."""
+    """Two adjacent parts keep their own policies, although operations of the graph share them."""
     left, right = world.out[:8], world.out[8:]
     left.ordering = "wait"
     graph = cu.Graph()

@@ -138,7 +138,7 @@ def test_numbers_of_buffers(doubled, buffers):
 
 @buffers
 def test_from_buffer_to_buffer(doubled, buffers):
-    """Neither function nor array: the host only queues."""
+    """Source and target are buffers, and nothing consumes chunks: the host only queues."""
     source, target = cu.LockedBuffer.from_array(NUMBERS), cu.UnifiedBuffer(COUNT, "f4")
     with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
         report = pipeline.run(source, into=target)
@@ -338,7 +338,7 @@ def test_a_file_is_read_from_its_position_on(driver):
 
 @pytest.mark.parametrize("buffering", [-1, 0])
 def test_a_file_on_the_disk_is_read_from_its_position_on(driver, tmp_path, buffering):
-    """And is afterwards where reading would have left it; it is not read to its end by an error."""
+    """Afterwards the position is where reading would have left it, also after an error."""
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * 8)
     results = Results()

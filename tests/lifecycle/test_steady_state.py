@@ -69,7 +69,7 @@ def test_synchronizing_costs_as_many_driver_calls_after_any_number_of_operations
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)  # the others run threads
 def test_nothing_is_left(copy, stream, cuda_schedule):
-    """Neither Python objects nor memory, though nobody synchronizes."""
+    """Without any synchronization, Python objects and memory do not pile up."""
     from cudadrv import testing
 
     def many():

@@ -17,7 +17,7 @@ def test_threads_come_and_go_beside_the_one_that_issues(driver):
     refused = 0
 
     def visit():
-        """On the same stream as the first thread, and on one of its own with the same memory."""
+        """Use the first thread's stream, and the same memory on a stream of this thread."""
         stream = cu.Stream()
         refused = 0
         for _ in range(20):

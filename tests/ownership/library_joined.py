@@ -75,7 +75,7 @@ class JoinedChoices(BuildChoices):
             self.close_used(joined)
 
     def close_used(self, joined):
-        """Close a buffer that a part used, which is let go now."""
+        """Close a buffer that the block used: after the block it may be closed."""
         used = {buffer.memory for each in joined.kept.operations for buffer, _ in each.uses}
         found = [b for b in self.buffers if b.memory in used and not b.part and not b.closed]
         if found and self.chance(0.6):

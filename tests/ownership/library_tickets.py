@@ -118,7 +118,11 @@ class TicketChoices(PeerChoices):
         told = self.shares.index(share), self.at(stream, self.streams)
         self.note("accept", *told, "with a receipt" * (receipt is not None))
         if not share.is_back or receipt is not None:
-            self.session.accept(share, stream, receipt)
+            accepted = self.session.accept(share, stream, receipt)
+            if accepted and self.chance(0.5):  # work of the other process may not have begun
+                self.note("  and copy to array")
+                on = stream or self.session.open_stream("legacy", share.place)
+                self.session.copy_out(share.buffer, on)
 
     def open_own(self):
         shares = [share for share in self.shares if share.buffer.memory.place.context.primary]

@@ -52,6 +52,9 @@ class OtherProgram(library_programs.Program):
         self.session.ordered = self.session.ordered and ordered
         self.add(buffer, "opened")
         self.lent[at] = buffer
+        if self.chance(0.3):
+            made, what = self.cut(buffer)
+            self.add(made, "part of", self.buffers.index(buffer), *what)
         return True
 
     def return_opened(self, at):
@@ -65,6 +68,8 @@ class OtherProgram(library_programs.Program):
         receipt = self.session.return_opened(buffer, stream, parts)
         if receipt is not None:
             del self.lent[at]
+            if self.chance(0.3):
+                self.session.copy_out(buffer)  # which is refused
             self.replace()
         return receipt
 

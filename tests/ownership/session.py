@@ -199,7 +199,7 @@ class Token:
     stream: model.Stream | None = None
     asked: bool = False  # whether it has an event
     capture: Any = None  # of a captured operation, whose node is in the order of the capture
-    streams: tuple = ()  # those of a launched graph
+    streams: tuple = ()  # of a launched graph: the streams that its work uses
 
 
 class Session:

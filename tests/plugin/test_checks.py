@@ -403,7 +403,7 @@ def test_work_that_nobody_waited_for_can_be_a_failure(run):
 
 
 def test_a_driver_that_was_opened_too_early(run, pytester):
-    """Not seen before the device is used; with a driver that was named, it does not happen."""
+    """conftest.py uses a device at once; the tests still get the driver that is named."""
     pytester.makeconftest("import cudadrv as cu\ncu.Device.count()")
     text = "def test(cuda_device): assert cu.driver_info().is_software"
     run(text, "--cuda-driver=software").assert_outcomes(passed=3)

@@ -61,7 +61,7 @@ def test_random_calls_of_several_threads(address_fuzz, schedule):
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_no_data_race(thread_fuzz, schedule):
-    """Neither between callers nor with the workers."""
+    """Calls of several threads, and the driver's own threads, do not race."""
     for seed in SEEDS:
         fuzz(thread_fuzz, seed, int(CALLS) // 8, 4, f"schedule={schedule}")
 

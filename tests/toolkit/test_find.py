@@ -116,7 +116,7 @@ def test_binding_without_its_library(monkeypatch):
 
 
 def test_nvcc_comes_first(nvcc):
-    """And NVRTC is not even imported when nvcc will do."""
+    """If there is an nvcc, NVRTC is not even imported."""
     before = "cuda.bindings.nvrtc" in sys.modules
     toolkit.compile("k", arch="compute_75")
     assert nvcc.calls

@@ -49,7 +49,7 @@ def test_the_loop_goes_on_while_it_waits(stream, buffer, gate):
 
 
 def test_the_host_knows_when_the_coroutine_goes_on(stream, buffer, gate):
-    """Not when the thread sees it: that would depend on how fast things are."""
+    """If it knew when the watching thread does, the answers would depend on timing."""
     gate.hold(stream)
     token = buffer.fill_async(1, stream)
 

@@ -96,7 +96,7 @@ class Copy2D(ctypes.Structure):
 
 
 class Copy3D(ctypes.Structure):
-    """Also the peer variant, which names contexts where the other has reserved fields."""
+    """CUDA_MEMCPY3D, and CUDA_MEMCPY3D_PEER, whose contexts are reserved fields in the former."""
 
     _fields_ = _fields(_SIDE_3D.format("src") + _SIDE_3D.format("dst") + "Width:z Height:z Depth:z")
 

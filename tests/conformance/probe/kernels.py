@@ -95,7 +95,7 @@ DIVIDE = entry(
         "    st.global.u32 [%rd1+4], %r4;"
     ),
 )
-# With 256 threads each of which keeps many numbers alive.
+# Kernels that are launched with a wrong address as `at`, or that end by themselves.
 FAULTY = "".join(
     entry(f"fault_{name}", ".param .u64 at", on_address(body))
     for name, body in {
