@@ -43,6 +43,7 @@ cdef class Memory:
     cdef Memory left            # the former home if views of no bytes are still linked to its state
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
+    cdef object key             # the key of this home among all homes
     cdef bint returned          # whether bytes of this home were ever given back to their owner
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef Stream attached        # the stream that managed memory is attached to, or None

@@ -959,7 +959,8 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     home.label = "memory of another library"
     home.state = new_state(size)
     home.is_home = True
-    _homes[first] = <size_t><void *>home
+    home.key = first
+    _homes[home.key] = <size_t><void *>home
     return home
 
 
@@ -993,8 +994,9 @@ cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except
 
 
 cdef void _forget_home(Memory home) noexcept:
-    if _homes.get(home.address) == <size_t><void *>home:
-        del _homes[home.address]
+    # Needs no memory: the dictionary must not keep the address of an object that has died.
+    if <size_t>_homes.get(home.key, 0) == <size_t><void *>home:
+        del _homes[home.key]
 
 
 cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):

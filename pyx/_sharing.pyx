@@ -821,12 +821,13 @@ cdef int use_opened(Opened opened) noexcept:
 
 cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     """Say on the owner's board that this process has opened the ticket, or raise."""
-    cdef uint64_t start = _own_start()
+    cdef uint64_t first, second, start = _own_start()
     cdef uint64_t mine = OPEN | claim.pid << 8
     cdef size_t slot = claim.slot
     first, second = _digest(ticket.data)
     claimed = board.swap(slot, OFFERED, mine)
-    # Compared now, because until now the owner could use the slot for another ticket.
+    # Compared now, because until now the owner could use the slot for another ticket. Once claimed,
+    # nothing needs memory.
     if board.load(slot + DIGEST) != first or board.load(slot + DIGEST + 8) != second:
         if claimed:
             board.swap(slot, mine, OFFERED)
