@@ -72,4 +72,5 @@ cdef class Event:
 
 
 cdef Event new_event(Context context, unsigned int flags)
+cdef Event open_event(Context context, bytes name)
 cdef Event marker_of(Context context)

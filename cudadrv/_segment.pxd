@@ -15,3 +15,4 @@ cdef class Segment:
 
 cdef Segment new_segment(str name, size_t nbytes)
 cdef Segment open_segment(uint64_t pid, int file, str name, size_t nbytes)
+cdef int close_file(int file) except -1

@@ -3,13 +3,15 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
 
 from cudadrv._device cimport Context, context_of, enter_context, is_usable, leave_context, report_in
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
-    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUresult, CUstream,
-    CUstreamCaptureMode, bind_driver, cuEventCreate, cuEventDestroy, cuEventElapsedTime,
-    cuEventQuery, cuStreamQuery, cuThreadExchangeStreamCaptureMode, cudadrv_table,
+    CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUipcEventHandle,
+    CUresult, CUstream, CUstreamCaptureMode, bind_driver, cuEventCreate, cuEventDestroy,
+    cuEventElapsedTime, cuEventQuery, cuIpcOpenEventHandle, cuStreamQuery,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table,
 )
 from cudadrv._engine cimport (
     engine, own_join_host, own_mutex_give, own_mutex_take, own_snapshot, own_snapshot_copy,
@@ -537,7 +539,19 @@ cdef Event marker_of(Context context):
     return found
 
 
-cdef int _create(Event event, Context context, unsigned int flags) except -1:
+cdef Event open_event(Context context, bytes name):
+    """Open an event of another process. `name` is its handle for other processes."""
+    cdef CUipcEventHandle handle
+    cdef Event event = Event.__new__(Event)
+    memcpy(&handle, <char *>name, sizeof(handle))
+    _create(event, context, CU_EVENT_DISABLE_TIMING, &handle)
+    return event
+
+
+cdef int _create(
+    Event event, Context context, unsigned int flags, const CUipcEventHandle *other=NULL
+) except -1:
+    """Create the driver's event, or open an event of another process."""
     cdef CUresult status
     cdef bint pushed = False
     context.usable()
@@ -546,7 +560,8 @@ cdef int _create(Event event, Context context, unsigned int flags) except -1:
     with nogil:
         status = enter_context(context.raw, &pushed)
         if status == CUDA_SUCCESS:
-            status = cuEventCreate(&event.raw, flags)
+            status = cuEventCreate(&event.raw, flags) if other is NULL \
+                else cuIpcOpenEventHandle(&event.raw, other[0])
             leave_context(pushed)
         context.check(status)
     return 0

@@ -46,11 +46,7 @@ cdef class Segment:
     def __dealloc__(self):
         if self.address is not NULL:
             munmap(self.address, self.nbytes)
-        if self.file >= 0:
-            try:
-                os.close(self.file)
-            except OSError:     # the program has closed all files that it does not know
-                pass
+        close_file(self.file)
 
     cdef uint64_t load(self, size_t offset) noexcept:
         """Read a word of 64 bits, atomically."""
@@ -62,6 +58,16 @@ cdef class Segment:
     cdef bint swap(self, size_t offset, uint64_t expected, uint64_t value) noexcept:
         """Replace a word, atomically, if it has the expected value. Returns whether it had."""
         return cudadrv_swap(<char *>self.address + offset, &expected, value)
+
+
+cdef int close_file(int file) except -1:
+    """Close a file; -1 is none."""
+    if file >= 0:
+        try:
+            os.close(file)
+        except OSError:     # the program has closed all files that it does not know
+            pass
+    return 0
 
 
 cdef int _map(Segment segment, size_t nbytes) except -1:

@@ -8,6 +8,7 @@ Outlives a call: the board, its free slots, what is shared, the owners of ticket
 and events that later tickets use again (the GIL guards them).
 """
 
+import errno
 import os
 import struct
 
@@ -22,14 +23,14 @@ from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
     CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, CUstream, bind_driver,
-    cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenEventHandle,
-    cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
+    cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle,
+    cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
 )
 from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
-from cudadrv._event cimport Event, new_event
+from cudadrv._event cimport Event, new_event, open_event
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
@@ -41,7 +42,7 @@ from cudadrv._release cimport (
     DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
     drain, release_later, sharing_stream,
 )
-from cudadrv._segment cimport Segment, new_segment, open_segment
+from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream
 
@@ -90,16 +91,18 @@ cdef object _start = 0      # of this process; 0: not known yet
 
 
 def _start_of(pid):
-    """The start time of a process, or 0 if it has ended."""
-    cdef int file = -1
-    fields = []
+    """The start time of a process, or 0 if it has ended. Raises OSError if nobody can tell."""
+    cdef int file
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
         # The name of the process comes first, and may contain anything.
         fields = os.read(file, 4096).rpartition(b")")[2].split()
-    except OSError:
-        pass
-    if file >= 0:
+    except ProcessLookupError:
+        fields = []
+    finally:
         os.close(file)
     return 0 if len(fields) < 20 or fields[0] in b"ZX" else int(fields[19])
 
@@ -112,24 +115,39 @@ cdef object _own_start():
 
 
 cdef int _pidfd_of(pid, start) except -2:
-    """A file that becomes readable when the process ends; -1 if it has ended."""
+    """A file that becomes readable when the process ends; -1 if it has ended.
+
+    Raises OSError if nobody can tell, such as when this process has too many open files.
+    """
     try:
         file = os.pidfd_open(pid)
-    except (OSError, OverflowError):    # the number may be forged
+    except OverflowError:       # the number may be forged
         return -1
-    if start and _start_of(pid) != start:   # it has ended, and another one has its number
-        os.close(file)
+    except OSError as error:
+        if error.errno not in (errno.ESRCH, errno.EINVAL, errno.ENOENT):
+            raise
         return -1
-    return file
+    same = False
+    try:
+        same = not start or _start_of(pid) == start
+    finally:
+        if not same:    # it has ended, and another one has its number
+            os.close(file)
+    return file if same else -1
 
 
 cdef bint _has_ended(int pidfd) except -1:
+    """Whether a process has ended. Raises OSError if nobody can tell."""
     if pidfd < 0:
         return True
     from select import POLLIN, poll as new_poll     # here, because importing them takes long
     poll = new_poll()
     poll.register(pidfd, POLLIN)
-    return bool(poll.poll(0))
+    for _, found in poll.poll(0):
+        if not found & POLLIN:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))    # the program has closed it
+        return True
+    return False
 
 
 # ---- tickets and receipts ----
@@ -301,11 +319,13 @@ cdef class Shared:
     cdef Sharing sharing    # None for page-locked memory, which each process maps by itself
     cdef own_export loan    # the engine's record that the bytes are lent
     cdef bint lent
+    cdef bint returning     # a thread is taking the buffer back
     cdef unsigned int slot
     cdef bytes number
     cdef Event event
     cdef tuple names        # of the event, for other processes: its handle and its number
-    cdef int pidfd          # of the process that has the buffer; -2: not known yet
+    cdef uint64_t borrower  # the number of the process that has the buffer; 0: not known yet
+    cdef int pidfd          # of that process; -1: it has ended
     cdef uint32_t site
     cdef bint offered       # whether `share` has returned the ticket
 
@@ -313,8 +333,7 @@ cdef class Shared:
         self.pidfd = -1
 
     def __dealloc__(self):
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
+        close_file(self.pidfd)
         if self.lent and not cudadrv_table.forked:
             own_export_close(engine, &self.loan)
 
@@ -331,10 +350,19 @@ cdef uint64_t _word(unsigned int slot) noexcept:
 
 
 cdef bint _borrower_has_ended(Shared shared) except -1:
-    if shared.pidfd == -2:
-        shared.pidfd = _pidfd_of(_word(shared.slot) >> 8,
-                                 _board.load(shared.slot * SLOT_BYTES + STARTED))
-    return _has_ended(shared.pidfd)
+    """Whether the other process has ended. If nobody can tell, it still has the buffer."""
+    cdef uint64_t pid = _word(shared.slot) >> 8
+    cdef int before = shared.pidfd
+    try:
+        if shared.borrower != pid:  # a process whose `open` has failed may have had it before
+            shared.pidfd = _pidfd_of(pid, _board.load(shared.slot * SLOT_BYTES + STARTED))
+            shared.borrower = pid
+            close_file(before)
+        return _has_ended(shared.pidfd)
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            shared.borrower, shared.pidfd = 0, -1   # the next call opens another file
+        return False
 
 
 cdef int settle_shares() except -1:
@@ -514,7 +542,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     if region.memory.kind != REGISTERED:
         _share_memory(region.memory, pointer_of(region))
     shared = Shared.__new__(Shared)
-    shared.memory, shared.pidfd = region.memory, -2
+    shared.memory = region.memory
     shared.number = os.urandom(16)
     shared.event, shared.names = _event_for(stream.context)
     if region.memory.kind == REGISTERED:
@@ -563,6 +591,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         shared.sharing.uses += 1
     own_record_as(engine, &operation.request.issued, &shared.event.state)
     own_snapshot_drop(engine, &operation.request.issued)
+    _board.store(shared.slot * SLOT_BYTES + STARTED, 0)
     _board.store(shared.slot * SLOT_BYTES + DIGEST, first)
     _board.store(shared.slot * SLOT_BYTES + DIGEST + 8, second)
     _board.store(shared.slot * SLOT_BYTES, OFFERED)
@@ -580,7 +609,7 @@ cdef Shared _find(Region region, Receipt receipt):
     cdef size_t stop = region.start + region.nbytes
     found = []
     for shared in _shares:
-        if shared.memory is region.memory and shared.lent \
+        if shared.memory is region.memory and shared.lent and not shared.returning \
                 and region.start <= shared.loan.start and shared.loan.stop <= stop:
             if receipt is None or shared.slot == receipt.slot and shared.number == receipt.number:
                 found.append(shared)
@@ -609,7 +638,33 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
         stream.usable()
         if stream.capture is not NULL:
             stream.refuse_captured()
-    unopened = _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
+    unopened = _check_returned(region, shared, receipt)
+    if not shared.lent or shared.returning:
+        raise ValueError(f"another thread has taken {region.describe()} back meanwhile")
+    if not region.memory.context.lost:  # else it is page-locked memory, which the host can use
+        shared.returning = True     # because the engine compares nothing with what returns
+        try:
+            _order_after(region, shared, stream)
+        except BaseException:
+            if unopened:    # nothing has changed: the ticket can be opened
+                _board.swap(shared.slot * SLOT_BYTES, TAKEN_BACK, OFFERED)
+            raise
+        finally:
+            shared.returning = False
+    shared.end_loan()
+    try:
+        _end_all()
+    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
+        pass
+    return 0
+
+
+cdef bint _check_returned(Region region, Shared shared, Receipt receipt) except -1:
+    """Raise if the other process still has the buffer. Returns whether it was never opened: from
+    now on it cannot be.
+    """
+    cdef bint unopened = receipt is None \
+        and _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
     state = _word(shared.slot) & 0xff
     pid = _word(shared.slot) >> 8
     if receipt is not None and state not in (RETURNED, RETURNED_GONE):
@@ -623,21 +678,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
             " buffer.accept(receipt).\n"
             "  Without one, accept() takes it back once that process has dropped the buffer, or"
             " has ended")
-    if region.memory.context.lost:      # page-locked memory, which the host can still use
-        shared.end_loan()
-        return 0
-    try:
-        _order_after(region, shared, stream)
-    except BaseException:
-        if unopened:    # nothing has changed: the ticket can be opened
-            _board.swap(shared.slot * SLOT_BYTES, TAKEN_BACK, OFFERED)
-        raise
-    shared.end_loan()
-    try:
-        _end_all()
-    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
-        pass
-    return 0
+    return unopened
 
 
 cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
@@ -706,8 +747,7 @@ cdef class Owner:
         self.pidfd = -1
 
     def __dealloc__(self):
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
+        close_file(self.pidfd)
 
 
 # The keys are the number of the process, its start time, and the file of its board there.
@@ -762,11 +802,9 @@ cdef Opened open_ticket(Ticket ticket, Context context):
                              " buffer.accept() takes the buffer back")
     opened.ticket, opened.context = ticket, context
     opened.process = owner = _owner_of(ticket)
-    slot = ticket.slot * SLOT_BYTES
-    _claim(ticket, owner.board, slot)
-    claim.board, claim.slot, claim.pid = owner.board, slot, os.getpid()
-    claim.board.store(slot + STARTED, _own_start())
     opened.claim = claim
+    claim.slot, claim.pid = ticket.slot * SLOT_BYTES, os.getpid()
+    _claim(ticket, claim, owner.board)
     claim.event = opened.event = _opened_event(context, ticket)
     if ticket.kind == LOCKED:
         _map_locked(opened, claim)
@@ -781,10 +819,12 @@ cdef int use_opened(Opened opened) noexcept:
     return 0
 
 
-cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:
+cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     """Say on the owner's board that this process has opened the ticket, or raise."""
+    cdef uint64_t start = _own_start()
+    cdef uint64_t mine = OPEN | claim.pid << 8
+    cdef size_t slot = claim.slot
     first, second = _digest(ticket.data)
-    mine = OPEN | <uint64_t>os.getpid() << 8
     claimed = board.swap(slot, OFFERED, mine)
     # Compared now, because until now the owner could use the slot for another ticket.
     if board.load(slot + DIGEST) != first or board.load(slot + DIGEST + 8) != second:
@@ -793,6 +833,8 @@ cdef int _claim(Ticket ticket, Segment board, size_t slot) except -1:
         raise OwnershipError("the ticket is not valid: its owner has not made it in this form, or"
                              " its loan has ended")
     if claimed:
+        board.store(slot + STARTED, start)
+        claim.board = board
         return 0
     word = board.load(slot)
     if word & 0xff in (TAKEN_BACK, FREE):
@@ -815,25 +857,8 @@ cdef Event _opened_event(Context context, Ticket ticket):
     events = owners.setdefault((ticket.pid, ticket.start, ticket.file), {})
     cdef Event event = events.get(ticket.event_number)
     if event is None:
-        event = events[ticket.event_number] = _open_event(context, ticket)
+        event = events[ticket.event_number] = open_event(context, ticket.event)
     own_record_as(engine, &nothing, &event.state)
-    return event
-
-
-cdef Event _open_event(Context context, Ticket ticket):
-    cdef CUipcEventHandle handle
-    cdef Event event = Event.__new__(Event)
-    cdef CUresult status
-    cdef bint pushed = False
-    memcpy(&handle, <char *>ticket.event, sizeof(handle))
-    context.usable()
-    event.context = context
-    with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuIpcOpenEventHandle(&event.raw, handle)
-            leave_context(pushed)
-        context.check(status)
     return event
 
 

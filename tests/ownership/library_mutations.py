@@ -1124,14 +1124,14 @@ MUTATIONS = [
     (
         "a ticket is opened twice",
         "_sharing.pyx",
-        "    if claimed:\n        return 0\n",
-        "    if claimed or board.load(slot) & 0xff == OPEN:\n        return 0\n",
+        "    if claimed:\n        board.store(",
+        "    if claimed or board.load(slot) & 0xff == OPEN:\n        board.store(",
     ),
     (
         "a ticket is opened after accept",
         "_sharing.pyx",
-        "unopened = _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)",
-        "unopened = False",
+        "        and _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)\n",
+        "        and False\n",
     ),
     (
         "what the other process has is taken back",

@@ -3,6 +3,10 @@
 import os
 import pickle
 import random
+import resource
+import struct
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +230,21 @@ def test_a_failed_accept_leaves_the_ticket_valid(other):
     buffer.accept(other("there.give_back(s)"), stream)
 
 
+def test_a_refused_receipt_leaves_the_ticket_valid(other):
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    pid, _, _, slot = struct.unpack_from("<IiQI", bytes(ticket), 8)
+    number = struct.unpack_from("<8sIiQIBBH16s", bytes(ticket))[-1]
+    receipt = cu.Receipt(struct.pack("<8sII16s", b"CUDAREC1", pid, slot, number))
+    with pytest.raises(ValueError, match="not genuine"):
+        buffer.accept(receipt)
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    with pytest.raises(ValueError, match="not genuine"):
+        buffer.accept(receipt)
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
 def test_use_there_has_to_be_ordered(other):
     stream = cu.Stream()
     buffer = filled()
@@ -347,6 +366,154 @@ def test_files_of_an_owner_that_has_ended_are_closed(driver):
         cu.reap()
         files.append(open_files(os.getpid()))
     assert len(set(files[1:])) == 1  # only the last one is not forgotten yet
+
+
+# ---- what a process cannot know of another one ----
+
+
+@contextmanager
+def no_more_files():
+    """Opening a file fails: this process has as many as it may have."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+class Word:
+    """The word of a ticket on this process's board: what the processes say to each other."""
+
+    offered = 1
+
+    def __init__(self, ticket):
+        pid, file, _, slot = struct.unpack_from("<IiQI", bytes(ticket), 8)
+        self.board = Path(f"/proc/{pid}/fd/{file}")
+        self.offset = 32 * slot
+
+    def set(self, state):
+        with self.board.open("r+b") as board:
+            os.pwrite(board.fileno(), struct.pack("<Q", state), self.offset)
+
+    def set_opened_by(self, pid):
+        """As in the moment in which a process has said so, and has done no more."""
+        self.set(2 | pid << 8)
+
+
+def is_refused(buffer, pid):
+    with pytest.raises(cu.BufferExportedError, match=f"process {pid} has it"):
+        buffer.accept()
+    return True
+
+
+def test_a_borrower_lives_when_no_file_can_be_opened(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    with no_more_files():
+        stream.synchronize()
+        assert is_refused(buffer, other.pid)
+    assert is_refused(buffer, other.pid)
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+def test_an_owner_lives_when_no_file_can_be_opened(other):
+    limit = "[r := __import__('resource'), r.setrlimit(r.RLIMIT_NOFILE, ({}, h[1]))] and None"
+    stream = cu.Stream()
+    buffer = filled()
+    ticket = buffer.share(stream)
+    other("[s := cu.Stream(), h := __import__('resource').getrlimit(7)] and None", ticket=ticket)
+    other("cu.open and None")  # it is imported now
+    other(limit.format(0))
+    with pytest.raises(OSError, match="Too many open files"):
+        other("cu.open(ticket, s)")
+    other(limit.format("h[0]"))
+    other("there := cu.open(ticket, s)")
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+def files_of_processes():
+    """The open files that say when another process ends."""
+    found = set()
+    for file in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the list itself was one
+            if "pidfd" in str(file.readlink()):
+                found.add(int(file.name))
+    return found
+
+
+def test_a_borrower_lives_whose_file_the_program_has_closed(other):
+    stream = cu.Stream()
+    buffer = filled()
+    before = files_of_processes()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    assert is_refused(buffer, other.pid)
+    (file,) = files_of_processes() - before
+    os.close(file)
+    assert is_refused(buffer, other.pid)
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+def test_a_borrower_that_has_not_said_when_it_started(other, driver):
+    """Another process, which has ended, had an earlier ticket in the same slot."""
+    stream = cu.Stream()
+    buffer = filled()
+    earlier = Other(driver)
+    ticket = buffer.share(stream)
+    slot = Word(ticket).offset
+    earlier("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    earlier("there.give_back(s)")
+    earlier.kill()
+    buffer.accept(stream=stream)
+    stream.synchronize()
+    word = Word(buffer.share(stream))
+    assert word.offset == slot
+    word.set_opened_by(other.pid)
+    assert is_refused(buffer, other.pid)
+    word.set(Word.offered)
+    buffer.accept()
+
+
+def test_a_borrower_after_one_that_could_not_open_it(other, driver):
+    stream = cu.Stream()
+    buffer = filled()
+    first = Other(driver)
+    first("cu.Stream() and None")
+    ticket = buffer.share(stream)
+    word = Word(ticket)
+    word.set_opened_by(first.pid)
+    assert is_refused(buffer, first.pid)
+    word.set(Word.offered)
+    first.kill()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    assert is_refused(buffer, other.pid)
+    buffer.accept(other("there.give_back(s)"), stream)
+
+
+def test_threads_take_it_back_at_once():
+    buffer = filled()
+    for _ in range(50):
+        buffer.share(cu.Stream.legacy())
+        start, taken, refused = threading.Barrier(3), [], []
+
+        def take(start=start, taken=taken, refused=refused):
+            stream = cu.Stream()
+            start.wait()
+            try:
+                buffer.accept(stream=stream)
+                taken.append(stream)
+            except ValueError as error:
+                refused.append(str(error))
+
+        threads = [threading.Thread(target=take) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(taken), len(refused)) == (1, 2), refused
+        buffer.fill_async(1, stream=taken[0])
+        taken[0].synchronize()
 
 
 # ---- page-locked memory ----
