@@ -380,7 +380,7 @@ def test_a_receiver_without_memory(client, workers):
     first = client.submit(made, "DeviceBuffer", zeros, workers=here, pure=False)
     kept = client.submit(made, "DeviceBuffer", zeros, workers=there, pure=False)
     both = client.submit(lambda a, b: a.nbytes + b.nbytes, first, kept, workers=there, pure=False)
-    with pytest.raises(cu.CudaOutOfMemoryError, match="were asked for DeviceBuffer 'chunk'"):
+    with pytest.raises(cu.CudaOutOfMemoryError, match="were requested for DeviceBuffer 'chunk'"):
         both.result(timeout=PATIENCE)
     assert client.submit(sum, [1, 2], workers=there).result(timeout=PATIENCE) == 3  # it goes on
     client.cancel([both, kept, first])
