@@ -267,6 +267,40 @@ def several_devices():
 
 
 @program
+def pools_of_several_devices():
+    """Each call is made in the context of its object, as above."""
+    if cu.Device.count() < 2:
+        return
+    zero, one = cu.Device(0), cu.Device(1)
+    with one:
+        far = cu.Stream()
+    with zero:
+        near, pool = cu.Stream(), cu.DriverPool(name="mine")
+        pool.allow_access(one)
+        assert pool.access(one) == "readwrite"
+        with pool:
+            work = cu.DeviceBuffer(100, stream=near)
+        done = near.record()
+    with one:
+        far.wait(done)
+        work.fill_async(5, far)
+        with suppress(cu.OwnershipError):
+            pool.allow_access(one, None)
+            raise AssertionError("work of the device may use the memory")
+        far.synchronize()
+    with zero:
+        assert set(items_of(work, near)) == {5}
+        pool.allow_access(one, None)
+        assert pool.access(one) is None
+        work.close(near)
+        near.synchronize()
+        pool.close()
+        done.close()
+    with one:
+        far.close()
+
+
+@program
 def copies_of_arrays():
     stream = cu.Stream()
     buffer = cu.DeviceBuffer(1000, "u4")
