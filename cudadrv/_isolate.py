@@ -64,6 +64,10 @@ def run_apart(item: pytest.Item) -> list[pytest.TestReport]:
 def _run_here(item: pytest.Item, writing: int) -> NoReturn:
     """Run a test, write a `Result`, and end this process without running anything else."""
     status = 1
+    file = open(writing, "wb")  # noqa: SIM115
+    # The parent reads until nobody can write any more, so processes that the test forks must not
+    # keep the file open.
+    os.register_at_fork(after_in_child=file.close)
     try:
         with warnings.catch_warnings(record=True) as recorded:
             reports, left = _intercept_reports(item.config), None
@@ -78,7 +82,7 @@ def _run_here(item: pytest.Item, writing: int) -> NoReturn:
             left,
         )
         gc.collect()  # objects that only a cycle keeps alive are not alive at the end
-        with open(writing, "wb") as file:
+        with file:
             pickle.dump(result, file)
         status = 0
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +59,12 @@ typedef struct {
     char address[32];
 } Pci;
 
+/* As Pci, but shorter: the structure of nvmlDeviceGetPciInfo_v2. */
+typedef struct {
+    char address[16];
+    unsigned domain, bus, device, device_id, subsystem_id, reserved[4];
+} Pci2;
+
 typedef struct {
     unsigned gpu, memory;
 } Utilization;
@@ -66,6 +73,8 @@ static const unsigned power_used = 70000, power_limit = 700000; /* milliwatts */
 static const unsigned memory2_version = sizeof(Memory2) | 2u << 24;
 
 static atomic_int users;
+static pthread_once_t finding = PTHREAD_ONCE_INIT;
+static int found; /* what find_driver returned */
 static int (*describe_device)(int place, Device *device);
 static int (*cuda_version)(int *version);
 static const char *(*driver_version)(void);
@@ -94,13 +103,15 @@ static int find_driver(void) {
                                                              : NVML_DRIVER_NOT_LOADED;
 }
 
+static void find_driver_once(void) { found = find_driver(); }
+
 static int nvml_ready(void) { return users > 0; }
 
 static int begin(void) {
-    int status = describe_device ? NVML_SUCCESS : find_driver();
-    if (status == NVML_SUCCESS)
+    pthread_once(&finding, find_driver_once);
+    if (found == NVML_SUCCESS)
         users++;
-    return status;
+    return found;
 }
 
 NVML_API int nvmlInit(void) { return begin(); }
@@ -331,8 +342,15 @@ NVML_API int nvmlDeviceGetPciInfo_v3(void *handle, Pci *pci) {
     return status;
 }
 
-NVML_API int nvmlDeviceGetPciInfo_v2(void *handle, Pci *pci) {
-    return nvmlDeviceGetPciInfo_v3(handle, pci);
+NVML_API int nvmlDeviceGetPciInfo_v2(void *handle, Pci2 *pci) {
+    Device device;
+    int status = read_device(handle, pci, &device);
+    if (status != NVML_SUCCESS)
+        return status;
+    memset(pci, 0, sizeof *pci);
+    pci->bus = (unsigned)device.bus;
+    write_address(&device, pci->address, sizeof pci->address, 4);
+    return status;
 }
 
 /* The other functions. The C calling conventions allow them to ignore their arguments. */

@@ -47,7 +47,7 @@ def test_it_is_lent_until_the_consumer_ends_it(make, stream, other, kind, end):
         cu.BufferExportedError, match=r"it is lent to Stream \d+, at .*test_exports"
     ):
         buffer.fill_async(2, other)
-    with pytest.raises(cu.BufferExportedError, match="the last\n  array that another library made"):
+    with pytest.raises(cu.BufferExportedError, match=r"the last\s+array that another library made"):
         buffer.close()
     getattr(consumer, end)()
     with pytest.raises(cu.BufferBorrowedError, match=r"by lend on Stream \d+"):

@@ -8,6 +8,7 @@ import pytest
 import cudadrv as cu
 
 HEAD = """
+import ctypes
 import gc
 import numpy as np
 import cudadrv as cu
@@ -20,6 +21,15 @@ def refused(error, words, call):
         assert words in str(found), found
         return str(found)
     raise AssertionError("not refused: " + words)
+
+def hold(stream):
+    'Let a stream wait until the item that this returns is 1.'
+    flag = cu.LockedBuffer.zeros(1, "u4")
+    wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
+    wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
+    with stream.context:
+        assert wait(stream.handle, flag.address, 1, 0) == 0
+    return flag
 """
 TWO = """
 zero, one = cu.Device(0), cu.Device(1)

@@ -48,14 +48,8 @@ def test_page_locked_memory_dies_behind_another_devices_stream(machine):
     machine(
         "devices=2",
         """
-import ctypes
-
 cu.DeviceBuffer(1).fill(0)
-flag, b = cu.LockedBuffer.zeros(1, "u4"), cu.DeviceBuffer(8, device=one)
-wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
-wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
-with one:
-    assert wait(far.handle, flag.address, 1, 0) == 0
+flag, b = hold(far), cu.DeviceBuffer(8, device=one)
 locked = cu.LockedBuffer(8, pooled=False)
 before = testing.live_objects()["host"]
 b.copy_from_async(locked, far)

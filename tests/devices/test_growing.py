@@ -51,13 +51,7 @@ def test_it_dies_while_the_other_device_is_busy(machine):
         "devices=2",
         HEAD
         + """
-import ctypes
-
-flag = cu.LockedBuffer.zeros(1, "u4")
-wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
-wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
-with one:
-    assert wait(far.handle, flag.address, 1, 0) == 0
+flag = hold(far)
 buffer.fill_async(1, far)
 del buffer
 near.synchronize()

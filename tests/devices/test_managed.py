@@ -192,7 +192,6 @@ def test_the_rules_hold_for_managed_memory_of_others(machine):
     machine(
         "concurrent_managed=0",
         """
-import ctypes
 library, address = ctypes.CDLL(cu.driver_info().path), ctypes.c_uint64()
 with cu.Device(0):
     assert library.cuMemAllocManaged(ctypes.byref(address), ctypes.c_size_t(64), 1) == 0

@@ -329,13 +329,7 @@ def test_memory_dies_behind_a_copy_of_the_other_device(machine):
         "devices=2",
         BUFFERS
         + """
-import ctypes
-
-flag = cu.LockedBuffer.zeros(1, "u4")
-wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
-wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
-with one:
-    assert wait(far.handle, flag.address, 1, 0) == 0
+flag = hold(far)
 source = cu.DeviceBuffer(1024, "u4", device=zero, pooled=False)
 before = testing.live_objects()["device"]
 b.copy_from_async(source, far)
@@ -538,8 +532,6 @@ def test_access_that_another_library_gave(pair):
         BUFFERS
         + KERNEL
         + """
-import ctypes
-
 driver = ctypes.CDLL(cu.driver_info().path)
 with zero:
     assert driver.cuCtxEnablePeerAccess(ctypes.c_void_p(one.context.handle), 0) == 0
@@ -688,8 +680,6 @@ def test_a_copy_finds_that_the_other_device_is_lost(machine):
         BUFFERS
         + KERNEL.replace("with zero", "with one")
         + """
-import ctypes
-
 nothing = ctypes.c_uint64(8)        # an illegal address
 add.launch(1, 1, nothing, nothing, 1, stream=far)
 driver = ctypes.CDLL(cu.driver_info().path)

@@ -211,6 +211,29 @@ def test_no_debugger(run):
     run("def test(): pass", "--cuda-isolate", "-x").assert_outcomes(passed=1)
 
 
+def test_a_process_that_a_test_leaves_behind(run, pytester):
+    text = """
+import os, time
+
+def test_leaves():
+    if not os.fork():
+        for _ in range(200):
+            if os.path.exists("done"):
+                os._exit(0)
+            time.sleep(0.1)
+        open("waited", "w").close()
+        os._exit(0)
+
+def test_whose_child_returns():
+    child = os.fork()
+    if child:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+"""
+    run(text, "--cuda-isolate").assert_outcomes(passed=2)
+    assert not (pytester.path / "waited").exists()
+    (pytester.path / "done").touch()
+
+
 def test_timeouts(run):
     pytest.importorskip("pytest_timeout")
     text = """

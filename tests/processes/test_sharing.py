@@ -211,8 +211,19 @@ def test_a_failed_open_leaves_the_ticket_valid(other, driver):
             with pytest.raises(cu.CudaError):
                 other("cu.open(ticket, s)")
             other("[testing.configure('fault=none'), cu.reap()][1]")
+            assert not start_on_board(ticket)
     other("there := cu.open(ticket, s)")
+    if driver != "cuda":
+        assert start_on_board(ticket)
     buffer.accept(other("there.give_back(s)"), stream)
+
+
+def start_on_board(ticket):
+    """The start time of the process that has the buffer. What another process had left there would
+    make the owner believe that this one has ended.
+    """
+    file, _, slot = struct.unpack_from("<iQI", bytes(ticket), 12)
+    return int.from_bytes(os.pread(file, 8, 32 * slot + 8), "little")
 
 
 @pytest.mark.cuda_software

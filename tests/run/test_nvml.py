@@ -96,6 +96,20 @@ print(unknown, ask("nvmlDeviceGetCount_v2"))
     assert done.out == f"{NOT_FOUND} 3\n"
 
 
+def test_structures_of_both_sizes(program):
+    """The structure of nvmlDeviceGetPciInfo_v2 is shorter than that of its successor."""
+    text = """
+assert nvml.nvmlInit_v2() == 0
+for name, size in (("nvmlDeviceGetPciInfo_v2", 52), ("nvmlDeviceGetPciInfo_v3", 68)):
+    room = ctypes.create_string_buffer(b"?" * 80, 80)
+    assert getattr(nvml, name)(device(0), room) == 0
+    assert room.raw[size:] == b"?" * (80 - size) and b"?" not in room.raw[:size]
+    bus = int.from_bytes(room.raw[20:24], "little")
+    print(room.raw[:16].rstrip(b"\\0").decode() == f"0000:{bus:02X}:00.0")
+"""
+    assert program(text).out == "True\nTrue\n"
+
+
 def test_memory_and_utilization(program):
     text = """
 class Rates(ctypes.Structure):
