@@ -351,18 +351,27 @@ cdef uint64_t _word(unsigned int slot) noexcept:
 
 cdef bint _borrower_has_ended(Shared shared) except -1:
     """Whether the other process has ended. If nobody can tell, it still has the buffer."""
-    cdef uint64_t pid = _word(shared.slot) >> 8
-    cdef int before = shared.pidfd
+    cdef int file = -1
     try:
-        if shared.borrower != pid:  # a process whose `open` has failed may have had it before
-            shared.pidfd = _pidfd_of(pid, _board.load(shared.slot * SLOT_BYTES + STARTED))
-            shared.borrower = pid
-            close_file(before)
-        return _has_ended(shared.pidfd)
+        file = _file_of_borrower(shared)
+        return _has_ended(file)
     except OSError as error:
-        if error.errno == errno.EBADF:
+        if error.errno == errno.EBADF and shared.pidfd == file:
             shared.borrower, shared.pidfd = 0, -1   # the next call opens another file
         return False
+
+
+cdef int _file_of_borrower(Shared shared) except -2:
+    """As `_pidfd_of`, for the process that has the buffer."""
+    cdef uint64_t pid = _word(shared.slot) >> 8
+    cdef int file
+    if shared.borrower == pid:
+        return shared.pidfd
+    file = _pidfd_of(pid, _board.load(shared.slot * SLOT_BYTES + STARTED))
+    if shared.borrower != pid:  # a process whose `open` has failed may have had it before
+        shared.borrower, shared.pidfd, file = pid, file, shared.pidfd
+    close_file(file)            # the earlier one, or another thread was faster
+    return shared.pidfd
 
 
 cdef int settle_shares() except -1:

@@ -8,6 +8,7 @@ def double(buffer, answers):
     stream = cu.Stream.legacy()
     buffer[: buffer.count // 2].fill_async(9, stream=stream)
     answers.send(buffer.give_back(stream))
+    stream.synchronize()  # or the end of this process could end its work
 
 
 def take_from_queue(queue, answers):

@@ -466,6 +466,34 @@ def test_a_borrower_lives_whose_file_the_program_has_closed(other):
     buffer.accept(other("there.give_back(s)"), stream)
 
 
+def test_threads_open_one_file_for_a_borrower(other):
+    stream = cu.Stream()
+    buffer = filled()
+    before = files_of_processes()
+    other("s := cu.Stream()")
+    for _ in range(20):
+        other("there := cu.open(ticket, s)", ticket=buffer.share(stream))
+        start = threading.Barrier(4)
+
+        def synchronize(start=start):
+            own = cu.Stream()
+            start.wait()
+            own.synchronize()
+
+        threads = [threading.Thread(target=synchronize) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(files_of_processes() - before) == 1
+        receipt = other("there.give_back(s)")
+        other("[globals().pop('there')] and None")
+        other("[s.synchronize(), cu.reap()] and None")
+        buffer.accept(receipt, stream)
+        stream.synchronize()
+    assert files_of_processes() == before
+
+
 def test_a_borrower_that_has_not_said_when_it_started(other, driver):
     """Another process, which has ended, had an earlier ticket in the same slot."""
     stream = cu.Stream()
