@@ -24,9 +24,9 @@
 namespace fuzz {
 namespace {
 
-constexpr uint64_t longest_call = 20000; // milliseconds
-constexpr size_t segment = 400;          // calls before a new selection of functions
-constexpr size_t lifetime = 2500;        // calls between two resets
+constexpr uint64_t longest_call = 120000; // milliseconds, on a busy machine and with a sanitizer
+constexpr size_t segment = 400;           // calls before a new selection of functions
+constexpr size_t lifetime = 2500;         // calls between two resets
 
 std::string command; // the command that repeats this run
 std::vector<std::unique_ptr<Player>> players;
