@@ -24,13 +24,15 @@ from cudadrv._driver cimport (
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
     CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, CUstream, bind_driver,
     cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle,
-    cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
+    cuMemGetAddressRange, cuMemHostRegister, cuStreamWaitEvent, cudadrv_table,
 )
 from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
-from cudadrv._event cimport Event, new_event, open_event
+from cudadrv._event cimport (
+    Event, OtherWork, await_other, is_unfinished, new_event, open_event,
+)
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
@@ -40,11 +42,11 @@ from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport (
     DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    drain, release_later, sharing_stream,
+    drain, release_later, sharing_stream, stream_of_library,
 )
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, user_of
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
@@ -694,9 +696,14 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     """Order a stream after what the other process has done, as a write on the stream."""
     cdef Operation operation
     cdef own_access access
-    # In the driver, the last record of the event may be the other process's; in the engine, it is
-    # that of `share`.
-    stream.wait_for(shared.event)
+    state = _word(shared.slot) & 0xff
+    cdef bint killed = state in (OPEN, RETURNED) and _borrower_has_ended(shared)
+    if killed:
+        _order_after_share(shared, stream)
+    else:
+        # In the driver, the last record of the event may be the other process's; in the engine, it
+        # is that of `share`.
+        stream.wait_for(shared.event)
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
     prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
@@ -706,7 +713,55 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
+    if state == RETURNED and not killed:
+        _await_process(shared.event, stream, _word(shared.slot) >> 8,
+                       _board.load(shared.slot * SLOT_BYTES + STARTED))
     return 0
+
+
+cdef int _order_after_share(Shared shared, Stream stream) except -1:
+    """Order a stream after what this process did before `share`.
+
+    The event of the ticket would not do: if the process that has ended had recorded it and was not
+    done, it is never complete.
+    """
+    cdef own_snapshot *before = &shared.event.state.snapshot
+    user = None if before.slot == stream.order.slot else user_of(before.slot, before.seq)
+    if user is not None:
+        stream.wait(user)
+    return 0
+
+
+@cython.final
+cdef class ProcessWork(OtherWork):
+    """Work of a process, which is known by its number and its start time."""
+
+    cdef object number, start
+
+    cdef bint has_ended(self) except -1:
+        cdef int file = _pidfd_of(self.number, self.start)
+        try:
+            return _has_ended(file)
+        finally:
+            close_file(file)
+
+    cdef object pid(self):
+        return self.number
+
+
+cdef OtherWork _await_process(Event event, Stream stream, object number, object start):
+    """Note that the latest operation of a stream waits for an event of another process.
+
+    Returns None if the event is complete.
+    """
+    cdef ProcessWork work
+    if not is_unfinished(event):
+        return None
+    work = ProcessWork.__new__(ProcessWork)
+    work.event, work.site = event, here()
+    work.number, work.start = number, start
+    await_other(work, stream.order)
+    return work
 
 
 def drop_idle_events(Context context not None):
@@ -788,6 +843,39 @@ cdef int _forget_owners() except -1:
             _owners.pop(key, None)
             for context in contexts():
                 context.defaults.get("opened events", {}).pop(key, None)
+                context.defaults.pop(("owner", key[0], key[1]), None)
+    return 0
+
+
+cdef int await_owner(Opened opened, Stream stream) except -1:
+    """Note that the latest operation of a stream waits for what the owner did before `share`."""
+    opened.work = _await_process(opened.event, stream, opened.ticket.pid, opened.ticket.start)
+    return 0
+
+
+cdef int _keep_awaiting(Opened opened) except -1:
+    """Let another event stand for the owner's work, because `give_back` records that of the ticket.
+
+    It is recorded on a stream that only waits for work of this owner.
+    """
+    cdef OtherWork work = opened.work
+    cdef Event event
+    cdef Stream stream
+    cdef CUresult status
+    cdef bint pushed = False
+    if work is None or not is_unfinished(work.event):
+        return 0
+    stream = stream_of_library(opened.context, ("owner", opened.ticket.pid, opened.ticket.start))
+    event = new_event(opened.context, CU_EVENT_DISABLE_TIMING)
+    with nogil:
+        status = enter_context(opened.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = cuStreamWaitEvent(stream.raw, work.event.raw, 0)
+            if status == CUDA_SUCCESS:
+                status = cuEventRecord(event.raw, stream.raw)
+            leave_context(pushed)
+        opened.context.check(status)
+    work.event = event
     return 0
 
 
@@ -939,6 +1027,7 @@ cdef Receipt return_opened(Region region, Stream stream):
             " has ended. Drop the buffer; its contents are not safe any more")
     receipt = Receipt(RECEIPT.pack(
         RECEIPT_MAGIC, opened.ticket.pid, opened.ticket.slot, opened.ticket.number))
+    _keep_awaiting(opened)
     note_write(region, stream, GIVE_BACK, OWN_WAIT)
     stream.record_event(opened.event)
     mine = claim.pid << 8

@@ -755,7 +755,8 @@ def test_an_owner_that_dies_before_the_ticket_is_opened(other):
 
 def test_an_owner_that_dies_afterwards(other):
     stream = cu.Stream()
-    ticket = other("[b := cu.DeviceBuffer(10), b.fill(3), b.share(cu.Stream())][2]")
+    ticket = other("[b := cu.DeviceBuffer(10), b.fill(3), b.share(s := cu.Stream())][2]")
+    other("s.synchronize()")
     buffer = cu.open(ticket, stream)
     other.kill()
     buffer.fill_async(1, stream=stream)
@@ -766,17 +767,78 @@ def test_an_owner_that_dies_afterwards(other):
     stream.synchronize()
 
 
-def test_an_owner_that_dies_with_unfinished_work(other):
+# Lets a stream `s` of the other process wait for ever.
+STUCK = (
+    "f := cu.LockedBuffer.zeros(1, 'u4'), __import__('ctypes').CDLL(cu.driver_info().path)"
+    ".cuStreamWaitValue32_v2(__import__('ctypes').c_void_p(s.handle),"
+    " __import__('ctypes').c_uint64(f.address), 1, 0)"
+)
+
+
+@pytest.fixture
+def stuck(driver):
+    """A process whose stream gets stuck. On a GPU, it can then free no device memory."""
+    process = Other(driver)
+    yield process
+    assert process.end() == 0
+
+
+def refuses_to_wait(process, call, pid):
+    with pytest.raises(cu.OwnershipError, match=f"never end: process {pid} has ended"):
+        process(call)
+
+
+@pytest.mark.parametrize("how", ["keeps", "gives back", "drops"])
+def test_an_owner_that_dies_with_unfinished_work(other, stuck, how):
     ticket = other(
-        "[b := cu.DeviceBuffer(10), f := cu.LockedBuffer.zeros(1, 'u4'), s := cu.Stream(),"
-        " __import__('ctypes').CDLL(cu.driver_info().path).cuStreamWaitValue32_v2("
-        " __import__('ctypes').c_void_p(s.handle), __import__('ctypes').c_uint64(f.address), 1, 0),"
-        " b.fill_async(3, stream=s), b.share(s)][5]"
+        f"[b := cu.DeviceBuffer(10), s := cu.Stream(), {STUCK}, b.fill_async(3, stream=s),"
+        " b.share(s)][-1]"
     )
+    stuck("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    stuck("[work := there.fill_async(1, stream=s), done := s.record()] and None")
+    if how == "gives back":
+        stuck("there.give_back(s) and None")
+    elif how == "drops":
+        stuck("globals().pop('there') and None")
+    with pytest.raises(TimeoutError):
+        stuck("work.wait(timeout=0.6)")  # the owner is alive
+    other.kill()
+    assert not stuck("work.done")
+    stuck("large := cu.DeviceBuffer(1 << 22, pooled=False)")
+    copies = "there.to_numpy(stream=s)", "large.to_numpy(stream=s)"
+    awaited = "__import__('asyncio').new_event_loop().run_until_complete(work)"
+    waits = "work.wait()", "s.synchronize()", "done.synchronize()", "cu.Device(0).synchronize()"
+    for wait in (*waits, awaited, *copies[how != "keeps" :]):
+        refuses_to_wait(stuck, wait, other.pid)
+    stuck("[x := cu.Stream(), l := cu.LockedBuffer(4), l.fill_async(7, stream=x).wait()] and None")
+    assert stuck("int(l[3])") == 7
+    refuses_to_wait(stuck, "work.wait(timeout=0.01)", other.pid)
+
+
+def test_a_borrower_that_dies_with_unfinished_work(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    receipt = other(f"[{STUCK}, there.fill_async(4, stream=s), there.give_back(s)][-1]")
+    other.kill()
+    buffer.accept(receipt, stream)
+    buffer.fill_async(2, stream=stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [2] * 1000
+
+
+def test_a_borrower_that_dies_after_its_unfinished_work_was_accepted(other, stuck):
+    ticket = stuck("[b := cu.DeviceBuffer(10), s := cu.Stream(), b.share(s)][-1]")
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    receipt = other(f"[{STUCK}, there.fill_async(4, stream=s), there.give_back(s)][-1]")
+    stuck("[b.accept(receipt, s), work := b.fill_async(2, stream=s)] and None", receipt=receipt)
+    other.kill()
+    refuses_to_wait(stuck, "work.wait()", other.pid)
+
+
+def test_an_owner_that_dies_when_its_work_is_complete(other):
+    ticket = other("[b := cu.DeviceBuffer(10), s := cu.Stream(), b.fill(3), b.share(s)][-1]")
     stream = cu.Stream()
     buffer = cu.open(ticket, stream)
-    token = buffer.fill_async(1, stream=stream)
-    assert not token.done
+    other("s.synchronize()")
     other.kill()
-    token.wait()
-    del buffer
+    assert buffer.to_numpy(stream=stream).tolist() == [3] * 10
