@@ -842,3 +842,35 @@ def test_an_owner_that_dies_when_its_work_is_complete(other):
     other("s.synchronize()")
     other.kill()
     assert buffer.to_numpy(stream=stream).tolist() == [3] * 10
+
+
+# ---- several devices ----
+
+
+@pytest.fixture
+def two(driver):
+    """Two processes with two devices."""
+    software = {} if driver == "cuda" else {"CUDADRV_SOFTWARE": f"schedule={driver},devices=2"}
+    processes = [Other(driver, **software) for _ in range(2)]
+    if processes[0]("cu.Device.count()") < 2:
+        pytest.skip("this needs two devices")
+    yield processes
+    assert [process.end() for process in processes] == [0, 0]
+
+
+def test_access_of_other_devices_is_not_for_memory_of_other_processes(two):
+    owner, borrower = two
+    ticket = owner(
+        "[one := cu.Device(1), b := cu.DeviceBuffer(10, device=one), s := cu.Stream(device=one),"
+        " b.fill_async(3, stream=s), b.share(s)][-1]"
+    )
+    borrower("[zero := cu.Device(0), one := cu.Device(1), zero.enable_access(one)] and None")
+    borrower("[near := cu.Stream(device=zero), far := cu.Stream(device=one)] and None")
+    borrower("there := cu.open(ticket, far)", ticket=ticket)
+    borrower("near.wait(far)")
+    with pytest.raises(ValueError, match="or memory of another process"):
+        borrower("there.fill_async(4, stream=near)")
+    borrower("[here := cu.DeviceBuffer(10, device=zero), here.copy_from_async(there, far)] and None")
+    borrower("near.wait(far)")
+    assert borrower("here.to_numpy(stream=near).tolist()") == [3] * 10
+    owner("s.synchronize()")
