@@ -83,6 +83,7 @@ cdef class OtherWork:
 
 
 cdef int await_other(OtherWork work, const own_stream *order) except -1
+cdef int forget_other(OtherWork work) except -1
 cdef bint is_unfinished(Event event) except -1
 cdef int refuse_endless(const own_snapshot *snapshot) except -1
 

@@ -50,4 +50,3 @@ cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)
 cdef Stream lending_stream(Context context)
 cdef Stream sharing_stream(Context context)
-cdef Stream stream_of_library(Context context, object name)

@@ -560,9 +560,9 @@ cdef int await_other(OtherWork work, const own_stream *order) except -1:
         _is_called = True
         call_after_wait(_forget_complete)
     _forget_complete()
-    for other in list(_others):
-        if (<OtherWork>other).event is work.event:  # its earlier work was before the latest
-            _others.remove(other)
+    for other in list(_others):     # an event is used again when its earlier work is complete
+        if (<OtherWork>other).event is work.event:
+            forget_other(other)
     work.slot, work.seq = order.slot, order.settled
     _others.append(work)
     return 0
@@ -572,8 +572,14 @@ def _forget_complete():
     """Forget the work of which the host knows that it is complete."""
     cdef OtherWork work
     for work in list(_others):
-        if own_known(engine, work.slot, work.seq) and work in _others:
-            _others.remove(work)
+        if own_known(engine, work.slot, work.seq):
+            forget_other(work)
+
+
+cdef int forget_other(OtherWork work) except -1:
+    if work in _others:
+        _others.remove(work)
+    return 0
 
 
 cdef int refuse_endless(const own_snapshot *snapshot) except -1:

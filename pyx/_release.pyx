@@ -557,7 +557,7 @@ cdef Stream internal_stream(Context context):
 
     It is ordered only after work that the host knows to be complete.
     """
-    return stream_of_library(context, "internal")
+    return _own_stream(context, "internal")
 
 
 cdef Stream _free_stream(Context context):
@@ -566,23 +566,22 @@ cdef Stream _free_stream(Context context):
     Blocking copies use another stream, because what they wait for must not depend on when memory
     dies.
     """
-    return stream_of_library(context, "freeing")
+    return _own_stream(context, "freeing")
 
 
 cdef Stream lending_stream(Context context):
     """Return the stream that represents work on no stream in the engine. It never has work."""
-    return stream_of_library(context, "lending")
+    return _own_stream(context, "lending")
 
 
 cdef Stream sharing_stream(Context context):
     """Return the stream that represents the work of other processes in the engine."""
-    cdef Stream stream = stream_of_library(context, "sharing")
+    cdef Stream stream = _own_stream(context, "sharing")
     stream.order.kind = OWN_ELSEWHERE
     return stream
 
 
-cdef Stream stream_of_library(Context context, object name):
-    """Return a stream that the library keeps in a context, by its name."""
+cdef Stream _own_stream(Context context, str name):
     if name not in context.defaults:
         context.defaults.setdefault(name, _nameless_stream(context))
     return context.defaults[name]

@@ -22,16 +22,17 @@ from cudadrv._device cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
-    CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, CUstream, bind_driver,
-    cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle,
-    cuMemGetAddressRange, cuMemHostRegister, cuStreamWaitEvent, cudadrv_table,
+    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult,
+    CUstream, bind_driver, cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle,
+    cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cuStreamCreateWithPriority,
+    cuStreamDestroy, cuStreamWaitEvent, cudadrv_table,
 )
 from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
 from cudadrv._event cimport (
-    Event, OtherWork, await_other, is_unfinished, new_event, open_event,
+    Event, OtherWork, await_other, forget_other, is_unfinished, new_event, open_event,
 )
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
@@ -42,7 +43,7 @@ from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, pointer_of
 from cudadrv._release cimport (
     DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    drain, release_later, sharing_stream, stream_of_library,
+    drain, release_later, sharing_stream,
 )
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
@@ -843,7 +844,6 @@ cdef int _forget_owners() except -1:
             _owners.pop(key, None)
             for context in contexts():
                 context.defaults.get("opened events", {}).pop(key, None)
-                context.defaults.pop(("owner", key[0], key[1]), None)
     return 0
 
 
@@ -855,28 +855,35 @@ cdef int await_owner(Opened opened, Stream stream) except -1:
 
 cdef int _keep_awaiting(Opened opened) except -1:
     """Let another event stand for the owner's work, because `give_back` records that of the ticket.
-
-    It is recorded on a stream that only waits for work of this owner.
     """
     cdef OtherWork work = opened.work
     cdef Event event
-    cdef Stream stream
-    cdef CUresult status
-    cdef bint pushed = False
-    if work is None or not is_unfinished(work.event):
+    if work is None:
         return 0
-    stream = stream_of_library(opened.context, ("owner", opened.ticket.pid, opened.ticket.start))
-    event = new_event(opened.context, CU_EVENT_DISABLE_TIMING)
-    with nogil:
-        status = enter_context(opened.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuStreamWaitEvent(stream.raw, work.event.raw, 0)
-            if status == CUDA_SUCCESS:
-                status = cuEventRecord(event.raw, stream.raw)
-            leave_context(pushed)
-        opened.context.check(status)
-    work.event = event
+    if is_unfinished(work.event):
+        event = new_event(opened.context, CU_EVENT_DISABLE_TIMING)
+        with nogil:
+            opened.context.check(_record_behind(work.event, event))
+        work.event = event
+    else:
+        forget_other(work)
     return 0
+
+
+cdef CUresult _record_behind(Event earlier, Event event) noexcept nogil:
+    """Record an event that is complete when another one of its context is."""
+    cdef CUstream stream = NULL
+    cdef bint pushed = False
+    cdef CUresult status = enter_context(event.context.raw, &pushed)
+    if status == CUDA_SUCCESS:
+        status = cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)
+    if status == CUDA_SUCCESS:
+        status = cuStreamWaitEvent(stream, earlier.raw, 0)
+        if status == CUDA_SUCCESS:
+            status = cuEventRecord(event.raw, stream)
+        cuStreamDestroy(stream)     # does not wait
+    leave_context(pushed)
+    return status
 
 
 @cython.final

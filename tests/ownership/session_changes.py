@@ -169,8 +169,9 @@ class ChangeSession(GraphSession):
             answer = GRAPH_CLOSED
         elif executable.orphan or old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
-        elif answer == OK and old.effect.kind == "copy" and not self.driver_is_known:
-            answer = frozenset({OK, NO_SUCH_CHANGE})
+        elif old.effect.kind == "copy" and not self.driver_is_known:
+            answers = {answer} if isinstance(answer, str) else answer
+            answer = frozenset({NO_SUCH_CHANGE, *answers})
         what = f"set of {old.effect.kind}"
         changed = self._change(what, answer, executable, index, way, "set", args, options)
         self.after_use(*(buffer for buffer, _ in uses))
