@@ -929,11 +929,16 @@ cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     cdef uint64_t first, second, start = _own_start()
     cdef uint64_t mine = OPEN | claim.pid << 8
     cdef size_t slot = claim.slot
+    cdef bint claimed = False
     first, second = _digest(ticket.data)
-    claimed = board.swap(slot, OFFERED, mine)
-    # Compared now, because until now the owner could use the slot for another ticket. Once claimed,
-    # nothing needs memory.
-    if board.load(slot + DIGEST) != first or board.load(slot + DIGEST + 8) != second:
+    # Compared before, so that a wrong ticket does not disturb the one that has the slot; and after,
+    # because until then the owner can use the slot for another ticket. Once claimed, nothing needs
+    # memory.
+    cdef bint genuine = _has_digest(board, slot, first, second)
+    if genuine:
+        claimed = board.swap(slot, OFFERED, mine)
+        genuine = _has_digest(board, slot, first, second)
+    if not genuine:
         if claimed:
             board.swap(slot, mine, OFFERED)
         raise OwnershipError("the ticket is not valid: its owner has not made it in this form, or"
@@ -949,6 +954,10 @@ cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     raise OwnershipError(f"the ticket was opened before, by process {word >> 8}. A ticket can be"
                          " opened once: buffer.share(stream) makes another one, when the buffer is"
                          " back")
+
+
+cdef bint _has_digest(Segment board, size_t slot, uint64_t first, uint64_t second) noexcept:
+    return board.load(slot + DIGEST) == first and board.load(slot + DIGEST + 8) == second
 
 
 cdef Event _opened_event(Context context, Ticket ticket):

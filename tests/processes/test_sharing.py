@@ -694,6 +694,32 @@ def test_receipts_of_others(other):
     assert pickle.loads(pickle.dumps(receipt)).__reduce__() == receipt.__reduce__()
 
 
+TRIES = """
+def tries():
+    while True:
+        try:
+            cu.open(stale)
+        except cu.OwnershipError:
+            pass
+"""
+
+
+def test_a_stale_ticket_does_not_disturb_the_next_one_of_its_slot(other, driver):
+    stream = cu.Stream()
+    buffer = filled()
+    stale = buffer.share(stream)
+    buffer.accept(stream=stream)
+    third = Other(driver)
+    third("exec(text, globals())", text=TRIES, stale=stale)
+    third.send("tries()")
+    opened = "cu.open(ticket, s := cu.Stream()).give_back(s)"
+    try:
+        for _ in range(300):
+            buffer.accept(other(opened, ticket=buffer.share(stream)), stream)
+    finally:
+        third.kill()
+
+
 # ---- death ----
 
 
