@@ -227,6 +227,32 @@ def start_on_board(ticket):
 
 
 @pytest.mark.cuda_software
+@pytest.mark.cuda_software
+@pytest.mark.parametrize(
+    "name", ["cuEventCreate", "cuStreamCreateWithPriority", "cuStreamWaitEvent", "cuEventRecord"]
+)
+def test_a_failed_give_back_can_be_repeated(other, name, gate):
+    """The owner's work is not complete, so `give_back` calls more functions of the driver."""
+    stream = cu.Stream()
+    buffer = filled()
+    gate.hold(stream)
+    other(
+        "[there := cu.open(ticket, s := cu.Stream()), s.record()] and None",
+        ticket=buffer.share(stream),
+    )
+    other("testing := __import__('cudadrv.testing').testing")
+    for _ in range(2):
+        other("testing.fail(name, 1)", name=name)
+        with pytest.raises(cu.CudaError):
+            other("there.give_back(s)")
+        other("there.fill_async(2, stream=s) and None")  # still in use
+    receipt = other("there.give_back(s)")
+    gate.open()
+    buffer.accept(receipt, stream)
+    assert buffer[:10].to_numpy(stream=stream).tolist() == [2] * 10
+    assert other("s.synchronize()") is None
+
+
 def test_a_failed_accept_leaves_the_ticket_valid(other):
     stream = cu.Stream()
     buffer = filled()
@@ -896,7 +922,9 @@ def test_access_of_other_devices_is_not_for_memory_of_other_processes(two):
     borrower("near.wait(far)")
     with pytest.raises(ValueError, match="or memory of another process"):
         borrower("there.fill_async(4, stream=near)")
-    borrower("[here := cu.DeviceBuffer(10, device=zero), here.copy_from_async(there, far)] and None")
+    borrower(
+        "[here := cu.DeviceBuffer(10, device=zero), here.copy_from_async(there, far)] and None"
+    )
     borrower("near.wait(far)")
     assert borrower("here.to_numpy(stream=near).tolist()") == [3] * 10
     owner("s.synchronize()")
