@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 // Interprocess events. A record is a number; it is unfinished as long as one of the entries in the
-// event's page has this number. If its process ends before, that is for ever, as on a GPU. A process
-// that needs a record of another process sets a flag in the entry, because under the lazy and the
-// random schedule work runs only when it is needed. A thread in the other process looks for such
-// flags.
+// event's page has this number. If its process ends before, that is for ever, as on a GPU. A
+// process that needs a record of another process sets a flag in the entry, because under the lazy
+// and the random schedule work runs only when it is needed. A thread in the other process looks for
+// such flags.
 
 namespace soft {
 namespace {
