@@ -740,7 +740,11 @@ cdef class ProcessWork(OtherWork):
     cdef object number, start
 
     cdef bint has_ended(self) except -1:
-        cdef int file = _pidfd_of(self.number, self.start)
+        cdef int file
+        try:
+            file = _pidfd_of(self.number, self.start)
+        except OSError:     # nobody can tell
+            return False
         try:
             return _has_ended(file)
         finally:
