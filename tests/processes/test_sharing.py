@@ -854,13 +854,14 @@ def test_an_owner_that_dies_with_unfinished_work(other, stuck, how):
         stuck("globals().pop('there') and None")
     with pytest.raises(TimeoutError):
         stuck("work.wait(timeout=0.6)")  # the owner is alive
-    other.kill()
+    other.process.kill()
     assert not stuck("work.done")
     stuck("[r := __import__('resource'), nofile := r.RLIMIT_NOFILE, most := r.getrlimit(nofile)]")
     stuck("r.setrlimit(nofile, (3, most[1]))")  # so that the process cannot ask who has ended
     with pytest.raises(TimeoutError):
         stuck("work.wait(timeout=0.2)")
     stuck("r.setrlimit(nofile, most)")
+    other.kill()
     stuck("large := cu.DeviceBuffer(1 << 22, pooled=False)")
     copies = "there.to_numpy(stream=s)", "large.to_numpy(stream=s)"
     awaited = "__import__('asyncio').new_event_loop().run_until_complete(work)"
