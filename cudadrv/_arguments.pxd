@@ -115,7 +115,8 @@ cdef struct Frame:
 
 
 cdef bint is_array(object value) except -1
-cdef tuple with_regions(tuple values, Stream stream, list used, list captures)
+cdef tuple with_regions(
+    PyObject *const *values, Py_ssize_t count, Stream stream, list used, list captures)
 cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
 cdef int pack_unknown(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1

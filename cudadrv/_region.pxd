@@ -84,6 +84,7 @@ cdef inline CUdeviceptr pointer_of(Region region) noexcept:
     return chosen_address(region.memory, region.start)
 
 
+cdef bint is_closed(Region region) noexcept
 cdef Py_ssize_t checked_count(object count, Items items, str what=*) except -1
 cdef str checked_label(Region region, object name)
 cdef int fill_in(

@@ -12,6 +12,8 @@ import numpy as np
 
 cimport cython
 from cpython.long cimport PyLong_AsLongLong, PyLong_CheckExact
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
@@ -72,9 +74,14 @@ cdef class Access:
         return f"{WORDS[self.mode]}({self.buffer!r})"
 
 
+cdef Access _access_to(Region region, int mode):
+    cdef Access access = Access.__new__(Access)
+    access.region, access.mode = region, mode
+    return access
+
+
 cdef Access _access(object buffer, int mode):
-    cdef Access access
-    access = Access.__new__(Access)
+    cdef Access access = Access.__new__(Access)
     access.mode = mode
     if likely(is_region(buffer)):
         access.region = buffer
@@ -537,7 +544,9 @@ cdef bint is_array(object value) except -1:
     return is_foreign_array(value) or type(value) is ArrayArgument
 
 
-cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
+cdef tuple with_regions(
+    PyObject *const *values, Py_ssize_t count, Stream stream, list used, list captures
+):
     """Return the arguments, with each array replaced by a buffer.
 
     For an array of another library this is a buffer over it; the stream waits for the work of that
@@ -545,31 +554,29 @@ cdef tuple with_regions(tuple values, Stream stream, list used, list captures):
     in `In`, `Out` or `InOut` it is the buffer of its capture: `captures` are those of
     `captures_of`, or None where such arrays cannot be passed.
     """
-    cdef Access access
+    cdef tuple found = PyTuple_New(count)
     cdef Capture capture
-    cdef list found = []
     cdef Py_ssize_t captured = 0
-    for value in values:
+    cdef Py_ssize_t i
+    for i in range(count):
+        value = <object>values[i]
         if type(value) is float or type(value) is int or is_region(value):
             pass
-        elif type(value) is Access and (<Access>value).region is None:
-            access = Access.__new__(Access)
-            access.region = import_argument((<Access>value).array, stream, used)
-            access.mode = (<Access>value).mode
-            value = access
-        elif type(value) is not Access and is_foreign_array(value):
+        elif type(value) is Access:
+            if (<Access>value).region is None:
+                value = _access_to(import_argument((<Access>value).array, stream, used),
+                                   (<Access>value).mode)
+        elif is_foreign_array(value):
             value = import_argument(value, stream, used)
         elif type(value) is ArrayArgument:
             if captures is None:
                 raise TypeError(f"{value!r} is for the arguments of a launch, not for borrows")
             capture = captures[captured]
             captured += 1
-            access = Access.__new__(Access)
-            access.region = capture.buffer
-            access.mode = OWN_READ if capture.way == IN else OWN_WRITE
-            value = access
-        found.append(value)
-    return tuple(found)
+            value = _access_to(capture.buffer, OWN_READ if capture.way == IN else OWN_WRITE)
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(found, i, value)
+    return found
 
 
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1:

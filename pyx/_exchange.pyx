@@ -1,7 +1,7 @@
 """Exchange: arrays of other libraries as buffers, by DLPack and the CUDA Array Interface.
 
-Outlives a call: `_arguments`, arrays that launches have used, for as long as these arrays live (the
-GIL guards it).
+Outlives a call: `_arguments`, arrays that launches have used, for as long as these arrays live, and
+`_recent`, a table that finds them quickly (the GIL guards both).
 """
 
 import ctypes
@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 
 cimport cython
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, uint64_t
 
@@ -22,14 +23,14 @@ from cudadrv._dlpack cimport (
     dl_versioned, dtype_of, exchange_of, is_contiguous, our_exchange, own_tensor, pair_of_ints,
     shape_of_tensor, take_exchanged, take_tensor,
 )
-from cudadrv._driver cimport bind_driver, cudadrv_table
+from cudadrv._driver cimport bind_driver, cudadrv_table, likely
 from cudadrv._engine cimport OWN_UNCHECKED
 from cudadrv._loan cimport (
     export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
 )
 from cudadrv._memory cimport Memory, kind_at, unlist_memory
 from cudadrv._names cimport IMPORT
-from cudadrv._region cimport Region
+from cudadrv._region cimport Region, is_closed
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, drain, release_part
 from cudadrv._stream cimport (
     Stream, known_stream, legacy_stream, per_thread_stream, wait_for_handle,
@@ -329,12 +330,20 @@ cdef tuple _checked_interface(object array, object interface):
 cdef tuple NO_ARRAYS = (Buffer, int, float, np.generic, np.ndarray, ctypes.c_int.__mro__[2])
 cdef dict _arguments = {}   # `Argument` by the id of the array
 
+cdef enum:
+    RECENT = 256
+
+# Arguments without a reference, because `_arguments` has one. The place of each follows from the id
+# of its array.
+cdef PyObject *_recent[RECENT]
+
 
 @cython.final
 cdef class Argument:
     """An array whose type has the C exchange API, as the argument of launches."""
 
     cdef object array           # a weak reference
+    cdef size_t key             # the id of the array
     cdef dl_exchange *api       # the exchange API of the array's type
     cdef Region region          # over the array's memory, without keeping the array alive
     cdef size_t address
@@ -354,7 +363,7 @@ cdef class Argument:
                 and _bytes_of(&tensor) == self.nbytes
                 and tensor.device.device_type == self.device_type
                 and tensor.device.device_id == self.ordinal and is_contiguous(&tensor)
-                and not self.region.memory.context.lost and not self.region.closed)
+                and not self.region.memory.context.lost and not is_closed(self.region))
 
 
 @cython.final
@@ -398,7 +407,30 @@ def _forget_argument(reference):
     """Drop the record of an array that has died. This is the callback of its weak reference."""
     known = <Argument>_arguments.get(reference.key)
     if known is not None and known.array is reference:
+        if _place_of(known.key)[0] is <PyObject *>known:
+            _place_of(known.key)[0] = NULL
         del _arguments[reference.key]
+
+
+cdef inline PyObject **_place_of(size_t key) noexcept:
+    return &_recent[key // sizeof(PyObject) % RECENT]
+
+
+cdef inline Argument _known(object array):
+    """Return the record of an array, or None."""
+    cdef size_t key = <size_t><void *>array
+    cdef PyObject **place = _place_of(key)
+    if likely(place[0] is not NULL and (<Argument>place[0]).key == key):
+        return <Argument>place[0]
+    return _look_up(key) if _arguments else None
+
+
+cdef Argument _look_up(size_t key):
+    """The slow path of `_known`."""
+    cdef Argument known = _arguments.get(key)
+    if known is not None:
+        _place_of(key)[0] = <PyObject *>known
+    return known
 
 
 cdef bint is_foreign_array(object value) except -1:
@@ -407,7 +439,7 @@ cdef bint is_foreign_array(object value) except -1:
     Arrays of NumPy do not count, because devices cannot use their memory.
     """
     cdef object kind
-    if _arguments and <size_t><void *>value in _arguments:
+    if _known(value) is not None:
         return True
     kind = type(value)
     return not isinstance(value, NO_ARRAYS) and (
@@ -421,7 +453,7 @@ cdef Region import_argument(object array, Stream stream, list used):
     Adds to `used` what `hold_arguments` takes after the launch was queued.
     """
     cdef dl_exchange *api
-    cdef Argument known = _arguments.get(<size_t><void *>array)
+    cdef Argument known = _known(array)
     if known is None or not known.is_current(array):
         api = exchange_of(type(array))
         known = None if api is NULL or api.tensor_from_object is NULL \
@@ -433,7 +465,6 @@ cdef Region import_argument(object array, Stream stream, list used):
         if known.region.memory.home.returned:
             follow_returns(known.region, stream)
         used.append(known)
-        used.append(array)
         return known.region
     if hasattr(type(array), "__dlpack__"):
         return _import_dlpack(array, stream, False)
@@ -445,7 +476,7 @@ cdef bint _has_waited(Argument known, list used):
     cdef Argument before
     if not used:
         return False
-    before = <Argument>used[len(used) - 2]
+    before = <Argument>used[len(used) - 1]
     return before.api == known.api and before.ordinal == known.ordinal \
         and before.device_type != DL_CUDA_HOST
 
@@ -479,19 +510,19 @@ cdef Argument _new_argument(dl_exchange *api, object array):
         argument.array = weakref.KeyedRef(array, _forget_argument, <size_t><void *>array)
     except TypeError:
         return None
-    _arguments[<size_t><void *>array] = argument
+    argument.key = <size_t><void *>array
+    _place_of(argument.key)[0] = NULL   # before the record that was there is dropped
+    _arguments[argument.key] = argument
+    _place_of(argument.key)[0] = <PyObject *>argument
     return argument
 
 
 cdef int hold_arguments(list used) except -1:
     """Keep arrays alive until the launch that was just queued is known to be complete."""
-    cdef Argument known
-    cdef Py_ssize_t i
-    for i in range(0, len(used), 2):
-        known = <Argument>used[i]
-        known.launches += 1
-        if not known.held:
-            _hold(known, used[i + 1])
+    for known in used:
+        (<Argument>known).launches += 1
+        if not (<Argument>known).held:
+            _hold(<Argument>known, (<Argument>known).array())
     return 0
 
 

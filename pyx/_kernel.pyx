@@ -520,10 +520,10 @@ cdef object _launch(
     if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL):
         token = launch_packed(kernel, &shape, &packed, found, None)
     else:
-        args = tuple_of(arguments, count)
         if arrays:
-            token = _launch_with_arrays(kernel, &shape, args, more, &packed, found)
+            token = _launch_with_arrays(kernel, &shape, arguments, count, more, &packed, found)
         else:
+            args = tuple_of(arguments, count)
             token = launch_packed(kernel, &shape, &packed, found, args + more if more else args)
     del room  # kept until here, because `packed` may point into it
     return token
@@ -640,18 +640,21 @@ cdef void remember_launch(
 
 
 cdef object _launch_with_arrays(
-    Kernel kernel, Shape *shape, tuple args, tuple more, Packed *packed, Stream stream
+    Kernel kernel, Shape *shape, PyObject *const *arguments, Py_ssize_t count, tuple more,
+    Packed *packed, Stream stream
 ):
     """Queue a launch with arrays among its arguments: see `with_regions`."""
     cdef list captures
-    for argument in args:
-        if type(argument) is ArrayArgument:
+    cdef Py_ssize_t i
+    for i in range(count):
+        if type(<object>arguments[i]) is ArrayArgument:
             break
     else:
-        return _launch_with_regions(kernel, shape, args, more, packed, stream, None)
-    captures = captures_of(args, stream)
+        return _launch_with_regions(kernel, shape, arguments, count, more, packed, stream, None)
+    captures = captures_of(tuple_of(arguments, count), stream)
     try:
-        token = _launch_with_regions(kernel, shape, args, more, packed, stream, captures)
+        token = _launch_with_regions(
+            kernel, shape, arguments, count, more, packed, stream, captures)
         return bring_home_later(token, captures, stream)
     except BaseException:
         end_captures(captures)
@@ -659,12 +662,14 @@ cdef object _launch_with_arrays(
 
 
 cdef Token _launch_with_regions(
-    Kernel kernel, Shape *shape, tuple args, tuple more, Packed *packed, Stream stream,
-    list captures
+    Kernel kernel, Shape *shape, PyObject *const *arguments, Py_ssize_t count, tuple more,
+    Packed *packed, Stream stream, list captures
 ):
     cdef list used = []
-    args, more = with_regions(args, stream, used, captures), with_regions(more, stream, used, None)
-    pack(kernel.signature, items_of(args), len(args), more, packed)
+    args = with_regions(arguments, count, stream, used, captures)
+    if more:
+        more = with_regions(items_of(more), len(more), stream, used, None)
+    pack(kernel.signature, items_of(args), count, more, packed)
     if captures is not None:
         upload(captures, stream)
     token = launch_packed(kernel, shape, packed, stream, args + more if more else args)

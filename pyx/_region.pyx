@@ -215,8 +215,7 @@ cdef class Region:
     @property
     def closed(self):
         """Whether this was closed or moved, or `DeviceBuffer.shrink` gave items of it back."""
-        return self.moved or self.memory is None or bool(self.memory.state.closed) \
-            or _is_gone(self, NULL)
+        return is_closed(self)
 
     @property
     def ordering(self):
@@ -419,6 +418,12 @@ cdef class Region:
 cdef int refuse_writing(Region region) except -1:
     raise BufferError(f"{region.describe()} is memory of another library that says it is read-only;"
                       " a kernel that only reads it: cudadrv.read(buffer)")
+
+
+cdef bint is_closed(Region region) noexcept:
+    """See `Region.closed`."""
+    return region.moved or region.memory is None or region.memory.state.closed \
+        or _is_gone(region, NULL)
 
 
 cdef bint _is_gone(Region region, uint32_t *site) noexcept:

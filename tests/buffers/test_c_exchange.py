@@ -184,6 +184,19 @@ def test_nothing_is_kept_of_an_array_that_has_died(memory, theirs, kernel, strea
         cu.reap()
 
 
+def test_more_arrays_than_the_table_of_recent_ones_holds(memory, theirs, kernel, arrays, stream):
+    x, _ = arrays
+    many = [theirs.Array(memory.address + 64 * number, 16) for number in range(1, 600)]
+    cu.DeviceBuffer.from_address(memory.address + 64, 599 * 16, "u4", owner=memory).fill(0)
+    for _ in range(2):
+        for y in many:
+            kernel.launch(1, 16, cu.read(x), y, stream=stream)
+    stream.synchronize()
+    assert (contents(memory, count=599 * 16).reshape(-1, 16) == 2 * np.arange(16)).all()
+    with pytest.raises(TypeError, match="argument 1 .* cannot be <object"):
+        kernel.launch(1, 16, cu.read(x), object(), stream=stream)
+
+
 def test_an_array_that_changes(memory, kernel, arrays, stream, other, gate):
     """As by `resize_` and `set_`: the launch uses and borrows what it is now."""
     x, y = arrays
