@@ -210,7 +210,9 @@ template <class T> void reduce_surface(Warp &warp, const Step &step) {
 SurfaceForm take_surface_form(Decoder &decoder) {
     SurfaceForm form{};
     int mode = decoder.take_any({"trap", "clamp", "zero"});
-    form.beyond = Beyond(std::max(mode, 0)); // without a mode it is .trap
+    if (mode < 0)
+        decoder.refuse(".trap, .clamp or .zero is missing");
+    form.beyond = Beyond(mode);
     form.geometry = take_geometry(decoder, false);
     form.count = decoder.take("v2") ? 2 : decoder.take("v4") ? 4 : 1;
     decoder.take_all({"ca", "cg", "cs", "cv", "wb", "wt"});
@@ -259,16 +261,31 @@ template <bool is_load> void decode_surface_access(Decoder &decoder) {
     emit_surface(decoder, form, is_load ? load_surface : store_surface);
 }
 
+// Returns whether sured.b has this operation with this type.
+bool reduces(Reduction operation, Type type) {
+    switch (operation) {
+    case Reduction::Add:
+        return type == Type::U32 || type == Type::S32 || type == Type::U64;
+    case Reduction::Min:
+    case Reduction::Max:
+        return !is_float(type) && !is_bits(type) && size_of(type) >= 4;
+    default:
+        return type == Type::B32;
+    }
+}
+
 void decode_surface_reduction(Decoder &decoder) {
     if (!decoder.take("b"))
         decoder.refuse("only sured.b is supported");
     int operation = decoder.take_any({"add", "min", "max", "and", "or"});
     SurfaceForm form = take_surface_form(decoder);
     Type type = decoder.take_type();
-    bool bitwise = operation >= int(Reduction::And);
-    if (operation < 0 || form.count != 1 || is_layered(form.geometry) || is_float(type) ||
-        is_bits(type) != bitwise || size_of(type) < 4 || size_of(type) > 8)
+    if (operation < 0 || form.count != 1 || is_layered(form.geometry) ||
+        !reduces(Reduction(operation), type))
         decoder.refuse_types();
+    bool adds = Reduction(operation) == Reduction::Add;
+    if (!adds && size_of(type) == 8 && decoder.tree().version < 81)
+        decoder.refuse("needs PTX 8.1");
     form.op = uint8_t(operation);
     form.sign = is_signed(type);
     form.bytes = form.width = uint8_t(size_of(type));

@@ -91,7 +91,7 @@ void decode_tex(Decoder &decoder) {
         decoder.refuse("coordinates of this type are not supported");
     take_place(decoder, decoder.operand(1), form.geometry, type);
     decoder.step.rows[8] =
-        mode == 1 ? decoder.source(decoder.operand(2), type) : decoder.constant(4, 0);
+        mode == 1 ? take_number(decoder, decoder.operand(2), type) : decoder.constant(4, 0);
     emit_texture(decoder, form);
 }
 
@@ -155,7 +155,8 @@ template <bool surface> void decode_query(Decoder &decoder) {
     bool level = !surface && decoder.take("level");
     int query = decoder.take_any(
         {"width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"});
-    if (query < 0 || (surface && query > int(Query::Layers)))
+    if (query < 0 || (surface && query > int(Query::Layers)) ||
+        (level && query > int(Query::Depth)))
         decoder.refuse("not supported by the software driver");
     if (decoder.take_type() != Type::B32)
         decoder.refuse_types();

@@ -33,8 +33,14 @@ void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type 
                        " are needed");
     for (size_t i = 0; i < needed; i++) {
         const Operand &part = vector ? given.parts[i] : given;
-        decoder.step.rows[4 + i] = decoder.source(part, i < layer ? Type::U32 : type);
+        decoder.step.rows[4 + i] = take_number(decoder, part, i < layer ? Type::U32 : type);
     }
+}
+
+Row take_number(Decoder &decoder, const Operand &operand, Type type) {
+    if (!is_float(type) && decoder.is_register(operand) && is_float(decoder.type_of(operand)))
+        decoder.refuse("a floating-point register, where an integer is needed");
+    return decoder.source(operand, type);
 }
 
 static bool fits(const Texture &texture, Geometry geometry) {

@@ -15,6 +15,7 @@ from .textures import (
     of_array,
     of_linear,
     reading,
+    refused,
     run,
     surface,
     texture,
@@ -155,12 +156,46 @@ def test_reductions(client, operation, kind, model):
     register = "%rd8" if wide else "%r3"
     body = f"""mov.b64 %rd8, {{%r3, %r4}};
     sured.b.{name}.2d.{type_}.trap [%rd1, {{%r1, %r2}}], {register};"""
-    run(client, body, handle, given)
+    run(client, body, handle, given, version="8.1" if wide and name in ("min", "max") else "7.5")
     numbers = content.view(kind).reshape(8, 16)
     operands = given[:, 2:].copy().view(kind)[:, 0] if wide else given[:, 2].view(kind)
     for place in (0, 1):
         numbers[3, place] = model(numpy.append(operands[place::2], numbers[3, place]))
     assert (read(client, array, content.shape, "u4") == content).all()
+
+
+PLANE = "[%rd1, {%r1, %r2}]"
+REFUSED = [
+    f"suld.b.2d.b32 %r11, {PLANE};",  # without .trap, .clamp or .zero
+    f"sust.b.2d.b32 {PLANE}, %r11;",
+    f"sured.b.add.2d.u32 {PLANE}, %r11;",
+    f"sured.b.add.2d.s64.trap {PLANE}, %rd8;",
+    f"sured.b.add.2d.b32.trap {PLANE}, %r11;",
+    f"sured.b.min.2d.b32.trap {PLANE}, %r11;",
+    f"sured.b.min.2d.u64.trap {PLANE}, %rd8;",  # of PTX 8.1
+    f"sured.b.max.2d.s64.trap {PLANE}, %rd8;",
+    f"sured.b.and.2d.u32.trap {PLANE}, %r11;",
+    f"sured.b.and.2d.b64.trap {PLANE}, %rd8;",
+    f"sured.b.or.2d.b64.trap {PLANE}, %rd8;",
+    "sured.b.add.a1d.u32.trap [%rd1, {%r1, %r2}], %r11;",
+    "suld.b.1d.b32.trap %r11, [%rd1, %f1];",
+]
+
+
+@pytest.mark.parametrize("instruction", REFUSED)
+def test_refused_instructions(client, instruction):
+    assert refused(client, instruction)
+
+
+def test_floats_are_no_layers(client):
+    """NVIDIA's compiler accepts the register, although a layer is an integer."""
+    load = "suld.b.a1d.b32.trap %r11, [%rd1, {%f1, %r1}];"
+    assert refused(client, load) == client.lib.software
+
+
+def test_wide_minima_are_of_ptx_8_1(client):
+    assert not refused(client, f"sured.b.min.2d.u64.trap {PLANE}, %rd8;", version="8.1")
+    assert refused(client, f"sured.b.or.2d.b64.trap {PLANE}, %rd8;", version="8.1")
 
 
 @pytest.mark.parametrize(

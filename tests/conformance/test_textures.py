@@ -32,6 +32,7 @@ from .textures import (
     run,
     texture,
 )
+from .textures import refused as is_refused
 
 RANDOM = numpy.random.default_rng(6)
 WEIGHT = 1 / 256  # of the fraction with which hardware computes means
@@ -345,6 +346,25 @@ def test_queries(client):
     body = "txq.level.width.b32 %r11, [%rd1], 1; txq.num_mipmap_levels.b32 %r12, [%rd1];"
     found = run(client, body, texture(client, of_mipmap(mipmap), how), numpy.zeros((1, 1), "u4"))
     assert found[0, :2].tolist() == [8, 3]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        f"tex.1d.v4.f32.u32 {RESULT}, [%rd1, %r1];",
+        f"tex.1d.v2.f32.f32 {{%r11, %r12}}, [%rd1, %f1];",
+        f"tex.a1d.v4.f32.f32 {RESULT}, [%rd1, {{%f4, %f1}}];",
+        f"tex.level.2d.v4.f32.s32 {RESULT}, [%rd1, {{%r1, %r2}}], %f3;",
+        f"tex.1d.v4.f32.s32 {RESULT}, [%rd1, %f1];",
+        f"tex.cube.v4.f32.s32 {RESULT}, [%rd1, {{%r1, %r2, %r3, %r3}}];",
+        f"tld4.2d.v4.f32.f32 {RESULT}, [%rd1, {PLANE}];",
+        f"tld4.r.1d.v4.f32.f32 {RESULT}, [%rd1, %f1];",
+        "txq.level.array_size.b32 %r11, [%rd1], 1;",
+        "txq.level.num_mipmap_levels.b32 %r11, [%rd1], 1;",
+    ],
+)
+def test_refused_instructions(client, instruction):
+    assert is_refused(client, instruction)
 
 
 def test_descriptions(client):
