@@ -28,7 +28,7 @@ CUresult check_properties(const CUmemAllocationProp *wanted, Device *&device) {
         return CUDA_ERROR_INVALID_VALUE;
     device = find_device(wanted->location.id);
     if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
+        return CUDA_ERROR_INVALID_VALUE;
     if (static_cast<int>(wanted->requestedHandleTypes) & ~exportable_types)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (wanted->allocFlags.compressionType > CU_MEM_ALLOCATION_COMP_GENERIC)
@@ -44,12 +44,21 @@ BackingPtr find_backing(CUmemGenericAllocationHandle handle) {
 }
 
 // Finds reserved addresses that contain the whole range. Returns null if there are none, or if the
-// range is not a multiple of the granularity.
+// range is empty or does not begin at a multiple of the granularity.
 Allocation *find_reserved_range(CUdeviceptr begin, size_t bytes) {
-    if (!bytes || !is_multiple(bytes) || !is_multiple(begin))
+    if (!bytes || !is_multiple(begin))
         return nullptr;
     Allocation *reserved = find_reserved(begin, bytes);
     return reserved && reserved->reservation ? reserved : nullptr;
+}
+
+// As find_reserved_range(), but returns null if a mapping is only partly in the range. There may be
+// no mapping at all.
+Allocation *find_uncut_range(CUdeviceptr begin, size_t bytes) {
+    Allocation *reserved = find_reserved_range(begin, bytes);
+    return reserved && is_multiple(bytes) && reserved->reservation->cuts_none({begin, bytes})
+               ? reserved
+               : nullptr;
 }
 
 // As find_reserved_range(), but returns null unless the range consists of whole mappings.
@@ -215,8 +224,10 @@ SOFT_API(cuMemMap,
          (address, bytes, offset, handle, flags)) {
     Allocation *reserved = find_reserved_range(address, bytes);
     BackingPtr backing = find_backing(handle);
-    if (!reserved || !backing || offset || flags || bytes > backing->bytes)
+    if (!reserved || !backing || offset || flags)
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytes != backing->bytes) // so far, no driver maps a part of the memory
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!reserved->reservation->is_free({address, bytes}))
         return CUDA_ERROR_INVALID_VALUE;
     if (backing->device->sticky)
@@ -229,7 +240,7 @@ SOFT_API(cuMemMap,
 
 // Whether it waits for work, as cuMemFree does, is not documented.
 SOFT_API(cuMemUnmap, (CUdeviceptr address, size_t bytes), (address, bytes)) {
-    Allocation *reserved = find_mapped_range(address, bytes);
+    Allocation *reserved = find_uncut_range(address, bytes);
     if (!reserved)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = sticky_error())
@@ -238,7 +249,7 @@ SOFT_API(cuMemUnmap, (CUdeviceptr address, size_t bytes), (address, bytes)) {
     if (device_free_waits()) {
         if (CUresult lost = finish_devices(call.lock))
             return lost;
-        reserved = find_mapped_range(address, bytes); // another thread may have unmapped it
+        reserved = find_uncut_range(address, bytes); // another thread may have freed it
         if (!reserved)
             return CUDA_ERROR_INVALID_VALUE;
     }

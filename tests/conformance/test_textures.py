@@ -352,7 +352,7 @@ def test_queries(client):
     "instruction",
     [
         f"tex.1d.v4.f32.u32 {RESULT}, [%rd1, %r1];",
-        f"tex.1d.v2.f32.f32 {{%r11, %r12}}, [%rd1, %f1];",
+        "tex.1d.v2.f32.f32 {%r11, %r12}, [%rd1, %f1];",
         f"tex.a1d.v4.f32.f32 {RESULT}, [%rd1, {{%f4, %f1}}];",
         f"tex.level.2d.v4.f32.s32 {RESULT}, [%rd1, {{%r1, %r2}}], %f3;",
         f"tex.1d.v4.f32.s32 {RESULT}, [%rd1, %f1];",

@@ -177,7 +177,7 @@ section.calls(
     requirements on device 99 | cuArrayGetMemoryRequirements p.room, p.array, 99
     sparse properties of a mipmap | cuMipmappedArrayGetSparseProperties p.room, p.mipmap
     requirements of a mipmap | cuMipmappedArrayGetMemoryRequirements p.room, p.mipmap, 0
-    requirements of a mipmap on device 99 | cuMipmappedArrayGetMemoryRequirements p.room, p.mipmap, 99
+    mipmap's requirements on device 99 | cuMipmappedArrayGetMemoryRequirements p.room, p.mipmap, 99
     requirements of mipmap null | cuMipmappedArrayGetMemoryRequirements p.room, 0, 0
     HtoA too long | cuMemcpyHtoA_v2 p.array, 0, p.host(64), 33
     HtoA past the end | cuMemcpyHtoA_v2 p.array, 28, p.host(64), 8
@@ -270,8 +270,9 @@ for _name, _of in {
 
     @question(f"levels of {_name}")
     def _(p, of=_of):
-        made = p.make("cuMipmappedArrayDestroy", "cuMipmappedArrayCreate", OUT,
-                      given(p, described(**of)), 9)
+        made = p.make(
+            "cuMipmappedArrayDestroy", "cuMipmappedArrayCreate", OUT, given(p, described(**of)), 9
+        )
         levels = []
         for level in range(6):
             found = p.get("cuMipmappedArrayGetLevel", OUT, made, level)
@@ -514,10 +515,43 @@ def _(p):
     return before - p.need("cuMemGetInfo_v2", OUT, OUT)[0] >= 4 << 20
 
 
-for _attribute in (
-    "21 22 23 24 25 26 42 43 45 46 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 "
-    "72 73 74 77"
-).split():
+for _attribute in [
+    "21",
+    "22",
+    "23",
+    "24",
+    "25",
+    "26",
+    "42",
+    "43",
+    "45",
+    "46",
+    "51",
+    "52",
+    "53",
+    "54",
+    "55",
+    "56",
+    "57",
+    "58",
+    "59",
+    "60",
+    "61",
+    "62",
+    "63",
+    "64",
+    "65",
+    "66",
+    "67",
+    "68",
+    "69",
+    "70",
+    "71",
+    "72",
+    "73",
+    "74",
+    "77",
+]:
 
     @question(f"attribute {_attribute}")
     def _(p, number=int(_attribute)):

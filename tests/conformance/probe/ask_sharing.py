@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from driver import OUT, PoolProperties
 from section import Section
@@ -54,7 +55,7 @@ class Other:
     one = None
 
     def __init__(self, p):
-        folder = os.path.dirname(os.path.abspath(__file__))
+        folder = str(Path(__file__).resolve().parent)
         code = OTHER.format(folder=folder, path=p.library._lib._name)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -191,8 +192,12 @@ def _(p):
     one, two = there.ask(f"opened({handle!r})"), there.ask(f"opened({handle!r})")
     return one == two, [
         there.ask(f"p('{name}', {one})")
-        for name in ("cuIpcCloseMemHandle", "cuMemFree_v2", "cuIpcCloseMemHandle",
-                     "cuIpcCloseMemHandle")
+        for name in (
+            "cuIpcCloseMemHandle",
+            "cuMemFree_v2",
+            "cuIpcCloseMemHandle",
+            "cuIpcCloseMemHandle",
+        )
     ]
 
 
@@ -350,8 +355,6 @@ def _exported(p, pool):
 def _imported(p, number):
     """What the other process gets for the file descriptor."""
     path = f"/tmp/probe-{os.getpid()}-{number}"
-    if os.path.exists(path):
-        os.unlink(path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
@@ -360,7 +363,7 @@ def _imported(p, number):
             rights = array.array("i", [number])
             connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             found = other(p).answer()
-    os.unlink(path)
+    Path(path).unlink()
     return found
 
 
@@ -392,8 +395,11 @@ def _(p):
 def _(p):
     s, there = PoolScene(p), other(p)
     found = there.ask(f"pointer({s.there}, {s.data!r})")
-    said = [status(found), there.ask(f"p.read({found}, 4)"),
-            there.ask("p.stream()") and there.ask(f"p('cuMemFree_v2', {found})")]
+    said = [
+        status(found),
+        there.ask(f"p.read({found}, 4)"),
+        there.ask("p.stream()") and there.ask(f"p('cuMemFree_v2', {found})"),
+    ]
     s.free(p)
     return said
 
@@ -455,8 +461,9 @@ def _(p):
 @question("pool: pointer by its own process")
 def _(p):
     s = PoolScene(p)
-    return p("cuMemPoolImportPointer", p.cell(), s.pool,
-             ctypes.byref(Handle.from_buffer_copy(s.data)))
+    return p(
+        "cuMemPoolImportPointer", p.cell(), s.pool, ctypes.byref(Handle.from_buffer_copy(s.data))
+    )
 
 
 @question("pool: imported by its own process")

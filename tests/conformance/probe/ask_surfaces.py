@@ -41,8 +41,18 @@ def volume(extents):
 
 
 OUTSIDE = [
-    (-4, 0, 0), (-1000, 0, 0), (16, 0, 0), (1 << 30, 0, 0), (-(1 << 31), 0, 0),
-    (4, -1, 0), (4, 3, 0), (4, 1 << 30, 0), (4, 1, -1), (4, 1, 2), (4, 1, 1 << 30), (8, 2, 1),
+    (-4, 0, 0),
+    (-1000, 0, 0),
+    (16, 0, 0),
+    (1 << 30, 0, 0),
+    (-(1 << 31), 0, 0),
+    (4, -1, 0),
+    (4, 3, 0),
+    (4, 1 << 30, 0),
+    (4, 1, -1),
+    (4, 1, 2),
+    (4, 1, 1 << 30),
+    (8, 2, 1),
 ]
 for _geometry, (_place, _extents, _flags) in GEOMETRIES.items():
     for _mode in ("clamp", "zero"):
@@ -63,8 +73,11 @@ for _geometry, (_place, _extents, _flags) in GEOMETRIES.items():
                 body = f"sust.b.{geometry}.b32.{mode} [%rd1, {place}], 9;"
                 said = run(p, body, handle, [at])
                 after = read_array(p, held, 4 * wide * high * deep, high, deep)
-                stored = [i for i, value in enumerate(struct.unpack(f"{len(after) // 4}I", after))
-                          if value]
+                stored = [
+                    i
+                    for i, value in enumerate(struct.unpack(f"{len(after) // 4}I", after))
+                    if value
+                ]
                 found.append(said if isinstance(said, str) else stored)
             return [str(each).replace(",", "") for each in found]
 
@@ -85,8 +98,11 @@ for _mode in ("clamp", "zero"):
         @question(f"store not aligned: {_type}, {_mode}", alone=True)
         def _(p, type=_type, register=_register, mode=_mode):
             found = []
-            fill = {"%h1": "mov.u16 %h1, 0x7777;", "%r15": "mov.u32 %r15, 0x77777777;",
-                    "%rd9": "mov.u64 %rd9, 0x7777777777777777;"}[register]
+            fill = {
+                "%h1": "mov.u16 %h1, 0x7777;",
+                "%r15": "mov.u32 %r15, 0x77777777;",
+                "%rd9": "mov.u64 %rd9, 0x7777777777777777;",
+            }[register]
             for x in (1, 2, 3, 6, 12, 14):
                 held, handle = made(p, [0] * 4, 4)
                 body = f"{fill} sust.b.1d.{type}.{mode} [%rd1, %r1], {register};"
@@ -133,8 +149,21 @@ FORMATTED = {
     "i2": [0, 1, 32767, 32768, 0x80000000, 0xFFFFFFFF, 0xFFFF8000, 0xFFFF7FFF],
     "u4": [0, 1, 0x80000000, 0xFFFFFFFF, 0x3F800000],
     "i4": [0, 1, 0x80000000, 0xFFFFFFFF, 0x3F800000],
-    "f2": [0x3F800000, 0x3DCCCCCD, 0x477FF000, 0x47800000, 0x7F800000, 0x7FC00001, 0x33000001,
-           0x32FFFFFF, 0x387FE000, 0x3F801000, 0x3F803000, 0x80000000, 5],
+    "f2": [
+        0x3F800000,
+        0x3DCCCCCD,
+        0x477FF000,
+        0x47800000,
+        0x7F800000,
+        0x7FC00001,
+        0x33000001,
+        0x32FFFFFF,
+        0x387FE000,
+        0x3F801000,
+        0x3F803000,
+        0x80000000,
+        5,
+    ],
     "f4": [0x3F800000, 1, 0x7F800001, 0x80000000, 5],
 }
 for _kind, _given in FORMATTED.items():
@@ -179,8 +208,16 @@ for _mode in ("clamp", "zero"):
 
 
 REDUCTIONS = {
-    "add.u32": "u4", "add.s32": "u4", "min.u32": "u4", "min.s32": "u4", "max.u32": "u4",
-    "max.s32": "u4", "and.b32": "u4", "or.b32": "u4", "add.u64": "u4 x 2", "min.u64": "u4 x 2",
+    "add.u32": "u4",
+    "add.s32": "u4",
+    "min.u32": "u4",
+    "min.s32": "u4",
+    "max.u32": "u4",
+    "max.s32": "u4",
+    "and.b32": "u4",
+    "or.b32": "u4",
+    "add.u64": "u4 x 2",
+    "min.u64": "u4 x 2",
     "max.s64": "u4 x 2",
 }
 for _name, _kind in REDUCTIONS.items():
@@ -190,10 +227,11 @@ for _name, _kind in REDUCTIONS.items():
         operation, type = name.split(".")
         wide = "64" in type
         channels = 2 if wide else 1
-        held, handle = made(p, [5, 0x80000001, 7, 9, 1, 2, 3, 4][: 4 * channels], 4,
-                            channels=channels)
+        held, handle = made(
+            p, [5, 0x80000001, 7, 9, 1, 2, 3, 4][: 4 * channels], 4, channels=channels
+        )
         body = f"""mov.b64 %rd8, {{%r2, %r3}};
-        sured.b.{operation}.1d.{type}.trap [%rd1, %r1], {'%rd8' if wide else '%r2'};"""
+        sured.b.{operation}.1d.{type}.trap [%rd1, %r1], {"%rd8" if wide else "%r2"};"""
         size = 4 * channels
         rows = [(size * (i % 4), 0x7000000F + i, 3 * i) for i in range(8)]
         said = run(p, body, handle, rows, version="8.1" if wide else "7.5")

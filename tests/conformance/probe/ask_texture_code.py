@@ -203,9 +203,11 @@ DECLARED = {
 for _name, _before in DECLARED.items():
     section.ask(
         f"declared: {_name}",
-        lambda p, before=_before: "SUCCESS"
-        if isinstance(loaded(p, "", before=before), int)
-        else loaded(p, "", before=before),
+        lambda p, before=_before: (
+            "SUCCESS"
+            if isinstance(loaded(p, "", before=before), int)
+            else loaded(p, "", before=before)
+        ),
     )
 section.ask(
     "declared: read through a .texref",
@@ -234,10 +236,22 @@ TEXTURES = {
     "linear memory": lambda p: of_linear(p.device(4096), 80),
     "pitched memory": lambda p: of_pitched(p.device(4096), 20, 9, 96),
 }
-QUERIES = (
-    "width height depth array_size num_mipmap_levels num_samples channel_data_type channel_order "
-    "normalized_coords force_unnormalized_coords filter_mode addr_mode_0 addr_mode_1 addr_mode_2"
-).split()
+QUERIES = [
+    "width",
+    "height",
+    "depth",
+    "array_size",
+    "num_mipmap_levels",
+    "num_samples",
+    "channel_data_type",
+    "channel_order",
+    "normalized_coords",
+    "force_unnormalized_coords",
+    "filter_mode",
+    "addr_mode_0",
+    "addr_mode_1",
+    "addr_mode_2",
+]
 for _name, _of in TEXTURES.items():
     for _query in QUERIES:
 
@@ -246,7 +260,7 @@ for _name, _of in TEXTURES.items():
             return words(run(p, f"txq.{query}.b32 %r11, [%rd1];", handle, [(0,)]))
 
         section.ask(f"txq of {_name}: {_query}", _ask)
-for _query in "width height depth array_size num_mipmap_levels".split():
+for _query in ["width", "height", "depth", "array_size", "num_mipmap_levels"]:
 
     def _ask_level(p, query=_query):
         handle = texture(p, of_mipmap(mipmap(p, 3, 20, 9)), reading(flags=NORMALIZED))
@@ -276,9 +290,15 @@ SURFACES = {
     "cube": lambda p: array(p, 8, 8, 6, flags=SURFACE | CUBEMAP),
 }
 for _name, _of in SURFACES.items():
-    for _query in (
-        "width height depth array_size channel_data_type channel_order memory_layout".split()
-    ):
+    for _query in [
+        "width",
+        "height",
+        "depth",
+        "array_size",
+        "channel_data_type",
+        "channel_order",
+        "memory_layout",
+    ]:
 
         def _ask_surface(p, of=_of, query=_query):
             return words(run(p, f"suq.{query}.b32 %r11, [%rd1];", surface(p, of(p)), [(0,)]))

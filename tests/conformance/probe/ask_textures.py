@@ -160,8 +160,10 @@ def _(p):
 
 def eighths(seed=5, count=64):
     source = random.Random(seed)
-    return [tuple(source.randrange(8, 56) / 16 + 1 / 256 * source.randrange(16) for _ in range(4))
-            for _ in range(count)]
+    return [
+        tuple(source.randrange(8, 56) / 16 + 1 / 256 * source.randrange(16) for _ in range(4))
+        for _ in range(count)
+    ]
 
 
 for _name, _extents in {"1d": (4,), "2d": (4, 4), "3d": (4, 4, 4)}.items():
@@ -182,8 +184,15 @@ for _name, _extents in {"1d": (4,), "2d": (4, 4), "3d": (4, 4, 4)}.items():
 @question("means: of numbers far from each other")
 def _(p):
     found = []
-    for pair in ((1e30, 1.0), (1.0, 1e-30), (16777216.0, 1.0), (3e38, 3e38), (3e38, -3e38),
-                 (1e-40, 1e-40), (1e-38, 2e-38)):
+    for pair in (
+        (1e30, 1.0),
+        (1.0, 1e-30),
+        (16777216.0, 1.0),
+        (3e38, 3e38),
+        (3e38, -3e38),
+        (1e-40, 1e-40),
+        (1e-38, 2e-38),
+    ):
         handle = made(p, pair, 2, how=reading(CLAMP, LINEAR))
         found.append(words(run(p, tex("1d"), handle, [(0.5 + k / 8,) for k in range(9)])))
     return found
@@ -299,8 +308,12 @@ for _which, _modes in {
                 content = [float(1 << i) for i in range(count)]
                 handle = made(p, content, *extents, flags=flags, how=how)
                 layer = 1 if geometry[0] == "a" else 0
-                at = [(x / 16, y / 8, z / 8, layer) for z in (3, 9) for y in (3, 9)
-                      for x in (-3, 1, 6, 9, 19)]
+                at = [
+                    (x / 16, y / 8, z / 8, layer)
+                    for z in (3, 9)
+                    for y in (3, 9)
+                    for x in (-3, 1, 6, 9, 19)
+                ]
                 return floats(run(p, tex(geometry), handle, at))
 
 
@@ -446,8 +459,13 @@ def _(p):
 @question("numbers: sRGB of other formats")
 def _(p):
     found = []
-    for kind, content in (("i1", [-50, 50]), ("u2", [20000, 40000]), ("f4", [0.25, 0.5]),
-                          ("f2", [0.25, 0.5]), ("u4", [100, 200])):
+    for kind, content in (
+        ("i1", [-50, 50]),
+        ("u2", [20000, 40000]),
+        ("f4", [0.25, 0.5]),
+        ("f2", [0.25, 0.5]),
+        ("u4", [100, 200]),
+    ):
         handle = made(p, content, 2, kind=kind, how=reading(flags=SRGB))
         found.append(words(run(p, tex("1d"), handle, middles(2))))
     return found
@@ -474,8 +492,10 @@ for _kind in ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4"):
             content = [3, 5, 7, 9][:channels]
             for flags in (0, AS_INTEGER):
                 handle = made(p, content, 1, kind=kind, channels=channels, how=reading(flags=flags))
-                found += [words(run(p, tex("1d", as_), handle, [(0.5,)]), 4) for as_ in
-                          ("f32", "u32", "s32")]
+                found += [
+                    words(run(p, tex("1d", as_), handle, [(0.5,)]), 4)
+                    for as_ in ("f32", "u32", "s32")
+                ]
             return found
 
     @question(f"border color: {_kind}")
@@ -485,8 +505,9 @@ for _kind in ("u1", "i1", "u2", "i2", "u4", "i4", "f2", "f4"):
             for flags in (0, AS_INTEGER):
                 for channels in (1, 4):
                     how = reading(BORDER, flags=flags, border=color)
-                    handle = made(p, [3, 5, 7, 9][:channels], 1, kind=kind, channels=channels,
-                                  how=how)
+                    handle = made(
+                        p, [3, 5, 7, 9][:channels], 1, kind=kind, channels=channels, how=how
+                    )
                     found.append(words(run(p, tex("1d", "u32"), handle, [(-3.5,)]), 4))
         return found
 
@@ -523,8 +544,11 @@ def _(p):
 def _(p):
     handle = made(p, [1.5], 1)
     whole = made(p, [200], 1, kind="u1", how=reading(flags=AS_INTEGER))
-    return [words(run(p, tex("1d", kind), each, [(0.5,)]), 4)
-            for each in (handle, whole) for kind in ("f32", "u32", "s32")]
+    return [
+        words(run(p, tex("1d", kind), each, [(0.5,)]), 4)
+        for each in (handle, whole)
+        for kind in ("f32", "u32", "s32")
+    ]
 
 
 # ---- layers ----
@@ -708,7 +732,13 @@ for _name, _how in {
 
 @question("cube: special directions")
 def _(p):
-    at = [(0.0, 0.0, 0.0), (NAN, 1.0, 0.5), (INFINITY, 1.0, 0.5), (1e-40, 1e-41, 0.0), (1.0, NAN, 0.0)]
+    at = [
+        (0.0, 0.0, 0.0),
+        (NAN, 1.0, 0.5),
+        (INFINITY, 1.0, 0.5),
+        (1e-40, 1e-41, 0.0),
+        (1.0, NAN, 0.0),
+    ]
     return floats(run(p, tex("cube"), _cube(p, reading(flags=NORMALIZED)), at))
 
 
@@ -828,16 +858,27 @@ def _(p):
                 how = reading(mode, filter, flags, border=(100.0, 0, 0, 0))
                 handle = texture(p, of_pitched(memory, 4, 3, 32), how)
                 wide, high = (4, 3) if flags else (1, 1)
-                at = [((x + 0.3) / wide, (y + 0.7) / high)
-                      for y in (-2, 0, 2, 3) for x in (-1, 0, 3, 4, 5)]
+                at = [
+                    ((x + 0.3) / wide, (y + 0.7) / high)
+                    for y in (-2, 0, 2, 3)
+                    for x in (-1, 0, 3, 4, 5)
+                ]
                 found.append(floats(run(p, tex("2d"), handle, at)))
     return found
 
 
 # ---- views ----
 
-for _format, _name in {1: "u1", 4: "i1", 7: "u2", 10: "i2", 13: "u4", 16: "i4", 19: "f2",
-                       22: "f4"}.items():
+for _format, _name in {
+    1: "u1",
+    4: "i1",
+    7: "u2",
+    10: "i2",
+    13: "u4",
+    16: "i4",
+    19: "f2",
+    22: "f4",
+}.items():
 
     @question(f"views: {_name} of four bytes")
     def _(p, format=_format, name=_name):
