@@ -6,6 +6,7 @@
 #include "ptx/sample.h"
 #include "ptx/texture_operand.h"
 
+#include <algorithm>
 #include <cstring>
 
 // This file decodes and runs the instructions on textures: tex, tld4 and txq.
@@ -111,7 +112,7 @@ void decode_tld4(Decoder &decoder) {
     emit_texture(decoder, form);
 }
 
-enum class Query : uint16_t { Width, Height, Depth, Layers, Levels, Normalized };
+enum class Query : uint16_t { Width, Height, Depth };
 
 // The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
 void ask_texture(Warp &warp, const Step &step) {
@@ -122,11 +123,8 @@ void ask_texture(Warp &warp, const Step &step) {
             warp.machine.find_texture(warp, step, lane, handle, step.place != 0);
         if (!texture)
             return;
-        using Shape = Texture::Shape;
         size_t level = warp.row<uint32_t>(step.rows[8])[lane];
         const Texels &texels = texture->levels[std::min(level, texture->levels.size() - 1)];
-        bool cubes = texture->shape == Shape::Cube || texture->shape == Shape::Cubes;
-        bool layered = texture->shape == Shape::Rows || texture->shape == Shape::Planes;
         uint32_t &result = warp.row<uint32_t>(step.rows[0])[lane];
         switch (Query(step.detail)) {
         case Query::Width:
@@ -136,28 +134,34 @@ void ask_texture(Warp &warp, const Step &step) {
             result = texels.height;
             break;
         case Query::Depth:
-            result = texture->shape == Shape::Volume ? texels.depth : 1;
-            break;
-        case Query::Layers:
-            result = cubes ? texels.depth / 6 : layered ? texels.depth : 1;
-            break;
-        case Query::Levels:
-            result = uint32_t(texture->levels.size());
-            break;
-        case Query::Normalized:
-            result = texture->normalized;
+            result = texture->shape == Texture::Shape::Volume ? texels.depth : 1;
             break;
         }
     }
 }
 
+// Devices know no more of an object than its extents. What else PTX can ask, NVIDIA's compiler
+// looks up in the description of a .texref or .surfref, which the driver has for no object.
+void refuse_other_query(Decoder &decoder, bool surface) {
+    int query = surface ? decoder.take_any({"array_size", "channel_data_type", "channel_order",
+                                            "memory_layout"})
+                        : decoder.take_any({"array_size", "num_mipmap_levels", "num_samples",
+                                            "channel_data_type", "channel_order",
+                                            "normalized_coords", "force_unnormalized_coords",
+                                            "filter_mode", "addr_mode_0", "addr_mode_1",
+                                            "addr_mode_2"});
+    if (query < 0)
+        decoder.refuse("this query is not supported");
+    decoder.refuse_as_nvidia("drivers know only the width, height and depth of an object");
+}
+
 template <bool surface> void decode_query(Decoder &decoder) {
     bool level = !surface && decoder.take("level");
-    int query = decoder.take_any(
-        {"width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"});
-    if (query < 0 || (surface && query > int(Query::Layers)) ||
-        (level && query > int(Query::Depth)))
-        decoder.refuse("not supported by the software driver");
+    int query = decoder.take_any({"width", "height", "depth"});
+    if (query < 0 && level)
+        decoder.refuse("a level has only .width, .height and .depth");
+    if (query < 0)
+        refuse_other_query(decoder, surface);
     if (decoder.take_type() != Type::B32)
         decoder.refuse_types();
     decoder.expect_operands(level ? 3 : 2);
@@ -166,7 +170,7 @@ template <bool surface> void decode_query(Decoder &decoder) {
         decoder.refuse("a handle in brackets is needed");
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U32);
     decoder.step.rows[8] =
-        level ? decoder.source(decoder.operand(2), Type::U32) : decoder.constant(4, 0);
+        level ? take_number(decoder, decoder.operand(2), Type::U32) : decoder.constant(4, 0);
     decoder.step.rows[9] = take_handle(decoder, place);
     decoder.step.detail = uint16_t(query);
     decoder.step.place = surface;

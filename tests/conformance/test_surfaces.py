@@ -18,11 +18,12 @@ from .textures import (
     refused,
     run,
     surface,
+    text_of,
     texture,
 )
 
 RANDOM = numpy.random.default_rng(7)
-LAUNCH_FAILED, MISALIGNED = 719, 716
+LAUNCH_FAILED, MISALIGNED, NOT_SUPPORTED = 719, 716, 801
 # Geometry: the operand, and the extents of the array. The words are x, y, z or the layer.
 PLACES = {
     "1d": ("%r1", (16, 0, 0), 0),
@@ -238,11 +239,18 @@ def test_faces_of_a_cube_are_layers(client):
 
 
 def test_queries(client):
-    handle = surface(client, make(client, 16, 8, 5, flags=LAYERED | SURFACE))
+    handle = surface(client, make(client, 16, 8, 5, flags=SURFACE))
     body = """suq.width.b32 %r11, [%rd1]; suq.height.b32 %r12, [%rd1];
-    suq.array_size.b32 %r13, [%rd1];"""
+    suq.depth.b32 %r13, [%rd1];"""
     found = run(client, body, handle, numpy.zeros((1, 1), "u4"))
     assert found[0, :3].tolist() == [16, 8, 5]
+
+
+@pytest.mark.parametrize("query", ["array_size", "channel_order", "memory_layout"])
+def test_queries_that_no_driver_answers(client, query):
+    """NVIDIA's compiler finds the answer in the description of a .surfref, not of an object."""
+    module, text = ctypes.c_void_p(), text_of(f"suq.{query}.b32 %r11, [%rd1];")
+    assert client.call("cuModuleLoadData", ctypes.byref(module), text) == NOT_SUPPORTED
 
 
 def test_descriptions(client):

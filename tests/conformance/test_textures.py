@@ -30,10 +30,12 @@ from .textures import (
     of_pitched,
     reading,
     run,
+    text_of,
     texture,
 )
 from .textures import refused as is_refused
 
+NOT_FOUND, NOT_SUPPORTED = 500, 801
 RANDOM = numpy.random.default_rng(6)
 WEIGHT = 1 / 256  # of the fraction with which hardware computes means
 # For each geometry: the operand, and which of the words (slices, rows, elements) are coordinates.
@@ -336,16 +338,35 @@ def test_views(client):
 
 
 def test_queries(client):
-    array = make(client, 16, 8, 5, flags=LAYERED)
+    array = make(client, 16, 8, 5)
     body = """txq.width.b32 %r11, [%rd1]; txq.height.b32 %r12, [%rd1];
-    txq.array_size.b32 %r13, [%rd1]; txq.normalized_coords.b32 %r14, [%rd1];"""
+    txq.depth.b32 %r13, [%rd1];"""
     found = run(client, body, texture(client, of_array(array)), numpy.zeros((1, 1), "u4"))
-    assert found[0].tolist() == [16, 8, 5, 0]
+    assert found[0, :3].tolist() == [16, 8, 5]
     mipmap = make_mipmap(client, 3, 16, 8)
     how = reading(flags=NORMALIZED)
-    body = "txq.level.width.b32 %r11, [%rd1], 1; txq.num_mipmap_levels.b32 %r12, [%rd1];"
+    body = "txq.level.width.b32 %r11, [%rd1], 1; txq.level.height.b32 %r12, [%rd1], 2;"
     found = run(client, body, texture(client, of_mipmap(mipmap), how), numpy.zeros((1, 1), "u4"))
-    assert found[0, :2].tolist() == [8, 3]
+    assert found[0, :2].tolist() == [8, 2]
+
+
+@pytest.mark.parametrize(
+    "query", ["array_size", "num_mipmap_levels", "normalized_coords", "filter_mode", "addr_mode_0"]
+)
+def test_queries_that_no_driver_answers(client, query):
+    """NVIDIA's compiler finds the answer in the description of a .texref, not of an object.
+
+    A real driver loads the module, and then the kernel is not in it.
+    """
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    text = text_of(f"txq.{query}.b32 %r11, [%rd1];")
+    status = client.call("cuModuleLoadData", ctypes.byref(module), text)
+    if client.lib.software:
+        assert status == NOT_SUPPORTED
+    else:
+        assert status == 0
+        assert client.call("cuModuleGetFunction", ctypes.byref(kernel), module, b"k") == NOT_FOUND
+        client.ok("cuModuleUnload", module)
 
 
 @pytest.mark.parametrize(
