@@ -28,7 +28,7 @@ CUresult check_properties(const CUmemAllocationProp *wanted, Device *&device) {
         return CUDA_ERROR_INVALID_VALUE;
     device = find_device(wanted->location.id);
     if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_DEVICE;
     if (static_cast<int>(wanted->requestedHandleTypes) & ~exportable_types)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (wanted->allocFlags.compressionType > CU_MEM_ALLOCATION_COMP_GENERIC)
@@ -73,11 +73,12 @@ const Mapping *find_mapping(CUdeviceptr address) {
     return allocation && allocation->reservation ? allocation->reservation->find(address) : nullptr;
 }
 
-CUresult device_of(const CUmemLocation &location, const Device *&device) {
+// `missing` is the error for a device that is not there.
+CUresult device_of(const CUmemLocation &location, CUresult missing, const Device *&device) {
     if (static_cast<int>(location.type) != location_device)
         return CUDA_ERROR_INVALID_VALUE;
     device = find_device(location.id);
-    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device ? CUDA_SUCCESS : missing;
 }
 
 CUresult sticky_error() {
@@ -151,7 +152,7 @@ SOFT_API(cuMemAddressReserve,
           unsigned long long flags),
          (address, bytes, alignment, hint, flags)) {
     auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    if (!address || flags || !bytes || bytes % page || hint % page || alignment & (alignment - 1))
+    if (!address || flags || !bytes || !is_multiple(bytes) || hint % page || alignment & (alignment - 1))
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = sticky_error())
         return status;
@@ -222,12 +223,14 @@ SOFT_API(cuMemMap,
          (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
           unsigned long long flags),
          (address, bytes, offset, handle, flags)) {
-    Allocation *reserved = find_reserved_range(address, bytes);
     BackingPtr backing = find_backing(handle);
-    if (!reserved || !backing || offset || flags)
+    if (!backing || !bytes || flags || !is_multiple(address))
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytes != backing->bytes) // so far, no driver maps a part of the memory
+    if (offset || bytes != backing->bytes) // so far, no driver maps a part of the memory
         return CUDA_ERROR_NOT_SUPPORTED;
+    Allocation *reserved = find_reserved_range(address, bytes);
+    if (!reserved)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!reserved->reservation->is_free({address, bytes}))
         return CUDA_ERROR_INVALID_VALUE;
     if (backing->device->sticky)
@@ -268,7 +271,10 @@ SOFT_API(cuMemSetAccess,
     for (size_t i = 0; i < count; i++) {
         const Device *device = nullptr;
         int flags = static_cast<int>(wanted[i].flags);
-        if (CUresult status = device_of(wanted[i].location, device))
+        int kind = static_cast<int>(wanted[i].location.type);
+        if (kind == location_host || kind == location_numa)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        if (CUresult status = device_of(wanted[i].location, CUDA_ERROR_INVALID_VALUE, device))
             return status;
         if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
             flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
@@ -287,7 +293,7 @@ SOFT_API(cuMemGetAccess,
     const Device *device = nullptr;
     if (!flags || !location || !mapping)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = device_of(*location, device))
+    if (CUresult status = device_of(*location, CUDA_ERROR_INVALID_DEVICE, device))
         return status;
     auto access = mapping->access.find(device->ordinal);
     *flags = access == mapping->access.end() ? 0 : static_cast<unsigned>(access->second);

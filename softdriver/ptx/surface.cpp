@@ -8,6 +8,14 @@
 // This file decodes and runs the instructions on surfaces: suld, sust and sured.
 
 namespace soft::ptx {
+
+uint32_t stored_half(float number) {
+    constexpr uint32_t nan = 0x7e00;
+    if (floating::is_nan(number))
+        return nan;
+    return floating::narrow<floating::Half>(double(number), floating::Rounding::Zero).bits;
+}
+
 namespace {
 
 // What becomes of an access outside of the surface, in the order of the names in take_mode().
@@ -48,7 +56,7 @@ struct SurfaceSpot {
 SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsigned lane, Use use) {
     SurfaceSpot spot;
     uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
-    spot.surface = find_texture(warp, step, lane, handle, form.geometry, true);
+    spot.surface = find_texture(warp, step, lane, handle, form.geometry, true, true);
     spot.failed = true;
     if (!spot.surface)
         return spot;
@@ -59,7 +67,7 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     auto given = [&](unsigned i) -> int64_t { return warp.row<int32_t>(step.rows[4 + i])[lane]; };
     int64_t x = given(layered) * (form.formatted ? element : 1);
     int64_t y = flat > 1 ? given(layered + 1) : 0;
-    int64_t z = layered ? int64_t(uint32_t(given(0))) : flat > 2 ? given(2) : 0;
+    int64_t z = layered ? given(0) & 0xffff : flat > 2 ? given(2) : 0; // devices use 16 bits
     auto stop = [&](CUresult status, const std::string &what) {
         warp.machine.fail(warp, step, lane, status, what);
         return spot;
@@ -74,7 +82,7 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     within = limit_to(y, int64_t(texels.height) - 1) && within;
     within = limit_to(z, int64_t(texels.depth) - 1) && within;
     if (!within && (form.beyond == Beyond::Trap || row < size))
-        return stop(CUDA_ERROR_LAUNCH_FAILED, "outside of the surface, which has " +
+        return stop(CUDA_ERROR_ILLEGAL_ADDRESS, "outside of the surface, which has " +
                                                   std::to_string(texels.depth) + " x " +
                                                   std::to_string(texels.height) + " rows of " +
                                                   std::to_string(row) + " bytes");
@@ -132,7 +140,7 @@ void encode(Channel channel, uint32_t bits, char *to) {
         raw = clamped(-32768, 32767, int32_t(bits));
         break;
     case Channel::F16:
-        raw = floating::narrow<floating::Half>(double(floating::from_bits<float>(bits))).bits;
+        raw = stored_half(floating::from_bits<float>(bits));
         break;
     default:
         break;
@@ -150,9 +158,8 @@ void store_surface(Warp &warp, const Step &step) {
             return;
         if (!spot.bytes)
             continue;
-        // PTX does not say what channels become that the instruction has no item for.
-        if (form.formatted)
-            memset(spot.bytes, fresh_byte, spot.surface->element);
+        if (form.formatted) // channels for which the instruction has no item become 0
+            memset(spot.bytes, 0, spot.surface->element);
         for (unsigned i = 0; i < form.count; i++) {
             const char *from = item(warp, step, form, lane, i);
             if (!form.formatted)

@@ -20,6 +20,7 @@ struct TextureForm {
     bool integers; // the coordinates are integers
     bool gathers;  // it is tld4, of channel `channel`
     uint8_t channel;
+    bool says_level;
 };
 
 // The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
@@ -31,11 +32,12 @@ void read_texture(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
-        const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, false);
+        const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, form.integers);
         if (!texture)
             return;
         Spot spot;
         spot.integers = form.integers;
+        spot.says_level = form.says_level;
         if (layered)
             spot.layer = warp.row<uint32_t>(step.rows[4])[lane];
         for (unsigned i = 0; i < coordinates_of(form.geometry); i++) {
@@ -82,7 +84,7 @@ void decode_tex(Decoder &decoder) {
     if (decoder.take("grad"))
         decoder.refuse("gradients are not supported");
     int mode = decoder.take_any({"base", "level"});
-    TextureForm form{take_geometry(decoder, true), false, false, 0};
+    TextureForm form{take_geometry(decoder, true), false, false, 0, mode == 1};
     decoder.expect_operands(mode == 1 ? 3 : 2);
     take_texels(decoder);
     Type type = decoder.take_type();
@@ -100,7 +102,7 @@ void decode_tld4(Decoder &decoder) {
     int channel = decoder.take_any({"r", "g", "b", "a"});
     if (channel < 0)
         decoder.refuse("the name of a channel is missing");
-    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel)};
+    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false};
     if (form.geometry != Geometry::Plane)
         decoder.refuse("only .2d is supported");
     decoder.expect_operands(2);
@@ -114,6 +116,21 @@ void decode_tld4(Decoder &decoder) {
 
 enum class Query : uint16_t { Width, Height, Depth };
 
+// Returns what devices know of the extents. A row has no height, layers of rows have it in place of
+// their number, and the depth is 0 or what follows: slices, layers or faces.
+uint32_t extent_of(const Texels &texels, Texture::Shape shape, Query query) {
+    using Shape = Texture::Shape;
+    bool rows = shape == Shape::Rows, flat = shape == Shape::Row || shape == Shape::Linear;
+    switch (query) {
+    case Query::Width:
+        return texels.width;
+    case Query::Height:
+        return rows ? texels.depth : flat ? 0 : texels.height;
+    default:
+        return rows || flat || shape == Shape::Plane ? 0 : texels.depth;
+    }
+}
+
 // The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
 void ask_texture(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
@@ -125,18 +142,8 @@ void ask_texture(Warp &warp, const Step &step) {
             return;
         size_t level = warp.row<uint32_t>(step.rows[8])[lane];
         const Texels &texels = texture->levels[std::min(level, texture->levels.size() - 1)];
-        uint32_t &result = warp.row<uint32_t>(step.rows[0])[lane];
-        switch (Query(step.detail)) {
-        case Query::Width:
-            result = texels.width;
-            break;
-        case Query::Height:
-            result = texels.height;
-            break;
-        case Query::Depth:
-            result = texture->shape == Texture::Shape::Volume ? texels.depth : 1;
-            break;
-        }
+        warp.row<uint32_t>(step.rows[0])[lane] =
+            extent_of(texels, texture->shape, Query(step.detail));
     }
 }
 

@@ -35,7 +35,7 @@ Row take_number(Decoder &decoder, const Operand &operand, Type type);
 // Finds a texture or surface that can be used with this geometry. If there is none, ends the launch
 // with an error and returns null.
 const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
-                            Geometry geometry, bool surface);
+                            Geometry geometry, bool integers, bool surface = false);
 // Ends the launch because the memory of a texture or surface is gone.
 void fail_texel(Warp &warp, const Step &step, unsigned lane, uintptr_t address);
 

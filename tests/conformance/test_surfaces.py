@@ -23,7 +23,7 @@ from .textures import (
 )
 
 RANDOM = numpy.random.default_rng(7)
-LAUNCH_FAILED, MISALIGNED, NOT_SUPPORTED = 719, 716, 801
+MISALIGNED, NOT_SUPPORTED = 716, 801
 # Geometry: the operand, and the extents of the array. The words are x, y, z or the layer.
 PLACES = {
     "1d": ("%r1", (16, 0, 0), 0),
@@ -264,10 +264,47 @@ def test_refused_objects(client):
     flagged = of_array(make(client, 16, flags=SURFACE))
     flagged.flags = 1
     memory = of_linear(client.device(4096), 64)
-    for resource in (of_array(make(client, 16)), flagged, memory, Resource(0, (0,))):
+    for resource in (flagged, memory, Resource(0, (0,))):
         given = ctypes.byref(resource)
         assert client.call("cuSurfObjectCreate", handle, given) == INVALID_VALUE
     assert client.call("cuSurfObjectCreate", handle, None) == INVALID_VALUE
+
+
+def test_arrays_without_the_flag(client):
+    """Real drivers make the object, although the documentation wants CUDA_ARRAY3D_SURFACE_LDST."""
+    handle = ctypes.c_uint64()
+    given = ctypes.byref(handle), ctypes.byref(of_array(make(client, 16)))
+    if client.lib.software:
+        assert client.call("cuSurfObjectCreate", *given) == INVALID_VALUE
+    else:
+        client.ok("cuSurfObjectCreate", *given)
+        client.ok("cuSurfObjectDestroy", handle)
+
+
+def test_layers_have_sixteen_bits(client):
+    content = words(3, 1, 4)
+    array = filled(client, content, extents=(4, 0, 3), flags=LAYERED | SURFACE)
+    body = "suld.b.a1d.b32.zero %r11, [%rd1, {%r2, %r1}];"
+    given = numpy.array([[0, 0x10001], [0, 3], [0, -1]], "i4")
+    found = run(client, body, surface(client, array), given)[:, 0]
+    assert found.tolist() == [content[1, 0, 0], 0, 0]
+
+
+def test_formatted_stores_of_fewer_channels(client):
+    """The others become 0."""
+    array = filled(client, numpy.full((1, 1, 4, 4), 7, "u1"), extents=(4, 0, 0), flags=SURFACE)
+    body = "sust.p.1d.v2.b32.trap [%rd1, %r1], {%r2, %r3};"
+    run(client, body, surface(client, array), numpy.array([[1, 2, 3]], "i4"))
+    assert read(client, array, (1, 1, 16), "u1")[0, 0, :8].tolist() == [7] * 4 + [2, 3, 0, 0]
+
+
+def test_formatted_stores_round_halves_to_zero(client):
+    array = make(client, 4, kind="f2", flags=SURFACE)
+    numbers = numpy.array([1 + 2**-10 * 1.75, 1e6, -1e6, numpy.inf], "f4")
+    given = numpy.stack([numpy.arange(4, dtype="u4"), numbers.view("u4")], axis=1)
+    run(client, "sust.p.1d.b32.trap [%rd1, %r1], %r2;", surface(client, array), given)
+    found = read(client, array, (1, 1, 4), "f2")[0, 0]
+    assert found.tolist() == [1 + 2**-10, 65504, -65504, numpy.inf]
 
 
 def fault(lost, handle, body, place=(0, 0)):
@@ -285,7 +322,7 @@ LOAD = "suld.b.2d.b32.trap %r11, [%rd1, {%r1, %r2}];"
 def test_trap(lost, place):
     handle = surface(lost, make(lost, 16, 8, kind="u4", flags=SURFACE))
     status, text = fault(lost, handle, LOAD, place)
-    assert status == LAUNCH_FAILED
+    assert status == ILLEGAL_ADDRESS
     assert "outside of the surface, which has 1 x 8 rows of 64 bytes" in text
 
 

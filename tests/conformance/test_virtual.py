@@ -228,6 +228,7 @@ def accessible(count=1, kind=DEVICE_LOCATION, device=0, flags=READWRITE):
 REFUSED = {
     "reserve nothing": call("cuMemAddressReserve", out, 0, 0, 0, 0),
     "reserve half a page": call("cuMemAddressReserve", out, 2048, 0, 0, 0),
+    "reserve a page": call("cuMemAddressReserve", out, 4096, 0, 0, 0),
     "reserve, odd alignment": call("cuMemAddressReserve", out, GRANULE, 3 << 20, 0, 0),
     "reserve, flags": call("cuMemAddressReserve", out, GRANULE, 0, 0, 1),
     "reserve to null": call("cuMemAddressReserve", None, GRANULE, 0, 0, 0),
@@ -255,11 +256,14 @@ REFUSED = {
 }
 
 
-# Memory is mapped as a whole.
+# Memory is mapped as a whole, and only devices get access.
 NOT_IMPLEMENTED = {
     "map across mapped": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
     "map half a granule": call("cuMemMap", at(), GRANULE // 2, 0, handle_of, 0),
     "map more than there is": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
+    "map from an offset": call("cuMemMap", at(), GRANULE, GRANULE, handle_of, 0),
+    "access of the host": call("cuMemSetAccess", at(GRANULE), GRANULE, accessible(kind=2), 1),
+    "access of a node": call("cuMemSetAccess", at(GRANULE), GRANULE, accessible(kind=3), 1),
 }
 
 
@@ -278,7 +282,7 @@ def test_invalid_values(scene, case):
 
 
 @pytest.mark.parametrize("case", NOT_IMPLEMENTED)
-def test_a_part_of_memory_cannot_be_mapped(scene, case):
+def test_what_no_driver_supports(scene, case):
     assert NOT_IMPLEMENTED[case](*scene) == NOT_SUPPORTED
 
 
@@ -309,9 +313,12 @@ def test_a_mapping_is_unmapped_as_a_whole(client, virtual):
 def test_devices_that_are_not_there(client, scene):
     virtual, address, _ = scene
     found = ctypes.byref(ctypes.c_uint64())
-    assert client.call("cuMemCreate", found, GRANULE, properties(99), 0) == INVALID_VALUE
+    assert client.call("cuMemCreate", found, GRANULE, properties(99), 0) == INVALID_DEVICE
     access = ctypes.byref(Access(Location(DEVICE_LOCATION, 99), READWRITE))
     status = client.call("cuMemSetAccess", address + GRANULE, GRANULE, access, 1)
+    assert status == INVALID_VALUE
+    place = ctypes.byref(Location(DEVICE_LOCATION, 99))
+    status = client.call("cuMemGetAccess", found, place, address + GRANULE)
     assert status == INVALID_DEVICE
     assert virtual.access(address + GRANULE) == NONE
 
