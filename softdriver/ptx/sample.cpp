@@ -125,6 +125,7 @@ class Sampler {
     // Computes the weighted mean of neighbours, two in each dimension. For this, a row is a plane of
     // a single row, at whose upper edge it is read.
     bool mean(Texel &result) {
+        const unsigned given = dimensions_;
         if (texture_.shape == Shape::Row) {
             dimensions_ = 2;
             position_[1] = 0;
@@ -135,6 +136,7 @@ class Sampler {
             first[i] = neighbour(i, parts[i]);
         weigh(parts, weights);
         double sums[4] = {};
+        bool alone = std::all_of(parts, parts + given, [](int part) { return !part; });
         for (unsigned corner = 0; corner < 1u << dimensions_; corner++) {
             if (!weights[corner]) // an element without weight may be infinite
                 continue;
@@ -145,7 +147,7 @@ class Sampler {
             if (!fetch(at, texel))
                 return false;
             for (unsigned i = 0; i < 4; i++)
-                sums[i] += weights[corner] / 256.0 * summand(texel, i);
+                sums[i] += weights[corner] / 256.0 * summand(texel, i, alone);
         }
         for (unsigned i = 0; i < 4; i++)
             result.number[i] = rounded(sums[i]);
@@ -263,10 +265,11 @@ class Sampler {
     }
 
     // Returns a channel of an element as means have it: promoted integers as numbers of 16 bits, and
-    // those of sRGB with 8 bits.
-    double summand(const Texel &texel, unsigned channel) const {
+    // those of sRGB with 8 bits, unless the element is `alone`.
+    double summand(const Texel &texel, unsigned channel, bool alone) const {
         if (texture_.srgb)
-            return std::floor(double(texel.number[channel]) * 256) / 256;
+            return alone ? double(texel.number[channel])
+                         : std::floor(double(texel.number[channel]) * 256) / 256;
         if (!texture_.promotes)
             return double(flushed(texel.number[channel]));
         bool is_byte = bytes_of(texture_.channel) == 1;

@@ -563,6 +563,7 @@ def test_mistakes_that_real_drivers_accept(client):
         wanted = INVALID_VALUE if client.lib.software else SUCCESS
         assert status_of(client, *arguments) == wanted, why
 
+
 def fault(lost, handle, body=None, before=lambda: None):
     """The status and the text of a kernel that one thread runs."""
     memory, stream = lost.device(64), lost.stream()

@@ -127,11 +127,6 @@ def _(p):
     return [f"{index}: {_open(p, damaged(handle, index))}" for index in range(64)]
 
 
-@question("memory: bytes that are not 0")
-def _(p):
-    return [i for i, byte in enumerate(shared(p, p.device(SIZE))) if byte]
-
-
 @question("memory: a handle of zeros")
 def _(p):
     return _open(p, bytes(64))
@@ -278,11 +273,6 @@ def _(p):
 def _(p):
     handle = shared_event(p, p.event(INTERPROCESS))
     return [f"{i}: {status(other(p).ask(f'event({damaged(handle, i)!r})'))}" for i in range(64)]
-
-
-@question("event: bytes that are not 0")
-def _(p):
-    return [i for i, byte in enumerate(shared_event(p, p.event(INTERPROCESS))) if byte]
 
 
 @question("event: a handle of zeros")
@@ -440,11 +430,6 @@ def _(p):
         said = other(p).ask(f"pointer({s.there}, {damaged(s.data, index, 1)!r})")
         found.append(f"{index}: {status(said)}")
     return found
-
-
-@question("pool: pointer, bytes that are not 0")
-def _(p):
-    return [i for i, byte in enumerate(PoolScene(p).data) if byte]
 
 
 @question("pool: pointer of zeros")

@@ -7,7 +7,6 @@ from texture_tools import (
     LAYERED,
     LINEAR,
     NORMALIZED,
-    SEAMLESS,
     SRGB,
     SURFACE,
     WRAP,
@@ -304,4 +303,3 @@ for _name, _of in SURFACES.items():
             return words(run(p, f"suq.{query}.b32 %r11, [%rd1];", surface(p, of(p)), [(0,)]))
 
         section.ask(f"suq of {_name}: {_query}", _ask_surface)
-_ = SEAMLESS

@@ -29,7 +29,6 @@ from texture_tools import (
     floats,
     level_of,
     mipmap,
-    number,
     of_array,
     of_linear,
     of_mipmap,
@@ -903,9 +902,3 @@ def _(p):
         at = [(0.5, 0.5, 0, layer) for layer in (0, 1, 2, 3, -1)]
         found.append(floats(run(p, tex("a2d"), handle, at)))
     return found
-
-
-@question("numbers that are written")
-def _(p):
-    """Whether the answers of this section have all digits."""
-    return number(1 / 3), word_of(1.0)
