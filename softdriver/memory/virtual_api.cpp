@@ -152,7 +152,8 @@ SOFT_API(cuMemAddressReserve,
           unsigned long long flags),
          (address, bytes, alignment, hint, flags)) {
     auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    if (!address || flags || !bytes || !is_multiple(bytes) || hint % page || alignment & (alignment - 1))
+    if (!address || flags || !bytes || !is_multiple(bytes) || hint % page ||
+        alignment & (alignment - 1))
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = sticky_error())
         return status;

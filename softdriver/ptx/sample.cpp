@@ -122,8 +122,8 @@ class Sampler {
         return fetch(at, texel);
     }
 
-    // Computes the weighted mean of neighbours, two in each dimension. For this, a row is a plane of
-    // a single row, at whose upper edge it is read.
+    // Computes the weighted mean of neighbours, two in each dimension. For this, a row is a plane
+    // of a single row, at whose upper edge it is read.
     bool mean(Texel &result) {
         const unsigned given = dimensions_;
         if (texture_.shape == Shape::Row) {
@@ -264,8 +264,8 @@ class Sampler {
         return texture_.channel == Channel::S8 || texture_.channel == Channel::S16;
     }
 
-    // Returns a channel of an element as means have it: promoted integers as numbers of 16 bits, and
-    // those of sRGB with 8 bits, unless the element is `alone`.
+    // Returns a channel of an element as means have it: promoted integers as numbers of 16 bits,
+    // and those of sRGB with 8 bits, unless the element is `alone`.
     double summand(const Texel &texel, unsigned channel, bool alone) const {
         if (texture_.srgb)
             return alone ? double(texel.number[channel])
@@ -347,8 +347,8 @@ double level_of(const Texture &texture, const Spot &spot) {
     double most = double(texture.levels.size() - 1), level = double(spot.level);
     if (!spot.integers) {
         level += double(spot.says_level ? texture.bias : 0);
-        level = std::max(std::min(level, double(texture.greatest_level)),
-                         double(texture.least_level));
+        level =
+            std::max(std::min(level, double(texture.greatest_level)), double(texture.least_level));
     }
     return level > 0 ? std::min(level, most) : 0; // a NaN becomes 0
 }

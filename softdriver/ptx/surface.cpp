@@ -83,9 +83,9 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     within = limit_to(z, int64_t(texels.depth) - 1) && within;
     if (!within && (form.beyond == Beyond::Trap || row < size))
         return stop(CUDA_ERROR_ILLEGAL_ADDRESS, "outside of the surface, which has " +
-                                                  std::to_string(texels.depth) + " x " +
-                                                  std::to_string(texels.height) + " rows of " +
-                                                  std::to_string(row) + " bytes");
+                                                    std::to_string(texels.depth) + " x " +
+                                                    std::to_string(texels.height) + " rows of " +
+                                                    std::to_string(row) + " bytes");
     if (!within && form.beyond == Beyond::Zero) {
         spot.failed = false;
         return spot;

@@ -32,7 +32,8 @@ void read_texture(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
-        const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, form.integers);
+        const Texture *texture =
+            find_texture(warp, step, lane, handle, form.geometry, form.integers);
         if (!texture)
             return;
         Spot spot;
@@ -150,13 +151,13 @@ void ask_texture(Warp &warp, const Step &step) {
 // Devices know no more of an object than its extents. What else PTX can ask, NVIDIA's compiler
 // looks up in the description of a .texref or .surfref, which the driver has for no object.
 void refuse_other_query(Decoder &decoder, bool surface) {
-    int query = surface ? decoder.take_any({"array_size", "channel_data_type", "channel_order",
-                                            "memory_layout"})
-                        : decoder.take_any({"array_size", "num_mipmap_levels", "num_samples",
-                                            "channel_data_type", "channel_order",
-                                            "normalized_coords", "force_unnormalized_coords",
-                                            "filter_mode", "addr_mode_0", "addr_mode_1",
-                                            "addr_mode_2"});
+    int query = surface
+                    ? decoder.take_any(
+                          {"array_size", "channel_data_type", "channel_order", "memory_layout"})
+                    : decoder.take_any({"array_size", "num_mipmap_levels", "num_samples",
+                                        "channel_data_type", "channel_order", "normalized_coords",
+                                        "force_unnormalized_coords", "filter_mode", "addr_mode_0",
+                                        "addr_mode_1", "addr_mode_2"});
     if (query < 0)
         decoder.refuse("this query is not supported");
     decoder.refuse_as_nvidia("drivers know only the width, height and depth of an object");

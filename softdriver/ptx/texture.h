@@ -49,8 +49,8 @@ struct Texture {
     bool reads_floats() const { return promotes || channel >= Channel::F16; }
 };
 
-// Returns the bits of the half that devices store in an element. They round to zero, so that only an
-// infinity becomes one.
+// Returns the bits of the half that devices store in an element. They round to zero, so that only
+// an infinity becomes one.
 uint32_t stored_half(float number);
 
 } // namespace soft::ptx

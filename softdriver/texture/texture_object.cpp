@@ -183,8 +183,8 @@ CUresult check_reading(const CUDA_TEXTURE_DESC &reading, const Texture &texture)
     return CUDA_SUCCESS;
 }
 
-// Returns a channel of the border color as one of an element. Numbers from 0 or -1 to 1 are rounded,
-// halves to zero; integers have the bits of the float.
+// Returns a channel of the border color as one of an element. Numbers from 0 or -1 to 1 are
+// rounded, halves to zero; integers have the bits of the float.
 uint32_t border_channel(const Texture &texture, unsigned channel, float color) {
     if (texture.promotes) {
         bool has_sign = texture.channel == Channel::S8 || texture.channel == Channel::S16;
