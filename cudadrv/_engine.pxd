@@ -227,6 +227,8 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_join_host(own_engine *engine, const own_snapshot *news)
     bint own_known(own_engine *engine, uint32_t slot, uint64_t seq)
     bint own_snapshot_known(own_engine *engine, const own_snapshot *snapshot)
+    bint own_snapshot_has(
+        own_engine *engine, const own_snapshot *snapshot, uint32_t slot, uint64_t seq)
     void own_memory_prepare(own_memory *memory, uint64_t nbytes)
     void own_memory_clear(own_memory *memory)
     bint own_memory_reusable(

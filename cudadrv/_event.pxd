@@ -1,10 +1,10 @@
 """Event: a point in a stream's work."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUcontext, CUevent, CUresult, CUstream
-from cudadrv._engine cimport own_event, own_snapshot
+from cudadrv._engine cimport own_event, own_snapshot, own_stream
 
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
@@ -17,7 +17,7 @@ cdef extern from *:
 
 
 cdef CUresult wait_for_event(
-    CUcontext context, CUevent event, int64_t deadline=*) except *
+    CUcontext context, CUevent event, const own_snapshot *snapshot, int64_t deadline=*) except *
 cdef int64_t deadline_of(object timeout) except -1
 cdef int refuse_to_wait_longer(str what, object timeout) except -1
 cdef int64_t now_ns() noexcept nogil
@@ -70,6 +70,22 @@ cdef class Event:
     cdef int complete(self, own_snapshot *snapshot, int64_t deadline) except -1
     cdef CUresult ask(self, int64_t deadline) except *
 
+
+# Work of another process for which a stream of this one waits.
+cdef class OtherWork:
+    cdef Event event        # complete when that work is
+    cdef uint32_t slot      # the operation that waits for it
+    cdef uint64_t seq
+    cdef uint32_t site
+
+    cdef bint has_ended(self) except -1     # whether the process has
+    cdef object pid(self)
+
+
+cdef int await_other(OtherWork work, const own_stream *order) except -1
+cdef int forget_other(OtherWork work) except -1
+cdef bint is_unfinished(Event event) except -1
+cdef int refuse_endless(const own_snapshot *snapshot) except -1
 
 cdef Event new_event(Context context, unsigned int flags)
 cdef Event open_event(Context context, bytes name)

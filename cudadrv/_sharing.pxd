@@ -2,7 +2,7 @@
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
-from cudadrv._event cimport Event
+from cudadrv._event cimport Event, OtherWork
 from cudadrv._memory cimport Memory
 from cudadrv._region cimport Region
 from cudadrv._release cimport Kept
@@ -40,11 +40,13 @@ cdef class Opened:
     cdef Event event
     cdef CUdeviceptr base
     cdef object process         # the owner
+    cdef OtherWork work         # of the owner, for which a stream waits; None: it was complete
 
 
 cdef Ticket share_region(Region region, Stream stream, bint waits)
 cdef int accept_region(Region region, object receipt, Stream stream) except -1
 cdef Opened open_ticket(Ticket ticket, Context context)
+cdef int await_owner(Opened opened, Stream stream) except -1
 cdef int use_opened(Opened opened) noexcept
 cdef int settle_shares() except -1
 cdef bint is_opened(Memory memory) noexcept

@@ -3,6 +3,7 @@ from typing import final
 import numpy as np
 
 from cudadrv._device import Context
+from cudadrv._event import OtherWork
 
 @final
 class Ticket:
@@ -28,6 +29,9 @@ class Shared: ...
 
 @final
 class Claim: ...
+
+@final
+class ProcessWork(OtherWork): ...
 
 @final
 class Owner: ...

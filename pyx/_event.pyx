@@ -14,12 +14,14 @@ from cudadrv._driver cimport (
     cuThreadExchangeStreamCaptureMode, cudadrv_table,
 )
 from cudadrv._engine cimport (
-    engine, own_join_host, own_mutex_give, own_mutex_take, own_snapshot, own_snapshot_copy,
-    own_snapshot_drop,
+    engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
+    own_snapshot_copy, own_snapshot_drop, own_snapshot_has, own_stream,
 )
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._names cimport checked_name
+from cudadrv._site cimport place
 
+from cudadrv._device import call_after_wait
 from cudadrv._errors import CaptureError, CudaError, EventNotRecordedError, OwnershipError
 
 bind_driver(&cudadrv_table)
@@ -56,6 +58,7 @@ cdef enum:
     ALONE_NS = 100_000          # how long to poll before other threads are let run
     SPIN_NS = 4_000_000         # how long to poll without a pause
     SIGNALS_NS = 5_000_000      # how often to check for signals
+    LOOK_NS = 100_000_000       # how often to see whether another process has ended
     LONGEST_PAUSE_NS = 500_000
     MOST_SECONDS = 1_000_000_000    # longer timeouts count as no timeout, to avoid an overflow
 
@@ -88,18 +91,24 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
 
 
 cdef CUresult wait_for_event(
-    CUcontext context, CUevent event, int64_t deadline=FOREVER
+    CUcontext context, CUevent event, const own_snapshot *snapshot, int64_t deadline=FOREVER
 ) except *:
     """Wait for an event; return the last status of cuEventQuery. Raises what signal handlers raise.
+
+    `snapshot` is what the event stands for. Raises OwnershipError if that can never be complete.
     """
     cdef CUresult status
     cdef int64_t start = wait_now()
+    cdef int64_t look = start + LOOK_NS
     while True:
         with nogil:
             status = _ask(context, event, start, deadline)
         if status != CUDA_ERROR_NOT_READY:
             return status
         PyErr_CheckSignals()
+        if wait_now() >= min(look, deadline):
+            refuse_endless(snapshot)
+            look += LOOK_NS
         if deadline != FOREVER and wait_now() >= deadline:
             return status
 
@@ -475,6 +484,7 @@ cdef class Event:
         """Query the driver's event until it is complete or the deadline comes; 0: query it once.
 
         If another thread calls close() meanwhile, the handle is destroyed after the last query.
+        Raises OwnershipError if a wait can never end.
         """
         cdef CUresult status
         if self.closed:  # another thread may have closed the event since the caller's check
@@ -482,7 +492,8 @@ cdef class Event:
         self.waiters += 1
         try:
             if deadline:
-                status = wait_for_event(self.context.raw, self.raw, deadline)
+                status = wait_for_event(
+                    self.context.raw, self.raw, &self.state.snapshot, deadline)
             else:
                 with nogil:
                     status = query_event(self.context.raw, self.raw)
@@ -518,7 +529,82 @@ cdef class Awaited:
         status = self.event.ask(0)
         if status != CUDA_ERROR_NOT_READY:
             self.event.context.check(status)
-        return status != CUDA_ERROR_NOT_READY
+            return True
+        refuse_endless(&self.snapshot)
+        return False
+
+
+# ---- work of other processes ----
+#
+# If a process ends before its work is complete, the driver never completes the events that it has
+# recorded, and a stream that waits for one is stuck. The host must not wait for such a stream.
+
+cdef list _others = []      # `OtherWork` that may be unfinished
+cdef bint _is_called = False    # whether synchronizations call `_forget_complete`
+
+
+cdef class OtherWork:
+    """Work of another process for which a stream of this one waits."""
+
+    cdef bint has_ended(self) except -1:
+        raise NotImplementedError
+
+    cdef object pid(self):
+        raise NotImplementedError
+
+
+cdef int await_other(OtherWork work, const own_stream *order) except -1:
+    """Note that the latest operation of a stream waits for work of another process."""
+    global _is_called
+    if not _is_called:
+        _is_called = True
+        call_after_wait(_forget_complete)
+    _forget_complete()
+    for other in list(_others):     # an event is used again when its earlier work is complete
+        if (<OtherWork>other).event is work.event:
+            forget_other(other)
+    work.slot, work.seq = order.slot, order.settled
+    _others.append(work)
+    return 0
+
+
+def _forget_complete():
+    """Forget the work of which the host knows that it is complete."""
+    cdef OtherWork work
+    for work in list(_others):
+        if own_known(engine, work.slot, work.seq):
+            forget_other(work)
+
+
+cdef int forget_other(OtherWork work) except -1:
+    if work in _others:
+        _others.remove(work)
+    return 0
+
+
+cdef int refuse_endless(const own_snapshot *snapshot) except -1:
+    """Raise if a snapshot contains a wait for work of a process that has ended before that work."""
+    cdef OtherWork other
+    if not _others:
+        return 0
+    _forget_complete()
+    for other in list(_others):
+        if own_snapshot_has(engine, snapshot, other.slot, other.seq) \
+                and other.has_ended() and is_unfinished(other.event):
+            raise OwnershipError(
+                f"this wait would never end: process {other.pid()} has ended before its work was"
+                f" complete, for which the call at {place(other.site)} has made a stream wait."
+                " Nothing on that stream can complete any more, and the driver can free nothing in"
+                " its context; end this process when its other work is done")
+    return 0
+
+
+cdef bint is_unfinished(Event event) except -1:
+    """Whether the driver says that the work before the event is not complete."""
+    cdef CUresult status
+    with nogil:
+        status = query_event(event.context.raw, event.raw)
+    return status == CUDA_ERROR_NOT_READY
 
 
 cdef Event new_event(Context context, unsigned int flags):

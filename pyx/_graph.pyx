@@ -1065,9 +1065,10 @@ cdef int _check_conditions(Plan plan) except -1:
 
 
 cdef int _check_bodies(Plan plan, Context context) except -1:
-    """Raise if a node of a body uses memory of another context that it cannot use there.
+    """Raise if a copy or a fill of a body uses memory of another context.
 
-    Driver 580 refuses such fills, and loses the context when it runs such copies.
+    Driver 580 refuses such fills, and loses the context when it runs such copies, but for some of
+    memory of the same device.
     """
     cdef GraphNode node
     cdef Plan body
@@ -1080,18 +1081,17 @@ cdef int _check_bodies(Plan plan, Context context) except -1:
 
 cdef int _check_body(str body, tuple nodes, Context context) except -1:
     cdef GraphNode node
-    cdef Region region
     for node in nodes:
         if isinstance(node.source, Uses):   # a child graph
             _check_body(body, (<Uses>node.source).nodes, context)
         if node.kind not in (COPY_NODE, FILL_NODE):
             continue
-        region = node.source if node.kind == COPY_NODE else node.target
-        if is_of_other_context(region, context):
-            raise ValueError(
-                f"{node.called()} of {body} uses {region.describe()}, which belongs to"
-                f" {region.memory.context!r}, and the graph to {context!r}. In a body, the source"
-                " of a copy and the target of a fill have to be memory of that context")
+        for region in (node.source, node.target):
+            if region is not None and is_of_other_context(region, context):
+                raise ValueError(
+                    f"{node.called()} of {body} uses {(<Region>region).describe()}, which belongs"
+                    f" to {(<Region>region).memory.context!r}, and the graph to {context!r}. In a"
+                    " body, copies and fills can only use memory of that context")
     return 0
 
 

@@ -607,8 +607,8 @@ cdef int _refuse_conflict(
 
 cdef str OTHER_MEMORY = \
     "In a copy or a fill, the driver accepts only memory of the same kind in the place of other" \
-    " memory, and page-locked memory only of the same context. Capture the graph with that" \
-    " memory, and instantiate it."
+    " memory, and page-locked memory only of the same context. It may refuse a copy, too, after" \
+    " enable_access or allow_access. Capture the graph with that memory, and instantiate it."
 
 
 cdef int _make(

@@ -7,7 +7,7 @@ from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._names cimport OPENING
 from cudadrv._region cimport Region
 from cudadrv._release cimport LOCKED
-from cudadrv._sharing cimport Opened, Ticket, open_ticket, use_opened
+from cudadrv._sharing cimport Opened, Ticket, await_owner, open_ticket, use_opened
 from cudadrv._stream cimport Stream, known_stream
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer
@@ -82,6 +82,7 @@ def open(ticket, stream=None):
                                device=context.device)
     region.sizes = given.shape
     note_write(region, found, OPENING, OWN_UNCHECKED)
+    await_owner(opened, found)
     use_opened(opened)
     return region
 

@@ -335,7 +335,8 @@ cdef str _way_to_access(Region region, Context context):
         return ", or let its DriverPool give access:" \
                f" pool.allow_access(cudadrv.Device({context.device.ordinal}))"
     if peer in context.peers.all():
-        return ": the driver gives no access to this memory, which may be a variable of a module"
+        return ": the driver gives no access to this memory, which may be a variable of a module," \
+               " or memory of another process"
     if context.primary and peer.primary:
         return f", or give access: cudadrv.Device({context.device.ordinal})" \
                f".enable_access(cudadrv.Device({peer.device.ordinal}))"

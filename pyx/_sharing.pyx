@@ -22,15 +22,18 @@ from cudadrv._device cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
-    CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, CUstream, bind_driver,
-    cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle,
-    cuMemGetAddressRange, cuMemHostRegister, cudadrv_table,
+    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult,
+    CUstream, bind_driver, cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle,
+    cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cuStreamCreateWithPriority,
+    cuStreamDestroy, cuStreamWaitEvent, cudadrv_table,
 )
 from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
 )
-from cudadrv._event cimport Event, new_event, open_event
+from cudadrv._event cimport (
+    Event, OtherWork, await_other, forget_other, is_unfinished, new_event, open_event,
+)
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
@@ -44,7 +47,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, user_of
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
@@ -694,9 +697,14 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     """Order a stream after what the other process has done, as a write on the stream."""
     cdef Operation operation
     cdef own_access access
-    # In the driver, the last record of the event may be the other process's; in the engine, it is
-    # that of `share`.
-    stream.wait_for(shared.event)
+    state = _word(shared.slot) & 0xff
+    cdef bint killed = state in (OPEN, RETURNED) and _borrower_has_ended(shared)
+    if killed:
+        _order_after_share(shared, stream)
+    else:
+        # In the driver, the last record of the event may be the other process's; in the engine, it
+        # is that of `share`.
+        stream.wait_for(shared.event)
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
     prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
@@ -706,7 +714,59 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
+    if state == RETURNED and not killed:
+        _await_process(shared.event, stream, _word(shared.slot) >> 8,
+                       _board.load(shared.slot * SLOT_BYTES + STARTED))
     return 0
+
+
+cdef int _order_after_share(Shared shared, Stream stream) except -1:
+    """Order a stream after what this process did before `share`.
+
+    The event of the ticket would not do: if the process that has ended had recorded it and was not
+    done, it is never complete.
+    """
+    cdef own_snapshot *before = &shared.event.state.snapshot
+    user = None if before.slot == stream.order.slot else user_of(before.slot, before.seq)
+    if user is not None:
+        stream.wait(user)
+    return 0
+
+
+@cython.final
+cdef class ProcessWork(OtherWork):
+    """Work of a process, which is known by its number and its start time."""
+
+    cdef object number, start
+
+    cdef bint has_ended(self) except -1:
+        cdef int file
+        try:
+            file = _pidfd_of(self.number, self.start)
+        except OSError:     # nobody can tell
+            return False
+        try:
+            return _has_ended(file)
+        finally:
+            close_file(file)
+
+    cdef object pid(self):
+        return self.number
+
+
+cdef OtherWork _await_process(Event event, Stream stream, object number, object start):
+    """Note that the latest operation of a stream waits for an event of another process.
+
+    Returns None if the event is complete.
+    """
+    cdef ProcessWork work
+    if not is_unfinished(event):
+        return None
+    work = ProcessWork.__new__(ProcessWork)
+    work.event, work.site = event, here()
+    work.number, work.start = number, start
+    await_other(work, stream.order)
+    return work
 
 
 def drop_idle_events(Context context not None):
@@ -791,6 +851,45 @@ cdef int _forget_owners() except -1:
     return 0
 
 
+cdef int await_owner(Opened opened, Stream stream) except -1:
+    """Note that the latest operation of a stream waits for what the owner did before `share`."""
+    opened.work = _await_process(opened.event, stream, opened.ticket.pid, opened.ticket.start)
+    return 0
+
+
+cdef int _keep_awaiting(Opened opened) except -1:
+    """Let another event stand for the owner's work, because `give_back` records that of the ticket.
+    """
+    cdef OtherWork work = opened.work
+    cdef Event event
+    if work is None:
+        return 0
+    if is_unfinished(work.event):
+        event = new_event(opened.context, CU_EVENT_DISABLE_TIMING)
+        with nogil:
+            opened.context.check(_record_behind(work.event, event))
+        work.event = event
+    else:
+        forget_other(work)
+    return 0
+
+
+cdef CUresult _record_behind(Event earlier, Event event) noexcept nogil:
+    """Record an event that is complete when another one of its context is."""
+    cdef CUstream stream = NULL
+    cdef bint pushed = False
+    cdef CUresult status = enter_context(event.context.raw, &pushed)
+    if status == CUDA_SUCCESS:
+        status = cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)
+    if status == CUDA_SUCCESS:
+        status = cuStreamWaitEvent(stream, earlier.raw, 0)
+        if status == CUDA_SUCCESS:
+            status = cuEventRecord(event.raw, stream)
+        cuStreamDestroy(stream)     # does not wait
+    leave_context(pushed)
+    return status
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class Opened:
@@ -834,11 +933,16 @@ cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     cdef uint64_t first, second, start = _own_start()
     cdef uint64_t mine = OPEN | claim.pid << 8
     cdef size_t slot = claim.slot
+    cdef bint claimed = False
     first, second = _digest(ticket.data)
-    claimed = board.swap(slot, OFFERED, mine)
-    # Compared now, because until now the owner could use the slot for another ticket. Once claimed,
-    # nothing needs memory.
-    if board.load(slot + DIGEST) != first or board.load(slot + DIGEST + 8) != second:
+    # Compared before, so that a wrong ticket does not disturb the one that has the slot; and after,
+    # because until then the owner can use the slot for another ticket. Once claimed, nothing needs
+    # memory.
+    cdef bint genuine = _has_digest(board, slot, first, second)
+    if genuine:
+        claimed = board.swap(slot, OFFERED, mine)
+        genuine = _has_digest(board, slot, first, second)
+    if not genuine:
         if claimed:
             board.swap(slot, mine, OFFERED)
         raise OwnershipError("the ticket is not valid: its owner has not made it in this form, or"
@@ -854,6 +958,10 @@ cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     raise OwnershipError(f"the ticket was opened before, by process {word >> 8}. A ticket can be"
                          " opened once: buffer.share(stream) makes another one, when the buffer is"
                          " back")
+
+
+cdef bint _has_digest(Segment board, size_t slot, uint64_t first, uint64_t second) noexcept:
+    return board.load(slot + DIGEST) == first and board.load(slot + DIGEST + 8) == second
 
 
 cdef Event _opened_event(Context context, Ticket ticket):
@@ -939,6 +1047,7 @@ cdef Receipt return_opened(Region region, Stream stream):
             " has ended. Drop the buffer; its contents are not safe any more")
     receipt = Receipt(RECEIPT.pack(
         RECEIPT_MAGIC, opened.ticket.pid, opened.ticket.slot, opened.ticket.number))
+    _keep_awaiting(opened)
     note_write(region, stream, GIVE_BACK, OWN_WAIT)
     stream.record_event(opened.event)
     mine = claim.pid << 8

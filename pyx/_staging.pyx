@@ -28,7 +28,9 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, engine, own_join_host, own_known, own_snapshot_drop,
 )
-from cudadrv._event cimport new_event, now_ns, pause_after, query_event, wait_for_event
+from cudadrv._event cimport (
+    new_event, now_ns, pause_after, query_event, refuse_endless, wait_for_event,
+)
 from cudadrv._names cimport COPY_FROM_ASYNC, COPY_TO
 from cudadrv._operation cimport REFUSED, Operation, ask, attempt, issue, prepare
 from cudadrv._peers cimport refuse_other_context
@@ -380,6 +382,7 @@ cdef extern from "cudadrv/parallel_copy.h" nogil:
 
 cdef enum:
     SIGNALS_NS = 10_000_000     # how often to check for signals
+    SLOW_NS = 100_000_000       # how long nothing may move before `refuse_endless` is asked why
     # `_advance` returns DONE, LOOK, a reason of `attempt`, or a status of the driver.
     DONE = 0                    # everything is copied
     LOOK = -1000                # it is time to check for signals
@@ -678,6 +681,8 @@ cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
             reason = _advance(transfer, stream)
         if reason == LOOK:
             PyErr_CheckSignals()
+            if now_ns() - transfer.moved_at > SLOW_NS:
+                refuse_endless(&transfer.operation.request.issued)
         elif reason == REFUSED - OWN_MUST_WAIT:  # `issue` inserts the waits that the policy allows
             at = _aim(transfer)
             reason = issue(&transfer.operation, stream)
@@ -842,7 +847,8 @@ cdef int _copy_at_once(Region region, char *ordinary, Stream stream, int name) e
                 _fill(stage, ordinary, nbytes)
         _queue(&operation, name, region, stage, stream)
         try:
-            stream.context.check(wait_for_event(stream.context.raw, stage.event.raw))
+            stream.context.check(wait_for_event(
+                stream.context.raw, stage.event.raw, &operation.request.issued))
             own_join_host(engine, &operation.request.issued)
         finally:
             own_snapshot_drop(engine, &operation.request.issued)

@@ -18,21 +18,23 @@ COUNT = 1 << 20
 
 
 class Array:
-    """What nccl4py sees of a loan. By DLPack it would ask for work on no stream."""
+    """What nccl4py sees of a loan. It asks for work on no stream, but NCCL works on this one."""
 
-    def __init__(self, loan):
-        self.loan = loan
+    def __init__(self, loan, stream):
+        self.loan, self.stream = loan, stream
 
-    @property
-    def __cuda_array_interface__(self):
-        return self.loan.__cuda_array_interface__
+    def __dlpack__(self, *, stream=None, **options):
+        return self.loan.__dlpack__(stream=self.stream.handle, **options)
+
+    def __dlpack_device__(self):
+        return self.loan.__dlpack_device__()
 
 
 def lent(stack, buffer, stream, readonly=False):
     """Lend a buffer until the end of a block, when NCCL has queued its work."""
     loan = buffer.lend(stream, readonly=readonly)
     stack.enter_context(loan)
-    return Array(loan)
+    return Array(loan, stream)
 
 
 def main():

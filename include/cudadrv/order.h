@@ -222,6 +222,16 @@ static inline int own_known(own_engine *engine, uint32_t slot, uint64_t seq) {
     return known;
 }
 
+/* Returns whether the snapshot contains operation `seq` of the slot. */
+static inline int own_snapshot_has(own_engine *engine, const own_snapshot *snapshot, uint32_t slot,
+                                   uint64_t seq) {
+    own_lock_clocks(engine);
+    int has = (snapshot->slot == slot && snapshot->seq >= seq) ||
+              own_clock_at(snapshot->clock, slot) >= seq;
+    own_unlock(engine);
+    return has;
+}
+
 /* Returns whether the host knows that everything in the snapshot is complete. */
 static inline int own_snapshot_known(own_engine *engine, const own_snapshot *snapshot) {
     own_lock_clocks(engine);

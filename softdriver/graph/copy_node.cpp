@@ -58,6 +58,12 @@ struct CopySide {
         return shared && bound && context && context != here.handle;
     }
 
+    // Returns true for such memory that belongs to a context of another device.
+    bool is_of_other_device(const Context &here) const {
+        ContextPtr owner = is_far(here) ? find_context(context) : nullptr;
+        return owner && owner->device != here.device;
+    }
+
     // Returns true if the program has freed the memory since the work was made. The address may now
     // be that of any pageable memory.
     bool is_gone(const End &now) const {
@@ -87,7 +93,7 @@ class CopyWork : public NodeWork {
     }
     // Driver 580 loses the context when such a copy runs in a body.
     std::vector<OperationPtr> prepare_in_body(Stream &stream) const override {
-        if (source_.is_far(*context_))
+        if (source_.is_far(*context_) || target_.is_of_other_device(*context_))
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return prepare(stream);
     }

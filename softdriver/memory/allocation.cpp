@@ -97,8 +97,9 @@ bool reaches(const Context &context, const Allocation &allocation, uintptr_t beg
         return allocation.reservation->admits(context.device->ordinal, begin, bytes, writes);
     if (!allocation.on_device() || allocation.device == context.device)
         return true;
-    // Driver 580 gives no access to variables of modules.
-    return !allocation.of_module && context.peers.count(allocation.owner->id) > 0;
+    // Driver 580 gives no access to variables of modules, and to memory of other processes.
+    bool excluded = allocation.of_module || (allocation.sharing && allocation.sharing->opened);
+    return !excluded && context.peers.count(allocation.owner->id) > 0;
 }
 
 bool never_host_memory(uintptr_t address) {

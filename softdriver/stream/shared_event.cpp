@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 // Interprocess events. A record is a number; it is unfinished as long as one of the entries in the
-// event's page has this number. A process that needs a record of another process sets a flag in the
-// entry, because under the lazy and the random schedule work runs only when it is needed. A thread
-// in the other process looks for such flags.
+// event's page has this number. If its process ends before, that is for ever, as on a GPU. A
+// process that needs a record of another process sets a flag in the entry, because under the lazy
+// and the random schedule work runs only when it is needed. A thread in the other process looks for
+// such flags.
 
 namespace soft {
 namespace {
@@ -23,12 +24,9 @@ constexpr size_t event_bytes = 4096; // a page
 constexpr uint64_t max_pages = 4096; // events of one process
 constexpr uint64_t entry_count = 160;
 constexpr uint64_t no_entry = entry_count;
-constexpr auto look_again = std::chrono::milliseconds(10);
 
 struct Entry {
     std::atomic<uint64_t> number; // of an unfinished record, or 0
-    std::atomic<uint64_t> start;  // of the process that runs it
-    std::atomic<uint32_t> pid;
     std::atomic<uint32_t> needed;
 };
 
@@ -188,13 +186,6 @@ uint64_t SharedEvent::find_room() {
     for (uint64_t i = 0; i < entry_count; i++)
         if (!page_->entries[i].number)
             return i;
-    for (uint64_t i = 0; i < entry_count; i++) {
-        Entry &entry = page_->entries[i];
-        if (!is_alive({entry.pid, entry.start})) { // the process has ended before its work
-            entry.number = 0;
-            return i;
-        }
-    }
     return no_entry;
 }
 
@@ -206,9 +197,6 @@ void SharedEvent::note_record(const OperationPtr &operation) {
         return;
     uint64_t number = ++page_->records;
     Entry &entry = page_->entries[index];
-    ProcessId here = this_process();
-    entry.pid = here.pid;
-    entry.start = here.start;
     entry.needed = 0;
     entry.number = number;
     noted_ = number << 8 | index;
@@ -238,27 +226,11 @@ bool SharedEvent::done(uint64_t record, bool needed) const {
     return false;
 }
 
-bool SharedEvent::was_left(uint64_t record) const {
-    const Entry &entry = page_->entries[record & 0xff];
-    return !is_alive({entry.pid, entry.start});
-}
-
-bool SharedEvent::latest_done(bool needed) const {
-    uint64_t record = page_->latest;
-    return done(record, needed) || was_left(record);
-}
+bool SharedEvent::latest_done(bool needed) const { return done(page_->latest, needed); }
 
 std::function<bool()> SharedEvent::when_done() const {
-    auto next_look = Clock::now() + look_again;
     uint64_t record = page_->latest;
-    return [event = shared_from_this(), record, next_look]() mutable {
-        if (event->done(record, true))
-            return true;
-        if (Clock::now() < next_look)
-            return false;
-        next_look = Clock::now() + look_again;
-        return event->was_left(record);
-    };
+    return [event = shared_from_this(), record] { return event->done(record, true); };
 }
 
 bool SharedEvent::write_handle(CUipcEventHandle &handle) const {

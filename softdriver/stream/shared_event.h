@@ -38,8 +38,6 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
     SharedEvent() = default;
     uint64_t find_room();
     bool done(uint64_t record, bool needed) const;
-    // Whether the process of an unfinished record has ended.
-    bool was_left(uint64_t record) const;
 
     SharedPage *page_ = nullptr;
     uint64_t id_ = 0;

@@ -329,10 +329,9 @@ class Plan(Oracle):
         return [plan for each in self.operations for plan in each.plans]
 
     def uses_far_memory(self, place):
-        """Whether a fill or a copy has memory of another context that it cannot use in a body."""
+        """Whether a fill or a copy has memory of another context, which no body can use."""
         leaves = [leaf for each in self.operations if not each.plans for leaf in each.leaves()]
-        sides = {"fill": slice(0, 1), "copy": slice(1, 2)}  # its target, its source
-        uses = [use for each in leaves for use in each.uses[sides.get(each.effect.kind, slice(0))]]
+        uses = [use for each in leaves if each.effect.kind in ("fill", "copy") for use in each.uses]
         buffers = [buffer for buffer, _ in uses]
         far = any(buffer.memory.place_for(place) is not place for buffer in buffers)
         return far or any(plan.uses_far_memory(place) for plan in self.bodies())

@@ -399,7 +399,11 @@ class BufferSession(PeerSession):
         stream = self.current(stream, *(b.memory.place for b in buffers) if apart else (place,))
         on = place.internal if stream is None else stream.model
         overlapping, same = relation(*buffers)
-        if any(buffer.closed for buffer in buffers):
+        closed = [buffer for buffer in buffers if buffer.closed]
+        if closed and all(buffer.gone for buffer in closed):  # the stream may be checked first
+            answers = {MEMORY_CLOSED, self.oracle.judge_stream(on).answer} - {OK}
+            return frozenset(answers), on, False
+        if closed:
             return MEMORY_CLOSED, on, False
         if stream is None and not blocking:
             return NO_STREAM, on, False

@@ -38,7 +38,7 @@ class ChangeSession(GraphSession):
             {old.effect.dtype} if len(given) < 2 else set()
         )
         overlapping, same = relation(to, origin)
-        if same or not can_become(old.uses, [to, origin]):
+        if same or (self.driver_is_known and not can_become(old.uses, [to, origin])):
             reasons.add(NO_SUCH_CHANGE)
         if len(dtypes) > 1 or to.nbytes != origin.nbytes:
             reasons.add(NO_SUCH_CHANGE)
@@ -48,12 +48,22 @@ class ChangeSession(GraphSession):
             reasons.add(OTHER_CONTEXT)
         ordered = old_target.memory.is_stream_ordered
         locked = old_source.memory.kind == "locked" and old_source.memory.is_known
-        if ordered and locked and self._is_far(executable, old_source):
+        if ordered and locked and self.driver_is_known and self._is_far(executable, old_source):
             reasons.add(NO_SUCH_CHANGE)
         uses = [(to, "write"), (origin, "read")]
         options = {"target": target and target.real, "source": source and source.real}
         dtype = given[0].real.dtype if given else None
         self._set(executable, index, way, uses, Copy(dtype), reasons, (), options)
+
+    @property
+    def driver_is_known(self):
+        """Whether the copies are known that the driver lets an executable graph change.
+
+        With several devices, driver 580 compares the contexts of both sides, which it chooses by
+        the memory and by the access that the devices have at that time.
+        """
+        devices = {place.context.device.ordinal for place in self.places}
+        return self.software or len(devices) == 1
 
     def _is_far(self, executable, buffer):
         return buffer.memory.place_for(executable.place) is not executable.place
@@ -159,6 +169,9 @@ class ChangeSession(GraphSession):
             answer = GRAPH_CLOSED
         elif executable.orphan or old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
+        elif old.effect.kind == "copy" and not self.driver_is_known:
+            answers = {answer} if isinstance(answer, str) else answer
+            answer = frozenset({NO_SUCH_CHANGE, *answers})
         what = f"set of {old.effect.kind}"
         changed = self._change(what, answer, executable, index, way, "set", args, options)
         self.after_use(*(buffer for buffer, _ in uses))
@@ -171,12 +184,11 @@ class ChangeSession(GraphSession):
 
     def _change(self, what, answer, executable, index, way, method, args, options):
         """Make the call that changes a node. Returns whether it was accepted."""
-        call = lambda: getattr(self.node(executable, index, way), method)(*args, **options)  # noqa: E731
+        call = lambda: getattr(self.node(executable, index, way), method)(*args, **options) or OK  # noqa: E731
         try:
-            self.call(what, answer, call)
+            return self.call(what, answer, call) == OK
         except Failed:
             return False
-        return answer == OK
 
     def take_over(self, executable, content):
         """Let an executable have another content, which it keeps from now on."""
@@ -218,10 +230,10 @@ class ChangeSession(GraphSession):
     def update(self, executable, graph):
         answer = self._judge_update(executable, graph)
         try:
-            self.call("update", answer, lambda: executable.real.update(graph.real))
+            made = self.call("update", answer, lambda: executable.real.update(graph.real) or OK)
         except Failed:
             return
-        if answer == OK:
+        if made == OK:
             content = executable.content.update(graph.kept.content())
             content.holding = graph.kept.holding.copied()
             self.take_over(executable, content)
@@ -244,6 +256,8 @@ class ChangeSession(GraphSession):
         reasons = {self._judge_switch(executable, each, False) for each in disabled} - {OK}
         if not all(is_alike(*pair, place) for pair in pairs):
             reasons.add(CAPTURED)
+        if not self.driver_is_known and reasons <= {CAPTURED}:
+            reasons = {OK, CAPTURED}
         return any_of(frozenset(reasons or {OK}))
 
 

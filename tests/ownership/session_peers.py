@@ -52,7 +52,7 @@ class PeerSession(Session):
         owner, ordinal = buffer.memory.place, place.context.device.ordinal
         if ordinal == owner.context.device.ordinal or buffer.memory.model.end is not None:
             return False  # memory that grows has its users from the beginning
-        if buffer.memory.of_module and buffer.nbytes:
+        if (buffer.memory.of_module or buffer.memory.opened) and buffer.nbytes:
             return False
         if buffer.memory.pool is None or not buffer.nbytes:
             return (place, owner) in self.access

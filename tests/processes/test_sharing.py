@@ -227,6 +227,32 @@ def start_on_board(ticket):
 
 
 @pytest.mark.cuda_software
+@pytest.mark.cuda_software
+@pytest.mark.parametrize(
+    "name", ["cuEventCreate", "cuStreamCreateWithPriority", "cuStreamWaitEvent", "cuEventRecord"]
+)
+def test_a_failed_give_back_can_be_repeated(other, name, gate):
+    """The owner's work is not complete, so `give_back` calls more functions of the driver."""
+    stream = cu.Stream()
+    buffer = filled()
+    gate.hold(stream)
+    other(
+        "[there := cu.open(ticket, s := cu.Stream()), s.record()] and None",
+        ticket=buffer.share(stream),
+    )
+    other("testing := __import__('cudadrv.testing').testing")
+    for _ in range(2):
+        other("testing.fail(name, 1)", name=name)
+        with pytest.raises(cu.CudaError):
+            other("there.give_back(s)")
+        other("there.fill_async(2, stream=s) and None")  # still in use
+    receipt = other("there.give_back(s)")
+    gate.open()
+    buffer.accept(receipt, stream)
+    assert buffer[:10].to_numpy(stream=stream).tolist() == [2] * 10
+    assert other("s.synchronize()") is None
+
+
 def test_a_failed_accept_leaves_the_ticket_valid(other):
     stream = cu.Stream()
     buffer = filled()
@@ -694,6 +720,32 @@ def test_receipts_of_others(other):
     assert pickle.loads(pickle.dumps(receipt)).__reduce__() == receipt.__reduce__()
 
 
+TRIES = """
+def tries():
+    while True:
+        try:
+            cu.open(stale)
+        except cu.OwnershipError:
+            pass
+"""
+
+
+def test_a_stale_ticket_does_not_disturb_the_next_one_of_its_slot(other, driver):
+    stream = cu.Stream()
+    buffer = filled()
+    stale = buffer.share(stream)
+    buffer.accept(stream=stream)
+    third = Other(driver)
+    third("exec(text, globals())", text=TRIES, stale=stale)
+    third.send("tries()")
+    opened = "cu.open(ticket, s := cu.Stream()).give_back(s)"
+    try:
+        for _ in range(300):
+            buffer.accept(other(opened, ticket=buffer.share(stream)), stream)
+    finally:
+        third.kill()
+
+
 # ---- death ----
 
 
@@ -755,7 +807,8 @@ def test_an_owner_that_dies_before_the_ticket_is_opened(other):
 
 def test_an_owner_that_dies_afterwards(other):
     stream = cu.Stream()
-    ticket = other("[b := cu.DeviceBuffer(10), b.fill(3), b.share(cu.Stream())][2]")
+    ticket = other("[b := cu.DeviceBuffer(10), b.fill(3), b.share(s := cu.Stream())][2]")
+    other("s.synchronize()")
     buffer = cu.open(ticket, stream)
     other.kill()
     buffer.fill_async(1, stream=stream)
@@ -766,17 +819,118 @@ def test_an_owner_that_dies_afterwards(other):
     stream.synchronize()
 
 
-def test_an_owner_that_dies_with_unfinished_work(other):
+# Lets a stream `s` of the other process wait for ever.
+STUCK = (
+    "f := cu.LockedBuffer.zeros(1, 'u4'), __import__('ctypes').CDLL(cu.driver_info().path)"
+    ".cuStreamWaitValue32_v2(__import__('ctypes').c_void_p(s.handle),"
+    " __import__('ctypes').c_uint64(f.address), 1, 0)"
+)
+
+
+@pytest.fixture
+def stuck(driver):
+    """A process whose stream gets stuck. On a GPU, it can then free no device memory."""
+    process = Other(driver)
+    yield process
+    assert process.end() == 0
+
+
+def refuses_to_wait(process, call, pid):
+    with pytest.raises(cu.OwnershipError, match=f"never end: process {pid} has ended"):
+        process(call)
+
+
+@pytest.mark.parametrize("how", ["keeps", "gives back", "drops"])
+def test_an_owner_that_dies_with_unfinished_work(other, stuck, how):
     ticket = other(
-        "[b := cu.DeviceBuffer(10), f := cu.LockedBuffer.zeros(1, 'u4'), s := cu.Stream(),"
-        " __import__('ctypes').CDLL(cu.driver_info().path).cuStreamWaitValue32_v2("
-        " __import__('ctypes').c_void_p(s.handle), __import__('ctypes').c_uint64(f.address), 1, 0),"
-        " b.fill_async(3, stream=s), b.share(s)][5]"
+        f"[b := cu.DeviceBuffer(10), s := cu.Stream(), {STUCK}, b.fill_async(3, stream=s),"
+        " b.share(s)][-1]"
     )
+    stuck("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    stuck("[work := there.fill_async(1, stream=s), done := s.record()] and None")
+    if how == "gives back":
+        stuck("there.give_back(s) and None")
+    elif how == "drops":
+        stuck("globals().pop('there') and None")
+    with pytest.raises(TimeoutError):
+        stuck("work.wait(timeout=0.6)")  # the owner is alive
+    other.process.kill()
+    assert not stuck("work.done")
+    stuck("[r := __import__('resource'), nofile := r.RLIMIT_NOFILE, most := r.getrlimit(nofile)]")
+    stuck("r.setrlimit(nofile, (3, most[1]))")  # so that the process cannot ask who has ended
+    with pytest.raises(TimeoutError):
+        stuck("work.wait(timeout=0.2)")
+    stuck("r.setrlimit(nofile, most)")
+    other.kill()
+    stuck("large := cu.DeviceBuffer(1 << 22, pooled=False)")
+    copies = "there.to_numpy(stream=s)", "large.to_numpy(stream=s)"
+    awaited = "__import__('asyncio').new_event_loop().run_until_complete(work)"
+    waits = "work.wait()", "s.synchronize()", "done.synchronize()", "cu.Device(0).synchronize()"
+    for wait in (*waits, awaited, *copies[how != "keeps" :]):
+        refuses_to_wait(stuck, wait, other.pid)
+    stuck("[x := cu.Stream(), l := cu.LockedBuffer(4), l.fill_async(7, stream=x).wait()] and None")
+    assert stuck("int(l[3])") == 7
+    refuses_to_wait(stuck, "work.wait(timeout=0.01)", other.pid)
+
+
+def test_a_borrower_that_dies_with_unfinished_work(other):
+    stream = cu.Stream()
+    buffer = filled()
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
+    receipt = other(f"[{STUCK}, there.fill_async(4, stream=s), there.give_back(s)][-1]")
+    other.kill()
+    buffer.accept(receipt, stream)
+    buffer.fill_async(2, stream=stream)
+    assert buffer.to_numpy(stream=stream).tolist() == [2] * 1000
+
+
+def test_a_borrower_that_dies_after_its_unfinished_work_was_accepted(other, stuck):
+    ticket = stuck("[b := cu.DeviceBuffer(10), s := cu.Stream(), b.share(s)][-1]")
+    other("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    receipt = other(f"[{STUCK}, there.fill_async(4, stream=s), there.give_back(s)][-1]")
+    stuck("[b.accept(receipt, s), work := b.fill_async(2, stream=s)] and None", receipt=receipt)
+    other.kill()
+    refuses_to_wait(stuck, "work.wait()", other.pid)
+
+
+def test_an_owner_that_dies_when_its_work_is_complete(other):
+    ticket = other("[b := cu.DeviceBuffer(10), s := cu.Stream(), b.fill(3), b.share(s)][-1]")
     stream = cu.Stream()
     buffer = cu.open(ticket, stream)
-    token = buffer.fill_async(1, stream=stream)
-    assert not token.done
+    other("s.synchronize()")
     other.kill()
-    token.wait()
-    del buffer
+    assert buffer.to_numpy(stream=stream).tolist() == [3] * 10
+
+
+# ---- several devices ----
+
+
+@pytest.fixture
+def two(driver):
+    """Two processes with two devices."""
+    software = {} if driver == "cuda" else {"CUDADRV_SOFTWARE": f"schedule={driver},devices=2"}
+    processes = [Other(driver, **software) for _ in range(2)]
+    if processes[0]("cu.Device.count()") < 2:
+        pytest.skip("this needs two devices")
+    yield processes
+    assert [process.end() for process in processes] == [0, 0]
+
+
+def test_access_of_other_devices_is_not_for_memory_of_other_processes(two):
+    owner, borrower = two
+    ticket = owner(
+        "[one := cu.Device(1), b := cu.DeviceBuffer(10, device=one), s := cu.Stream(device=one),"
+        " b.fill_async(3, stream=s), b.share(s)][-1]"
+    )
+    borrower("[zero := cu.Device(0), one := cu.Device(1), zero.enable_access(one)] and None")
+    borrower("[near := cu.Stream(device=zero), far := cu.Stream(device=one)] and None")
+    borrower("there := cu.open(ticket, far)", ticket=ticket)
+    borrower("near.wait(far)")
+    with pytest.raises(ValueError, match="or memory of another process"):
+        borrower("there.fill_async(4, stream=near)")
+    borrower(
+        "[here := cu.DeviceBuffer(10, device=zero), here.copy_from_async(there, far)] and None"
+    )
+    borrower("near.wait(far)")
+    assert borrower("here.to_numpy(stream=near).tolist()") == [3] * 10
+    owner("s.synchronize()")
