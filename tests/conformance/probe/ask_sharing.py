@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from driver import OUT, PoolProperties
@@ -344,7 +345,7 @@ def _exported(p, pool):
 
 def _imported(p, number):
     """What the other process gets for the file descriptor."""
-    path = f"/tmp/probe-{os.getpid()}-{number}"
+    path = f"{tempfile.gettempdir()}/probe-{os.getpid()}-{number}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
