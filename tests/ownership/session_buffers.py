@@ -492,6 +492,7 @@ class BufferSession(PeerSession):
         Uses of other work that the library could not undo may stay, of the same bytes and modes.
         """
         self.failing = None
+        left, self.kept = self.kept, []  # else the session would keep the buffers alive
         self.after_use(*(buffer for buffer, _ in uses))
         accesses = [buffer.use(mode) for buffer, mode in uses]
         if self.queued:
@@ -502,14 +503,13 @@ class BufferSession(PeerSession):
             return
         kept = [
             (each.memory.model, each.start + byte, each.start + byte + 1, mode)
-            for each, byte, mode in self.kept
+            for each, byte, mode in left
         ]
-        self.kept = []  # it would keep the buffers alive
         asked = {(memory, model.AS.get(mode, mode)) for memory, _, _, mode in accesses}
         self.agree("borrowed by a failure", {(use[0], use[3]) for use in kept} <= asked, True)
         if all(self.oracle.is_plain(*access) for access in accesses):
-            left = sorted((start, mode) for _, start, _, mode in kept)
-            self.agree("bytes that are used after a failure", left, [])
+            found = sorted((start, mode) for _, start, _, mode in kept)
+            self.agree("bytes that are used after a failure", found, [])
         elif self.ambiguous:
             self.synchronize_context(next(each for each in self.places if each.domain is on.domain))
             return
