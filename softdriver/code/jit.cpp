@@ -7,6 +7,7 @@
 #include "ptx/link.h"
 #include "ptx/parser.h"
 
+#include <algorithm>
 #include <cstring>
 
 // This file compiles images to code that can run, and implements JIT options and logs.
@@ -103,7 +104,9 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
     for (const ptx::Problem &problem : problems)
         if (problem.version)
             return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    return CUDA_ERROR_INVALID_PTX;
+    bool nowhere = std::any_of(problems.begin(), problems.end(),
+                               [](const ptx::Problem &problem) { return problem.nowhere; });
+    return nowhere ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_PTX;
 }
 
 // Returns the newest PTX version that a CUDA version supports. Every CUDA version adds a PTX

@@ -10,11 +10,9 @@ namespace soft {
 namespace {
 
 constexpr unsigned known_flags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
-                                 CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
-                                 CUDA_ARRAY3D_COLOR_ATTACHMENT;
+                                 CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER;
 // Flags of the driver API that this driver does not implement.
-constexpr unsigned other_flags =
-    CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
+constexpr unsigned other_flags = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
 constexpr size_t faces_of_cube = 6;
 
 size_t channel_bytes(CUarray_format format) {
@@ -115,13 +113,14 @@ bool has_shape(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     bool layered = descriptor.Flags & CUDA_ARRAY3D_LAYERED;
     if (!descriptor.Width || (layered && !descriptor.Depth))
         return false;
+    bool gather = descriptor.Flags & CUDA_ARRAY3D_TEXTURE_GATHER;
     if (descriptor.Flags & CUDA_ARRAY3D_CUBEMAP) {
         bool cubes =
             layered ? descriptor.Depth % faces_of_cube == 0 : descriptor.Depth == faces_of_cube;
-        return cubes && descriptor.Width == descriptor.Height;
+        return cubes && descriptor.Width == descriptor.Height && !gather;
     }
     bool flat = descriptor.Height && !descriptor.Depth;
-    if (descriptor.Flags & CUDA_ARRAY3D_TEXTURE_GATHER && !flat)
+    if (gather && !flat)
         return false;
     return descriptor.Height || !descriptor.Depth || layered;
 }
@@ -251,14 +250,14 @@ SOFT_API(cuArrayGetPlane,
 SOFT_API(cuArrayGetSparseProperties,
          ([[maybe_unused]] CUDA_ARRAY_SPARSE_PROPERTIES * properties, CUarray handle),
          (properties, handle)) {
-    return refuse_array(handle);
+    return handle ? refuse_array(handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFT_API(cuArrayGetMemoryRequirements,
          ([[maybe_unused]] CUDA_ARRAY_MEMORY_REQUIREMENTS * requirements, CUarray handle,
           CUdevice ordinal),
          (requirements, handle, ordinal)) {
-    return find_device(ordinal) ? refuse_array(handle) : CUDA_ERROR_INVALID_DEVICE;
+    return handle && find_device(ordinal) ? refuse_array(handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
 } // namespace soft

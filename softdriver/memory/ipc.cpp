@@ -35,6 +35,8 @@ CUresult open_memory(const SharedMemory &handle, uint64_t magic, int &file) {
         return CUDA_ERROR_INVALID_VALUE;
     if (owner_of(handle) == this_process())
         return CUDA_ERROR_INVALID_CONTEXT; // a process cannot open its own memory
+    if (!is_alive(owner_of(handle)))
+        return CUDA_ERROR_INVALID_HANDLE;
     file = open_shared_file(owner_of(handle), handle.file, Arena::file_name, end);
     if (file < 0)
         return CUDA_ERROR_INVALID_VALUE;

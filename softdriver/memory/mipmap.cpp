@@ -1,6 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 #include "base/range.h"
+#include "device/device_attributes.h"
 #include "memory/array.h"
 #include "memory/device_memory.h"
 
@@ -38,6 +39,17 @@ unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     return levels;
 }
 
+// Rows and planes with levels have lower limits than those without. Others have not.
+bool within_limits(const Device &device, const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
+    if (descriptor.Depth)
+        return true;
+    auto limit = [&](int attribute) { return size_t(read_attribute(device, attribute)); };
+    if (!descriptor.Height)
+        return descriptor.Width <= limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH);
+    return descriptor.Width <= limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH) &&
+           descriptor.Height <= limit(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT);
+}
+
 CUresult refuse_mipmap(CUmipmappedArray handle) {
     return find_mipmap(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }
@@ -58,6 +70,8 @@ SOFT_API(cuMipmappedArrayCreate,
     Array first;
     if (CUresult status = describe_array(*call.context, *descriptor, first))
         return status;
+    if (!within_limits(*call.context->device, *descriptor))
+        return CUDA_ERROR_INVALID_VALUE;
     count = std::max(1u, std::min(count, most_levels(*descriptor)));
     auto mipmap = std::make_shared<Mipmap>();
     mipmap->owner = first.owner;
@@ -119,7 +133,7 @@ SOFT_API(cuMipmappedArrayGetMemoryRequirements,
          ([[maybe_unused]] CUDA_ARRAY_MEMORY_REQUIREMENTS * requirements, CUmipmappedArray handle,
           CUdevice ordinal),
          (requirements, handle, ordinal)) {
-    return find_device(ordinal) ? refuse_mipmap(handle) : CUDA_ERROR_INVALID_DEVICE;
+    return handle && find_device(ordinal) ? refuse_mipmap(handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
 } // namespace soft

@@ -75,7 +75,8 @@ CUresult read_attribute(const Context *context, const Allocation &allocation,
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         return put<int>(data, allocation.sync_memops);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        return put<int>(data, allocation.kind == MemoryKind::Device && !allocation.of_module);
+        return put<int>(data, allocation.kind == MemoryKind::Device && !allocation.of_module &&
+                                  !allocation.reservation);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case is_decompress_capable:
         return put<int>(data, 0);

@@ -277,7 +277,7 @@ SOFT_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     PoolPtr pool = find_pool(handle);
-    if (!pool)
+    if (!pool || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     pool->trim(keep);
     return CUDA_SUCCESS;

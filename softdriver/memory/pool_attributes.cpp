@@ -58,7 +58,7 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     PoolPtr pool = find_pool(handle);
-    if (!pool || !value)
+    if (!pool || !value || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:

@@ -117,6 +117,14 @@ bool Reservation::is_whole(const Range &range) const {
     return at == range.end();
 }
 
+bool Reservation::cuts_none(const Range &range) const {
+    uintptr_t begin;
+    if (find(range.begin, &begin) && begin != range.begin)
+        return false;
+    const Mapping *last = find(range.end() - 1, &begin);
+    return !last || begin + last->bytes == range.end();
+}
+
 static int access_of(const Mapping &mapping, int device) {
     auto found = mapping.access.find(device);
     return found == mapping.access.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE : found->second;

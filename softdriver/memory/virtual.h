@@ -54,7 +54,7 @@ class Reservation {
 
     // Maps the beginning of `backing`. Returns false if the system cannot.
     bool map(uintptr_t address, size_t bytes, const BackingPtr &backing);
-    // Removes all mappings of a range that consists of whole mappings.
+    // Removes all mappings of a range that cuts none.
     void unmap(const Range &range);
     // Sets what a device may do with a range that consists of whole mappings.
     void set_access(const Range &range, int device, int flags);
@@ -71,6 +71,8 @@ class Reservation {
     bool covers(uintptr_t begin, size_t bytes) const;
     // Returns true if the range consists of whole mappings, without gaps.
     bool is_whole(const Range &range) const;
+    // Returns true if no mapping lies partly in the range and partly outside.
+    bool cuts_none(const Range &range) const;
     // Returns whether the device may read all bytes; with `writes`, whether it may write them.
     bool admits(int device, uintptr_t begin, size_t bytes, bool writes) const;
     // Returns the largest range around an address that the device may read, and sets *writable if

@@ -44,12 +44,21 @@ BackingPtr find_backing(CUmemGenericAllocationHandle handle) {
 }
 
 // Finds reserved addresses that contain the whole range. Returns null if there are none, or if the
-// range is not a multiple of the granularity.
+// range is empty or does not begin at a multiple of the granularity.
 Allocation *find_reserved_range(CUdeviceptr begin, size_t bytes) {
-    if (!bytes || !is_multiple(bytes) || !is_multiple(begin))
+    if (!bytes || !is_multiple(begin))
         return nullptr;
     Allocation *reserved = find_reserved(begin, bytes);
     return reserved && reserved->reservation ? reserved : nullptr;
+}
+
+// As find_reserved_range(), but returns null if a mapping is only partly in the range. There may be
+// no mapping at all.
+Allocation *find_uncut_range(CUdeviceptr begin, size_t bytes) {
+    Allocation *reserved = find_reserved_range(begin, bytes);
+    return reserved && is_multiple(bytes) && reserved->reservation->cuts_none({begin, bytes})
+               ? reserved
+               : nullptr;
 }
 
 // As find_reserved_range(), but returns null unless the range consists of whole mappings.
@@ -64,11 +73,12 @@ const Mapping *find_mapping(CUdeviceptr address) {
     return allocation && allocation->reservation ? allocation->reservation->find(address) : nullptr;
 }
 
-CUresult device_of(const CUmemLocation &location, const Device *&device) {
+// `missing` is the error for a device that is not there.
+CUresult device_of(const CUmemLocation &location, CUresult missing, const Device *&device) {
     if (static_cast<int>(location.type) != location_device)
         return CUDA_ERROR_INVALID_VALUE;
     device = find_device(location.id);
-    return device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device ? CUDA_SUCCESS : missing;
 }
 
 CUresult sticky_error() {
@@ -142,7 +152,8 @@ SOFT_API(cuMemAddressReserve,
           unsigned long long flags),
          (address, bytes, alignment, hint, flags)) {
     auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    if (!address || flags || !bytes || bytes % page || hint % page || alignment & (alignment - 1))
+    if (!address || flags || !bytes || !is_multiple(bytes) || hint % page ||
+        alignment & (alignment - 1))
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = sticky_error())
         return status;
@@ -213,9 +224,13 @@ SOFT_API(cuMemMap,
          (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
           unsigned long long flags),
          (address, bytes, offset, handle, flags)) {
-    Allocation *reserved = find_reserved_range(address, bytes);
     BackingPtr backing = find_backing(handle);
-    if (!reserved || !backing || offset || flags || bytes > backing->bytes)
+    if (!backing || !bytes || flags || !is_multiple(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (offset || bytes != backing->bytes) // so far, no driver maps a part of the memory
+        return CUDA_ERROR_NOT_SUPPORTED;
+    Allocation *reserved = find_reserved_range(address, bytes);
+    if (!reserved)
         return CUDA_ERROR_INVALID_VALUE;
     if (!reserved->reservation->is_free({address, bytes}))
         return CUDA_ERROR_INVALID_VALUE;
@@ -229,7 +244,7 @@ SOFT_API(cuMemMap,
 
 // Whether it waits for work, as cuMemFree does, is not documented.
 SOFT_API(cuMemUnmap, (CUdeviceptr address, size_t bytes), (address, bytes)) {
-    Allocation *reserved = find_mapped_range(address, bytes);
+    Allocation *reserved = find_uncut_range(address, bytes);
     if (!reserved)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = sticky_error())
@@ -238,7 +253,7 @@ SOFT_API(cuMemUnmap, (CUdeviceptr address, size_t bytes), (address, bytes)) {
     if (device_free_waits()) {
         if (CUresult lost = finish_devices(call.lock))
             return lost;
-        reserved = find_mapped_range(address, bytes); // another thread may have unmapped it
+        reserved = find_uncut_range(address, bytes); // another thread may have freed it
         if (!reserved)
             return CUDA_ERROR_INVALID_VALUE;
     }
@@ -257,7 +272,10 @@ SOFT_API(cuMemSetAccess,
     for (size_t i = 0; i < count; i++) {
         const Device *device = nullptr;
         int flags = static_cast<int>(wanted[i].flags);
-        if (CUresult status = device_of(wanted[i].location, device))
+        int kind = static_cast<int>(wanted[i].location.type);
+        if (kind == location_host || kind == location_numa)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        if (CUresult status = device_of(wanted[i].location, CUDA_ERROR_INVALID_VALUE, device))
             return status;
         if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
             flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
@@ -276,7 +294,7 @@ SOFT_API(cuMemGetAccess,
     const Device *device = nullptr;
     if (!flags || !location || !mapping)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = device_of(*location, device))
+    if (CUresult status = device_of(*location, CUDA_ERROR_INVALID_DEVICE, device))
         return status;
     auto access = mapping->access.find(device->ordinal);
     *flags = access == mapping->access.end() ? 0 : static_cast<unsigned>(access->second);

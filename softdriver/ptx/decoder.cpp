@@ -11,6 +11,7 @@ namespace {
 
 struct Refused {
     std::string why;
+    bool nowhere = false;
 };
 
 // The handler of a step with a guard. Runs the step only in the lanes in which the guard holds.
@@ -84,8 +85,9 @@ void Decoder::decode() {
         try {
             decode_instruction(instruction);
         } catch (const Refused &refused) {
-            decoding_.problems.push_back(
-                {instruction.line, written(instruction) + ": " + refused.why});
+            Problem problem = {instruction.line, written(instruction) + ": " + refused.why};
+            problem.nowhere = refused.nowhere;
+            decoding_.problems.push_back(problem);
         }
     }
     begins_.push_back(uint32_t(code_.body.size()));
@@ -113,6 +115,8 @@ void Decoder::decode_instruction(const Instruction &instruction) {
 }
 
 void Decoder::refuse(const std::string &why) const { throw Refused{why}; }
+
+void Decoder::refuse_as_nvidia(const std::string &why) const { throw Refused{why, true}; }
 
 // Replaces indices of instructions in branch targets by indices of steps.
 void Decoder::resolve_branches() {

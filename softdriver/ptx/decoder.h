@@ -46,6 +46,8 @@ class Decoder {
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
+    // For correct instructions that no driver can run: loading them is CUDA_ERROR_NOT_SUPPORTED.
+    [[noreturn]] void refuse_as_nvidia(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
     // Functions that read modifiers of the instruction and mark them as taken. Modifiers that are

@@ -15,9 +15,41 @@ struct Texel {
     float number[4] = {};
 };
 
-float linear_of_srgb(float value) {
-    return value <= 0.04045f ? value / 12.92f : std::pow((value + 0.055f) / 1.055f, 2.4f);
+// What devices make of the bytes of sRGB: the upper halves of floats. This is the table of an H100
+// with driver 580, which is coarser than the standard's formula.
+constexpr uint16_t linear_of_srgb[256] = {
+    0x0000, 0x39a0, 0x3a20, 0x3a70, 0x3aa0, 0x3ac8, 0x3af0, 0x3b0c, 0x3b20, 0x3b34, 0x3b48, 0x3b5c,
+    0x3b70, 0x3b84, 0x3b90, 0x3b9c, 0x3baa, 0x3bb8, 0x3bc6, 0x3bd6, 0x3be6, 0x3bf6, 0x3c03, 0x3c0c,
+    0x3c16, 0x3c1f, 0x3c29, 0x3c34, 0x3c3e, 0x3c49, 0x3c55, 0x3c60, 0x3c6c, 0x3c7a, 0x3c83, 0x3c8a,
+    0x3c91, 0x3c98, 0x3c9f, 0x3ca6, 0x3cae, 0x3cb6, 0x3cbe, 0x3cc6, 0x3cce, 0x3cd7, 0x3ce0, 0x3ce9,
+    0x3cf2, 0x3cfc, 0x3d03, 0x3d08, 0x3d0d, 0x3d12, 0x3d17, 0x3d1c, 0x3d22, 0x3d28, 0x3d2d, 0x3d33,
+    0x3d39, 0x3d3f, 0x3d45, 0x3d4c, 0x3d52, 0x3d58, 0x3d60, 0x3d66, 0x3d6c, 0x3d74, 0x3d7a, 0x3d81,
+    0x3d85, 0x3d88, 0x3d8c, 0x3d90, 0x3d94, 0x3d98, 0x3d9c, 0x3da0, 0x3da4, 0x3da9, 0x3dad, 0x3db1,
+    0x3db6, 0x3dba, 0x3dbf, 0x3dc3, 0x3dc8, 0x3dcd, 0x3dd1, 0x3dd6, 0x3ddb, 0x3de0, 0x3de5, 0x3dea,
+    0x3df0, 0x3df4, 0x3dfa, 0x3e00, 0x3e02, 0x3e05, 0x3e08, 0x3e0b, 0x3e0e, 0x3e11, 0x3e14, 0x3e17,
+    0x3e1a, 0x3e1d, 0x3e20, 0x3e23, 0x3e26, 0x3e29, 0x3e2c, 0x3e30, 0x3e33, 0x3e36, 0x3e3a, 0x3e3d,
+    0x3e40, 0x3e44, 0x3e47, 0x3e4b, 0x3e4e, 0x3e52, 0x3e56, 0x3e59, 0x3e5d, 0x3e61, 0x3e65, 0x3e68,
+    0x3e6c, 0x3e70, 0x3e74, 0x3e78, 0x3e7c, 0x3e80, 0x3e82, 0x3e84, 0x3e86, 0x3e88, 0x3e8a, 0x3e8d,
+    0x3e8f, 0x3e91, 0x3e93, 0x3e95, 0x3e98, 0x3e9a, 0x3e9c, 0x3e9e, 0x3ea1, 0x3ea3, 0x3ea5, 0x3ea8,
+    0x3eaa, 0x3ead, 0x3eaf, 0x3eb2, 0x3eb4, 0x3eb6, 0x3eb9, 0x3ebc, 0x3ebe, 0x3ec1, 0x3ec3, 0x3ec6,
+    0x3ec8, 0x3ecb, 0x3ece, 0x3ed1, 0x3ed3, 0x3ed6, 0x3ed9, 0x3edb, 0x3ede, 0x3ee1, 0x3ee4, 0x3ee7,
+    0x3eea, 0x3eed, 0x3ef0, 0x3ef2, 0x3ef6, 0x3ef8, 0x3efc, 0x3efe, 0x3f01, 0x3f02, 0x3f04, 0x3f05,
+    0x3f07, 0x3f09, 0x3f0a, 0x3f0c, 0x3f0d, 0x3f0f, 0x3f11, 0x3f12, 0x3f14, 0x3f16, 0x3f17, 0x3f19,
+    0x3f1b, 0x3f1c, 0x3f1e, 0x3f20, 0x3f21, 0x3f23, 0x3f25, 0x3f27, 0x3f29, 0x3f2a, 0x3f2c, 0x3f2e,
+    0x3f30, 0x3f32, 0x3f33, 0x3f35, 0x3f37, 0x3f39, 0x3f3b, 0x3f3d, 0x3f3f, 0x3f41, 0x3f43, 0x3f45,
+    0x3f47, 0x3f49, 0x3f4b, 0x3f4d, 0x3f4f, 0x3f51, 0x3f53, 0x3f55, 0x3f57, 0x3f59, 0x3f5b, 0x3f5d,
+    0x3f5f, 0x3f61, 0x3f63, 0x3f65, 0x3f68, 0x3f6a, 0x3f6c, 0x3f6e, 0x3f70, 0x3f72, 0x3f74, 0x3f76,
+    0x3f7a, 0x3f7c, 0x3f7e, 0x3f80,
+};
+
+float float_of(uint32_t bits) {
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
 }
+
+// Devices take denormal numbers for 0.
+float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0 : value; }
 
 // Reads a channel of an element.
 void decode_channel(const Texture &texture, const char *bytes, unsigned channel, Texel &texel) {
@@ -47,8 +79,9 @@ void decode_channel(const Texture &texture, const char *bytes, unsigned channel,
     default:
         memcpy(&number, &raw, sizeof number);
     }
-    if (texture.srgb && channel < 3)
-        number = linear_of_srgb(number);
+    bool is_color = channel < 3 && (channel == 0 || texture.channels != 2);
+    if (texture.srgb && is_color)
+        number = float_of(uint32_t(linear_of_srgb[raw]) << 16);
     texel.bits[channel] = raw;
 }
 
@@ -89,36 +122,41 @@ class Sampler {
         return fetch(at, texel);
     }
 
-    // Computes the weighted mean of 2, 4 or 8 neighbours. The weights have 8 bits after the point.
-    bool mean(Texel &result) const {
+    // Computes the weighted mean of neighbours, two in each dimension. For this, a row is a plane
+    // of a single row, at whose upper edge it is read.
+    bool mean(Texel &result) {
+        const unsigned given = dimensions_;
+        if (texture_.shape == Shape::Row) {
+            dimensions_ = 2;
+            position_[1] = 0;
+        }
         int64_t first[3] = {};
-        double weights[3] = {};
+        int parts[3] = {}, weights[8];
         for (unsigned i = 0; i < dimensions_; i++)
-            first[i] = neighbour(i, weights[i]);
+            first[i] = neighbour(i, parts[i]);
+        weigh(parts, weights);
         double sums[4] = {};
+        bool alone = std::all_of(parts, parts + given, [](int part) { return !part; });
         for (unsigned corner = 0; corner < 1u << dimensions_; corner++) {
+            if (!weights[corner]) // an element without weight may be infinite
+                continue;
             int64_t at[3] = {};
-            double weight = 1;
-            for (unsigned i = 0; i < dimensions_; i++) {
-                bool second = corner >> i & 1;
-                at[i] = first[i] + second;
-                weight *= second ? weights[i] : 1 - weights[i];
-            }
+            for (unsigned i = 0; i < dimensions_; i++)
+                at[i] = first[i] + (corner >> i & 1);
             Texel texel;
             if (!fetch(at, texel))
                 return false;
             for (unsigned i = 0; i < 4; i++)
-                if (weight != 0) // an element without weight may be infinite
-                    sums[i] += weight * double(texel.number[i]);
+                sums[i] += weights[corner] / 256.0 * summand(texel, i, alone);
         }
         for (unsigned i = 0; i < 4; i++)
-            result.number[i] = float(sums[i]);
+            result.number[i] = rounded(sums[i]);
         return true;
     }
 
     bool corner(int right, int below, Texel &texel) const {
-        double weight;
-        int64_t at[3] = {neighbour(0, weight) + right, neighbour(1, weight) + below, 0};
+        int part;
+        int64_t at[3] = {neighbour(0, part) + right, neighbour(1, part) + below, 0};
         return fetch(at, texel);
     }
 
@@ -144,36 +182,42 @@ class Sampler {
             layer_ = std::min(spot.layer, texels_.depth - 1);
         integers_ = spot.integers;
         for (int i = 0; i < 3; i++) {
-            position_[i] = double(spot.position[i]);
+            position_[i] = double(flushed(spot.position[i]));
             index_[i] = spot.index[i];
         }
         if (texture_.shape == Shape::Cube || texture_.shape == Shape::Cubes)
             place_in_cube(spot);
         else if (texture_.normalized && texture_.shape != Shape::Linear)
-            for (unsigned i = 0; i < dimensions_; i++)
-                position_[i] *= counts_[i];
-        for (unsigned i = 0; integers_ && i < dimensions_; i++)
-            outside_[i] = Outside::Border;
+            for (unsigned i = 0; i < dimensions_; i++) {
+                if (outside_[i] == Outside::Wrap)
+                    position_[i] -= std::floor(position_[i]); // NaN for an infinity
+                position_[i] *= double(counts_[i]);
+            }
+        if (!integers_)
+            return;
+        std::fill(outside_, outside_ + dimensions_, Outside::Border);
+        bool layered = texture_.shape == Shape::Rows || texture_.shape == Shape::Planes;
+        beyond_ = layered && spot.layer >= texels_.depth;
     }
 
     // Converts a direction to a face of a cube and a position in it.
     void place_in_cube(const Spot &spot) {
-        double x = position_[0], y = position_[1], z = position_[2];
+        double x = number(position_[0]), y = number(position_[1]), z = number(position_[2]);
         double width = std::fabs(x), height = std::fabs(y), depth = std::fabs(z);
         double largest, s, t;
         uint32_t face;
-        if (width >= height && width >= depth) {
-            face = x < 0;
-            largest = width, s = x < 0 ? z : -z, t = -y;
-        } else if (height >= depth) {
+        if (depth >= width && depth >= height) {
+            face = 4 + (z < 0);
+            largest = depth, s = z < 0 ? -x : x, t = -y;
+        } else if (height >= width) {
             face = 2 + (y < 0);
             largest = height, s = x, t = y < 0 ? -z : z;
         } else {
-            face = 4 + (z < 0);
-            largest = depth, s = z < 0 ? -x : x, t = -y;
+            face = x < 0;
+            largest = width, s = x < 0 ? z : -z, t = -y;
         }
-        position_[0] = (s / largest + 1) / 2 * counts_[0];
-        position_[1] = (t / largest + 1) / 2 * counts_[1];
+        position_[0] = (number(s / largest) + 1) / 2 * double(counts_[0]);
+        position_[1] = (number(t / largest) + 1) / 2 * double(counts_[1]);
         uint32_t cubes = texels_.depth / 6;
         uint32_t cube = texture_.shape == Shape::Cubes ? std::min(spot.layer, cubes - 1) : 0;
         layer_ = 6 * cube + face;
@@ -186,22 +230,78 @@ class Sampler {
         return int64_t(std::floor(std::min(position, far)));
     }
 
-    // Returns the index of the first of two neighbours, and the weight of the second one.
-    int64_t neighbour(unsigned dimension, double &weight) const {
-        double before = position_[dimension] - 0.5;
-        int64_t first = floored(before);
-        double part = before - double(first);
-        weight = part >= 0 && part <= 1 ? std::floor(part * 256 + 0.5) / 256 : 0;
-        return first;
+    static double number(double value) { return std::isnan(value) ? 0 : value; }
+
+    // Returns the index of the first of two neighbours, and the weight of the second one in parts
+    // of 256.
+    int64_t neighbour(unsigned dimension, int &part) const {
+        int64_t steps = floored((number(position_[dimension]) - 0.5) * 256 + 0.5);
+        part = int(steps & 255);
+        return steps >> 8;
+    }
+
+    // Computes the weights of all corners in parts of 256. The product of two weights is rounded,
+    // and the other neighbour gets the rest, so that the sum is exact.
+    void weigh(const int (&parts)[3], int (&weights)[8]) const {
+        constexpr unsigned orders[3][3] = {{0, 1, 2}, {0, 1, 2}, {2, 0, 1}};
+        std::fill(weights, weights + 8, 0);
+        weights[0] = 256;
+        for (unsigned i = 0; i < dimensions_; i++) {
+            unsigned axis = orders[dimensions_ - 1][i];
+            for (unsigned corner = 0; corner < 8; corner++) {
+                if (corner >> axis & 1)
+                    continue;
+                // Halves are rounded up; in the last dimension, only for the second one in x.
+                bool down = i && i + 1 == dimensions_ && !(corner & 1);
+                int second = (weights[corner] * parts[axis] + (down ? 127 : 128)) >> 8;
+                weights[corner | 1u << axis] = second;
+                weights[corner] -= second;
+            }
+        }
+    }
+
+    bool has_sign() const {
+        return texture_.channel == Channel::S8 || texture_.channel == Channel::S16;
+    }
+
+    // Returns a channel of an element as means have it: promoted integers as numbers of 16 bits,
+    // and those of sRGB with 8 bits, unless the element is `alone`.
+    double summand(const Texel &texel, unsigned channel, bool alone) const {
+        if (texture_.srgb)
+            return alone ? double(texel.number[channel])
+                         : std::floor(double(texel.number[channel]) * 256) / 256;
+        if (!texture_.promotes)
+            return double(flushed(texel.number[channel]));
+        bool is_byte = bytes_of(texture_.channel) == 1;
+        uint32_t bits = texel.bits[channel];
+        if (has_sign())
+            return is_byte ? int32_t(bits) * (32767 / 127.0) : int32_t(bits);
+        return is_byte ? bits * 257.0 : bits;
+    }
+
+    // Rounds a mean: that of promoted integers to 16 bits, and others to their own format.
+    float rounded(double mean) const {
+        if (texture_.promotes && !texture_.srgb) {
+            double most = has_sign() ? 32767 : 65535;
+            return float(std::max(std::floor(mean + 0.5) / most, -1.0));
+        }
+        if (std::isnan(mean))
+            return float_of(0x7fffffff);
+        if (texture_.channel == Channel::F16)
+            return floating::widen(
+                floating::narrow<floating::Half>(mean, floating::Rounding::NearestAway));
+        return flushed(floating::narrow<float>(mean, floating::Rounding::NearestAway));
     }
 
     bool fetch(const int64_t (&at)[3], Texel &texel) const {
         int64_t places[3] = {0, 0, dimensions_ < 3 ? layer_ : 0};
+        if (beyond_)
+            return true;
         for (unsigned i = 0; i < dimensions_; i++) {
             places[i] = inside(at[i], counts_[i], outside_[i]);
             if (places[i] < 0) {
                 if (!integers_ && texture_.shape != Shape::Linear)
-                    std::copy(texture_.border, texture_.border + 4, texel.number);
+                    decode(texture_.border, texel);
                 return true;
             }
         }
@@ -210,11 +310,14 @@ class Sampler {
                   size_t(places[1]) * texels_.pitch + size_t(places[0]) * texture_.element);
         if (!bytes)
             return false;
-        texel.bits[3] = 1;
-        texel.number[3] = 1;
+        decode(bytes, texel);
+        return true;
+    }
+
+    // Channels that the texture does not have stay 0.
+    void decode(const char *bytes, Texel &texel) const {
         for (unsigned i = 0; i < texture_.channels; i++)
             decode_channel(texture_, bytes, i, texel);
-        return true;
     }
 
     const Texture &texture_;
@@ -222,6 +325,7 @@ class Sampler {
     const ReadTexel &read_;
     unsigned dimensions_ = 1;
     bool integers_ = false;
+    bool beyond_ = false; // in a layer that is not there, by integer coordinates: all is 0
     int64_t counts_[3], layer_ = 0, index_[3] = {};
     double position_[3] = {};
     Outside outside_[3];
@@ -238,13 +342,14 @@ bool read_level(const Texture &texture, size_t level, const Spot &spot, const Re
     return filters ? sampler.mean(texel) : sampler.point(texel);
 }
 
-// Returns the level at which to read.
+// Returns the level at which to read. A read that does not say a level has no bias.
 double level_of(const Texture &texture, const Spot &spot) {
-    double most = double(texture.levels.size() - 1);
-    double level = double(spot.level) + double(spot.integers ? 0 : texture.bias);
-    if (!spot.integers)
+    double most = double(texture.levels.size() - 1), level = double(spot.level);
+    if (!spot.integers) {
+        level += double(spot.says_level ? texture.bias : 0);
         level =
-            std::min(std::max(level, double(texture.least_level)), double(texture.greatest_level));
+            std::max(std::min(level, double(texture.greatest_level)), double(texture.least_level));
+    }
     return level > 0 ? std::min(level, most) : 0; // a NaN becomes 0
 }
 
@@ -258,7 +363,7 @@ bool sample(const Texture &texture, const Spot &spot, const ReadTexel &read,
     Texel texel;
     if (!read_level(texture, first, spot, read, texel))
         return false;
-    double weight = mixes ? std::floor((level - double(first)) * 256 + 0.5) / 256 : 0;
+    double weight = mixes ? std::floor((level - double(first)) * 256) / 256 : 0;
     if (weight > 0) {
         Texel next;
         if (!read_level(texture, first + 1, spot, read, next))

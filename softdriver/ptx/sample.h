@@ -19,6 +19,7 @@ struct Spot {
     int32_t index[3] = {};
     uint32_t layer = 0;
     float level = 0;
+    bool says_level = false; // the instruction has a level
 };
 
 // Reads four channels as the bits of registers. Return false if `read` returned null.

@@ -8,6 +8,14 @@
 // This file decodes and runs the instructions on surfaces: suld, sust and sured.
 
 namespace soft::ptx {
+
+uint32_t stored_half(float number) {
+    constexpr uint32_t nan = 0x7e00;
+    if (floating::is_nan(number))
+        return nan;
+    return floating::narrow<floating::Half>(double(number), floating::Rounding::Zero).bits;
+}
+
 namespace {
 
 // What becomes of an access outside of the surface, in the order of the names in take_mode().
@@ -48,7 +56,7 @@ struct SurfaceSpot {
 SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsigned lane, Use use) {
     SurfaceSpot spot;
     uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
-    spot.surface = find_texture(warp, step, lane, handle, form.geometry, true);
+    spot.surface = find_texture(warp, step, lane, handle, form.geometry, true, true);
     spot.failed = true;
     if (!spot.surface)
         return spot;
@@ -59,7 +67,7 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     auto given = [&](unsigned i) -> int64_t { return warp.row<int32_t>(step.rows[4 + i])[lane]; };
     int64_t x = given(layered) * (form.formatted ? element : 1);
     int64_t y = flat > 1 ? given(layered + 1) : 0;
-    int64_t z = layered ? int64_t(uint32_t(given(0))) : flat > 2 ? given(2) : 0;
+    int64_t z = layered ? given(0) & 0xffff : flat > 2 ? given(2) : 0; // devices use 16 bits
     auto stop = [&](CUresult status, const std::string &what) {
         warp.machine.fail(warp, step, lane, status, what);
         return spot;
@@ -74,10 +82,10 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     within = limit_to(y, int64_t(texels.height) - 1) && within;
     within = limit_to(z, int64_t(texels.depth) - 1) && within;
     if (!within && (form.beyond == Beyond::Trap || row < size))
-        return stop(CUDA_ERROR_LAUNCH_FAILED, "outside of the surface, which has " +
-                                                  std::to_string(texels.depth) + " x " +
-                                                  std::to_string(texels.height) + " rows of " +
-                                                  std::to_string(row) + " bytes");
+        return stop(CUDA_ERROR_ILLEGAL_ADDRESS, "outside of the surface, which has " +
+                                                    std::to_string(texels.depth) + " x " +
+                                                    std::to_string(texels.height) + " rows of " +
+                                                    std::to_string(row) + " bytes");
     if (!within && form.beyond == Beyond::Zero) {
         spot.failed = false;
         return spot;
@@ -132,7 +140,7 @@ void encode(Channel channel, uint32_t bits, char *to) {
         raw = clamped(-32768, 32767, int32_t(bits));
         break;
     case Channel::F16:
-        raw = floating::narrow<floating::Half>(double(floating::from_bits<float>(bits))).bits;
+        raw = stored_half(floating::from_bits<float>(bits));
         break;
     default:
         break;
@@ -150,9 +158,8 @@ void store_surface(Warp &warp, const Step &step) {
             return;
         if (!spot.bytes)
             continue;
-        // PTX does not say what channels become that the instruction has no item for.
-        if (form.formatted)
-            memset(spot.bytes, fresh_byte, spot.surface->element);
+        if (form.formatted) // channels for which the instruction has no item become 0
+            memset(spot.bytes, 0, spot.surface->element);
         for (unsigned i = 0; i < form.count; i++) {
             const char *from = item(warp, step, form, lane, i);
             if (!form.formatted)
@@ -210,7 +217,9 @@ template <class T> void reduce_surface(Warp &warp, const Step &step) {
 SurfaceForm take_surface_form(Decoder &decoder) {
     SurfaceForm form{};
     int mode = decoder.take_any({"trap", "clamp", "zero"});
-    form.beyond = Beyond(std::max(mode, 0)); // without a mode it is .trap
+    if (mode < 0)
+        decoder.refuse(".trap, .clamp or .zero is missing");
+    form.beyond = Beyond(mode);
     form.geometry = take_geometry(decoder, false);
     form.count = decoder.take("v2") ? 2 : decoder.take("v4") ? 4 : 1;
     decoder.take_all({"ca", "cg", "cs", "cv", "wb", "wt"});
@@ -259,16 +268,31 @@ template <bool is_load> void decode_surface_access(Decoder &decoder) {
     emit_surface(decoder, form, is_load ? load_surface : store_surface);
 }
 
+// Returns whether sured.b has this operation with this type.
+bool reduces(Reduction operation, Type type) {
+    switch (operation) {
+    case Reduction::Add:
+        return type == Type::U32 || type == Type::S32 || type == Type::U64;
+    case Reduction::Min:
+    case Reduction::Max:
+        return !is_float(type) && !is_bits(type) && size_of(type) >= 4;
+    default:
+        return type == Type::B32;
+    }
+}
+
 void decode_surface_reduction(Decoder &decoder) {
     if (!decoder.take("b"))
         decoder.refuse("only sured.b is supported");
     int operation = decoder.take_any({"add", "min", "max", "and", "or"});
     SurfaceForm form = take_surface_form(decoder);
     Type type = decoder.take_type();
-    bool bitwise = operation >= int(Reduction::And);
-    if (operation < 0 || form.count != 1 || is_layered(form.geometry) || is_float(type) ||
-        is_bits(type) != bitwise || size_of(type) < 4 || size_of(type) > 8)
+    if (operation < 0 || form.count != 1 || is_layered(form.geometry) ||
+        !reduces(Reduction(operation), type))
         decoder.refuse_types();
+    bool adds = Reduction(operation) == Reduction::Add;
+    if (!adds && size_of(type) == 8 && decoder.tree().version < 81)
+        decoder.refuse("needs PTX 8.1");
     form.op = uint8_t(operation);
     form.sign = is_signed(type);
     form.bytes = form.width = uint8_t(size_of(type));

@@ -6,6 +6,7 @@
 #include "ptx/sample.h"
 #include "ptx/texture_operand.h"
 
+#include <algorithm>
 #include <cstring>
 
 // This file decodes and runs the instructions on textures: tex, tld4 and txq.
@@ -19,6 +20,7 @@ struct TextureForm {
     bool integers; // the coordinates are integers
     bool gathers;  // it is tld4, of channel `channel`
     uint8_t channel;
+    bool says_level;
 };
 
 // The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
@@ -30,11 +32,13 @@ void read_texture(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
-        const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, false);
+        const Texture *texture =
+            find_texture(warp, step, lane, handle, form.geometry, form.integers);
         if (!texture)
             return;
         Spot spot;
         spot.integers = form.integers;
+        spot.says_level = form.says_level;
         if (layered)
             spot.layer = warp.row<uint32_t>(step.rows[4])[lane];
         for (unsigned i = 0; i < coordinates_of(form.geometry); i++) {
@@ -81,7 +85,7 @@ void decode_tex(Decoder &decoder) {
     if (decoder.take("grad"))
         decoder.refuse("gradients are not supported");
     int mode = decoder.take_any({"base", "level"});
-    TextureForm form{take_geometry(decoder, true), false, false, 0};
+    TextureForm form{take_geometry(decoder, true), false, false, 0, mode == 1};
     decoder.expect_operands(mode == 1 ? 3 : 2);
     take_texels(decoder);
     Type type = decoder.take_type();
@@ -91,7 +95,7 @@ void decode_tex(Decoder &decoder) {
         decoder.refuse("coordinates of this type are not supported");
     take_place(decoder, decoder.operand(1), form.geometry, type);
     decoder.step.rows[8] =
-        mode == 1 ? decoder.source(decoder.operand(2), type) : decoder.constant(4, 0);
+        mode == 1 ? take_number(decoder, decoder.operand(2), type) : decoder.constant(4, 0);
     emit_texture(decoder, form);
 }
 
@@ -99,7 +103,7 @@ void decode_tld4(Decoder &decoder) {
     int channel = decoder.take_any({"r", "g", "b", "a"});
     if (channel < 0)
         decoder.refuse("the name of a channel is missing");
-    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel)};
+    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false};
     if (form.geometry != Geometry::Plane)
         decoder.refuse("only .2d is supported");
     decoder.expect_operands(2);
@@ -111,7 +115,22 @@ void decode_tld4(Decoder &decoder) {
     emit_texture(decoder, form);
 }
 
-enum class Query : uint16_t { Width, Height, Depth, Layers, Levels, Normalized };
+enum class Query : uint16_t { Width, Height, Depth };
+
+// Returns what devices know of the extents. A row has no height, layers of rows have it in place of
+// their number, and the depth is 0 or what follows: slices, layers or faces.
+uint32_t extent_of(const Texels &texels, Texture::Shape shape, Query query) {
+    using Shape = Texture::Shape;
+    bool rows = shape == Shape::Rows, flat = shape == Shape::Row || shape == Shape::Linear;
+    switch (query) {
+    case Query::Width:
+        return texels.width;
+    case Query::Height:
+        return rows ? texels.depth : flat ? 0 : texels.height;
+    default:
+        return rows || flat || shape == Shape::Plane ? 0 : texels.depth;
+    }
+}
 
 // The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
 void ask_texture(Warp &warp, const Step &step) {
@@ -122,41 +141,35 @@ void ask_texture(Warp &warp, const Step &step) {
             warp.machine.find_texture(warp, step, lane, handle, step.place != 0);
         if (!texture)
             return;
-        using Shape = Texture::Shape;
         size_t level = warp.row<uint32_t>(step.rows[8])[lane];
         const Texels &texels = texture->levels[std::min(level, texture->levels.size() - 1)];
-        bool cubes = texture->shape == Shape::Cube || texture->shape == Shape::Cubes;
-        bool layered = texture->shape == Shape::Rows || texture->shape == Shape::Planes;
-        uint32_t &result = warp.row<uint32_t>(step.rows[0])[lane];
-        switch (Query(step.detail)) {
-        case Query::Width:
-            result = texels.width;
-            break;
-        case Query::Height:
-            result = texels.height;
-            break;
-        case Query::Depth:
-            result = texture->shape == Shape::Volume ? texels.depth : 1;
-            break;
-        case Query::Layers:
-            result = cubes ? texels.depth / 6 : layered ? texels.depth : 1;
-            break;
-        case Query::Levels:
-            result = uint32_t(texture->levels.size());
-            break;
-        case Query::Normalized:
-            result = texture->normalized;
-            break;
-        }
+        warp.row<uint32_t>(step.rows[0])[lane] =
+            extent_of(texels, texture->shape, Query(step.detail));
     }
+}
+
+// Devices know no more of an object than its extents. What else PTX can ask, NVIDIA's compiler
+// looks up in the description of a .texref or .surfref, which the driver has for no object.
+void refuse_other_query(Decoder &decoder, bool surface) {
+    int query = surface
+                    ? decoder.take_any(
+                          {"array_size", "channel_data_type", "channel_order", "memory_layout"})
+                    : decoder.take_any({"array_size", "num_mipmap_levels", "num_samples",
+                                        "channel_data_type", "channel_order", "normalized_coords",
+                                        "force_unnormalized_coords", "filter_mode", "addr_mode_0",
+                                        "addr_mode_1", "addr_mode_2"});
+    if (query < 0)
+        decoder.refuse("this query is not supported");
+    decoder.refuse_as_nvidia("drivers know only the width, height and depth of an object");
 }
 
 template <bool surface> void decode_query(Decoder &decoder) {
     bool level = !surface && decoder.take("level");
-    int query = decoder.take_any(
-        {"width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"});
-    if (query < 0 || (surface && query > int(Query::Layers)))
-        decoder.refuse("not supported by the software driver");
+    int query = decoder.take_any({"width", "height", "depth"});
+    if (query < 0 && level)
+        decoder.refuse("a level has only .width, .height and .depth");
+    if (query < 0)
+        refuse_other_query(decoder, surface);
     if (decoder.take_type() != Type::B32)
         decoder.refuse_types();
     decoder.expect_operands(level ? 3 : 2);
@@ -165,7 +178,7 @@ template <bool surface> void decode_query(Decoder &decoder) {
         decoder.refuse("a handle in brackets is needed");
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U32);
     decoder.step.rows[8] =
-        level ? decoder.source(decoder.operand(2), Type::U32) : decoder.constant(4, 0);
+        level ? take_number(decoder, decoder.operand(2), Type::U32) : decoder.constant(4, 0);
     decoder.step.rows[9] = take_handle(decoder, place);
     decoder.step.detail = uint16_t(query);
     decoder.step.place = surface;

@@ -44,9 +44,13 @@ struct Texture {
     bool srgb = false;
     bool mixes_levels = false; // reads between two levels are weighted means
     float bias = 0, least_level = 0, greatest_level = 0;
-    float border[4] = {};
+    char border[16] = {}; // the element that stands for what is outside
 
     bool reads_floats() const { return promotes || channel >= Channel::F16; }
 };
+
+// Returns the bits of the half that devices store in an element. They round to zero, so that only
+// an infinity becomes one.
+uint32_t stored_half(float number);
 
 } // namespace soft::ptx

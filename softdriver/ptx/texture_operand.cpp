@@ -33,16 +33,23 @@ void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type 
                        " are needed");
     for (size_t i = 0; i < needed; i++) {
         const Operand &part = vector ? given.parts[i] : given;
-        decoder.step.rows[4 + i] = decoder.source(part, i < layer ? Type::U32 : type);
+        decoder.step.rows[4 + i] = take_number(decoder, part, i < layer ? Type::U32 : type);
     }
 }
 
-static bool fits(const Texture &texture, Geometry geometry) {
+Row take_number(Decoder &decoder, const Operand &operand, Type type) {
+    if (!is_float(type) && decoder.is_register(operand) && is_float(decoder.type_of(operand)))
+        decoder.refuse("a floating-point register, where an integer is needed");
+    return decoder.source(operand, type);
+}
+
+static bool fits(const Texture &texture, Geometry geometry, bool integers) {
     using Shape = Texture::Shape;
     bool cubes = texture.shape == Shape::Cube || texture.shape == Shape::Cubes;
     switch (geometry) {
     case Geometry::Row:
-        return texture.shape == Shape::Row || texture.shape == Shape::Linear;
+        // Devices read zeros from arrays by integers, and from linear memory by other numbers.
+        return texture.shape == (integers && !texture.surface ? Shape::Linear : Shape::Row);
     case Geometry::Plane:
         return texture.shape == Shape::Plane;
     case Geometry::Volume:
@@ -59,16 +66,19 @@ static bool fits(const Texture &texture, Geometry geometry) {
 }
 
 const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
-                            Geometry geometry, bool surface) {
+                            Geometry geometry, bool integers, bool surface) {
     const Texture *found = warp.machine.find_texture(warp, step, lane, handle, surface);
-    if (!found || fits(*found, geometry))
+    if (!found || fits(*found, geometry, integers))
         return found;
     static const char *const shapes[] = {
         "linear memory",     "a row of elements",          "rows and columns", "a volume",
         "layers of one row", "layers of rows and columns", "a cube",           "layers of cubes"};
     warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
                       std::string(surface ? "the surface" : "the texture") + " is " +
-                          shapes[size_t(found->shape)]);
+                          shapes[size_t(found->shape)] +
+                          (surface || geometry != Geometry::Row ? ""
+                           : integers ? ", and a row by integers is linear memory"
+                                      : ", and a row by other numbers is an array"));
     return nullptr;
 }
 

@@ -28,11 +28,14 @@ Row take_handle(Decoder &decoder, const Operand &place);
 // Reads such an operand: rows[4] and so on become the layer and the coordinates, rows[9] the
 // handle. Sets `site` of the step.
 void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type);
+// Returns the row of a coordinate, a layer or a level. A register of a floating-point type cannot
+// hold an integer, as a register of bits can.
+Row take_number(Decoder &decoder, const Operand &operand, Type type);
 
 // Finds a texture or surface that can be used with this geometry. If there is none, ends the launch
 // with an error and returns null.
 const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
-                            Geometry geometry, bool surface);
+                            Geometry geometry, bool integers, bool surface = false);
 // Ends the launch because the memory of a texture or surface is gone.
 void fail_texel(Warp &warp, const Step &step, unsigned lane, uintptr_t address);
 

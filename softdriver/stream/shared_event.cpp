@@ -253,12 +253,12 @@ CUresult SharedEvent::open(const CUipcEventHandle &handle, std::shared_ptr<Share
     std::memcpy(&given, &handle, sizeof(given));
     ProcessId owner{given.pid, given.start};
     if (given.magic != event_magic || given.index >= max_pages || !given.id)
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_MAP_FAILED;
     if (owner == this_process())
         return CUDA_ERROR_INVALID_CONTEXT; // a process cannot open its own event
     int file = open_shared_file(owner, given.file, file_name, max_pages * event_bytes);
     if (file < 0)
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_MAP_FAILED;
     event = std::shared_ptr<SharedEvent>(new SharedEvent);
     event->page_ = map_page(file, given.index);
     close(file);

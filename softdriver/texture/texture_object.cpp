@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 // This file implements cuTexObject*.
 
@@ -106,9 +107,7 @@ CUresult read_resource(const Context &context, const CUDA_RESOURCE_DESC &resourc
 CUresult apply_format(int format, Texture &texture) {
     static constexpr Channel channels[] = {Channel::U8,  Channel::S8,  Channel::U16, Channel::S16,
                                            Channel::U32, Channel::S32, Channel::F16, Channel::F32};
-    if (!format)
-        return CUDA_SUCCESS;
-    if (format < 0 || format > last_view)
+    if (format <= 0 || format > last_view)
         return CUDA_ERROR_INVALID_VALUE;
     if (format > last_plain_view)
         return CUDA_ERROR_NOT_SUPPORTED; // compressed formats
@@ -125,6 +124,9 @@ CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC &view, const Array &first, Tex
     const auto &whole = first.descriptor;
     using Shape = Texture::Shape;
     bool layered = texture.shape == Shape::Rows || texture.shape == Shape::Planes;
+    for (unsigned word : view.reserved)
+        if (word)
+            return CUDA_ERROR_INVALID_VALUE;
     if (view.width != whole.Width || view.height != whole.Height || view.depth != whole.Depth ||
         view.firstMipmapLevel > view.lastMipmapLevel ||
         view.lastMipmapLevel >= texture.levels.size() || view.firstLayer > view.lastLayer ||
@@ -149,17 +151,57 @@ ArrayPtr first_array(const CUDA_RESOURCE_DESC &resource) {
     return nullptr;
 }
 
+// Returns the number of coordinates, without a layer.
+unsigned dimensions_of(Texture::Shape shape) {
+    using Shape = Texture::Shape;
+    return shape == Shape::Linear || shape == Shape::Row || shape == Shape::Rows ? 1
+           : shape == Shape::Volume                                              ? 3
+                                                                                 : 2;
+}
+
+bool is_mode(CUaddress_mode mode) {
+    return mode >= CU_TR_ADDRESS_MODE_WRAP && mode <= CU_TR_ADDRESS_MODE_BORDER;
+}
+
+bool is_filter(CUfilter_mode mode) {
+    return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
+}
+
 CUresult check_reading(const CUDA_TEXTURE_DESC &reading, const Texture &texture) {
-    if (reading.flags & ~known_flags || reading.filterMode > CU_TR_FILTER_MODE_LINEAR ||
-        reading.mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR)
+    if (reading.flags & ~known_flags || !is_filter(reading.filterMode) ||
+        !is_filter(reading.mipmapFilterMode))
         return CUDA_ERROR_INVALID_VALUE;
-    for (CUaddress_mode mode : reading.addressMode)
-        if (mode > CU_TR_ADDRESS_MODE_BORDER)
+    for (unsigned i = 0; i < dimensions_of(texture.shape); i++)
+        if (!is_mode(reading.addressMode[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+    for (int word : reading.reserved)
+        if (word)
             return CUDA_ERROR_INVALID_VALUE;
     bool cube = texture.shape == Texture::Shape::Cube || texture.shape == Texture::Shape::Cubes;
     if (reading.flags & CU_TRSF_SEAMLESS_CUBEMAP && !cube)
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
+}
+
+// Returns a channel of the border color as one of an element. Numbers from 0 or -1 to 1 are
+// rounded, halves to zero; integers have the bits of the float.
+uint32_t border_channel(const Texture &texture, unsigned channel, float color) {
+    if (texture.promotes) {
+        bool has_sign = texture.channel == Channel::S8 || texture.channel == Channel::S16;
+        bool is_byte = bytes_of(texture.channel) == 1;
+        double most = has_sign ? is_byte ? 127 : 32767 : is_byte ? 255 : 65535;
+        double value = std::isnan(color) ? 0 : double(color);
+        value = std::min(std::max(value, has_sign ? -1.0 : 0.0), 1.0);
+        if (texture.srgb && channel < 3)
+            value = value <= 0.0031308 ? 12.92 * value : 1.055 * std::pow(value, 1 / 2.4) - 0.055;
+        double size = std::ceil(std::fabs(value * most) - 0.5);
+        return uint32_t(int32_t(value < 0 ? -size : size));
+    }
+    if (texture.channel == Channel::F16)
+        return ptx::stored_half(color);
+    uint32_t bits;
+    memcpy(&bits, &color, sizeof bits);
+    return bits;
 }
 
 // Sets how a texture is read.
@@ -181,22 +223,19 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
     bool seamless = reading.flags & CU_TRSF_SEAMLESS_CUBEMAP;
     if (seamless && texture.filters)
         return CUDA_ERROR_NOT_SUPPORTED;
-    bool has_border = false, colored = false;
     for (int i = 0; i < 3; i++) {
         auto outside = static_cast<ptx::Outside>(reading.addressMode[i]);
+        if (!is_mode(reading.addressMode[i])) // of a dimension that there is not
+            outside = ptx::Outside::Clamp;
         bool repeats = outside == ptx::Outside::Wrap || outside == ptx::Outside::Mirror;
         if (seamless || (repeats && !texture.normalized))
             outside = ptx::Outside::Clamp;
         texture.outside[i] = outside;
-        has_border |= outside == ptx::Outside::Border;
     }
-    for (int i = 0; i < 4; i++) {
-        texture.border[i] = reading.borderColor[i];
-        colored |= reading.borderColor[i] != 0;
+    for (unsigned i = 0; i < texture.channels; i++) {
+        uint32_t raw = border_channel(texture, i, reading.borderColor[i]);
+        memcpy(texture.border + i * bytes_of(texture.channel), &raw, bytes_of(texture.channel));
     }
-    // What such a color is as integers, NVIDIA does not document.
-    if (has_border && colored && !linear && !texture.reads_floats())
-        return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
 }
 
@@ -262,9 +301,10 @@ SOFT_API(cuTexObjectGetTextureDesc, (CUDA_TEXTURE_DESC * reading, CUtexObject ha
 SOFT_API(cuTexObjectGetResourceViewDesc, (CUDA_RESOURCE_VIEW_DESC * view, CUtexObject handle),
          (view, handle)) {
     TextureObjectPtr object = find_texture_object(handle);
-    if (!object || !view || !object->has_view)
+    if (!object || !view)
         return CUDA_ERROR_INVALID_VALUE;
-    *view = object->view;
+    if (object->has_view) // otherwise nothing is written
+        *view = object->view;
     return CUDA_SUCCESS;
 }
 

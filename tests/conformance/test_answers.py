@@ -17,7 +17,7 @@ SECTIONS = (
     "pointers copies2d copies3d fills streams events host_functions capture proc_address "
     "kernel_faults kernels modules jit functions libraries launches kernel_parameters link_logs "
     "old_launches cooperation graphs graph_nodes "
-    "graph_runs"
+    "graph_runs virtual arrays texture_objects textures surfaces sharing"
 )  # those that take long first
 # What these ask about, or what they need to ask, can depend on when operations run.
 SCHEDULED = (

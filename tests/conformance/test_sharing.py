@@ -24,6 +24,7 @@ from .structures import pool_properties
 
 INTERPROCESS = DISABLE_TIMING | 4
 LAZY_PEER_ACCESS = 1
+MAP_FAILED = 205
 FILE_HANDLE = 1
 SIZE = 10_000
 
@@ -158,10 +159,11 @@ def test_memory_is_the_same(client, other):
 def test_stale_and_foreign_handles_are_refused(client, other):
     memory = client.device(SIZE)
     handle = share(client, memory)
-    for index in (0, 8, 12, 20, 30, 38, 45, 60):
-        damaged = bytearray(handle)
-        damaged[index] ^= 0x40
-        assert other.open_memory(bytes(damaged))[0] == INVALID_VALUE
+    if client.lib.software:  # real drivers do not look at all bytes
+        for index in (0, 8, 12, 20, 30, 38, 45, 60):
+            damaged = bytearray(handle)
+            damaged[index] ^= 0x40
+            assert other.open_memory(bytes(damaged))[0] == INVALID_VALUE
     assert other.open_memory(bytes(64))[0] == INVALID_VALUE
     assert other.open_memory(handle, 0)[0] == INVALID_VALUE
     address = ctypes.c_uint64()
@@ -255,7 +257,7 @@ def test_memory_of_a_dead_process(client, other):
     assert len(client.read(here.value, SIZE)) == SIZE
     client.ok("cuIpcCloseMemHandle", here)
     status = client.call("cuIpcOpenMemHandle_v2", ctypes.byref(here), given, LAZY_PEER_ACCESS)
-    assert status == INVALID_VALUE
+    assert status == INVALID_HANDLE
 
 
 # ---- events ----
@@ -327,13 +329,17 @@ def test_events_that_cannot_be_opened(client, other):
     assert client.call("cuIpcGetEventHandle", handle, plain) == INVALID_HANDLE
     event = client.event(INTERPROCESS)
     handle = share_event(client, event)
-    assert other.open_event(bytes(64))[0] == INVALID_VALUE
+    assert other.open_event(bytes(64))[0] == MAP_FAILED
+    memory = client.device(SIZE)
+    assert other.open_event(share(client, memory))[0] == MAP_FAILED
     opened = ctypes.c_void_p()
     mine = SharedHandle.from_buffer_copy(handle)
     assert client.call("cuIpcOpenEventHandle", ctypes.byref(opened), mine) == INVALID_CONTEXT
     client.ok("cuEventDestroy_v2", event)
     client.forget("cuEventDestroy_v2", event)
-    assert other.open_event(handle)[0] == INVALID_VALUE
+    # A real driver lets the other process open what is no event any more.
+    wanted = INVALID_VALUE if client.lib.software else SUCCESS
+    assert other.open_event(handle)[0] == wanted
 
 
 def test_unfinished_records_of_a_process_that_dies(client, other):
@@ -394,10 +400,11 @@ def test_a_pool_of_another_process(client, other, tmp_path):
     assert other.call("cuStreamSynchronize", away) == SUCCESS
     client.ok("cuMemFreeAsync", memory, stream)
     client.ok("cuStreamSynchronize", stream)
-    assert other.import_pointer(imported, bytes(data))[0] == INVALID_VALUE
-    damaged = bytearray(data)
-    damaged[24] ^= 1
-    assert other.import_pointer(imported, bytes(damaged))[0] == INVALID_VALUE
+    if client.lib.software:  # real drivers find neither freed memory nor damage
+        assert other.import_pointer(imported, bytes(data))[0] == INVALID_VALUE
+        damaged = bytearray(data)
+        damaged[24] ^= 1
+        assert other.import_pointer(imported, bytes(damaged))[0] == INVALID_VALUE
     assert other.call("cuMemPoolDestroy", imported) == SUCCESS
     ordinary = ctypes.c_void_p()
     client.ok("cuDeviceGetDefaultMemPool", ctypes.byref(ordinary), 0)

@@ -15,13 +15,15 @@ from .textures import (
     of_array,
     of_linear,
     reading,
+    refused,
     run,
     surface,
+    text_of,
     texture,
 )
 
 RANDOM = numpy.random.default_rng(7)
-LAUNCH_FAILED, MISALIGNED = 719, 716
+MISALIGNED, NOT_SUPPORTED = 716, 801
 # Geometry: the operand, and the extents of the array. The words are x, y, z or the layer.
 PLACES = {
     "1d": ("%r1", (16, 0, 0), 0),
@@ -155,12 +157,46 @@ def test_reductions(client, operation, kind, model):
     register = "%rd8" if wide else "%r3"
     body = f"""mov.b64 %rd8, {{%r3, %r4}};
     sured.b.{name}.2d.{type_}.trap [%rd1, {{%r1, %r2}}], {register};"""
-    run(client, body, handle, given)
+    run(client, body, handle, given, version="8.1" if wide and name in ("min", "max") else "7.5")
     numbers = content.view(kind).reshape(8, 16)
     operands = given[:, 2:].copy().view(kind)[:, 0] if wide else given[:, 2].view(kind)
     for place in (0, 1):
         numbers[3, place] = model(numpy.append(operands[place::2], numbers[3, place]))
     assert (read(client, array, content.shape, "u4") == content).all()
+
+
+PLANE = "[%rd1, {%r1, %r2}]"
+REFUSED = [
+    f"suld.b.2d.b32 %r11, {PLANE};",  # without .trap, .clamp or .zero
+    f"sust.b.2d.b32 {PLANE}, %r11;",
+    f"sured.b.add.2d.u32 {PLANE}, %r11;",
+    f"sured.b.add.2d.s64.trap {PLANE}, %rd8;",
+    f"sured.b.add.2d.b32.trap {PLANE}, %r11;",
+    f"sured.b.min.2d.b32.trap {PLANE}, %r11;",
+    f"sured.b.min.2d.u64.trap {PLANE}, %rd8;",  # of PTX 8.1
+    f"sured.b.max.2d.s64.trap {PLANE}, %rd8;",
+    f"sured.b.and.2d.u32.trap {PLANE}, %r11;",
+    f"sured.b.and.2d.b64.trap {PLANE}, %rd8;",
+    f"sured.b.or.2d.b64.trap {PLANE}, %rd8;",
+    "sured.b.add.a1d.u32.trap [%rd1, {%r1, %r2}], %r11;",
+    "suld.b.1d.b32.trap %r11, [%rd1, %f1];",
+]
+
+
+@pytest.mark.parametrize("instruction", REFUSED)
+def test_refused_instructions(client, instruction):
+    assert refused(client, instruction)
+
+
+def test_floats_are_no_layers(client):
+    """NVIDIA's compiler accepts the register, although a layer is an integer."""
+    load = "suld.b.a1d.b32.trap %r11, [%rd1, {%f1, %r1}];"
+    assert refused(client, load) == client.lib.software
+
+
+def test_wide_minima_are_of_ptx_8_1(client):
+    assert not refused(client, f"sured.b.min.2d.u64.trap {PLANE}, %rd8;", version="8.1")
+    assert refused(client, f"sured.b.or.2d.b64.trap {PLANE}, %rd8;", version="8.1")
 
 
 @pytest.mark.parametrize(
@@ -203,11 +239,18 @@ def test_faces_of_a_cube_are_layers(client):
 
 
 def test_queries(client):
-    handle = surface(client, make(client, 16, 8, 5, flags=LAYERED | SURFACE))
+    handle = surface(client, make(client, 16, 8, 5, flags=SURFACE))
     body = """suq.width.b32 %r11, [%rd1]; suq.height.b32 %r12, [%rd1];
-    suq.array_size.b32 %r13, [%rd1];"""
+    suq.depth.b32 %r13, [%rd1];"""
     found = run(client, body, handle, numpy.zeros((1, 1), "u4"))
     assert found[0, :3].tolist() == [16, 8, 5]
+
+
+@pytest.mark.parametrize("query", ["array_size", "channel_order", "memory_layout"])
+def test_queries_that_no_driver_answers(client, query):
+    """NVIDIA's compiler finds the answer in the description of a .surfref, not of an object."""
+    module, text = ctypes.c_void_p(), text_of(f"suq.{query}.b32 %r11, [%rd1];")
+    assert client.call("cuModuleLoadData", ctypes.byref(module), text) == NOT_SUPPORTED
 
 
 def test_descriptions(client):
@@ -221,10 +264,47 @@ def test_refused_objects(client):
     flagged = of_array(make(client, 16, flags=SURFACE))
     flagged.flags = 1
     memory = of_linear(client.device(4096), 64)
-    for resource in (of_array(make(client, 16)), flagged, memory, Resource(0, (0,))):
+    for resource in (flagged, memory, Resource(0, (0,))):
         given = ctypes.byref(resource)
         assert client.call("cuSurfObjectCreate", handle, given) == INVALID_VALUE
     assert client.call("cuSurfObjectCreate", handle, None) == INVALID_VALUE
+
+
+def test_arrays_without_the_flag(client):
+    """Real drivers make the object, although the documentation wants CUDA_ARRAY3D_SURFACE_LDST."""
+    handle = ctypes.c_uint64()
+    given = ctypes.byref(handle), ctypes.byref(of_array(make(client, 16)))
+    if client.lib.software:
+        assert client.call("cuSurfObjectCreate", *given) == INVALID_VALUE
+    else:
+        client.ok("cuSurfObjectCreate", *given)
+        client.ok("cuSurfObjectDestroy", handle)
+
+
+def test_layers_have_sixteen_bits(client):
+    content = words(3, 1, 4)
+    array = filled(client, content, extents=(4, 0, 3), flags=LAYERED | SURFACE)
+    body = "suld.b.a1d.b32.zero %r11, [%rd1, {%r2, %r1}];"
+    given = numpy.array([[0, 0x10001], [0, 3], [0, -1]], "i4")
+    found = run(client, body, surface(client, array), given)[:, 0]
+    assert found.tolist() == [content[1, 0, 0], 0, 0]
+
+
+def test_formatted_stores_of_fewer_channels(client):
+    """The others become 0."""
+    array = filled(client, numpy.full((1, 1, 4, 4), 7, "u1"), extents=(4, 0, 0), flags=SURFACE)
+    body = "sust.p.1d.v2.b32.trap [%rd1, %r1], {%r2, %r3};"
+    run(client, body, surface(client, array), numpy.array([[1, 2, 3]], "i4"))
+    assert read(client, array, (1, 1, 16), "u1")[0, 0, :8].tolist() == [7] * 4 + [2, 3, 0, 0]
+
+
+def test_formatted_stores_round_halves_to_zero(client):
+    array = make(client, 4, kind="f2", flags=SURFACE)
+    numbers = numpy.array([1 + 2**-10 * 1.75, 1e6, -1e6, numpy.inf], "f4")
+    given = numpy.stack([numpy.arange(4, dtype="u4"), numbers.view("u4")], axis=1)
+    run(client, "sust.p.1d.b32.trap [%rd1, %r1], %r2;", surface(client, array), given)
+    found = read(client, array, (1, 1, 4), "f2")[0, 0]
+    assert found.tolist() == [1 + 2**-10, 65504, -65504, numpy.inf]
 
 
 def fault(lost, handle, body, place=(0, 0)):
@@ -242,7 +322,7 @@ LOAD = "suld.b.2d.b32.trap %r11, [%rd1, {%r1, %r2}];"
 def test_trap(lost, place):
     handle = surface(lost, make(lost, 16, 8, kind="u4", flags=SURFACE))
     status, text = fault(lost, handle, LOAD, place)
-    assert status == LAUNCH_FAILED
+    assert status == ILLEGAL_ADDRESS
     assert "outside of the surface, which has 1 x 8 rows of 64 bytes" in text
 
 

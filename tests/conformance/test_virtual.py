@@ -228,6 +228,7 @@ def accessible(count=1, kind=DEVICE_LOCATION, device=0, flags=READWRITE):
 REFUSED = {
     "reserve nothing": call("cuMemAddressReserve", out, 0, 0, 0, 0),
     "reserve half a page": call("cuMemAddressReserve", out, 2048, 0, 0, 0),
+    "reserve a page": call("cuMemAddressReserve", out, 4096, 0, 0, 0),
     "reserve, odd alignment": call("cuMemAddressReserve", out, GRANULE, 3 << 20, 0, 0),
     "reserve, flags": call("cuMemAddressReserve", out, GRANULE, 0, 0, 1),
     "reserve to null": call("cuMemAddressReserve", None, GRANULE, 0, 0, 0),
@@ -240,15 +241,10 @@ REFUSED = {
     "create to null": call("cuMemCreate", None, GRANULE, properties(), 0),
     "create null": call("cuMemCreate", out, GRANULE, None, 0),
     "map mapped": call("cuMemMap", at(GRANULE), GRANULE, 0, handle_of, 0),
-    "map across mapped": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
     "map nothing": call("cuMemMap", at(), 0, 0, handle_of, 0),
-    "map half a granule": call("cuMemMap", at(), GRANULE // 2, 0, handle_of, 0),
-    "map more than there is": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
     "map beyond the end": call("cuMemMap", at(4 * GRANULE), GRANULE, 0, handle_of, 0),
     "map, flags": call("cuMemMap", at(), GRANULE, 0, handle_of, 1),
     "unmap nothing": call("cuMemUnmap", at(GRANULE), 0),
-    "unmap what is not mapped": call("cuMemUnmap", at(), GRANULE),
-    "unmap too much": call("cuMemUnmap", at(GRANULE), 3 * GRANULE),
     "access to what is not mapped": call("cuMemSetAccess", at(), GRANULE, accessible(), 1),
     "access to too much": call("cuMemSetAccess", at(GRANULE), 3 * GRANULE, accessible(), 1),
     "access of nobody": call("cuMemSetAccess", at(GRANULE), GRANULE, accessible(), 0),
@@ -257,6 +253,17 @@ REFUSED = {
     "get access of what is not mapped": call("cuMemGetAccess", out, accessible(), at()),
     "handle of what is not mapped": call("cuMemRetainAllocationHandle", out, at()),
     "free as other memory": call("cuMemFree_v2", at()),
+}
+
+
+# Memory is mapped as a whole, and only devices get access.
+NOT_IMPLEMENTED = {
+    "map across mapped": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
+    "map half a granule": call("cuMemMap", at(), GRANULE // 2, 0, handle_of, 0),
+    "map more than there is": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
+    "map from an offset": call("cuMemMap", at(), GRANULE, GRANULE, handle_of, 0),
+    "access of the host": call("cuMemSetAccess", at(GRANULE), GRANULE, accessible(kind=2), 1),
+    "access of a node": call("cuMemSetAccess", at(GRANULE), GRANULE, accessible(kind=3), 1),
 }
 
 
@@ -274,12 +281,44 @@ def test_invalid_values(scene, case):
     assert REFUSED[case](*scene) == INVALID_VALUE
 
 
+@pytest.mark.parametrize("case", NOT_IMPLEMENTED)
+def test_what_no_driver_supports(scene, case):
+    assert NOT_IMPLEMENTED[case](*scene) == NOT_SUPPORTED
+
+
+def test_a_part_of_memory_cannot_be_mapped_to_its_own_size(virtual):
+    address, handle = virtual.reserve(4), virtual.create(2)
+    assert virtual.lib("cuMemMap", address, GRANULE, 0, handle, 0) == NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (1, 3), (0, 4), (3, 1)])
+def test_gaps_are_unmapped_too(client, scene, first, count):
+    """The range may have addresses without memory, or no memory at all."""
+    virtual, address, _ = scene
+    virtual.allow(address + GRANULE, 2)
+    assert virtual.unmap(address + first * GRANULE, count) == SUCCESS
+    for granule in (1, 2):
+        gone = first <= granule < first + count
+        status = client.call("cuMemsetD8_v2", address + granule * GRANULE, 1, 4)
+        assert status == (INVALID_VALUE if gone else SUCCESS)
+
+
+def test_a_mapping_is_unmapped_as_a_whole(client, virtual):
+    address = virtual.memory(granules=2)
+    for first in (0, 1):
+        assert virtual.unmap(address + first * GRANULE) == INVALID_VALUE
+    client.ok("cuMemsetD8_v2", address, 1, 2 * GRANULE)
+
+
 def test_devices_that_are_not_there(client, scene):
     virtual, address, _ = scene
     found = ctypes.byref(ctypes.c_uint64())
     assert client.call("cuMemCreate", found, GRANULE, properties(99), 0) == INVALID_DEVICE
     access = ctypes.byref(Access(Location(DEVICE_LOCATION, 99), READWRITE))
     status = client.call("cuMemSetAccess", address + GRANULE, GRANULE, access, 1)
+    assert status == INVALID_VALUE
+    place = ctypes.byref(Location(DEVICE_LOCATION, 99))
+    status = client.call("cuMemGetAccess", found, place, address + GRANULE)
     assert status == INVALID_DEVICE
     assert virtual.access(address + GRANULE) == NONE
 

@@ -6,6 +6,7 @@ import numpy
 
 from .arrays import FORMATS
 
+INVALID_PTX = 218
 WRAP, CLAMP, MIRROR, BORDER = range(4)
 POINT, LINEAR = range(2)
 AS_INTEGER, NORMALIZED, SRGB, SEAMLESS = 1, 2, 16, 64
@@ -86,8 +87,8 @@ def surface(client, array):
 
 # Each thread has 4 words of the input in %r1 to %r4 (and in %f1 to %f4), and what is in %r11 to
 # %r14 in the end are its words of the output. %rd1 is the handle.
-TEXT = """.version 7.5
-.target sm_75
+TEXT = """.version {version}
+.target {target}
 .address_size 64
 .visible .entry k(.param .u64 handle, .param .u64 in, .param .u64 out, .param .u32 count)
 {{
@@ -108,11 +109,26 @@ TEXT = """.version 7.5
 RESULT = "{%r11, %r12, %r13, %r14}"
 
 
-def kernel(client, body):
-    return client.function(client.module(TEXT.format(body=body).encode()), "k")
+def text_of(body, version="7.5"):
+    target = "sm_75" if version == "7.5" else "sm_90"
+    return TEXT.format(body=body, version=version, target=target).encode()
 
 
-def run(client, body, handle, words):
+def kernel(client, body, **options):
+    return client.function(client.module(text_of(body, **options)), "k")
+
+
+def refused(client, body, **options):
+    """Whether the driver refuses to compile the kernel."""
+    module = ctypes.c_void_p()
+    status = client.call("cuModuleLoadData", ctypes.byref(module), text_of(body, **options))
+    if status == 0:
+        client.ok("cuModuleUnload", module)
+    assert status in (0, INVALID_PTX)
+    return status == INVALID_PTX
+
+
+def run(client, body, handle, words, **options):
     """What the kernel makes of rows of up to four words, one thread for each; as words."""
     words = numpy.ascontiguousarray(words)
     assert words.dtype.itemsize == 4
@@ -120,7 +136,8 @@ def run(client, body, handle, words):
     given[:, : words.shape[1]] = words
     source, target = client.device(given.nbytes), client.device(given.nbytes)
     client.write(source, given.tobytes())
-    function, stream, count = kernel(client, body), client.stream(), ctypes.c_uint(len(words))
+    function, stream = kernel(client, body, **options), client.stream()
+    count = ctypes.c_uint(len(words))
     grid = (len(words) + 63) // 64
     status = client.launch(function, stream, handle, source, target, count, grid=grid, block=64)
     assert status == 0

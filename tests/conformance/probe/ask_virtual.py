@@ -293,7 +293,6 @@ calls("""
     copy from where nothing is mapped | cuMemcpyDtoD_v2 p.device(64), s.at(0), 64
     copy to the host from where nothing is mapped | cuMemcpyDtoH_v2 p.host(64), s.at(0), 64
     unified copy from where nothing is mapped | cuMemcpy p.device(64), s.at(0), 64
-    wait for a value | cuStreamWaitValue32_v2 p.stream(), s.at(1), 0, 0
     write a value | cuStreamWriteValue32_v2 p.stream(), s.at(1), 7, 0
 """)
 calls(
