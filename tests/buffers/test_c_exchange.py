@@ -193,7 +193,7 @@ def test_more_arrays_than_the_table_of_recent_ones_holds(memory, theirs, kernel,
             kernel.launch(1, 16, cu.read(x), y, stream=stream)
     stream.synchronize()
     assert (contents(memory, count=599 * 16).reshape(-1, 16) == 2 * np.arange(16)).all()
-    with pytest.raises(TypeError, match="argument 1 .* cannot be <object"):
+    with pytest.raises(TypeError, match=r"argument 1 .* cannot be <object"):
         kernel.launch(1, 16, cu.read(x), object(), stream=stream)
 
 

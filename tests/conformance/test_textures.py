@@ -155,8 +155,11 @@ def test_sampling(client, dimensions, outside, filter_, normalized):
     wanted = model(content, positions, dimensions, modes, filter_, normalized, border)
     if filter_ == POINT:
         assert (found == wanted.astype("f4")).all()
-    else:  # half a weight, where a row has a border above it
-        assert abs(found - wanted).max() < (8 * WEIGHT if dimensions == 1 else 1e-5)
+    else:
+        # A row with a border above it has half a weight. In a volume, a GPU rounds some weights in
+        # another way than the software driver.
+        rough = dimensions == 1 or (dimensions == 3 and not client.lib.software)
+        assert abs(found - wanted).max() < (8 * WEIGHT if rough else 1e-5)
 
 
 @pytest.mark.parametrize("outside", [(BORDER, CLAMP), (CLAMP, BORDER), (BORDER, BORDER)])
@@ -231,7 +234,8 @@ def test_means_of_halves(client):
     found = floats(client, read_plane(), handle, positions)
     wanted = model(content, positions, 2, (CLAMP,) * 3, LINEAR, False)
     assert (found == found.astype("f2")).all()
-    assert (abs(found - wanted) <= 2**-11 * abs(wanted) + 1e-6).all()
+    rough = 0 if client.lib.software else WEIGHT  # a GPU does not round the exact mean
+    assert (abs(found - wanted) <= 2**-11 * abs(wanted) + 1e-6 + rough).all()
 
 
 def test_srgb(client):

@@ -309,7 +309,8 @@ MUTATIONS = [
     (
         "a copy out hands the bytes over before they are there",
         "_staging.pyx",
-        "stream.context.check(wait_for_event(stream.context.raw, stage.event.raw))",
+        "stream.context.check(wait_for_event(\n"
+        "                stream.context.raw, stage.event.raw, &operation.request.issued))",
         "pass",
     ),
     # ---- several contexts, other libraries ----
@@ -474,8 +475,8 @@ MUTATIONS = [
     (
         "an array that a kernel reads is written",
         "_arguments.pyx",
-        "            access.mode = (<Access>value).mode\n",
-        "            access.mode = OWN_WRITE\n",
+        "                                   (<Access>value).mode)\n",
+        "                                   OWN_WRITE)\n",
     ),
     (
         "buffers over one memory have records of their own",

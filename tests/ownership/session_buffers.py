@@ -369,7 +369,9 @@ class BufferSession(PeerSession):
             memory.ended = answer == OK
             return answer
         if memory.stream is None or not buffer.nbytes:
-            return self.oracle.close_memory(memory.model)
+            answer = self.oracle.close_memory(memory.model)
+            # Empty memory is of no stream, which may be checked first.
+            return answer if answer == OK or stream is None else frozenset({answer, NOT_ORDERED})
         on = (stream or memory.stream).model
         if stream is not None and stream.place is not memory.place:
             return OTHER_CONTEXT
