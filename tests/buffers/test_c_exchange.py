@@ -198,7 +198,7 @@ def test_more_arrays_than_the_table_of_recent_ones_holds(memory, theirs, kernel,
 
 
 def test_an_array_that_changes(memory, kernel, arrays, stream, other, gate):
-    """As by `resize_` and `set_`: the launch uses and borrows what it is now."""
+    """`resize_` and `set_` do this to a tensor: the launch uses and borrows its present memory."""
     x, y = arrays
     kernel.launch(1, 16, cu.read(x), y, stream=stream).wait()
     x.address += 32

@@ -223,7 +223,7 @@ def test_no_memory_for_a_stage(make, items_of, stream, nth):
 @pytest.mark.parametrize("threads", [2, 7])
 @pytest.mark.parametrize("own_streams", [True, False])
 def test_many_at_once(driver, threads, own_streams):
-    """They share the threads, and each gets its own bytes."""
+    """Concurrent copies share the copying threads, and each gets its own bytes."""
     shared, failures = cu.Stream(), []
     start = threading.Barrier(threads)
 
@@ -361,7 +361,7 @@ def test_without_memory_for_more_stages_one_does(make, stream):
 
 @pytest.mark.cuda_software
 def test_threads_that_copy_soon_have_what_they_need(make):
-    """They keep their page-locked memory: allocating it takes longer than the copies."""
+    """Threads keep their page-locked memory, because allocating it takes longer than the copies."""
     from cudadrv import testing
 
     cu.reap()
@@ -411,7 +411,7 @@ def test_ctrl_c_while_threads_copy(make, stream, gate, way):
 
 
 def test_ctrl_c_at_any_time(make, items_of, stream):
-    """Here no gate holds up the stream: Ctrl-C comes at twelve moments of a running copy."""
+    """No gate holds up the stream: Ctrl-C comes at twelve moments of a running copy."""
     nbytes, interrupted = 2_000_000, 0
     buffer = make("device", nbytes, items=np.zeros(nbytes, "u1"))
     for delay in range(12):

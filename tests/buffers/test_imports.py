@@ -525,7 +525,7 @@ def test_an_import_inside_of_ours_shares_its_records(make, stream, other):
 
 
 def test_overlapping_arrays_are_not_copied(library, stream):
-    """As parts of one buffer: the driver's copy is not defined then."""
+    """Overlapping parts of one buffer are refused too, because the driver's copy is undefined."""
     x = cu.from_cuda_array(Array(library, stream=None), stream)
     y = cu.from_cuda_array(Array(library, start=32, stream=None), stream)
     same = cu.from_cuda_array(Array(library, stream=None), stream)
@@ -607,7 +607,7 @@ def test_give_back(library, stream, other, gate):
 
 
 def test_what_was_given_back_can_be_imported_again(library, add, stream, other, gate):
-    """It can also while another array keeps the records of the same allocation."""
+    """The import also works while another array keeps the records of the allocation."""
 
     class Exported(Array):
         def __dlpack_device__(self):

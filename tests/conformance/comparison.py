@@ -52,7 +52,7 @@ def ask(library, section, settings="", *options):
 
 
 def ask_quickly(library, section, settings, expected):
-    """As ``ask``, with little waiting; what may only have been slow is asked again."""
+    """Ask like ``ask``, with little waiting; ask again what may only have been slow."""
     header, answers = ask(library, section, settings, "--patience", QUICK)
     listed = differences()
     for question in answers:

@@ -10,7 +10,7 @@ class Location(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
 
     def by_value(self):
-        """As the integer register in which the structure is passed."""
+        """Return the integer register in which the structure is passed."""
         return int.from_bytes(bytes(self), "little")
 
 

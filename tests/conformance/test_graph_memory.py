@@ -193,7 +193,7 @@ def test_a_fill_in_a_body_uses_page_locked_memory_of_its_context(client, elsewhe
 @pytest.mark.parametrize("place", ["body", "child in a body", "graph"])
 @pytest.mark.parametrize("kind", ["host", "managed", "device", "host pool"])
 def test_a_copy_in_a_body_from_memory_of_another_context(lost, kind, place):
-    """It loses the context, if the memory is page-locked or managed, and of no pool."""
+    """The context is lost if the memory is page-locked or managed, and of no pool."""
     context = ctypes.c_void_p()
     lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     far = MAKE[kind](lost)

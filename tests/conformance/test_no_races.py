@@ -315,7 +315,7 @@ def device_writes_and_reads_host_memory(p):
 
 
 def prefetches_beside_uses(p):
-    """They change no byte, whoever uses the memory meanwhile."""
+    """Prefetches change no byte, whoever uses the memory meanwhile."""
     a, b, x = *p.streams(), p.managed(SIZE)
     for place in (0, -1):
         p.fill(x, a)

@@ -339,7 +339,7 @@ def test_a_managed_pool_prefers_its_place(client):
 
 
 def test_memory_of_a_managed_pool_takes_no_advice(client):
-    """It can be prefetched. Its pool has chosen where it is at home."""
+    """The memory can be prefetched, but its preferred place is that of its pool."""
     pool, stream = make_pool(client, "managed device"), client.stream()
     memory = allocate(client, pool, stream)
     client.ok("cuMemPrefetchAsync", memory, SIZE, 0, stream)

@@ -343,7 +343,7 @@ def test_events_that_cannot_be_opened(client, other):
 
 
 def test_unfinished_records_of_a_process_that_dies(client, other):
-    """They are never complete, and a stream that waits for them is stuck."""
+    """Such records are never complete, and a stream that waits for one is stuck."""
     event = client.event(INTERPROCESS)
     _, theirs = other.open_event(share_event(client, event))
     away = other.stream()

@@ -199,7 +199,7 @@ def read_plane(kind="f32"):
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("channels", [1, 2, 4])
 def test_formats(client, kind, channels):
-    """As integers, and as floats."""
+    """Each format is read as integers and as floats."""
     content = numbers(kind, 1, 8, 16, channels)
     resource = of_array(array_of(client, content, 2))
     if kind[0] != "f":
@@ -633,7 +633,7 @@ def test_integers_are_for_linear_memory(lost, linear):
 
 
 def test_the_address_of_an_array_is_no_address(lost):
-    """Only a report of a race tells it."""
+    """Only a report of a race tells the address."""
     lost.lib.configure("races=record")
     lost.lib.forget_races()
     array, host = make(lost, 64), lost.host(64)

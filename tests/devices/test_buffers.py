@@ -123,7 +123,7 @@ assert bytes(managed) == bytes(range(8))
 
 
 def test_memory_dies_behind_users_on_two_devices(machine):
-    """It is freed when both are done, and the destructor waits for neither."""
+    """The memory is freed when both users are done, and the destructor waits for neither."""
     machine(
         "devices=2",
         """

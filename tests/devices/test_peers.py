@@ -498,7 +498,7 @@ for buffer in (ordered, of_pool):
 
 
 def test_access_of_the_default_pool_is_that_of_the_device(pair):
-    """It ends with that of the last context of the device."""
+    """The pool's access ends with that of the last context of the device."""
     pair(
         """
 ordered = cu.DeviceBuffer(16, stream=far)

@@ -68,7 +68,7 @@ def workers(client):
 
 @pytest.fixture
 def on_worker(monkeypatch):
-    """This process passes errors on as a worker does."""
+    """Let this process pass errors on as a worker does."""
     monkeypatch.setattr(ours, "_on_worker", False)
     ours.dask_setup(None)
 

@@ -42,7 +42,7 @@ def programs():
 
 @pytest.fixture
 def schedule():
-    """Only one: texts that depend on the schedule are on no page."""
+    """One schedule is enough, because no text on the pages depends on it."""
 
 
 @pytest.mark.parametrize(("block", "code"), list(programs()))

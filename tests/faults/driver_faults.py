@@ -106,7 +106,7 @@ HARMLESS = {
 
 
 def wrong_answer(answer, function, status):
-    """It must be an error, or a warning, that names the function, or a case that is harmless."""
+    """The answer must be an error or a warning that names the function, or the case is harmless."""
     error = answer.error
     warned = any(f"{function}:" in each for each in answer.unraised)
     harmless = not HARMLESS.isdisjoint({(function, status), (function, None)})

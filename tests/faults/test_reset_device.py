@@ -91,7 +91,7 @@ def test_what_was_there_before_is_refused(lost, thing):
 
 
 def test_page_locked_memory_is_ordinary_memory_then(lost):
-    """As for the host after any loss: it can be read, and the driver does not know it."""
+    """As after any loss of a context, the host can read it, and the driver does not know it."""
     testing.reset_device()
     locked, work = lost["locked"], cu.DeviceBuffer(8)
     assert (locked.to_numpy() == 7).all()

@@ -585,7 +585,7 @@ def test_a_refused_first_node_leaves_a_graph_of_no_context(world):
 
 
 def test_each_buffer_of_another_graph_has_its_own_policy(world):
-    """Even if the buffers overlap, so that the graph uses all their bytes as one range."""
+    """The buffers may overlap; the graph then uses all their bytes as one range."""
     left, right = world.out[:8], world.out[4:]
     left.ordering = "wait"
     inner = cu.Graph()

@@ -255,7 +255,7 @@ def test_a_generator_that_is_dropped_ends_the_capture(world):
 
 
 def test_a_block_that_python_never_leaves(world):
-    """As after a signal between `__enter__` and the first line."""
+    """A signal between `__enter__` and the first line of the block has this effect."""
     world.graph.capture(world.main).__enter__()
     gc.collect()
     usable(world)
@@ -447,7 +447,7 @@ def test_stream_ordered_memory_is_held(world):
 
 
 def test_dropped_names_are_safe(world):
-    """Neither a pool nor the driver gets memory that a graph uses."""
+    """Memory that a graph uses goes neither to a pool nor to the driver."""
     buffer = cu.DeviceBuffer(16, "f4", name="dropped")
     alone = cu.LockedBuffer(16, "f4", pooled=False, name="alone")
     with world.graph.capture(world.main):

@@ -164,7 +164,7 @@ def test_loans_to_the_library(world, library, held):
 
 
 def test_arrays_by_dlpack_in_their_capture(world, library, held, module):
-    """As in examples/interop/torch_graph.py: a kernel of ours between their operations."""
+    """A kernel of ours runs between operations of theirs, as in examples/interop/torch_graph.py."""
     saxpy = module["saxpy"]
     world.frames[:] = 4
 
@@ -533,7 +533,7 @@ def test_what_is_no_stream(world):
 
 
 def test_a_stream_of_theirs(world):
-    """It is known before their capture begins, because the driver tells nothing meanwhile."""
+    """Their stream is known before their capture, during which the driver tells nothing."""
 
     class Theirs:
         def __init__(self, handle):

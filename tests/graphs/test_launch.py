@@ -531,7 +531,7 @@ def test_a_policy_of_variables(world):
 
 @pytest.mark.parametrize("names", [("work", "out"), ("out", "work")])
 def test_the_buffer_that_is_used_first_is_named(world, names):
-    """Whatever the order of their addresses."""
+    """The addresses of the buffers do not matter."""
     graph = cu.Graph()
     with graph.capture(world.main):
         for name in names:

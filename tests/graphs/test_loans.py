@@ -212,7 +212,7 @@ def test_dlpack(world, fill):
 
 
 def test_an_array_that_ends_with_the_block(world):
-    """Only a flag is set then, and the end of the block is the first call that sees it."""
+    """Its end only sets a flag, and the end of the block is the first call that sees the flag."""
     with world.graph.capture(world.main):
         consumer = Consumer(world.out.__dlpack__(stream=world.main.handle, max_version=(1, 0)))
         consumer.end()

@@ -426,7 +426,7 @@ def test_wrong_arguments_change_nothing(world, step, name):
 
 
 def test_memory_of_another_context(world):
-    """It can only be replaced by memory of that context, and a fill of it can be disabled."""
+    """Such memory can only become memory of that context, and a fill of it can be disabled."""
     context = cu.Context.create(cu.Device(0))
     with context:
         there, second = (cu.LockedBuffer.zeros(16, "f4", name=name) for name in ("there", "second"))

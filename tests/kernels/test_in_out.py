@@ -60,7 +60,7 @@ def test_wait_brings_the_results_home(arrays, launch, stream, gate):
 
 
 def test_the_stream_brings_nothing_home(arrays, launch, stream):
-    """Only the token does: `token.wait()`, or `token.done` if it is true."""
+    """Results come home only by the token: `token.wait()`, or `token.done` if that is true."""
     token = launch()
     stream.synchronize()
     assert (arrays[1] == 1).all()

@@ -164,7 +164,7 @@ def test_from_buffer_to_buffer_with_outputs_apart(driver, buffers, consumed):
 
 
 def test_kernels_of_all_chunks_may_use_the_same_memory(driver, module):
-    """They are on one stream. An accumulator needs neither events nor a copy for each buffer."""
+    """All kernels run on one stream: an accumulator needs no events, and only one copy."""
     total = cu.DeviceBuffer.zeros(CHUNK, "f4", name="total")
 
     def compute(stream, given, taken):

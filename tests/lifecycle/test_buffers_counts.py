@@ -271,7 +271,7 @@ def test_wrong_addresses_are_refused(cls):
 
 
 def test_memory_of_a_dead_buffer_is_not_taken_twice(stream, gate):
-    """It waits to be freed while it is in use: nobody else may free it, too."""
+    """Dead memory waits to be freed while it is in use, and nobody else may free it, too."""
     buffer = cu.DeviceBuffer(8)
     gate.hold(stream)
     buffer.fill_async(1, stream)

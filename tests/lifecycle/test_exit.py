@@ -81,7 +81,7 @@ def test_with_something_alive(script, last):
 
 @pytest.mark.parametrize("end", ["end_as_the_process_ends", "end_without_the_gil"])
 def test_deleters_that_nothing_follows(script, end):
-    """They touch nothing that is gone when they run: neither Python's objects nor the driver."""
+    """Such deleters use nothing that is gone when they run, neither objects nor the driver."""
     script.quiet(
         HEAD
         + f"""

@@ -526,7 +526,7 @@ class Oracle:
         return Answer(EXPORTED, sites) if sites else None
 
     def judge_export_and_wait(self, memory, start, stop, mode, policy, lends=False):
-        """As `judge_export`, after the waits that the policy inserts."""
+        """Judge like `judge_export`, after the waits that the policy inserts."""
         request = (memory, start, stop, mode, policy, lends)
         before = self.order()
         while (answer := self.judge_export(*request)).answer == MUST_WAIT:

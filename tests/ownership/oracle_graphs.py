@@ -492,7 +492,7 @@ class GraphOracle(Oracle):
         return frozenset(refusals or {self._sum(stream, answers).answer})
 
     def judge_launch_and_wait(self, stream, operations, policies, last):
-        """As `judge_launch`, after the waits that the policies insert."""
+        """Judge like `judge_launch`, after the waits that the policies insert."""
         before = self.order()
         request = (stream, operations, policies, last)
         while (answers := self.judge_launch(*request)) == {MUST_WAIT}:

@@ -62,7 +62,7 @@ class Body(Graph):
 
     @closed.setter
     def closed(self, value):
-        """Only the whole graph is closed."""
+        """A body is never closed by itself, so setting this does nothing."""
 
 
 @dataclass(eq=False)

@@ -135,7 +135,7 @@ def test_an_operation_on_its_way_is_a_borrow(streams, memory):
 
 
 def test_a_snapshot_on_the_way_does_not_say_what_a_failed_operation_would_have(domain, memory):
-    """As when one thread queries a stream while another thread's operation on it fails."""
+    """One thread queries a stream while another thread's operation on it fails."""
     legacy, blocking = StreamState(domain, "legacy"), StreamState(domain, "blocking")
     write(legacy, memory)
     event = []

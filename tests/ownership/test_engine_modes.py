@@ -227,7 +227,7 @@ def test_one_operation_does_not_conflict_with_itself(streams, memory):
 @pytest.mark.parametrize("mode", ["read", "write", "shared"])
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_the_same_bytes_several_times_are_one_use(streams, memory, mode, count):
-    """As when a kernel gets one buffer as several arguments."""
+    """A kernel that gets one buffer as several arguments uses memory like this."""
     neighbour = MemoryState(memory.engine, 8)
     assert streams[0].issue(*[(memory, 0, 8, mode)] * count)[0] == "ok"
     assert [use[2:] for use in memory.borrows()] == [(mode, 0, 8)]
@@ -273,7 +273,7 @@ def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, ot
 
 
 def test_reach_shares_with_reach_alone(streams, memory):
-    """It may be a use, so it is ordered with all certain uses, as a write is."""
+    """A reach may be a use, so it is ordered with all certain uses, as a write is."""
     assert [reach(stream, memory) for stream in streams] == ["ok"] * 3
     assert read(streams[0], memory) == "borrowed"
     assert write(streams[0], memory) == "borrowed"

@@ -248,7 +248,7 @@ def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
 
 
 def test_what_a_dead_stream_has_waited_for_says_nothing_of_later_work(memory):
-    """Even if the later work is of a stream that has the dead stream's slot."""
+    """This holds even if the later work is of a stream that has the dead stream's slot."""
     near, far, writer, written = near_and_far()
     after(StreamState(far), writer)
     write(writer, memory := MemoryState(writer.domain.engine, 8))

@@ -291,7 +291,7 @@ def test_more_streams_than_slots(domain, memory):
 
 
 def test_the_garbage_collector_may_end_them_in_any_order():
-    """As when the traceback of a failing test refers to all of them."""
+    """This happens when the traceback of a failing test refers to all of them."""
     for _ in range(20):
         stream = StreamState(Domain(Engine()))
         stream.issue()

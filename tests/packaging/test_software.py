@@ -94,7 +94,7 @@ def test_wheel_has_the_driver_and_the_command(software_wheel):
 
 
 def test_sdist_builds_by_itself(tree, tmp_path):
-    """It has every source, and nothing built."""
+    """The sdist has every source, and no built file."""
     code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
     call(sys.executable, "-c", code, cwd=tree)
     [archive] = tmp_path.glob("*.tar.gz")

@@ -206,7 +206,7 @@ def test_unittest_is_checked_too(run):
 
 
 def test_the_state_at_the_start_is_the_same(run):
-    """Whatever the test before did to the driver."""
+    """What the test before did to the driver makes no difference."""
     text = """
 from cudadrv import testing
 

@@ -51,7 +51,7 @@ def test_without_it_nothing_is_reported(run):
 
 
 def test_beside_fixtures_of_cudadrv(run):
-    """They set the schedule of each test, and processes of tests report, too."""
+    """cudadrv's fixtures set the schedule of each test, and processes of tests write reports."""
     text = """
 import os
 

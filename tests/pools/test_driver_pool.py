@@ -559,7 +559,7 @@ def test_misuse_of_the_class():
 @software
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_dead_memory_tells_nothing_of_another_context(driver):
-    """It is freed after work there, of which a synchronization of its own context says nothing."""
+    """Its memory is freed after work there, of which synchronizing its own context says nothing."""
     pool, second = new_pool("locked"), cu.Context.create(cu.Device(0))
     with second:
         theirs = cu.Stream()

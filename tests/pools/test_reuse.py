@@ -257,7 +257,7 @@ def test_policies_do_not_hurry_it(stream):
 
 
 def test_unchecked_uses_count(stream, other):
-    """Both writers are still there when the memory dies."""
+    """Both writers are still unfinished when the memory dies."""
     buffer = cu.DeviceBuffer(1000)
     with cu.ordering("unchecked"):
         buffer.fill_async(1, stream)

@@ -435,7 +435,7 @@ def test_arguments(stream, kind):
 
 @KINDS
 def test_an_allocation_on_a_closed_stream_calls_no_driver(stream, kind, unchanged):
-    """It does not free the memory of dropped buffers either, as other allocations do."""
+    """Unlike other allocations, this one does not free the memory of dropped buffers either."""
     closed, pool = cu.Stream(), cu.DriverPool()
     dead = cu.DeviceBuffer(1000, stream=stream, pooled=False)
     dead.fill_async(1, stream)

@@ -186,7 +186,7 @@ def test_devices_have_pools_of_their_own(script):
 
 
 def test_no_two_buffers_get_one_block(driver):
-    """Whatever runs in the middle of an allocation, such as a destructor that allocates."""
+    """A destructor that allocates may run in the middle of an allocation, for example."""
     import gc
 
     class Maker:

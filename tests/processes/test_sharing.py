@@ -435,7 +435,7 @@ class Word:
             os.pwrite(board.fileno(), struct.pack("<Q", state), self.offset)
 
     def set_opened_by(self, pid):
-        """As in the moment in which a process has said so, and has done no more."""
+        """Leave the slot as a process does that has claimed the ticket, and has done no more."""
         self.set(2 | pid << 8)
 
 

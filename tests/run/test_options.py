@@ -48,7 +48,7 @@ def test_the_command_sees_them(python):
 
 
 def test_programs_find_that_nvjitlink_is_too_old(run):
-    """They ask for a library that is loaded already, before they look in their own folders."""
+    """Programs use a library that is loaded already before they look in their own folders."""
     code = (
         "import ctypes, os\n"
         "for name in 'libnvJitLink.so.12', 'libnvJitLink.so.13':\n"
@@ -70,7 +70,7 @@ def test_all_find_the_same_driver(run):
 
 
 def test_the_command_begins_with_the_first_word(run):
-    """As for nsys, compute-sanitizer and valgrind: `--` may be left out."""
+    """`--` may be left out, as with nsys, compute-sanitizer and valgrind."""
     ran = run("--seed", "3", "sh", "-c", 'echo "$@"', "sh", "--seed", "4", "--", "-x")
     assert ran.out == "--seed 4 -- -x\n"
     assert ran.report["settings"] == "seed=3"
@@ -148,7 +148,7 @@ def test_a_script_whose_interpreter_is_missing(run, tmp_path):
 
 @pytest.mark.parametrize("file", ["no/such/folder/report.json", "."])
 def test_json_that_cannot_be_written(run, file):
-    """It is found before the command runs, which may take hours."""
+    """The error comes before the command runs, which may take hours."""
     words = refused(run("--json", file, "echo", "started", report=False))
     assert words.startswith(f"python -m cudadrv run: --json {file}: ")
 
@@ -175,7 +175,7 @@ def test_a_folder_for_temporary_files_that_cannot_be_named(run, tmp_path, name):
 
 
 def test_names_with_control_characters(python, tmp_path):
-    """They stay in their lines, the terminal obeys none of them, and the JSON has them."""
+    """The names stay in their lines, the terminal obeys none of them, and the JSON has them."""
     code = """
 import ctypes
 cuda, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
@@ -232,7 +232,7 @@ print(cuda.cuInit(0))
 
 
 def test_a_report_that_is_cut_off(python):
-    """As of a process that was killed while it wrote, or on a full disk."""
+    """A process that is killed while it writes leaves such a report, and so does a full disk."""
     program = """
 import glob, os
 unsupported(2)

@@ -32,7 +32,7 @@ def test_children_and_grandchildren(run, c_client):
 
 
 def test_a_fork_before_the_driver_is_used(python):
-    """Both processes may use it, and each has its own report."""
+    """Parent and child may both use the driver, and each writes its own report."""
     program = """
 import os
 unsupported(2)
@@ -86,7 +86,7 @@ def test_ends_without_exit_handlers(run, c_client, last, status):
 
 
 def test_processes_of_multiprocessing(python, tmp_path):
-    """They end by os._exit. Each uses the driver for itself: the parent has not used it yet."""
+    """Such processes end by os._exit, and each opens the driver itself: the parent has not yet."""
     program = """
 import multiprocessing
 def work(number):
@@ -166,7 +166,7 @@ race()
 
 
 def test_a_run_in_a_run(run, c_client):
-    """Both report what the inner one ran."""
+    """The reports of both runs have what the inner one ran."""
     ran = run("--seed=4", "--", *line("--json", "inner.json", "--", c_client, "init", "many"))
     assert ran.status == 3
     assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1_000_000}

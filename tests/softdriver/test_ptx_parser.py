@@ -366,7 +366,7 @@ def test_several_problems(dump):
 
 
 def test_parameters_in_registers(lines):
-    """They are loaded at the beginning and stored at each end, where labels mean what they did."""
+    """Such parameters are loaded at the start and stored at each end; labels keep their meaning."""
     found = lines(
         ".func (.reg .b32 r) f (.reg .b32 x, .param .b64 y, .reg .f64 z) { .reg .pred p;\n"
         "bra L; @p ret; L: ret; M: }"

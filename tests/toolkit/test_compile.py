@@ -233,7 +233,7 @@ def test_device_or_architecture(driver, nvcc):
 
 
 def test_architecture_of_the_current_device(driver, nvcc):
-    """This compiler knows 7.5, 8.0 and 12.0: the newest that is not above the device's."""
+    """nvcc here knows 7.5, 8.0 and 12.0; the newest that the device can run is chosen."""
     major, minor = cu.Device(0).compute_capability
     newest = max(known for known in (75, 80, 120) if known <= 10 * major + minor)
     toolkit.compile("k")

@@ -119,7 +119,7 @@ def test_a_name_runs_nothing(compiler, tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("part", ["$(touch ran)", "`touch ran`", '"; touch ran; "'])
 @pytest.mark.parametrize("place", ["file", "option", "temporary folder", "working directory"])
 def test_a_folder_runs_nothing(compiler, file, tmp_path, monkeypatch, part, place):
-    """Whatever is done about it: it is refused, or the compiler finds the right files."""
+    """The folder is refused, or the compiler finds the right files."""
     folder = tmp_path / part
     folder.mkdir()
     where = tmp_path

@@ -285,7 +285,7 @@ def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
 
 @pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
-    """Whatever of them it ends first; memory that was freed is overwritten here."""
+    """The order in which the collector ends them is any; freed memory is overwritten."""
     script.quiet(
         """
     import gc

@@ -147,7 +147,7 @@ def test_that_costs_two_calls_for_small_copies_on_blocking_streams(driver):
 
 
 def test_legacy_work_is_not_after_a_blocking_stream_that_died(driver):
-    """As if it were closed, whenever its handle really goes: that depends on timing."""
+    """The stream counts as closed at once, because the time at which its handle goes varies."""
     blocking, buffer = cu.Stream(blocking=True), cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, blocking)
     del blocking
@@ -192,7 +192,7 @@ def test_a_foreign_stream(library, flags):
 
 @pytest.mark.parametrize("closing", [False, True])
 def test_a_foreign_stream_is_the_same_under_a_later_object(library, closing):
-    """As where it is taken for each operation: what it did before is before."""
+    """Its earlier work stays earlier, whether an object is kept or made for each operation."""
     handle, buffer = library.stream(1), cu.LockedBuffer.zeros(16)
     before, slots = books()["streams"], []
     for value in range(600):

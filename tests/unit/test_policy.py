@@ -110,7 +110,7 @@ def generator(policy: str):
 @pytest.mark.cuda_allow("races")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_generators_that_are_suspended_in_blocks(write, order):
-    """They leave theirs in force, as context managers made of generators mean to; not for ever."""
+    """A suspended generator leaves its policy in force, as generators do, but not for ever."""
     both = [generator("unchecked"), generator("unchecked")]
     for each in both:
         next(each)
@@ -129,7 +129,7 @@ def test_a_generator_that_dies(write):
 
 
 def test_a_generator_that_is_closed_in_a_copy_of_its_context(write):
-    """As the event loop closes an asynchronous generator that a task has left."""
+    """The event loop closes an asynchronous generator like this when a task has left it."""
     lost = generator("unchecked")
     next(lost)
     contextvars.copy_context().run(lost.close)

@@ -181,7 +181,7 @@ REFUSING = {
 @pytest.mark.parametrize("name", REFUSING)
 @pytest.mark.parametrize("arguments", [((), {}), ((4, "f4"), {}), ((), {"device": 0})])
 def test_what_is_not_made_by_its_class_says_how(name, arguments):
-    """Whatever it is given: not how many arguments it would take."""
+    """With any arguments the error says how to make the object, not how many arguments it takes."""
     positional, named = arguments
     with pytest.raises(TypeError, match=re.escape(REFUSING[name])):
         getattr(cu, name)(*positional, **named)

@@ -123,7 +123,7 @@ def test_a_view_that_the_standard_library_opened(buffer, stream):
 
 
 def test_a_thread_that_only_the_standard_library_runs(buffer, stream):
-    """There is no line of the user's: the innermost one is better than none."""
+    """No line is the user's, so the message names the innermost one."""
     import threading
 
     thread = threading.Thread(target=buffer.fill_async, args=(1, stream))
@@ -329,7 +329,7 @@ print(wrapping.evaluated(wrapper, stream).site)
 
 
 def test_threads_that_a_library_starts(wrapped):
-    """There is no line of the user's in such a thread: its innermost line is better than none."""
+    """Such a thread runs no line of the user's, so the message names its innermost line."""
     found = wrapped("""
 import threading
 threads = [threading.Thread(target=wrapper.fill, args=(stream,)) for _ in range(4)]

@@ -175,7 +175,7 @@ def test_wrong_uses_are_found(script, body, found):
 
 @pytest.mark.cuda_software
 def test_the_size_of_the_heap_is_a_limit(script):
-    """It can be set until a kernel that allocates has been launched."""
+    """The size can be set until a kernel that allocates has been launched."""
     script.quiet(f"""
     import ctypes
     import numpy as np

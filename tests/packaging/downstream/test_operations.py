@@ -379,7 +379,7 @@ def test_failed_call_is_not_made_again(buffer, stream):
 
 @pytest.mark.parametrize("status", [1, UNKNOWN, -1, -2, -3, -101, -105, 0x7FFF0000, -(2**31)])
 def test_status_that_no_driver_call_returned(buffer, stream, status):
-    """That of another library, or nonsense: it is raised under the name of the operation."""
+    """A status of another library, or no status at all, is raised under the operation's name."""
     work = downstream.Work("downstream.other", status=status).use(buffer)
     with pytest.raises(cu.CudaError) as raised:
         work.issue(stream)
