@@ -46,7 +46,8 @@ class Decoder {
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
-    // For correct instructions that no driver can run: loading them is CUDA_ERROR_NOT_SUPPORTED.
+    // Refuses correct PTX that real drivers do not support either: CUDA_ERROR_NOT_SUPPORTED at
+    // load.
     [[noreturn]] void refuse_as_nvidia(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 

@@ -117,8 +117,8 @@ void decode_tld4(Decoder &decoder) {
 
 enum class Query : uint16_t { Width, Height, Depth };
 
-// Returns what devices know of the extents. A row has no height, layers of rows have it in place of
-// their number, and the depth is 0 or what follows: slices, layers or faces.
+// Returns the width, the height or the depth, as GPUs answer. The height of a row is 0, and that of
+// layers of rows is their number. The depth is the number of slices, layers or faces, or 0.
 uint32_t extent_of(const Texels &texels, Texture::Shape shape, Query query) {
     using Shape = Texture::Shape;
     bool rows = shape == Shape::Rows, flat = shape == Shape::Row || shape == Shape::Linear;

@@ -337,7 +337,7 @@ def test_events_that_cannot_be_opened(client, other):
     assert client.call("cuIpcOpenEventHandle", ctypes.byref(opened), mine) == INVALID_CONTEXT
     client.ok("cuEventDestroy_v2", event)
     client.forget("cuEventDestroy_v2", event)
-    # A real driver lets the other process open what is no event any more.
+    # On a real driver, the other process can open an event that was destroyed.
     wanted = INVALID_VALUE if client.lib.software else SUCCESS
     assert other.open_event(handle)[0] == wanted
 

@@ -820,7 +820,7 @@ def test_an_owner_that_dies_afterwards(other):
     stream.synchronize()
 
 
-# Lets a stream `s` of the other process wait for ever.
+# Expressions that make the stream `s` of the other process wait for ever.
 STUCK = (
     "f := cu.LockedBuffer.zeros(1, 'u4'), __import__('ctypes').CDLL(cu.driver_info().path)"
     ".cuStreamWaitValue32_v2(__import__('ctypes').c_void_p(s.handle),"
