@@ -592,10 +592,10 @@ cdef int refuse_endless(const own_snapshot *snapshot) except -1:
         if own_snapshot_has(engine, snapshot, other.slot, other.seq) \
                 and other.has_ended() and is_unfinished(other.event):
             raise OwnershipError(
-                f"this wait would never end: process {other.pid()} has ended before its work was"
-                f" complete, for which the call at {place(other.site)} has made a stream wait."
-                " Nothing on that stream can complete any more, and the driver can free nothing in"
-                " its context; end this process when its other work is done")
+                f"this wait would never end: process {other.pid()} has ended with unfinished work,"
+                f" and the call at {place(other.site)} has made a stream wait for that work. The"
+                " stream is stuck, and the driver can free no memory of its context. End this"
+                " process when its other work is done")
     return 0
 
 
