@@ -156,10 +156,11 @@ def test_sampling(client, dimensions, outside, filter_, normalized):
     if filter_ == POINT:
         assert (found == wanted.astype("f4")).all()
     else:
-        # A row with a border above it has half a weight. In a volume, a GPU rounds some weights in
-        # another way than the software driver.
+        # A row with a border above it has half a weight. In a volume, a GPU rounds each of the eight
+        # weights in another way than the software driver: it can differ by 1/256.
         rough = dimensions == 1 or (dimensions == 3 and not client.lib.software)
-        assert abs(found - wanted).max() < (8 * WEIGHT if rough else 1e-5)
+        largest = max(1, abs(content).max()) if dimensions == 3 else 1
+        assert abs(found - wanted).max() < (8 * WEIGHT * largest if rough else 1e-5)
 
 
 @pytest.mark.parametrize("outside", [(BORDER, CLAMP), (CLAMP, BORDER), (BORDER, BORDER)])
