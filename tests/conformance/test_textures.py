@@ -156,8 +156,8 @@ def test_sampling(client, dimensions, outside, filter_, normalized):
     if filter_ == POINT:
         assert (found == wanted.astype("f4")).all()
     else:
-        # A row with a border above it has half a weight. In a volume, a GPU does not round the eight
-        # weights as the software driver does: each can differ by 1/256.
+        # A row with a border above it has half a weight. In a volume, a GPU does not round the
+        # eight weights as the software driver does: each can differ by 1/256.
         rough = dimensions == 1 or (dimensions == 3 and not client.lib.software)
         largest = max(1, abs(content).max()) if dimensions == 3 else 1
         assert abs(found - wanted).max() < (8 * WEIGHT * largest if rough else 1e-5)
