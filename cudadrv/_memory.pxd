@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUdeviceptr, CUmemoryPool, CUstream, CUresult
+from cudadrv._driver cimport CUdeviceptr, CUmemoryPool, CUresult
 from cudadrv._engine cimport own_memory
 from cudadrv._pool cimport Block, PoolHandle
 from cudadrv._release cimport MemoryKind
@@ -18,7 +18,6 @@ cdef struct StreamOrdered:
     bint cached             # the memory comes from a pool or goes to a pool, without a driver call
     own_memory *after       # the state that a block gets when it goes back to its pool, or NULL
     CUmemoryPool pool       # the pool to allocate from; NULL: the current pool of the device
-    CUstream freeing        # the stream to free on, after the work of the other; NULL: the other
 
 
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1

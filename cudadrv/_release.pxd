@@ -48,6 +48,5 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept
 cdef int drain(bint may_block) except -1
 cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)
-cdef Stream freeing_stream(Context context)
 cdef Stream lending_stream(Context context)
 cdef Stream sharing_stream(Context context)

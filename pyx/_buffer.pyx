@@ -664,8 +664,7 @@ cdef class Buffer(Region):
             The buffer is a part of another buffer: only the whole can be closed. Or ``stream`` is
             given, and the memory is not stream-ordered or belongs to another context.
 
-        Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync; for the legacy default stream
-        also cuEventCreate, cuEventRecord, cuStreamWaitEvent and cuEventDestroy.
+        Driver functions: cuMemFree, cuMemFreeHost or cuMemFreeAsync.
         """
         stream = known_stream(stream)
         if self.closed:

@@ -13,14 +13,12 @@ from libc.stdlib cimport free, malloc
 from cudadrv._device cimport Context, attend, enter_context, is_usable, leave_context
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
-    CU_EVENT_DISABLE_TIMING, CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP,
-    CU_MEMHOSTREGISTER_PORTABLE, CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL,
-    CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-    CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_STREAM_LEGACY, CUdeviceptr, CUevent, CUresult, CUstream,
-    bind_driver, cuEventCreate, cuEventDestroy, cuEventRecord, cuMemAlloc, cuMemAllocAsync,
-    cuMemAllocFromPoolAsync, cuMemAllocManaged, cuMemFreeAsync, cuMemGetAddressRange,
-    cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute, cuStreamWaitEvent, cudadrv_table,
-    last_failure, likely, this_thread, unlikely,
+    CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
+    CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
+    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
+    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute,
+    cudadrv_table, last_failure, this_thread, unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -38,8 +36,8 @@ from cudadrv._pool cimport (
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    MemoryKind, drain, drain_for_more, free_memory, freeing_stream, internal_stream, is_to_be_freed,
-    release_later, release_part,
+    MemoryKind, drain, drain_for_more, free_memory, internal_stream, is_to_be_freed, release_later,
+    release_part,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
@@ -68,20 +66,7 @@ cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noe
 
 cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef StreamOrdered *memory = <StreamOrdered *>arguments
-    cdef CUevent event = NULL
-    cdef CUresult status
-    if likely(memory.freeing is NULL):
-        return cuMemFreeAsync(memory.address, stream)
-    status = cuEventCreate(&event, CU_EVENT_DISABLE_TIMING)
-    if status == CUDA_SUCCESS:
-        status = cuEventRecord(event, stream)
-    if status == CUDA_SUCCESS:
-        status = cuStreamWaitEvent(memory.freeing, event, 0)
-    if status == CUDA_SUCCESS:
-        status = cuMemFreeAsync(memory.address, memory.freeing)
-    if event is not NULL:
-        cuEventDestroy(event)
-    return status
+    return cuMemFreeAsync(memory.address, stream)
 
 
 cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
@@ -425,12 +410,8 @@ cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
             stream = internal_stream(memory.context)
     elif stream.context is not memory.context:
         raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
-    ordered = StreamOrdered(memory.address, memory.nbytes, memory.state, False, NULL, NULL, NULL)
-    if stream.raw == CU_STREAM_LEGACY:
-        # After a cuMemFreeAsync on this stream, driver 580 does not return when a thread ends whose
-        # own default stream has unfinished work, and other calls then wait for that thread.
-        ordered.freeing = freeing_stream(memory.context).raw
-    elif stream.order.order == OWN_NON_BLOCKING:
+    ordered = StreamOrdered(memory.address, memory.nbytes, memory.state, False, NULL, NULL)
+    if stream.order.order == OWN_NON_BLOCKING:
         ordered.after = _state_after(memory)
         ordered.cached = ordered.after is not NULL
     reason = -1
@@ -755,7 +736,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
 
 cdef int _note_allocation(Memory memory, Stream stream) except? -1:
     """Count the allocation of memory, which exists already, as a write on a stream."""
-    cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL, NULL)
+    cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL)
     return allocate_on(&ordered, stream, memory.label)
 
 
@@ -864,7 +845,7 @@ cdef CUresult _call(Memory memory, size_t size) except *:
         memory.owner = segment
         memory.address = <size_t>segment.address
     if memory.kind == STREAM_ORDERED:
-        ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL, NULL)
+        ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL)
         if memory.pool is not None:
             ordered.pool = memory.pool.raw
         status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)

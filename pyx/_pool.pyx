@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport RESET, Context, Kept, contexts, report_in, resets
 from cudadrv._driver cimport (
-    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUdeviceptr, CUresult, bind_driver,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED, CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver,
     cudadrv_table, this_thread,
 )
 from cudadrv._engine cimport engine, own_memory_end, own_memory_reusable, own_stream
@@ -304,8 +304,8 @@ cdef class Caches(Kept):
         cdef CUresult status
         while block is not NULL:
             if block.kind == STREAM_ORDERED:
-                with nogil:     # cuMemFree, because the driver must not free on the legacy stream
-                    status = free_unnoticed(context, DEVICE, block.address, NULL)
+                with nogil:
+                    status = free_unnoticed(context, block.kind, block.address, CU_STREAM_LEGACY)
                 report_in(context, status)
             block = block.links[OF_ALL].older
 

@@ -397,7 +397,7 @@ cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
     if may_block:
         for context in behind:
             if not (<Context>context).lost:
-                _await_quietly(freeing_stream(context).waitable())
+                _await_quietly(_free_stream(context).waitable())
     return 0
 
 
@@ -560,7 +560,7 @@ cdef Stream internal_stream(Context context):
     return _own_stream(context, "internal")
 
 
-cdef Stream freeing_stream(Context context):
+cdef Stream _free_stream(Context context):
     """Return the internal stream that frees stream-ordered memory, after waiting for its users.
 
     Blocking copies use another stream, because what they wait for must not depend on when memory
@@ -622,7 +622,7 @@ cdef CUresult free_unnoticed(
 
 cdef bint _free_behind(pending *node, Context context, list works) except -1:
     """Free stream-ordered memory after its users; False if one of them cannot be waited for."""
-    cdef Stream stream = freeing_stream(context)
+    cdef Stream stream = _free_stream(context)
     cdef CUresult status
     if None in works:
         return False

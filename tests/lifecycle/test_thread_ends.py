@@ -144,25 +144,3 @@ def test_no_allocation_waits_for_what_an_ended_thread_left(driver):
     assert testing.calls("cuMemFree_v2") == freed
     cu.Device(0).synchronize()
     assert testing.calls("cuMemFree_v2") > freed
-
-
-def test_memory_that_was_closed_on_the_legacy_stream(driver, script):
-    """A real driver hangs here if that memory was freed on the legacy stream."""
-    script.quiet("""
-        import threading
-        import cudadrv as cu
-        legacy, buffer = cu.Stream.legacy(), cu.LockedBuffer(64 << 20)
-        for stream in (None, legacy):
-            memory = cu.DeviceBuffer.zeros(1000, stream=legacy, pooled=False)
-            memory.close(stream)
-        cu.Device(0).synchronize()
-
-        def work():
-            buffer.fill_async(1, cu.Stream.per_thread())
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        cu.Device(0).synchronize()
-        assert buffer[-1] == 1
-    """)
