@@ -78,8 +78,7 @@ constexpr AttributeValue attributes[] = {
     {144, 1},  // pools of host memory
 };
 
-// The limits of arrays and textures that hardware of this architecture reports. This driver
-// supports arrays, and no textures.
+// The limits of arrays and textures that hardware of this architecture reports.
 constexpr AttributeValue texture_limits[] = {
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 131072},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, 131072},

@@ -348,7 +348,7 @@ class Flag:
 
 
 class Gate(Flag):
-    """Keeps streams busy until it is opened: they wait for its word."""
+    """Keeps streams busy until it is opened. The streams wait until its word in memory is 1."""
 
     def __init__(self, client):
         self._client = client

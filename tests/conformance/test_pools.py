@@ -263,7 +263,7 @@ def test_full_device_reuses_what_is_being_freed(software, client):
     assert again != address
     client.ok("cuMemFreeAsync", again, other)
     gate.open()
-    client.ok("cuMemFree_v2", client.device(most))  # waits for both
+    client.ok("cuMemFree_v2", client.device(most))  # waits for both frees
     client.ok("cuCtxSynchronize")
 
 

@@ -173,7 +173,7 @@ REFUSED = [
     f"sured.b.add.2d.s64.trap {PLANE}, %rd8;",
     f"sured.b.add.2d.b32.trap {PLANE}, %r11;",
     f"sured.b.min.2d.b32.trap {PLANE}, %r11;",
-    f"sured.b.min.2d.u64.trap {PLANE}, %rd8;",  # of PTX 8.1
+    f"sured.b.min.2d.u64.trap {PLANE}, %rd8;",  # needs PTX 8.1
     f"sured.b.max.2d.s64.trap {PLANE}, %rd8;",
     f"sured.b.and.2d.u32.trap {PLANE}, %r11;",
     f"sured.b.and.2d.b64.trap {PLANE}, %rd8;",

@@ -52,7 +52,7 @@ def refused(stream, other):
     return is_refused
 
 
-# ---- what a text says ----
+# ---- which variables a kernel reaches, by its PTX ----
 
 
 @pytest.mark.parametrize(

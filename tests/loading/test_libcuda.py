@@ -100,7 +100,7 @@ def test_auto_finds_the_one_that_others_find(library, first):
 
 
 def test_software_beside_a_libcuda_that_another_loaded(library):
-    """CUDADRV_DRIVER=software is the software driver of this package, whoever was first."""
+    """CUDADRV_DRIVER=software opens this package's driver, even if a libcuda is loaded already."""
     code = "find().cuInit(0)\nprint(cu.driver_info().path)"
     (path,) = run(code, CUDADRV_DRIVER="software", LD_LIBRARY_PATH=library.parent)
     assert Path(path).name.startswith("_softdriver")

@@ -255,6 +255,9 @@ def uses_by_byte(memory):
 
 
 def remembers(memory, start, stop):
-    """Whether the engine certainly can undo this: a single range that had few uses so far."""
+    """Whether the engine can surely undo an access if the driver call fails.
+
+    It can if the access covers all of the memory's only range, which has had few uses so far.
+    """
     whole = start == 0 and stop == memory.model.nbytes and memory.real.ranges == 1
     return whole and len(memory.model.accesses) <= 2

@@ -296,7 +296,7 @@ def are_of_one_context(fills, place):
 
 
 def is_alike(old, new, place):
-    """Whether an update can let a node do what another one does."""
+    """Whether an update can replace the work of node `old` by that of node `new`."""
     copies = isinstance(old.effect, Copy) and isinstance(new.effect, Copy)
     if copies and not can_become(old.uses, [buffer for buffer, _ in new.uses]):
         return False

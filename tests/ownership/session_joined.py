@@ -15,7 +15,7 @@ from session_loans import LoanSession, driver, handle_of
 
 import cudadrv as cu
 
-RELAXED = 2  # the mode in which the driver lets everybody allocate meanwhile
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: any thread may allocate during the capture
 
 
 @dataclass(eq=False)

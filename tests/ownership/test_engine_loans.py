@@ -82,7 +82,7 @@ def test_bytes_leave_behind_every_use(streams, memory):
     after(streams[1], streams[0])
     _, loan = streams[1].lend(memory, 0, 4, "read")
     assert write(streams[0], memory, 0, 4, **leave) == "exported"
-    assert write(streams[1], memory, 0, 4, **leave) == "ok"  # as its own loans are never in its way
+    assert write(streams[1], memory, 0, 4, **leave) == "ok"  # a stream's loans do not block it
     assert write(streams[1], memory) == "ok"  # the memory stays
     assert write(streams[1], memory, effect="closes") == "exported"
     loan.close()

@@ -84,11 +84,11 @@ def sdist(made_once, tmp_path_factory) -> Path:
 
 
 def unpacked_beside_objects(sdist: Path, folder: Path) -> Path:
-    """An sdist's tree, with what the checkout's build made of the same files.
+    """An unpacked sdist, with the C files and objects that the checkout's build made.
 
-    That is nearly all the time of a build, and test_distributions.py sees that the sdist has every
-    source. What is older than a source is made again, and one module and one file of the software
-    driver always, because all else in the sdist must do for that.
+    They save nearly all the time of a build. test_distributions.py checks that the sdist has every
+    source. The build makes a file again if it is older than its source. One module and one file of
+    the software driver are always built, which shows that the sdist has all that a build needs.
     """
     run(["tar", "-xf", sdist], folder)  # it keeps the times of the files
     (tree,) = folder.iterdir()

@@ -33,7 +33,7 @@ def allocate(request):
 
 @pytest.fixture
 def left(allocate, stream):
-    """Leave memory to the pool that unfinished work of `stream` writes."""
+    """Put memory into the pool while unfinished work of `stream` still writes that memory."""
 
     def left(kind):
         buffer = allocate(kind, 1000, stream)

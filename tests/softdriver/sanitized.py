@@ -163,7 +163,7 @@ class Build:
         return self._link("fuzz", [FUZZ, *sources], "-Wl,--wrap=munmap", "-ldl")
 
     def ptx_program(self, source: Path) -> Path:
-        """With what reads PTX, and without the driver."""
+        """Build a program from `source` and softdriver/ptx, without the rest of the driver."""
         return self._link(source.stem, [source, *PTX])
 
     def library(self) -> Path:

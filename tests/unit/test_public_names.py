@@ -1,4 +1,4 @@
-"""The public classes as they are: what they share, and the rules for signatures."""
+"""Rules for the public classes, and for the signatures of public functions and methods."""
 
 import ast
 import inspect
