@@ -210,6 +210,7 @@ cdef class Stream:
         because the driver would use that other thread's default stream instead. The stream ends
         with its thread. Buffers that its unfinished work uses then stay borrowed until
         `Context.synchronize`, or until the program waits for an event that the thread had recorded.
+        Let a thread wait for its work before it ends: otherwise a driver can hang (docs/driver.md).
         The context is the primary one of ``device``; default: the current context.
         """
         return per_thread_stream(device)

@@ -155,7 +155,7 @@ def test_allocations_are_no_legacy_work(client):
     client.ok("cuMemAllocAsync", ctypes.byref(address), SMALL, LEGACY)
     client.ok("cuMemsetD8Async", target, 1, SMALL, behind)
     assert not blocks(client, gate, "cuStreamSynchronize", behind)
-    # Not cuMemFreeAsync on the legacy stream: docs/driver.md says what that does to a real driver.
+    # cuMemFreeAsync on the legacy stream can make a real driver hang later: docs/driver.md.
     client.ok("cuCtxSynchronize")
     client.ok("cuMemFree_v2", address)
 
