@@ -1191,7 +1191,7 @@ cdef class Capture(Capturing):
             node = self.plan.nodes[i]
             if node is not None:
                 node.finish()
-        self.wanted = None      # a token of a copy of nothing keeps the capture, but no buffers
+        self.wanted = None      # the token of a copy without bytes keeps this, but no buffers
         self.end_loans()
         return reason
 

@@ -46,8 +46,7 @@ class Decoder {
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
-    // Refuses correct PTX that real drivers do not support either: CUDA_ERROR_NOT_SUPPORTED at
-    // load.
+    // For correct PTX that real drivers refuse, too: loading it is CUDA_ERROR_NOT_SUPPORTED.
     [[noreturn]] void refuse_as_nvidia(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 

@@ -117,7 +117,7 @@ void decode_tld4(Decoder &decoder) {
 
 enum class Query : uint16_t { Width, Height, Depth };
 
-// Returns the width, the height or the depth, as GPUs answer. The height of a row is 0, and that of
+// Returns the width, the height or the depth, as a GPU does. The height of a row is 0, and that of
 // layers of rows is their number. The depth is the number of slices, layers or faces, or 0.
 uint32_t extent_of(const Texels &texels, Texture::Shape shape, Query query) {
     using Shape = Texture::Shape;

@@ -273,7 +273,7 @@ def test_the_host_writes_pages_of_which_a_device_has_copies(pages):
     pages.device_reads()
     pages.host_writes(BLOCK, 1, value=7)
     assert pages.faults() == (0, 4)
-    pages.device_reads()  # the host's write invalidated one of its copies
+    pages.device_reads()  # the host's write has made one copy invalid
     assert pages.faults() == (0, 5)
     pages.device_writes(value=9)
     pages.host_reads()

@@ -533,7 +533,7 @@ def test_what_is_no_stream(world):
 
 
 def test_a_stream_of_theirs(world):
-    """Their stream is known before their capture, during which the driver tells nothing."""
+    """Their stream is known before the capture: during it the driver does not answer questions."""
 
     class Theirs:
         def __init__(self, handle):

@@ -370,7 +370,7 @@ class BufferSession(PeerSession):
             return answer
         if memory.stream is None or not buffer.nbytes:
             answer = self.oracle.close_memory(memory.model)
-            # Empty memory is of no stream, which may be checked first.
+            # The memory is not stream-ordered, so a stream is refused; either error may come first.
             return answer if answer == OK or stream is None else frozenset({answer, NOT_ORDERED})
         on = (stream or memory.stream).model
         if stream is not None and stream.place is not memory.place:

@@ -86,7 +86,7 @@ def test_ends_without_exit_handlers(run, c_client, last, status):
 
 
 def test_processes_of_multiprocessing(python, tmp_path):
-    """Such processes end by os._exit, and each opens the driver itself: the parent has not yet."""
+    """Such processes end by os._exit. Each opens the driver, because the parent has not done so."""
     program = """
 import multiprocessing
 def work(number):

@@ -285,7 +285,7 @@ def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
 
 @pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
-    """The order in which the collector ends them is any; freed memory is overwritten."""
+    """The collector may end them in any order. Freed memory is overwritten."""
     script.quiet(
         """
     import gc

@@ -110,7 +110,7 @@ def generator(policy: str):
 @pytest.mark.cuda_allow("races")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_generators_that_are_suspended_in_blocks(write, order):
-    """A suspended generator leaves its policy in force, as generators do, but not for ever."""
+    """A suspended generator leaves its policy in force, but not for ever."""
     both = [generator("unchecked"), generator("unchecked")]
     for each in both:
         next(each)
