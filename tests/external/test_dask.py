@@ -6,13 +6,13 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 import time
 import weakref
 from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -403,19 +403,25 @@ def test_stencil():
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_worker_that_dies(client, victim):
+def test_a_worker_that_dies(client, victim, monkeypatch):
     """Its neighbour does not wait for ever for the next row, and neither does the client."""
     import stencil
 
     options = Namespace(rows=32, columns=128, steps=10**6, check=False, patience=3)
-    before = living_workers(client)
-    killer = threading.Timer(2, os.kill, (before[victim], signal.SIGKILL))
-    killer.start()
+    before, pauses = living_workers(client), []
+
+    def pause(seconds):  # the client pauses once both workers run
+        pauses.append(seconds)
+        if len(pauses) == 50:
+            os.kill(before[victim], signal.SIGKILL)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(stencil, "time", SimpleNamespace(sleep=pause))
     begin = time.monotonic()
     with pytest.raises((OSError, TimeoutError), match=r"Unable to contact|may have died|timed out"):
         stencil.with_dask(options, client, 2)
     assert time.monotonic() - begin < PATIENCE
-    killer.join()
+    assert len(pauses) >= 50
     assert len(living_workers(client)) == 2  # Dask starts another one
 
 
