@@ -79,6 +79,9 @@ def serve():
         answers.write(data)
         answers.flush()
         del answer
+    with contextlib.suppress(cu.OwnershipError):  # a wait that would never end
+        for device in cu.Device.all():  # the end of a process is the end of its unfinished work
+            device.synchronize()
 
 
 if __name__ == "__main__":
