@@ -65,11 +65,14 @@ class Floor:
         if self.library.floor_load(image, kernel.encode(), ctypes.byref(loaded)) == 0:
             self.things.kernel = loaded.value
 
-    def for_python(self, row):
-        """A Python function that makes the call of a row and ignores its arguments, or None."""
+    def for_python(self, row, things=None):
+        """A Python function that makes the call of a row and ignores its arguments, or None.
+
+        `self` and `things` must stay alive as long as the function.
+        """
         if row.startswith("launch") and not self.things.kernel:
             return None
-        return self.module.bare(row, ctypes.addressof(self.things))
+        return self.module.bare(row, ctypes.addressof(things or self.things))
 
     def graph(self, launches, addresses):
         """`Things` with a graph that launches the kernel on one buffer after the other."""

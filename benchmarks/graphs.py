@@ -3,8 +3,8 @@
     python benchmarks/graphs.py [--json FILE] [--rounds N]
 
 Each node launches an empty kernel with two pointers. Timed as by calls.py, in one process and in
-turns: bare from C, through cudadrv, cuda.core and CuPy, and through PyTorch, whose nodes are its
-own kernels. A row that a binding has no call for stays empty.
+turns: bare from C and from Python, through cudadrv, cuda.core and CuPy, and through PyTorch, whose
+nodes are its own kernels. A row that a binding has no call for stays empty.
 """
 
 import argparse
@@ -12,11 +12,14 @@ import argparse
 import numpy as np
 import tables
 from calls import (
+    FLOOR,
+    PYTHON_FLOOR,
     ROUNDS,
     add_bindings,
     measure_and_print,
     prepared,
     stay_on_the_quickest_processor,
+    timers,
 )
 from floor import Floor
 from machine import about, share_software_driver
@@ -82,30 +85,47 @@ def cudadrv():
 
 
 def floor():
-    """The same from C, in rows as `timers` returns them."""
+    """The bare calls, from C and from Python, in rows as `timers` returns them."""
     with cu.Device(0):
         bare = Floor(cu.driver_info().path, PTX.encode() + b"\0", KERNEL)
         stream = cu.Stream()
         buffers = [cu.DeviceBuffer.zeros(NBYTES) for _ in range(32)]
         bare.things.stream = stream.handle
         addresses = [buffer.address for buffer in buffers]
-        graphs = {f"{n} {b}": bare.graph(n, addresses[:b]) for n, b in LAUNCHES}
-        graphs.update({f"{count} 1": bare.graph(count, addresses[:1]) for count in STEPS})
+
+        def made(pairs):
+            return bare.graph(len(pairs), list(dict.fromkeys(x for x, _ in pairs)))
+
+        graphs = graphs_of(made, addresses)
         changed = bare.graph(CHANGED, addresses[:2])
         bare.things.device = bare.things.other = addresses[0]
+    calls = {name: ("graph", things) for name, things in graphs.items()}
+    calls.update(launch=("launch", None), update=("update", changed), set=("set", changed))
+    functions = {name: bare.for_python(*call) for name, call in calls.items()}
+    rows = rows_of("{}(stream)", "launch(1, 32, 32, 2.0, x, x, stream)")
+    rows.update(update="update(other)", set="set(32, 2.0, x, y)")
+    x, y = buffers[:2]
+    python = Peer(stream.synchronize, rows, stream=stream, x=x, y=y, other=changed, **functions)
+    found = {FLOOR: from_c(bare, calls), PYTHON_FLOOR: timers(python)}
+    return found, (bare, python, buffers, graphs)
 
-    def timer(row, things=None, times=1):
-        def run(calls):
-            return bare.timed(row, calls * times, things) * times
+
+def from_c(bare, calls):
+    """The rows in C: `calls` are a row of floor.c and its arguments, by name."""
+
+    def timer(name, times=1):
+        row, things = calls[name]
+
+        def run(count):
+            return bare.timed(row, count * times, things) * times
 
         return [(None, (run, run))]
 
-    rows = {name_of(n, b): timer("graph", graphs[f"{n} {b}"]) for n, b in LAUNCHES}
+    rows = {name_of(nodes, buffers): timer(f"graph_{nodes}_{buffers}") for nodes, buffers in LAUNCHES}
     for count in STEPS:
         rows[f"step {count} calls"] = timer("launch", times=count)
-        rows[f"step {count} graph"] = timer("graph", graphs[f"{count} 1"])
-    rows["update"], rows["set"] = timer("update", changed), timer("set", changed)
-    return rows, (bare, stream, buffers, graphs, changed)
+        rows[f"step {count} graph"] = timer(f"graph_{count}_1")
+    return {**rows, "update": timer("update"), "set": timer("set")}
 
 
 def cuda_core():
@@ -190,7 +210,6 @@ PEERS = {"cudadrv": cudadrv, "cuda.core": cuda_core, "CuPy": cupy, "PyTorch": py
 def columns(only):
     """The columns that can be measured here, and the objects that must stay alive meanwhile."""
     found, keep = floor()
-    found = {tables.FLOOR: found}
     return found, [keep, add_bindings(found, PEERS, only)]
 
 

@@ -232,7 +232,8 @@ def interop(rows):
 
 def graphs(rows):
     """Nanoseconds in a plain loop, and the ratio to the bare call from C."""
-    there = [name for name in [FLOOR, *BINDINGS] if any(name in row for row in rows.values())]
+    columns = [FLOOR, PYTHON_FLOOR, *BINDINGS]
+    there = [name for name in columns if any(name in row for row in rows.values())]
     lines = [
         [GRAPHS[row], *(call_cell(cells, name, "loop", False) for name in there)]
         for row, cells in rows.items()
