@@ -92,6 +92,9 @@ cdef Memory allocate_from(
     PoolHandle pool, Context context, size_t nbytes, Stream stream, str label)
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
+cdef Memory adopt_part(
+    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
+    object owner, str label)
 
 
 cdef int leave_home(Memory memory) except -1

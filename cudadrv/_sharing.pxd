@@ -38,7 +38,8 @@ cdef class Opened:
     cdef Context context
     cdef object claim           # None until the ticket is claimed
     cdef Event event
-    cdef CUdeviceptr base
+    cdef CUdeviceptr base       # of the whole allocation
+    cdef size_t total
     cdef object process         # the owner
     cdef OtherWork work         # of the owner, for which a stream waits; None: it was complete
 

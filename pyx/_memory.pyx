@@ -887,12 +887,7 @@ cdef Memory adopt_memory(
     memory.site = here()
     memory.home = _home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None
     if memory.home is not None:
-        memory.state = memory.home.state
-        memory.start = address - memory.home.address
-        memory.address = memory.home.address
-        memory.owner = owner
-        list_memory(memory)
-        return memory
+        return _in_home(memory, address, owner)
     memory.state = new_state(nbytes)
     memory.state.managed = kind == UNIFIED
     # No other thread runs between this check and the addition, so an address has one owner.
@@ -914,6 +909,28 @@ cdef Memory adopt_memory(
     return memory
 
 
+cdef Memory adopt_part(
+    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
+    object owner, str label
+):
+    """Make the Memory of a part of an allocation whose range the caller has got from the driver."""
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context, memory.kind, memory.nbytes = context, FOREIGN, nbytes
+    memory.label, memory.site = label, here()
+    memory.home = _home_at(context, first, size, address, nbytes)
+    return _in_home(memory, address, owner)
+
+
+cdef Memory _in_home(Memory memory, CUdeviceptr address, object owner):
+    """Finish a Memory that has a home."""
+    memory.state = memory.home.state
+    memory.start = address - memory.home.address
+    memory.address = memory.home.address
+    memory.owner = owner
+    list_memory(memory)
+    return memory
+
+
 # ---- the state that foreign memory shares ----
 #
 # Arrays of another library may overlap each other, and may lie in a buffer of cudadrv. So all their
@@ -929,7 +946,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
     Returns None if the driver does not know the allocation, and no live memory contains the bytes.
     """
-    cdef Memory home, made
+    cdef Memory home
     cdef CUdeviceptr first = 0
     cdef size_t size = 0
     cdef CUresult status
@@ -942,26 +959,30 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
         context.check(status)
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
-    # From here on no other thread runs, so none can make a second home for the allocation.
     if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
         first, size = address, nbytes
     home = _known_home(first, size, address, nbytes)
-    if home is not None:
-        return home
-    if first == address and size == nbytes and status != CUDA_SUCCESS:
+    if home is None and first == address and size == nbytes and status != CUDA_SUCCESS:
         return None
-    made = Memory.__new__(Memory)
-    home = _known_home(first, size, address, nbytes)  # a finalizer that ran may have made it
+    return _home_at(context, first, size, address, nbytes) if home is None else home
+
+
+cdef Memory _home_at(
+    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
+):
+    """Return the home of bytes in an allocation, perhaps a new one."""
+    cdef Memory made = Memory.__new__(Memory)   # first: this may run a finalizer that makes a home
+    cdef Memory home = _known_home(first, size, address, nbytes)
     if home is not None:
         return home
-    home = made
-    home.context, home.kind, home.address, home.nbytes = context, FOREIGN, first, size
-    home.label = "memory of another library"
-    home.state = new_state(size)
-    home.is_home = True
-    home.key = first
-    _homes[home.key] = <size_t><void *>home
-    return home
+    # No other thread runs here, so none can make a second home for the allocation.
+    made.context, made.kind, made.address, made.nbytes = context, FOREIGN, first, size
+    made.label = "memory of another library"
+    made.state = new_state(size)
+    made.is_home = True
+    made.key = first
+    _homes[made.key] = <size_t><void *>made
+    return made
 
 
 cdef Memory _known_home(

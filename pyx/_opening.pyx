@@ -1,11 +1,14 @@
 """Opening: buffers that another process has shared, and how buffers pass through multiprocessing.
+
+Outlives a call: the devices by their UUIDs (the GIL guards them).
 """
 
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._engine cimport OWN_UNCHECKED
 from cudadrv._loan cimport note_write, stream_of_exchange
+from cudadrv._memory cimport adopt_part
 from cudadrv._names cimport OPENING
-from cudadrv._region cimport Region
+from cudadrv._region cimport Items, Region, checked_label, fill_in, items_of
 from cudadrv._release cimport LOCKED
 from cudadrv._sharing cimport Opened, Ticket, await_owner, open_ticket, use_opened
 from cudadrv._stream cimport Stream, known_stream
@@ -74,17 +77,15 @@ def open(ticket, stream=None):
         found.refuse_captured()
     opened = open_ticket(given, context)
     found.wait_for(opened.event)
-    kind = LockedBuffer if given.kind == LOCKED else DeviceBuffer
-    count = 1
-    for size in given.shape:
-        count *= size
-    region = kind.from_address(opened.base + given.offset, count, given.dtype, owner=opened,
-                               device=context.device)
-    region.sizes = given.shape
+    region = _region_of(opened)
     note_write(region, found, OPENING, OWN_UNCHECKED)
     await_owner(opened, found)
     use_opened(opened)
     return region
+
+
+# Devices by their UUIDs, which stay the same as long as the process runs.
+cdef dict _devices = {}
 
 
 cdef Context _context_for(Ticket ticket, Stream stream):
@@ -92,9 +93,27 @@ cdef Context _context_for(Ticket ticket, Stream stream):
     if ticket.kind == LOCKED:
         context = default_context() if stream is None else stream.context
         return context_of((<Context>context).device)
-    for device in Device.all():
-        if (<Device>device).uuid_bytes() == ticket.uuid:
-            return context_of(device)
-    from uuid import UUID
-    raise ValueError(f"the memory is on the device with UUID {UUID(bytes=ticket.uuid)}, which this"
-                     " process does not see (CUDA_VISIBLE_DEVICES)")
+    if ticket.uuid not in _devices:
+        for device in Device.all():
+            _devices[(<Device>device).uuid_bytes()] = device
+    found = _devices.get(ticket.uuid)
+    if found is None:
+        from uuid import UUID
+        raise ValueError(f"the memory is on the device with UUID {UUID(bytes=ticket.uuid)}, which"
+                         " this process does not see (CUDA_VISIBLE_DEVICES)")
+    return context_of(found)
+
+
+cdef Region _region_of(Opened opened):
+    """Make a buffer over the part of the memory that the ticket is for."""
+    cdef Ticket ticket = opened.ticket
+    kind = LockedBuffer if ticket.kind == LOCKED else DeviceBuffer
+    cdef Region region = kind.__new__(kind)
+    cdef Items items = items_of(ticket.dtype)
+    cdef size_t nbytes = ticket.nbytes
+    memory = adopt_part(
+        opened.context, opened.base, opened.total, opened.base + <size_t>ticket.offset, nbytes,
+        opened, checked_label(region, None))
+    fill_in(region, memory, nbytes // <size_t>items.itemsize, items.dtype, items.itemsize, None)
+    region.sizes = ticket.shape
+    return region

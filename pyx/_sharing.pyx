@@ -15,6 +15,7 @@ import struct
 import numpy as np
 
 cimport cython
+from libc.errno cimport EINTR, errno as c_errno
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -51,6 +52,14 @@ from cudadrv._stream cimport Stream, user_of
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
+
+cdef extern from "poll.h" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int POLLIN
+    int poll(pollfd *files, unsigned long count, int milliseconds)
 
 bind_driver(&cudadrv_table)
 
@@ -143,14 +152,14 @@ cdef bint _has_ended(int pidfd) except -1:
     """Whether a process has ended. Raises OSError if nobody can tell."""
     if pidfd < 0:
         return True
-    from select import POLLIN, poll as new_poll     # here, because importing them takes long
-    poll = new_poll()
-    poll.register(pidfd, POLLIN)
-    for _, found in poll.poll(0):
-        if not found & POLLIN:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))    # the program has closed it
-        return True
-    return False
+    cdef pollfd asked
+    asked.fd, asked.events = pidfd, POLLIN
+    cdef int answers = poll(&asked, 1, 0)
+    if answers < 0 and c_errno != EINTR:
+        raise OSError(c_errno, os.strerror(c_errno))
+    if answers > 0 and not asked.revents & POLLIN:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))    # the program has closed the file
+    return answers > 0
 
 
 # ---- tickets and receipts ----
@@ -223,7 +232,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
     for size in shape:
         count *= size
     if count * dtype.itemsize != nbytes or nbytes == 0 or nbytes > total \
-            or offset > total - nbytes or total >= 1 << 48:
+            or offset > total - nbytes or offset % dtype.alignment or total >= 1 << 48:
         raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
                          f" bytes at {offset} of {total}")
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
@@ -610,9 +619,15 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     return ticket
 
 
+cdef object _blake2b = None
+
+
 cdef tuple _digest(bytes data):
-    from hashlib import blake2b     # here, because importing it loads OpenSSL
-    return struct.unpack("<2Q", blake2b(data, digest_size=16).digest())
+    global _blake2b
+    if _blake2b is None:
+        from hashlib import blake2b     # here, because importing it loads OpenSSL
+        _blake2b = blake2b
+    return struct.unpack("<2Q", _blake2b(data, digest_size=16).digest())
 
 
 cdef Shared _find(Region region, Receipt receipt):
@@ -984,7 +999,6 @@ cdef Event _opened_event(Context context, Ticket ticket):
 cdef int _map_device(Opened opened, Claim claim) except -1:
     cdef CUipcMemHandle handle
     cdef CUdeviceptr base = 0
-    cdef size_t total = 0
     cdef CUresult status
     cdef bint pushed = False
     memcpy(&handle, <char *>opened.ticket.memory, sizeof(handle))
@@ -995,13 +1009,13 @@ cdef int _map_device(Opened opened, Claim claim) except -1:
                 &opened.base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
             if status == CUDA_SUCCESS:
                 claim.mapped = True
-                status = cuMemGetAddressRange(&base, &total, opened.base)
+                status = cuMemGetAddressRange(&base, &opened.total, opened.base)
             leave_context(pushed)
         opened.context.check(status)
-    if base != opened.base or opened.ticket.offset + opened.ticket.nbytes > total:
+    if base != opened.base or opened.ticket.offset + opened.ticket.nbytes > opened.total:
         raise OwnershipError(f"the ticket is for bytes {opened.ticket.offset} to"
                              f" {opened.ticket.offset + opened.ticket.nbytes} of an allocation of"
-                             f" {total} bytes")
+                             f" {opened.total} bytes")
     return 0
 
 
@@ -1014,7 +1028,7 @@ cdef int _map_locked(Opened opened, Claim claim) except -1:
         opened.ticket.pid, struct.unpack_from("<i", opened.ticket.memory)[0], LOCKED_SEGMENT, total)
     claim.segment = segment
     address = segment.address
-    opened.base = <size_t>address
+    opened.base, opened.total = <size_t>address, total
     with nogil:
         status = enter_context(opened.context.raw, &pushed)
         if status == CUDA_SUCCESS:

@@ -704,6 +704,17 @@ def test_bytes_that_are_no_ticket(other):
     buffer.accept(other("there.give_back(s)"), stream)
 
 
+def test_a_ticket_for_items_at_an_odd_address():
+    stream = cu.Stream()
+    part = filled()[:1]
+    data = bytearray(bytes(part.share(stream)))
+    offset = struct.calcsize("<8sIiQIBBH16s16s64s64sQ")
+    data[offset] += 1
+    with pytest.raises(ValueError, match="damaged"):
+        cu.Ticket(bytes(data))
+    part.accept(stream=stream)
+
+
 def test_receipts_of_others(other):
     stream = cu.Stream()
     first, second = filled(), filled()
