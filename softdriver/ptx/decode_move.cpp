@@ -28,6 +28,9 @@ void active_mask(Warp &warp, const Step &step) {
         result[__builtin_ctz(left)] = warp.active;
 }
 
+// Parts of 8 bits are in registers of 16 bits, whose upper half is ignored.
+template <class Part> using Held = std::conditional_t<sizeof(Part) == 1, uint16_t, Part>;
+
 // Packs the parts in rows[1], rows[2] and so on into rows[0], with the first part in the lowest
 // bits.
 template <class Whole, class Part> void pack(Warp &warp, const Step &step) {
@@ -37,7 +40,8 @@ template <class Whole, class Part> void pack(Warp &warp, const Step &step) {
         int lane = __builtin_ctz(left);
         Whole whole = 0;
         for (int i = 0; i < count; i++)
-            whole |= Whole(warp.row<Part>(step.rows[1 + i])[lane]) << (8 * sizeof(Part) * i);
+            whole |= Whole(Whole(Part(warp.row<Held<Part>>(step.rows[1 + i])[lane]))
+                           << (8 * sizeof(Part) * i));
         result[lane] = whole;
     }
 }
@@ -47,25 +51,41 @@ template <class Whole, class Part> void unpack(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         for (int i = 0; i < count; i++)
-            warp.row<Part>(step.rows[i])[lane] = Part(source[lane] >> (8 * sizeof(Part) * i));
+            warp.row<Held<Part>>(step.rows[i])[lane] = Part(source[lane] >> (8 * sizeof(Part) * i));
     }
+}
+
+template <class Whole, class Part> Handler mover(bool packs) {
+    return packs ? pack<Whole, Part> : unpack<Whole, Part>;
+}
+
+// Returns the handler of a mov between a register and a vector, or null for wrong sizes.
+Handler vector_mover(size_t whole, size_t count, bool packs) {
+    if (whole == 2 && count == 2)
+        return mover<uint16_t, uint8_t>(packs);
+    if (whole == 4 && count == 2)
+        return mover<uint32_t, uint16_t>(packs);
+    if (whole == 4 && count == 4)
+        return mover<uint32_t, uint8_t>(packs);
+    if (whole == 8 && count == 2)
+        return mover<uint64_t, uint32_t>(packs);
+    if (whole == 8 && count == 4)
+        return mover<uint64_t, uint16_t>(packs);
+    return nullptr;
 }
 
 void decode_vector_move(Decoder &decoder, Type type, bool packs) {
     const Operand &vector = decoder.operand(packs ? 1 : 0);
     const Operand &whole = decoder.operand(packs ? 0 : 1);
-    size_t count = vector.parts.size(), bytes = count ? size_of(type) / count : 0;
-    Type part = bytes == 4 ? Type::B32 : Type::B16;
+    size_t count = vector.parts.size();
     Handler handler = nullptr;
-    if (type == Type::B32 && count == 2)
-        handler = packs ? pack<uint32_t, uint16_t> : unpack<uint32_t, uint16_t>;
-    else if (type == Type::B64 && count == 2)
-        handler = packs ? pack<uint64_t, uint32_t> : unpack<uint64_t, uint32_t>;
-    else if (type == Type::B64 && count == 4)
-        handler = packs ? pack<uint64_t, uint16_t> : unpack<uint64_t, uint16_t>;
-    else
+    if (type == Type::B16 || type == Type::B32 || type == Type::B64)
+        handler = vector_mover(size_of(type), count, packs);
+    if (!handler)
         decoder.refuse("a vector of " + std::to_string(count) +
                        " does not have the size of this type");
+    size_t bytes = size_of(type) / count;
+    Type part = bytes == 4 ? Type::B32 : bytes == 2 ? Type::B16 : Type::B8;
     for (size_t i = 0; i < count; i++)
         decoder.step.rows[packs ? i + 1 : i] = packs ? decoder.source(vector.parts[i], part)
                                                      : decoder.destination(vector.parts[i], part);
@@ -128,12 +148,14 @@ uint64_t add_offset(uint64_t a, uint64_t offset) { return a + offset; }
 bool is_in_window(uint64_t a, uint64_t window) { return a / window_bytes * window_bytes == window; }
 
 // Reads a state space and returns the address where its window begins in the generic address space.
-// For .global and .const this is 0, because their addresses equal their generic addresses.
+// For .global and .const this is 0, because their addresses equal their generic addresses. A block
+// reaches only its own shared memory, so .shared::cluster has the window of .shared::cta.
 const uint64_t *take_window(Decoder &decoder) {
     static const uint64_t windows[] = {
-        shared_window, shared_window, local_window, parameter_window, parameter_window, 0, 0};
-    int which = decoder.take_any(
-        {"shared", "shared::cta", "local", "param", "param::entry", "global", "const"});
+        shared_window, shared_window, shared_window, local_window, parameter_window,
+        parameter_window, 0, 0};
+    int which = decoder.take_any({"shared", "shared::cta", "shared::cluster", "local", "param",
+                                  "param::entry", "global", "const"});
     if (which < 0)
         decoder.refuse("a state space is missing");
     return &windows[which];

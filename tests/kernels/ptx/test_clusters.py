@@ -46,3 +46,12 @@ def test_the_block_of_an_address():
     add.u32 %r4, %r4, %r6; add.u32 %r4, %r4, 7; st.global.u32 [%rd3], %r4;"""
     found = run(body, np.zeros(1, "u4"), np.zeros(32, "u4"), declared=DECLARED, **ONE)
     assert (found == 7).all()
+
+
+@pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
+def test_which_addresses_are_in_shared_memory(space):
+    body = f"""{PLACE} cvta.{space}.u64 %rd7, tile; isspacep.{space} %p1, %rd7;
+    isspacep.{space} %p2, %rd2; selp.u32 %r3, 1, 0, %p1; selp.u32 %r4, 2, 0, %p2;
+    or.b32 %r3, %r3, %r4; st.global.u32 [%rd3], %r3;"""
+    found = run(body, np.zeros(1, "u4"), np.zeros(32, "u4"), declared=DECLARED, **ONE)
+    assert (found == 1).all()
