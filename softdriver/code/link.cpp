@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "code/device_runtime.h"
 
 #include <iterator>
 
@@ -15,12 +16,22 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
     return state().links.find(reinterpret_cast<uintptr_t>(handle));
 }
 
+// Adds the device functions that this driver has instead of libcudadevrt.a, once for each link.
+CUresult add_device_runtime(Link &link) {
+    if (!link.has_device_runtime)
+        link.image.texts.push_back(device_runtime);
+    link.has_device_runtime = true;
+    return CUDA_SUCCESS;
+}
+
 // Adds an input. After most errors the link is unchanged and accepts other inputs. But NVVM, and
 // machine code in CUBIN format, make the whole link fail.
 CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes) {
     Image image;
     if (type == CU_JIT_INPUT_NVVM)
         return link.failure = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+    if (type == CU_JIT_INPUT_LIBRARY && is_device_runtime(data, bytes))
+        return add_device_runtime(link);
     bool text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;
     bool readable = text || is_linked(data, bytes);
     if (!readable && type == CU_JIT_INPUT_CUBIN)

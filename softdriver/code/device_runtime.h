@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+
+namespace soft {
+
+// Whether an input of a link is libcudadevrt.a, NVIDIA's library of device functions.
+bool is_device_runtime(const void *data, size_t bytes);
+
+// The functions of that library that this driver has, as PTX.
+extern const char device_runtime[];
+
+} // namespace soft
