@@ -1141,6 +1141,18 @@ MUTATIONS = [
         "    if False:\n",
     ),
     (
+        "what a killed process had cannot be taken back",
+        "_sharing.pyx",
+        "    if state == OPEN and not _borrower_has_ended(shared):\n",
+        "    if state == OPEN:\n",
+    ),
+    (
+        "accept waits for a killed process",
+        "_sharing.pyx",
+        "    cdef bint killed = state in (OPEN, RETURNED) and _borrower_has_ended(shared)\n",
+        "    cdef bint killed = False\n",
+    ),
+    (
         "give_back does not wait for work on other streams",
         "_sharing.pyx",
         "    note_write(region, stream, GIVE_BACK, OWN_WAIT)\n",

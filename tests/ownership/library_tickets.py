@@ -10,7 +10,7 @@ from other_process import ROOT, Other
 import cudadrv as cu
 from cudadrv import testing
 
-WEIGHTS = {"share": 20, "there": 50, "accept": 16, "open_own": 1}
+WEIGHTS = {"share": 20, "there": 50, "accept": 16, "open_own": 1, "kill_there": 3}
 OF_TICKETS = tuple(WEIGHTS)
 FAILURES = {
     "share": ("cuEventRecord", "cuEventCreate", "cuIpcGetMemHandle", "cuIpcGetEventHandle"),
@@ -24,6 +24,9 @@ class Partner:
 
     def __init__(self):
         self.software = cu.driver_info().is_software
+        self.start()
+
+    def start(self):
         environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
         environment["CUDADRV_DRIVER"] = "software" if self.software else "cuda"
         if self.software:
@@ -53,6 +56,11 @@ class Partner:
     def drop(self):
         self._call("drop")
 
+    def kill(self):
+        """Kill the process, whatever it is doing, and start another one."""
+        self.process.kill()
+        self.start()
+
     def stop(self):
         """End the process. Returns its status."""
         return self.process.end()
@@ -66,6 +74,7 @@ class TicketChoices(PeerChoices):
         self.seed = seed
         self.shares = []
         self.began = False  # whether the other process has begun its program
+        self.awaited = False  # whether a stream here may wait for unfinished work of that program
 
     # ---- the owner ----
 
@@ -84,7 +93,7 @@ class TicketChoices(PeerChoices):
 
     def is_over(self, share):
         """Whether neither the other process nor a part of its program has the memory."""
-        return share.is_back and (not share.opened or share.receipt is not None)
+        return share.is_back and (not share.opened or share.died or share.receipt is not None)
 
     def share(self):
         buffer = self.pick_to_share()
@@ -104,7 +113,7 @@ class TicketChoices(PeerChoices):
             return
         share = self.pick_usable(self.shares, lambda share: not share.is_back)
         back = share.receipt is None and not share.is_back and self.chance(0.8)
-        if share.opened and back:
+        if share.opened and back and not share.died:
             self.give_back_there(share)
         self.take_back(share)
 
@@ -119,6 +128,7 @@ class TicketChoices(PeerChoices):
         self.note("accept", *told, "with a receipt" * (receipt is not None))
         if not share.is_back or receipt is not None:
             accepted = self.session.accept(share, stream, receipt)
+            self.awaited = self.awaited or (accepted and share.opened and not share.died)
             if accepted and self.chance(0.5):  # work of the other process may not have begun
                 self.note("  and copy to array")
                 on = stream or self.session.open_stream("legacy", share.place)
@@ -135,12 +145,16 @@ class TicketChoices(PeerChoices):
 
     def begin_there(self):
         if not self.began:
-            self.began = True
+            self.began, self.awaited = True, False
             self.partner.begin(f"{self.seed}.partner", self.policies, len(self.session.places) > 1)
 
     def there(self):
         """Let the other process open a buffer, work, or give a buffer back."""
-        away = [share for share in self.shares if share.opened and share.receipt is None]
+        away = [
+            share
+            for share in self.shares
+            if share.opened and share.receipt is None and not share.died
+        ]
         unopened = [share for share in self.shares if not share.opened]
         if unopened and self.chance(0.5):
             self.open_there(self.pick(unopened))
@@ -174,6 +188,21 @@ class TicketChoices(PeerChoices):
         if receipt is not None:
             share.receipt = receipt
             self.learn(share, bytes_, ordered)
+
+    def kill_there(self):
+        """Kill the other process. What it has can be taken back, and another one takes its place.
+
+        Not where a stream waits for its work: that would never end.
+        """
+        if self.awaited or not self.began or self.chance(0.5):
+            return
+        self.note("kill there")
+        self.partner.kill()
+        self.began = False
+        for share in self.shares:
+            if share.opened and not share.is_back:
+                share.died = True
+                self.session.ordered = False  # what it has written may be incomplete
 
     def learn(self, share, bytes_, ordered):
         """Note what the other process has left in a buffer."""

@@ -38,6 +38,7 @@ class Share:
     view: model.View | None  # None: it is back
     opened: bool = False
     receipt: Any = None
+    died: bool = False  # the process that had opened it was killed
 
     @property
     def is_back(self):
@@ -109,6 +110,8 @@ class TicketSession(ImportSession):
             return OTHER_CONTEXT
         if (usable := self._runs(on)) != OK:
             return usable
+        if share.died:
+            return OK
         return EXPORTED if share.opened and share.receipt is None else OK
 
     def open_own(self, share):
