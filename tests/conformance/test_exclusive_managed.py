@@ -1,6 +1,6 @@
-"""Devices that cannot share managed memory: the host has none while they work.
+"""Devices without concurrent managed access: the host cannot use managed memory while they work.
 
-Each program runs in a process of its own, because touching the memory then is a SIGSEGV.
+Each program runs in a process of its own, because such an access is a SIGSEGV.
 """
 
 import signal
@@ -48,7 +48,10 @@ def end():
 @pytest.fixture
 def run(software, schedule):
     def run(body, dies=False):
-        """Runs a program, which comes to its `end()`, or dies of touching before that."""
+        """Run a program.
+
+        It reaches its `end()`, or with `dies` it is killed by an access to the memory before that.
+        """
         folder = str(Path(__file__).resolve().parent.parent)
         script = PRELUDE.format(folder=folder, path=software.path, schedule=schedule) + body
         process = subprocess.run(

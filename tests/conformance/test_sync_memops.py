@@ -1,4 +1,4 @@
-"""Memory whose synchronous operations always wait."""
+"""CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous operations on such memory always wait."""
 
 import ctypes
 

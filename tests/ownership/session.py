@@ -356,7 +356,7 @@ class Session:
         return results[1] if self.waited else None
 
     def _work(self, buffers):
-        """What shows which work the driver got: counts of its calls, or on a real driver the borrows."""
+        """The work that the driver got, as counts of its calls, or on a real driver as borrows."""
         if self.software:
             return [testing.calls(name) for name in WORK]
         return [buffer.real.borrows for buffer in buffers]
@@ -704,7 +704,7 @@ class Session:
         self.currents.pop().real.__exit__(None, None, None)
 
     def current(self, stream, *places):
-        """The stream of a call: the argument, else a current stream of these contexts, else None."""
+        """The stream of a call: the argument, a current stream of these contexts, or None."""
         if stream is None:
             found = [current for current in self.currents if current.place in places]
             return found[-1] if found else None

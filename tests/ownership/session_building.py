@@ -251,7 +251,7 @@ class BuildSession(ChangeSession):
     # ---- constants ----
 
     def constant(self, graph, array):
-        """Call `Graph.constant`, which copies an array into memory of a graph during its capture."""
+        """Call `Graph.constant`: it copies an array into memory of a graph during capture."""
         answer = GRAPH_CLOSED if graph.closed else OK if graph.capturing else CAPTURED
         place = graph.place or self.places[0]
         make = lambda: self.new(place, graph.real.constant, array)  # noqa: E731

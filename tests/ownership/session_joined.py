@@ -1,5 +1,4 @@
-"""The steps of a program in which another library captures a graph, and cudadrv joins the capture.
-"""
+"""The steps of a program in which another library captures a graph, and cudadrv joins in."""
 
 import ctypes
 from contextlib import suppress

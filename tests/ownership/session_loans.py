@@ -50,9 +50,7 @@ class Lent:
 
     @property
     def is_reachable(self):
-        """Whether the borrower's stream now queues work where the loan was made: in the same
-        capture.
-        """
+        """Whether the borrower's stream is in the same capture as the loan, or like it in none."""
         if not isinstance(self.borrower, Stream):
             return True
         stream = self.borrower.model
@@ -263,8 +261,7 @@ class LoanSession(KernelSession):
         lent.call = line.last
 
     def _copy_at_once(self, lent, address, value):
-        """Read memory as a library that works on no stream, and write it if the loan permits that.
-        """
+        """Read lent memory as a library without a stream does. Write it if the loan permits that."""
         nbytes = lent.buffer.nbytes
         found = (ctypes.c_ubyte * nbytes)()
         host = lent.buffer.on_host

@@ -113,9 +113,7 @@ class PeerSession(Session):
         return all(other.context.device != peer.context.device for other in rest)
 
     def _judge_end(self, places):
-        """The answer for ending access: the host must know that all work of the contexts is
-        complete.
-        """
+        """The answer for ending access: all work of the contexts must be known to be complete."""
         streams = [stream for place in places for stream in place.domain.streams]
         return OK if all(map(self.oracle.stream_known, streams)) else UNFINISHED
 

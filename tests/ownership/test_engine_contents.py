@@ -130,8 +130,7 @@ def test_a_discard_that_failed_discards_nothing(streams, memory):
 
 
 def test_contents_change_when_the_engine_accepts(streams, memory):
-    """Discards and writes take effect at the check: other threads see them during the driver call.
-    """
+    """Discards and writes take effect before the driver call, and other threads see them then."""
     seen = []
     look = During(lambda: seen.append(len(discarded(memory))))
     discard(streams[0], memory, driver_fails=look)

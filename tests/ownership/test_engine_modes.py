@@ -11,9 +11,7 @@ def test_reads_share(streams, memory):
 
 
 def test_a_write_waits_for_every_reader(streams, memory):
-    """A write has to wait for both readers: the second one must not replace the record of the
-    first.
-    """
+    """A write must wait for both readers: the record of the second must not replace the first's."""
     first, second, writer = streams
     read(first, memory)
     read(second, memory)
@@ -158,9 +156,7 @@ def test_a_wait_is_all_that_must_wait_asks_for(streams, memory):
 
 
 def test_what_cannot_be_waited_for_is_refused_first(streams, memory):
-    """If one access of an operation can never be ordered, no waits are inserted for its other
-    accesses.
-    """
+    """If one access of an operation can never be ordered, no waits are inserted for the others."""
     other = MemoryState(memory.engine, 8)
     write(streams[0], memory)
     _, view = other.export(0, 8, "write", site=7)
@@ -231,9 +227,7 @@ def test_one_operation_does_not_conflict_with_itself(streams, memory):
 @pytest.mark.parametrize("mode", ["read", "write", "shared"])
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_the_same_bytes_several_times_are_one_use(streams, memory, mode, count):
-    """An operation may name the same bytes several times, as a kernel with one buffer in two
-    arguments.
-    """
+    """An operation may name the same bytes several times, as a launch with equal arguments does."""
     neighbour = MemoryState(memory.engine, 8)
     assert streams[0].issue(*[(memory, 0, 8, mode)] * count)[0] == "ok"
     assert [use[2:] for use in memory.borrows()] == [(mode, 0, 8)]

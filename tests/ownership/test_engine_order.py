@@ -234,9 +234,7 @@ def test_synchronizing_a_context_covers_what_dead_streams_have_waited_for():
 
 
 def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
-    """Synchronizing a context covers the waits of all dead streams, also of those that shared a
-    slot.
-    """
+    """Synchronizing a context covers all waits of dead streams, even if these shared a slot."""
     engine = Engine()
     near, far = Domain(engine), Domain(engine)
     memories = [MemoryState(engine, 8) for _ in range(20)]

@@ -69,9 +69,7 @@ def test_many_parts_of_one_memory(streams):
 
 
 def test_new_memory_inherits_the_users_of_another(streams):
-    """New memory starts with the uses of another one, as a module's variable with those of the
-    module.
-    """
+    """A module's variable starts with the uses of the module's code, by `inherit`."""
     user, second, other = streams
     code, variable, constant = (MemoryState(streams[0].domain.engine, size) for size in (1, 16, 16))
     for stream in (user, second):

@@ -85,8 +85,7 @@ def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, m
 
 
 def test_they_are_ordered_by_legacy_work_of_any_kind(legacy, blocking, domain):
-    """A record or a wait on the legacy stream orders it with blocking streams, as other work does.
-    """
+    """A record or a wait on the legacy stream orders blocking streams, as other work does."""
     event = record(StreamState(domain))
     for use in (lambda: record(legacy), lambda: legacy.wait(event)):
         memory = MemoryState(domain.engine, 8)

@@ -134,9 +134,7 @@ def test_all_programs_of_four_steps_with_the_three_kinds():
 
 
 def test_the_oracle_itself_refuses_and_accepts():
-    """The oracle gives both answers: comparing with an oracle that accepts everything proves
-    nothing.
-    """
+    """The oracle also refuses: comparing with an oracle that accepts everything proves nothing."""
     oracle = Oracle()
     domain = oracle.open_domain(False)
     first, second = (oracle.open_stream(domain, "non_blocking") for _ in range(2))
