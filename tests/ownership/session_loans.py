@@ -261,7 +261,7 @@ class LoanSession(KernelSession):
         lent.call = line.last
 
     def _copy_at_once(self, lent, address, value):
-        """Read lent memory as a library without a stream does. Write it if the loan permits that."""
+        """Read lent memory as a library without a stream does. Write it if the loan allows that."""
         nbytes = lent.buffer.nbytes
         found = (ctypes.c_ubyte * nbytes)()
         host = lent.buffer.on_host
