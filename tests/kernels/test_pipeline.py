@@ -372,7 +372,7 @@ def test_a_file_on_the_disk_that_ends_within_an_item(driver, tmp_path):
 
 
 def test_a_file_that_cannot_be_read(driver, tmp_path):
-    """A failing read in a thread raises OSError; so does a file that is not open for reading."""
+    """A read that fails in a thread raises OSError, as does a file that is not open for reading."""
     path = tmp_path / "file"
     path.write_bytes(bytes(1000))
     with cu.Pipeline(100) as pipeline:

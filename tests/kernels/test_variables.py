@@ -256,8 +256,7 @@ def test_the_program_can_say_what_a_kernel_does(driver, stream, other):
 
 
 def test_no_second_set_of_books(driver, stream, other):
-    """Names with a zero byte are refused: the driver would find `A`, whose records exist already.
-    """
+    """Names with a zero byte are refused: the driver would find `A`, which has records already."""
     module, a = kernels(SHARED, "a")
     a.launch(1, 1, stream=stream)
     for name in ("A\0", "A\0x", "\0A"):
@@ -472,7 +471,7 @@ def modules(draw):
 
 
 def uses(bodies, name, found=None):
-    """The variables that a kernel uses, with whether it writes them; and whether the PTX shows it.
+    """The variables that a kernel uses, with whether it writes them; and whether its PTX shows it.
     """
     found = {} if found is None else found
     plain = True

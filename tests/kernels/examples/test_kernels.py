@@ -191,8 +191,7 @@ def test_mandelbrot(example, shape):
 
 
 def test_mandelbrot_where_every_bit_counts(example):
-    """A deep zoom into the border of the set: one differently rounded product changes the picture.
-    """
+    """A deep zoom into the border of the set: one wrongly rounded product changes the picture."""
     place = (-0.743643887037151, 0.131825904205330, 1e-11, 2000)
     actual = example("mandelbrot").mandelbrot(8, 8, *place)
     expected = steps_at(8, 8, *place)
