@@ -54,7 +54,7 @@ def blocks(markdown: str) -> list[Block]:
 
 
 def comparable(text: str) -> str:
-    """A text with what may differ from run to run taken out."""
+    """Replace places and stream numbers, which may differ from run to run."""
     streams: dict[str, str] = {}
 
     def letter(found: re.Match[str]) -> str:
@@ -71,7 +71,10 @@ def agree(actual: str, expected: str, exact: bool = False) -> bool:
 
 
 def run(block: Block, name: str, namespace: dict[str, object]) -> str:
-    """What it prints, and its exception as the last line; raises one that nothing announces."""
+    """Run a block. Returns its output, with an announced exception as the last line.
+
+    An exception that no ```text block announces is raised.
+    """
     code = compile("\n" * (block.line - 1) + block.code, name, "exec")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -92,18 +95,22 @@ def program(start: Block, block: Block) -> Block:
 
 
 def load_early() -> None:
-    """Import what all programs import, so that each need not. It loads no driver."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads must not fork
+    """Import what all programs import, so that their processes need not. Loads no driver."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads must not be forked
     importlib.import_module("cudadrv")
 
 
 def run_apart(block: Block) -> str:
-    """What a program prints in a process of its own; raises if it does not end well."""
+    """Run a program in a process of its own.
+
+    Returns its output, and raises if the program fails.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        # Newer Pythons warn of a fork that a program makes to show what happens.
+        # Newer Pythons warn of forks in processes with threads, which some programs make on
+        # purpose.
         warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
         try:
             with os.fdopen(writer, "w", encoding="utf-8") as output:

@@ -471,8 +471,7 @@ def modules(draw):
 
 
 def uses(bodies, name, found=None):
-    """The variables that a kernel uses, with whether it writes them; and whether its PTX shows it.
-    """
+    """The variables of a kernel with whether it writes them, and whether its PTX shows all uses."""
     found = {} if found is None else found
     plain = True
     for way, target in bodies[name]:
