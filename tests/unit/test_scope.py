@@ -17,8 +17,7 @@ def test_the_work_of_the_block_is_complete_after_it(stream, buffers):
 
 
 def test_a_dropped_token_in_a_scope_is_safe(stream, buffers):
-    """A token is dropped in a scope: after the scope its copy is complete, and nothing is borrowed.
-    """
+    """A token is dropped in a scope: after the scope its copy is complete, nothing is borrowed."""
     host, device = buffers
 
     def body():
