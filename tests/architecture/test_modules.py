@@ -65,8 +65,7 @@ def sources(module: str) -> list[Path]:
 
 @pytest.mark.parametrize("module", CYTHON)
 def test_the_head_of_a_module_says_what_it_keeps(module):
-    """The docstring of a module has "Outlives a call:" if and only if the table lists state for it.
-    """
+    """A module's docstring has "Outlives a call:" if and only if the table lists state for it."""
     row = re.search(rf"^\|[^|]*`{module}`[^|]*\|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
     head = (ROOT / "pyx" / f"{module}.pyx").read_text(encoding="utf-8").split('"""')[1]
     assert ("Outlives a call:" in head) == bool(row[1].strip())

@@ -55,9 +55,7 @@ def test_headers_include_each_other_in_no_circle():
 
 
 def test_names_say_their_folder():
-    """Includes name the folder of a header, so that no header of another project is included
-    instead.
-    """
+    """Includes name a header's folder, so that no other project's header is included instead."""
     for path in (*ROOT.rglob("*.cpp"), *ROOT.rglob("*.h")):
         for name in included(path.relative_to(ROOT)):
             assert (ROOT / name).exists(), f"{path.name} includes {name}"

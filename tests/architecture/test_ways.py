@@ -1,5 +1,4 @@
-"""The functions that docs/architecture.md follows through the code are in the files that it names.
-"""
+"""The functions that docs/architecture.md follows are in the files that it names."""
 
 import re
 from pathlib import Path

@@ -157,8 +157,7 @@ def test_a_capture_does_not_notice_what_dies(library, stream, other, mode):
 
 @pytest.mark.cuda_software
 def test_a_primary_context_that_another_library_resets(script):
-    """After another library has reset the primary context, calls raise errors and the process ends
-    quietly.
+    """Another library resets the primary context: calls raise errors, the process ends quietly.
 
     The driver returns 201 for old streams and 709 for all other objects.
     """

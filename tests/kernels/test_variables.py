@@ -308,8 +308,7 @@ def test_a_variable_that_the_driver_does_not_know(driver, refused):
 
 @pytest.mark.parametrize("asked", ["before", "after"])
 def test_launches_of_a_fatbin_exclude_only_uses_of_buffers(driver, stream, other, asked):
-    """For a fatbin, launches conflict only with uses of a variable's buffer, not with other
-    launches.
+    """Launches from a fatbin conflict with uses of a variable's buffer, and not with each other.
 
     Nobody knows which kernel uses which variable. The answers do not depend on when the buffer was
     made.

@@ -169,8 +169,7 @@ def test_a_token_that_becomes_known_while_one_asks(driver):
 
 @pytest.mark.cuda_software
 def test_room_for_closed_streams_while_one_is_being_closed(gate):
-    """Closed streams get slots while the oldest one is being closed, with its last event not
-    recorded.
+    """Many streams are closed while the oldest one is being closed, before its last event.
 
     A real driver may block all other calls while one call is blocked.
     """

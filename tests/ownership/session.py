@@ -301,8 +301,7 @@ class Session:
             self.pool.trim(keep_bytes=self.pool.limit_bytes)
 
     def fail(self, what, function, buffers):
-        """Make a call in which a driver function fails if it is called. Raises `Failed` in that
-        case.
+        """Make a call in which a driver function fails if it is called, and then raise `Failed`.
 
         Sets `queued`, which says whether the driver had accepted work before the failure. Sets
         `kept`, the uses that the library records in spite of the failure: buffer, byte and mode.

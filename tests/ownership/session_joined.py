@@ -110,8 +110,7 @@ class JoinedSession(LoanSession):
     # ---- graphs ----
 
     def launch_theirs_graph(self, joined, stream, loans):
-        """Let the other library launch its graph. The buffers of all joined operations are lent to
-        it.
+        """Let the other library launch its graph. Our operations' buffers are lent to it meanwhile.
 
         `loans` is the program's list of loans. After a disagreement, the program ends those in it.
         """

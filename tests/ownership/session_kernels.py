@@ -194,8 +194,7 @@ class KernelSession(BufferSession):
         return {}
 
     def launch(self, out, a, b, stream=None, way="plain", modes=("read", "read"), more=()):
-        """Launch out[i] = a[i] + b[i] for as many bytes as the smallest has. It borrows all three
-        wholly.
+        """Launch out[i] = a[i] + b[i] for as many bytes as the smallest has. It borrows all bytes.
 
         `more` are buffers that the kernel reaches through pointers, each with its declared mode.
         """

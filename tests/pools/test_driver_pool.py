@@ -565,8 +565,7 @@ def test_misuse_of_the_class():
 @software
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_dead_memory_tells_nothing_of_another_context(driver):
-    """Memory of a second context is dropped. Synchronizing the first context makes no work of it
-    known.
+    """Memory of a second context is dropped: synchronizing the first makes none of its work known.
 
     The memory is freed after work of the second context.
     """

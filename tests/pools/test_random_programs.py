@@ -1,5 +1,4 @@
-"""Random programs on pools, compared with a model that keeps, for each use, all that is ordered
-before it.
+"""Random programs on pools, compared with a model that keeps all uses and their order.
 
 The model says which memory each allocation must get: never a block that is still in use, and a free
 block if the pool looks at it. So the answers are the same under all schedules of the driver. If the

@@ -96,10 +96,9 @@ def test_another_stream_has_to_be_ordered_after_all_uses(stream, other, how):
 
 
 def test_users_are_ordered_after_those_before_by_the_allocation(stream, other):
-    """The allocation of a reused block counts as a use of its stream, which waited for the old
-    users.
+    """The allocation of a reused block is a use of the stream that waited for the old users.
 
-    A third stream that follows only earlier work of that stream is refused.
+    A third stream that is ordered only after earlier work of this stream is refused.
     """
     before = cu.DeviceBuffer(1000, stream=stream)
     before.fill_async(1, stream)

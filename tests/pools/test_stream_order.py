@@ -141,10 +141,9 @@ def test_the_first_use_is_ordered_after_the_allocation(stream, other, allocate, 
 
 @KINDS
 def test_what_the_stream_waited_for_counts(stream, other, allocate, left, kind):
-    """The allocation of a reused block counts as a write of its stream, which waited for the old
-    user.
+    """The allocation of a reused block is a write of the stream that waited for the old user.
 
-    A third stream that follows only earlier work of that stream is refused.
+    A third stream that is ordered only after earlier work of this stream is refused.
     """
     early = cu.LockedBuffer.zeros(4).fill_async(1, other)
     address = left(kind)

@@ -361,8 +361,7 @@ def test_many_rounds_use_one_event(other):
 
 
 def test_an_event_that_is_used_again_orders_nothing_else(other):
-    """An event of a ticket is reused for a later ticket, and orders only what that ticket stands
-    for.
+    """An event is reused for a later ticket, and then orders only the work of that ticket.
 
     `open` does not order work that was queued before an earlier `give_back`.
     """

@@ -1,5 +1,4 @@
-"""Docstrings, and signatures as help(), inspect and editors show them: they agree with the stubs.
-"""
+"""Docstrings and signatures, as help(), inspect and editors show them, agree with the stubs."""
 
 import ast
 import inspect
@@ -41,9 +40,7 @@ def public() -> dict[str, object]:
 
 
 def attributes(kind: type) -> dict[str, object]:
-    """The attributes that a class and its bases in cudadrv define: public ones, and special
-    methods.
-    """
+    """The public attributes and special methods that a class and its bases in cudadrv define."""
     found: dict[str, object] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] == "cudadrv":
@@ -224,8 +221,7 @@ def test_dir_has_what_is_public(module):
 
 
 def test_dir_right_after_the_import():
-    """dir(cudadrv) shows no imported modules, and shows names that are imported only on first use.
-    """
+    """dir(cudadrv) shows no imported modules, and shows names that are imported on first use."""
     program = "import cudadrv; print([n for n in dir(cudadrv) if n[:1] != '_'])"
     done = subprocess.run(
         [sys.executable, "-c", program],

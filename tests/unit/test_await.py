@@ -49,8 +49,7 @@ def test_the_loop_goes_on_while_it_waits(stream, buffer, gate):
 
 
 def test_the_host_knows_when_the_coroutine_goes_on(stream, buffer, gate):
-    """The host knows work to be complete when the coroutine continues, not when the watching thread
-    does.
+    """Work becomes known to the host when the coroutine continues, not in the watching thread.
 
     Otherwise answers would depend on timing.
     """

@@ -111,10 +111,9 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
 @pytest.mark.parametrize("nbytes", [4, 1024, 16384, 32768, 65536, 131072])
 @pytest.mark.parametrize("writer", ["blocking", "legacy", "per thread"])
 def test_a_copy_to_the_device_is_after_what_writes_its_source(driver, writer, nbytes):
-    """Copies to the device are ordered after the writer of their source by the default streams'
-    rules.
+    """The default streams' rules order copies to the device after the writer of their source.
 
-    With only this order, a driver may read page-locked memory during the call.
+    If only these rules order a copy, a driver may read page-locked memory during the call.
     """
     streams = {"blocking": cu.Stream(blocking=True), "per thread": cu.Stream.per_thread()}
     writer = streams.get(writer, cu.Stream.legacy())

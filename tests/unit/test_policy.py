@@ -132,8 +132,7 @@ def test_a_generator_that_dies(write):
 
 
 def test_a_generator_that_is_closed_in_a_copy_of_its_context(write):
-    """A generator with a block is closed in a copy of its context: the policy is not in force any
-    more.
+    """A generator that is closed in a copy of its context leaves no policy in force.
 
     An event loop closes an asynchronous generator in this way after its task has ended.
     """
