@@ -40,7 +40,7 @@ def kernel(driver):
 
 @pytest.fixture
 def arrays(theirs, memory):
-    """Two arrays of 16 numbers: 0, 1, ... and zeros."""
+    """Two arrays of 16 numbers: 0 to 15, and zeros."""
     x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
     view = cu.DeviceBuffer.from_address(memory.address, 32, "u4", owner=memory)
     view.copy_from(np.r_[np.arange(16), np.zeros(16)].astype("u4"))

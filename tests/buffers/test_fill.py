@@ -70,7 +70,7 @@ def test_the_value_and_the_dtype_both_count(make, items_of, stream):
 def test_a_fill_in_the_middle_of_another_is_its_own(make, items_of, stream):
     """A fill runs while another fill updates the cache of the last item.
 
-    The finalizer of the old cached dtype calls it.
+    The inner fill is called by the finalizer of the old cached dtype.
     """
     whole, real = make("device", 2, "i4"), make("device", 2, "f4")
 
@@ -95,7 +95,7 @@ def test_a_fill_in_the_middle_of_another_is_its_own(make, items_of, stream):
 def test_a_fill_in_the_middle_of_another_leaves_it_its_dtype(make, items_of, stream):
     """A fill runs while another fill updates the cache of the last dtype.
 
-    The finalizer of the old cached dtype calls it.
+    The inner fill is called by the finalizer of the old cached dtype.
     """
     whole, real = make("device", 2, "i4"), make("device", 2, "f4")
 
@@ -103,7 +103,7 @@ def test_a_fill_in_the_middle_of_another_leaves_it_its_dtype(make, items_of, str
         def __del__(self):
             whole.fill_async(9, stream)
 
-    real.fill_async(0.5, stream)  # now the cached item is not that of the following fills
+    real.fill_async(0.5, stream)  # caches an item that differs from those of the following fills
     # The item of a NumPy value is not cached, so only the dtype is.
     of_short_life = cu.DeviceBuffer(2, np.dtype("u1", metadata={"last": Last()}))
     of_short_life.fill_async(np.uint8(1), stream)
@@ -167,7 +167,7 @@ def test_other_item_sizes_are_refused(make, stream, kind, dtype):
 def test_items_at_odd_addresses(unchanged, stream, dtype):
     """A fill of items at odd addresses is refused: the driver does not support it.
 
-    The dtypes of the items have no alignment.
+    The dtypes themselves require no alignment.
     """
     odd = cu.DeviceBuffer(9)[1:9].view(dtype)
     value = np.zeros(1, dtype)[0]

@@ -186,7 +186,7 @@ else:
     POINTERS["tensor of a part"] = lambda array: tensor_of(array[2:])[1:]
 
 
-# ---- how it is bound; each gives what was made ----
+# ---- ways to bind the array to a name; each returns the made object ----
 
 
 def by_name(block, make):
@@ -431,7 +431,7 @@ def is_free(buffer, stream):
 
 
 def can_make(make, dtype, way):
-    """Whether NumPy can make this object of an ordinary array."""
+    """Whether NumPy can make this object from an ordinary array."""
     array = np.ndarray(8, dtype, bytearray(8 * np.dtype(dtype).itemsize))
     array.flags.writeable = way == "write"
     try:

@@ -39,7 +39,7 @@ class Array:
 
 
 class Exporter:
-    """An array with DLPack. It exports a buffer of cudadrv, whose memory stands for its own."""
+    """An array with DLPack. A buffer of cudadrv provides the memory of the other library."""
 
     def __init__(self, buffer):
         self.buffer = buffer
@@ -494,7 +494,7 @@ def test_what_has_no_interface(driver):
         cu.from_cuda_array(np.zeros(4))
 
 
-# ---- one book for one memory ----
+# ---- buffers over the same memory share its records ----
 
 
 def test_overlapping_arrays_share_their_records(library, stream, other):
@@ -746,9 +746,9 @@ def test_arguments_that_cannot_be(library, add, stream, make):
 
 
 def test_views_of_no_bytes_outlive_what_is_closed_under_them(script):
-    """Views without bytes are kept while their memory is closed.
+    """Empty views, blocks and loans of a buffer end after the buffer was closed.
 
-    Each kind of view is linked to records, which other buffers over the memory may not share.
+    Each of them refers to records that buffers made later over the memory may not share.
     """
     script.quiet(
         """

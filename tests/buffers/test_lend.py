@@ -136,7 +136,7 @@ def failing(driver):
 
 @pytest.mark.cuda_software
 def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, other, failing):
-    """If the end of a loan cannot be recorded, its work still counts as work of the stream."""
+    """The end of a loan cannot be recorded. The work queued in it still counts as the stream's."""
     stream = cu.Stream(blocking=True)
 
     def fail(raised):
@@ -164,7 +164,7 @@ def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, other, f
 
 @pytest.mark.cuda_software
 def test_what_was_lent_to_a_default_stream_and_not_recorded_is_no_work_of_its_rules(make, failing):
-    """If the end of a loan to the legacy stream is not recorded, it orders no blocking streams.
+    """A loan to the legacy stream whose end is not recorded orders no blocking streams.
 
     The driver has no work that could order them.
     """

@@ -1,4 +1,4 @@
-"""Messages name ways out, also for streams without an object of the user. Reports stay short."""
+"""Messages name ways out, also if the user has no object for a stream. Reports stay short."""
 
 import signal
 import threading

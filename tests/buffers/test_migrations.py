@@ -262,7 +262,10 @@ def test_bad_arguments():
 
 @pytest.mark.parametrize("action", ["raise", "warn"])
 def test_a_refused_write_leaves_discarded_bytes_discarded(managed, stream, action):
-    """The write is refused by the limit, or by its warning where warnings are errors."""
+    """A refused write leaves discarded bytes discarded.
+
+    It is refused by the limit, or by the limit's warning where warnings are errors.
+    """
     use(managed, stream)
     part = managed[:BLOCK]
     part.discard(stream).wait()

@@ -235,7 +235,7 @@ def test_a_refused_copy_stages_nothing(make, stream, unchanged):
         device.copy_from(bytes(8))
 
 
-# ---- what is said ----
+# ---- messages ----
 
 
 def test_both_sides_are_named(make, stream, other):

@@ -101,9 +101,10 @@ def test_allocating_freeing_and_closing_order_nothing(stream, other):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("nbytes", [4 << 10, 4 << 20])
 def test_ordinary_memory_is_free_and_nobody_waits(stream, gate, nbytes):
-    """A copy from ordinary memory frees the array at once, and its call does not wait.
+    """A queued copy from ordinary memory does not need the array any more, and nothing waits.
 
-    cudadrv copies the array first: the driver would read it now or later, depending on its size.
+    cudadrv copies the array in the call: the driver would read it now or later, depending on its
+    size.
     """
     source = np.full(nbytes, 3, "u1")
     buffer, found = cu.DeviceBuffer.zeros(nbytes), np.zeros(nbytes, "u1")

@@ -73,7 +73,7 @@ def test_the_host_waits_for_none_if_it_cannot_wait_for_all(parts, stream, gate):
     gate.hold(stream)
     chunks[1].fill_async(2, stream)
     with cu.ordering("wait"), pytest.raises(cu.BufferBorrowedError):
-        buffer.to_numpy()  # does not wait for `stream` either, although the gate is closed
+        buffer.to_numpy()  # is refused at once: it does not wait for `stream`, whose gate is closed
     gate.open()
     assert chunks[0].borrowed
 

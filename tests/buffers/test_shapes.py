@@ -176,7 +176,7 @@ def test_subclasses_of_arrays_have_no_say(cls):
     kept.clear()
 
 
-# ---- what stays of one dimension ----
+# ---- what still counts items ----
 
 
 @KINDS

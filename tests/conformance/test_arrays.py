@@ -314,7 +314,7 @@ def test_planes_with_parts_of_elements(client, changes):
 
 @pytest.mark.cuda_software
 def test_programs_have_no_address_of_arrays(program):
-    """No function takes the address of an array, which a report of a race shows."""
+    """A report of a race shows the address of an array, but no function accepts it."""
     array = make(program, 64)
     host, streams = program.host(64), [program.stream() for _ in range(2)]
     for stream in streams:

@@ -311,7 +311,7 @@ def test_graph_cannot_be_destroyed_while_it_is_captured(client, software, captur
 @pytest.mark.cuda_software
 def test_capture_of_a_thread_that_has_gone(client, software):
     in_thread(client, lambda: client.ok("cuStreamBeginCapture_v2", ctypes.c_void_p(2), 0))
-    # The call is allowed again when the thread has really ended.
+    # cuMemAlloc is allowed again when the capturing thread has really ended.
     end_of_time = time.monotonic() + PATIENCE
     address = ctypes.c_uint64()
     while client.call("cuMemAlloc_v2", ctypes.byref(address), 64) == CAPTURE_UNSUPPORTED:

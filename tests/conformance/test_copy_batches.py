@@ -108,7 +108,7 @@ def test_attributes_apply_from_an_index_on(client):
 
 
 def test_any_order_shows_what_depends_on_one(software):
-    """A copy in any order may read its source early or late, and the schedules show both.
+    """A copy with ANY_ORDER may read its source early or late, and the schedules show both.
 
     Under `lazy` it reads early, under `eager` late, under `random` either happens.
     """

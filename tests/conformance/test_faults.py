@@ -81,7 +81,8 @@ def test_an_operation_loses_the_device(doomed, faults):
 def test_polling_sees_it(doomed, faults):
     stream, event, target = doomed.stream(), doomed.event(), doomed.device(64)
     faults("operation:1:700")
-    doomed.ok("cuEventRecord", event, stream)  # a record cannot fail, so it does not count
+    # A record cannot fail, so the fault does not count it.
+    doomed.ok("cuEventRecord", event, stream)
     assert poll(lambda: doomed.call("cuEventQuery", event)) == SUCCESS
     status = doomed.call("cuMemsetD8Async", target, 1, 64, stream)
     assert status == SUCCESS

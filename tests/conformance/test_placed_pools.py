@@ -342,7 +342,10 @@ def test_a_managed_pool_prefers_its_place(client):
 
 
 def test_memory_of_a_managed_pool_takes_no_advice(client):
-    """Memory of a managed pool can be prefetched. Advice is refused: its pool has the location."""
+    """Memory of a managed pool can be prefetched.
+
+    Advice is refused, because the pool has the preferred location.
+    """
     pool, stream = make_pool(client, "managed device"), client.stream()
     memory = allocate(client, pool, stream)
     client.ok("cuMemPrefetchAsync", memory, SIZE, 0, stream)

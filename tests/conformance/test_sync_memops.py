@@ -1,4 +1,4 @@
-"""CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: synchronous operations on such memory always wait."""
+"""Memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: its synchronous operations always wait."""
 
 import ctypes
 

@@ -649,7 +649,7 @@ def test_integers_are_for_linear_memory(lost, linear):
 
 
 def test_the_address_of_an_array_is_no_address(lost):
-    """No function takes the address of an array, which a report of a race shows."""
+    """A report of a race shows the address of an array, but no function accepts it."""
     lost.lib.configure("races=record")
     lost.lib.forget_races()
     array, host = make(lost, 64), lost.host(64)

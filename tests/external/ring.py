@@ -19,7 +19,7 @@ work = cu.DeviceBuffer(COUNT, "i8", name="work")
 
 
 class ByCapsule:
-    """An array with only DLPack, as mpi4py uses it: it asks for stream -1."""
+    """An array that has only DLPack. mpi4py asks it for stream -1."""
 
     def __init__(self, buffer):
         self.__dlpack_device__ = buffer.__dlpack_device__

@@ -1,9 +1,10 @@
-"""Runs other people's own tests, and compares each outcome with what is expected.
+"""Runs the own tests of other packages, and compares each outcome with the expected one.
 
-Tests that fail or skip are listed in expected/SUITE.txt, with a reason each. Every difference is an
-error, also a listed test that passes or does not exist. Each module of tests runs in a process of
-its own: what a test that fails leaves behind, an open stream capture say, must not fail others.
-After a test that lost the device, the rest of its module runs in a new process.
+Tests that fail or skip are listed in expected/SUITE.txt, each with a reason. Every difference is an
+error. A listed test that passes or does not exist is a difference, too.
+Each module of tests runs in its own process. So a failing test does not make tests of other modules
+fail, for example by a stream capture that it leaves open. After a test that lost the device, the
+rest of its module runs in a new process.
 """
 
 import argparse

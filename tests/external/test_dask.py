@@ -238,9 +238,9 @@ def test_a_program_that_serializes_gets_the_error_itself():
 
 
 def test_what_dask_moves_by_itself_is_waited_for(on_worker):
-    """Dask moves an unfinished buffer on its own account, for example to the disk: cudadrv waits.
+    """Dask moves an unfinished buffer without a request of the program: cudadrv waits.
 
-    No program has asked for the move, so no program could get an error.
+    An example is a move to the disk. No program has asked for it, so no program could get an error.
     """
     buffer = unfinished("DeviceBuffer", 10)
     header, frames = serialize(buffer, on_error="raise")
@@ -289,7 +289,7 @@ def test_a_lost_buffer_raises_at_every_use(on_worker):
             use()
     assert isinstance(lost.error, cu.BufferBorrowedError)
     assert "fill_async" in repr(lost)
-    again = deserialize(*serialize(lost, context={}))  # the error can be sent on
+    again = deserialize(*serialize(lost, context={}))  # serializing it again keeps the error
     assert str(again.error) == str(lost.error)
     assert str(pickle.loads(pickle.dumps(lost)).error) == str(lost.error)
     cu.Device().synchronize()
@@ -331,7 +331,7 @@ def test_between_workers_and_the_client(client, workers, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_that_is_not_finished(client, workers, kind):
-    """The error names the line of the task that did not wait, and the cluster works on."""
+    """The error names the line of the task that did not wait, and the cluster keeps working."""
     here, there = workers
     future = client.submit(unfinished, kind, 100, workers=here, pure=False)
     moved = client.submit(described, future, workers=there, pure=False)
@@ -397,7 +397,7 @@ def test_a_receiver_without_memory(client, workers):
     both = client.submit(lambda a, b: a.nbytes + b.nbytes, first, kept, workers=there, pure=False)
     with pytest.raises(cu.CudaOutOfMemoryError, match="were requested for DeviceBuffer 'chunk'"):
         both.result(timeout=PATIENCE)
-    # The worker works on.
+    # The worker still works.
     assert client.submit(sum, [1, 2], workers=there).result(timeout=PATIENCE) == 3
     client.cancel([both, kept, first])
 

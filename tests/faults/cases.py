@@ -336,7 +336,7 @@ def by_number(run, count_of, first, sample):
     """Return a function that yields the numbered cases of a program: all, or about `sample`."""
 
     def cases_of(name, thorough):
-        if name == "awaiting":  # Python's asyncio may then wait for ever
+        if name == "awaiting":  # after a mishap, Python's asyncio may wait for ever
             return
         left, count = usual(name)["left"], count_of(name)
         step = 1 if thorough else max(1, count // sample)

@@ -203,7 +203,7 @@ def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch
 def test_a_stream_that_died_fails_alone(gate, fault, function, status):
     """A later call destroys a dropped stream.
 
-    If that fails, it warns, and the next call tries again.
+    If the driver refuses that, the call warns, and the next call tries again.
     """
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
     gate.hold(stream)

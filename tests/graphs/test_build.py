@@ -182,7 +182,7 @@ def test_after_is_taken_once_and_in_any_order(world):
     assert pairs(world.graph) == {(i, 4) for i in range(4)}
 
 
-# ---- owning ----
+# ---- what a graph keeps ----
 
 
 def test_what_a_graph_holds(world, module):
@@ -284,7 +284,7 @@ def test_a_token_of_a_discarded_capture_keeps_no_buffers_of_other_nodes(world):
     with pytest.raises(KeyError):
         capture([node])
     del node
-    # Into_raw works, because nothing keeps a part of the buffer alive.
+    # `into_raw` works, because nothing keeps a part of the buffer alive.
     cu.DeviceBuffer.from_raw(source.into_raw(), 32, "f4").close()
     assert len(tokens) == 1
 
@@ -377,7 +377,7 @@ def built(world, value):
 def test_a_graph_is_a_node(world):
     child = built(world, 3)
     node = world.graph.add_graph(child)
-    # Not in `node`, which has a copy of the child.
+    # This fill is not in `node`, which has a copy of the child.
     child.add_fill(world.out[:8], 9, after=[child.nodes[1]])
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.graph.add_copy(world.result, world.out)

@@ -327,7 +327,10 @@ def test_closed_while_it_runs(world):
 
 
 def test_messages_name_the_right_graph(world):
-    """Messages name the right graph. Names are reused, because the engine has 16 bits for one."""
+    """Messages name the right graph.
+
+    Names are reused, because the engine has 16 bits for a name.
+    """
     held = captured(world, "held").instantiate()
     for number in range(300):
         name = f"graph {number}"
@@ -384,7 +387,7 @@ def test_default_streams(world, step):
 
 
 def test_memory_that_is_written_before_it_is_read(world):
-    """A graph needs the contents of memory that it reads first, but not if it writes first."""
+    """A graph needs the contents of memory that it reads before it writes it, and of no other."""
     unified = cu.UnifiedBuffer(16, "f4")
     first, second = cu.Graph(), cu.Graph()
     with first.capture(world.main):
@@ -418,7 +421,7 @@ def test_an_operation_that_reads_what_it_writes_needs_its_contents(world, module
         first.instantiate().launch(world.main)
     step = second.instantiate()
     step.launch(world.main)
-    with pytest.raises(cu.BufferBorrowedError):  # it is borrowed because the graph reads it
+    with pytest.raises(cu.BufferBorrowedError):  # `unified` is borrowed because the graph reads it
         unified.fill_async(1, world.side)
     step.launch(world.main).wait()
     unified.to_numpy()  # the `shared` use counts as a write, so the contents are defined

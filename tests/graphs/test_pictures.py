@@ -147,7 +147,7 @@ def test_many_buffers_of_a_node_are_shortened(world):
     ((texts, _),) = boxes(picture)
     assert texts[:3] == ["many", "here", "reads b0"]
     assert texts[-1] == "reads 14 more"
-    assert "reads Buffer b19" in picture  # in the tooltip
+    assert "reads Buffer b19" in picture  # shown in the tooltip
 
 
 def random_graph(count, streams, seed):

@@ -325,7 +325,10 @@ def test_empty_buffers_conflict_with_nothing(world, module):
 
 
 def test_empty_parts_of_closed_memory_are_in_nobodys_way(world, module):
-    """A graph does not hold memory of which it uses no bytes: closing that disturbs no change."""
+    """A graph does not hold memory of which it uses no bytes.
+
+    So a change is not refused because such memory is closed.
+    """
     closed = cu.DeviceBuffer(4, "f4", name="closed")
     with world.graph.capture(world.main):
         world.out.fill_async(1, world.main)

@@ -87,7 +87,7 @@ def test_polling(arrays, launch):
 def test_out_and_buffers_together(saxpy, arrays, stream, module):
     """The device buffer of an `Out` is undefined before the launch.
 
-    Buffers are borrowed as usual.
+    Buffers beside it are borrowed as usual.
     """
     x, y = arrays
     device = cu.DeviceBuffer.from_array(y)

@@ -64,9 +64,9 @@ def check(pipeline):
 
 
 def check_usable(pipeline):
-    """Check that the pipeline runs and borrows nothing afterwards.
+    """Check that the pipeline runs, and borrows nothing afterwards.
 
-    Its compute function may be any.
+    The results are not checked, so its compute function may be any.
     """
     assert pipeline.run(NUMBERS).chunks == 13
     assert not any(source.borrowed for source in pipeline._sources)
@@ -279,7 +279,7 @@ def test_without_kernels(driver):
 
 
 def test_results_of_another_dtype_and_size(driver):
-    """Each chunk gives one number, twice."""
+    """Each chunk has two results: both are its number of items."""
 
     def compute(stream, given, taken):
         assert (taken.count, taken.dtype) == (2, np.dtype("u8"))
@@ -396,7 +396,7 @@ def test_a_file_that_cannot_be_read(driver, tmp_path):
 def test_threads_fill_the_next_chunk_meanwhile(driver):
     """Threads copy large chunks of an array ahead of their use.
 
-    The pipeline ends in the middle of one.
+    An exception ends the pipeline in the middle of a chunk.
     """
     numbers = np.random.default_rng(1).integers(0, 256, (5 << 20) + 3, dtype="u1")
     with cu.Pipeline(1 << 20, buffers=2) as pipeline:

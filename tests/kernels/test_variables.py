@@ -100,7 +100,7 @@ def refused(stream, other):
                          ".callprototype _ ();"),
             {"A": True},
         ),
-        # A kernel may be called like an opcode, so searching the text for opcodes proves nothing.
+        # A kernel may be named like an opcode, so searching the text for opcodes proves nothing.
         (
             ".global .u32 A;" + entry("st", WRITES.format("A")) + entry("k", "st.u32 [p], 1;"),
             {},
@@ -198,7 +198,7 @@ SHARED += entry("ra", READS.format("A")) + entry("nothing", "")
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_kernels_that_share_a_variable_are_ordered(driver, refused, asked):
-    """Kernels that use one variable must be ordered, even if the program has not asked for it."""
+    """Kernels that use one variable must be ordered, whether or not `global_` was called for it."""
     module, a, b, reads = kernels(SHARED, "a", "b", "ra")
     if asked:
         module.global_("A"), module.global_("B")
@@ -344,7 +344,7 @@ def test_launches_of_a_fatbin_exclude_only_uses_of_buffers(driver, stream, other
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("image", [PTX, FATBIN])
 def test_asking_does_not_wait_for_launches_that_wait(driver, stream, other, gate, image):
-    """Asking for a variable does not wait for launches that block.
+    """`global_` does not wait for launches that block.
 
     One launch blocks in the driver, and another one waits for its lock.
     """
@@ -376,7 +376,7 @@ def test_asking_does_not_wait_for_launches_that_wait(driver, stream, other, gate
 
 @pytest.mark.parametrize("image", [PTX, FATBIN])
 def test_asking_while_others_launch(driver, image):
-    """Each launch counts as a use of a variable, also those before the program asks for it."""
+    """Each launch counts as a use of a variable, also those before `global_` is called for it."""
     for _ in range(20):
         module, streams = cu.Module.from_file(image), [cu.Stream() for _ in range(3)]
         end = time.monotonic() + 0.02
@@ -436,7 +436,7 @@ def written_out(body, function):
             passed = f"st.param.u64 [x], {target}; call {PASSED[way]}, (x);"
             lines.append(f"{{ .param .u64 x; {passed} }}")
         elif function is not None and FUNCTIONS.index(target) <= FUNCTIONS.index(function):
-            continue  # not written, because functions must not be recursive
+            continue  # skips calls that would be recursive
         elif way == "pointer":
             lines.append(f"mov.u64 p{at}, {target}; call p{at}, pr{at};")
             lines.append(f"pr{at}: .callprototype _ ();")

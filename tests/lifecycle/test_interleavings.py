@@ -189,7 +189,7 @@ def test_room_for_closed_streams_while_one_is_being_closed(gate):
 
 
 def test_a_slot_that_has_a_last_event_and_a_new_stream(driver):
-    """A slot has the last event of a closed stream, and now a new stream of another context.
+    """The last event of a closed stream and a new stream of another context share a slot.
 
     A wait for that event does not cover the new stream's work.
     """

@@ -134,7 +134,8 @@ def test_an_allocation_waits_when_very_much_waits(stream, gate, opened):
 
     before = testing.live_objects()["device"]
     gate.hold(stream)
-    for _ in range(4097):  # the next allocation finds 4096 in the queue, and then adds the last one
+    # The last buffer is put into the queue only when the next one is allocated.
+    for _ in range(4097):
         cu.DeviceBuffer(8).fill_async(0, stream)
     assert testing.live_objects()["device"] == before + 4097
     timer = threading.Timer(0.02 if opened == "soon" else 30, gate.open)

@@ -1,6 +1,6 @@
 """Locks are skipped while a program has one thread.
 
-Others start while it is in the driver, and end.
+Other threads start and end while that thread is in a driver call.
 """
 
 import numpy as np

@@ -41,7 +41,7 @@ class Child:
 
 @dataclass(eq=False)
 class Condition:
-    """A number on the device. Each launch begins with the default."""
+    """A number on the device. Each launch begins with the default value."""
 
     handle: int
     default: int
@@ -144,7 +144,8 @@ class Swap:
 
     def __call__(self, buffer, variable):
         mine, kept = buffer.bytes[: self.count], variable.bytes[: self.count]
-        if buffer.memory is variable.memory:  # they overlap, so byte after byte as in the kernel
+        # Buffer and variable may overlap, so exchange byte after byte, as the kernel does.
+        if buffer.memory is variable.memory:
             for i in range(self.count):
                 mine[i], kept[i] = kept[i], mine[i]
         else:

@@ -276,7 +276,7 @@ class GraphChoices(ManagedChoices):
             self.session.compare_borrows(buffer)
 
     def discard_lent(self, executable, stream):
-        """Discard bytes that a graph may only read, because the graph lends them."""
+        """Discard bytes that a graph lends. Without the loan, the graph could not read them."""
         used = leaves(executable.content.enabled)
         lent = {buffer.memory for each in used if each.lends for buffer, _ in each.uses}
         found = [b for b in self.buffers if b.memory in lent and b.memory.kind == "unified"]

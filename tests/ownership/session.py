@@ -180,7 +180,10 @@ class Stream:
 
     @property
     def given(self):
-        """The argument for calls. Every other time it is the other library's stream object."""
+        """The stream as an argument of a call.
+
+        A stream of the other library is given as its own object on every odd turn.
+        """
         self.turn += 1
         return self.foreign if self.foreign and self.model.open and self.turn % 2 else self.real
 

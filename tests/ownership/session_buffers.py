@@ -626,7 +626,7 @@ def takes_order(stream):
 
 
 def kept(uses):
-    """The uses of an operation, with buffers that a graph keeps."""
+    """Replace the buffers of uses by `KeptBuffer`s for a graph."""
     found = {buffer: buffer.keep() for buffer, _ in uses}
     return [(found[buffer], mode) for buffer, mode in uses]
 
@@ -654,7 +654,11 @@ def device_side(target, source=None):
 
 
 def relation(target, source=None):
-    """Whether two buffers overlap partly, which copies refuse, and whether they start equally."""
+    """Compare the bytes of two buffers.
+
+    Returns whether they overlap partly, which copies refuse, and whether they begin at the same
+    byte.
+    """
     if source is None or target.memory.model is not source.memory.model:
         return False, False
     same = target.start == source.start

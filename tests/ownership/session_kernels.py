@@ -11,7 +11,7 @@ from session_buffers import Buffer, BufferSession, Memory, stream_option
 
 import cudadrv as cu
 
-# For each mode, how a launch declares it for a buffer.
+# For each mode, the function that declares it for an argument of a launch.
 MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
 ARGUMENTS = 3  # number of arguments of a launch that are buffers
 WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")

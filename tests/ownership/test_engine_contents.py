@@ -154,7 +154,7 @@ def test_books_of_discards_do_not_grow(streams, memory):
 
     rounds(100)
     before = rounds(1000)
-    # Ru_maxrss is in KiB; one record of a discard has 64 bytes.
+    # `ru_maxrss` is in KiB; one record of a discard has 64 bytes.
     assert rounds(20_000) - before < 1000
 
 

@@ -22,7 +22,7 @@ PROGRAMS = 120  # number of programs for each policy, under each schedule
 LEAST = 0.002
 # Refusals that need no oracle. Each has to happen at least once.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
-# Groups of refusals: it is enough if some of a group happen.
+# Refusals of which more than half have to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {session.NO_SUCH_FILL, session.NO_SUCH_CHANGE, session.ENDED, oracle.OTHER_THREAD}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}

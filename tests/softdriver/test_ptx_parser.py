@@ -361,7 +361,7 @@ def test_problem_of_a_module(dump, text, expected):
 
 
 def test_several_problems(dump):
-    """Several errors are reported, each of them, up to a maximum number."""
+    """Each error is reported, up to a maximum number."""
     good, lines = dump(HEAD + ".entry k { mov a, 1;\n" + "mov b, c;\n" * 100 + "}")
     assert not good
     assert lines[:3] == ["4: unknown symbol 'a'", "5: unknown symbol 'b'", "5: unknown symbol 'c'"]

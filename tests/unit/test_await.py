@@ -268,7 +268,7 @@ def test_everything_that_waits_can_be_awaited(stream, buffer, gate, name):
 
     asyncio.run(main())
     assert buffer[0] == 1
-    with pytest.raises(StopIteration):  # a complete one needs no event loop
+    with pytest.raises(StopIteration):  # an object whose work is complete needs no event loop
         awaited.__await__().__next__()
 
 

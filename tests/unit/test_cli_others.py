@@ -112,9 +112,9 @@ def test_info_without_a_driver_still_helps(cli, changes, words):
 
 
 def test_info_of_a_driver_that_counts_wrong(driver, monkeypatch, capsys):
-    """With a wrong number of devices, `info` prints only some:
+    """With a wrong number of devices, `info` prints only some of them.
 
-    2,000,000,000 would take too long.
+    Printing 2,000,000,000 devices would take too long.
     """
 
     class Many:

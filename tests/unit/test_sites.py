@@ -359,7 +359,7 @@ def test_what_is_no_prefix(driver, tmp_path):
 
 
 def test_code_that_dies_behind_a_library(script, tmp_path):
-    """The table of lines starts anew while a line of the user is being searched."""
+    """The table of lines starts anew while it is searched for a line of the user."""
     (tmp_path / "wrapping.py").write_text(LIBRARY)
     script.quiet(f"""
         import sys; sys.path.insert(0, {str(tmp_path)!r})

@@ -64,7 +64,7 @@ def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
 
 
 def opposite_zero(mode: str, form: Format, *signs: int) -> int:
-    """The zero that results from terms with these signs whose sum is zero."""
+    """The bits of a sum that is zero, whose terms have these signs."""
     same = len(set(signs)) == 1
     return signs[0] if same else form.sign if mode == DOWN else 0
 
