@@ -70,7 +70,7 @@ def test_no_with_blocks():
     assert not found
 
 
-# ---- returns: what a function returns out of a block whose end then raises is never dropped ----
+# ---- returns from a block whose end may raise: then the returned object is never freed ----
 
 
 def test_no_object_is_returned_out_of_a_block_whose_end_can_raise():

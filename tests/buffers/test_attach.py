@@ -154,7 +154,7 @@ def test_the_stream_lives_as_long_as_the_attachment(managed):
     assert died() is None
 
 
-# ---- where work excludes the host ----
+# ---- devices on which unfinished work excludes the host from managed memory ----
 
 EXCLUSIVE = """
 import cudadrv as cu, numpy as np

@@ -294,7 +294,7 @@ def test_threads(memory, theirs, kernel, arrays):
         assert (contents(memory, 64 * (number + 1))[1:] > 0).all()
 
 
-# ---- as buffers ----
+# ---- imports as buffers ----
 
 
 def test_from_dlpack(theirs, memory, arrays, stream, other, gate):
@@ -315,7 +315,7 @@ def test_from_dlpack(theirs, memory, arrays, stream, other, gate):
     assert died() is not None
 
 
-# ---- ours, for a consumer in C ----
+# ---- buffers for a consumer in C ----
 
 header = [("version", ctypes.c_uint32 * 2), ("older", ctypes.c_void_p)]
 functions = ["allocate", "managed", "object", "tensor", "stream"]

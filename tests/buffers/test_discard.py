@@ -230,7 +230,7 @@ def test_explain(managed, stream):
     assert "discarded" not in managed.explain()
 
 
-# ---- the driver's side ----
+# ---- calls of the driver ----
 
 
 @software

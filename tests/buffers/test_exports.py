@@ -143,7 +143,7 @@ def test_a_consumer_without_a_stream(make, stream, gate):
     with pytest.raises(cu.BufferExportedError, match="it is lent to work on no stream, at"):
         buffer.fill_async(1, stream)
     consumer.end()
-    # Needs no wait: the work of such a consumer is complete when it ends.
+    # A fill needs no wait, because the work of such a consumer is complete when its loan ends.
     buffer.fill_async(1, stream)
 
 
@@ -419,7 +419,7 @@ def test_a_consumer_on_a_stream_of_a_context_that_is_gone(make):
     buffer.close()
 
 
-# ---- loans that are held ----
+# ---- objects of `lend()` ----
 
 
 def test_the_array_interface_lasts_as_long_as_the_loan(make, stream, other):

@@ -41,7 +41,7 @@ RECORD = np.dtype([("a", "i4"), ("b", "f4")])
 dtypes = pytest.mark.parametrize("dtype", ["i4", RECORD, "M8[s]", "V4"], ids=str)
 
 
-# ---- what is made of the array ----
+# ---- objects that are made of the array ----
 
 VIEWS = {
     "alias": lambda array: array,

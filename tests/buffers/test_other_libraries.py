@@ -715,7 +715,7 @@ def test_table_is_whole():
     assert Mpi4py.skips.keys() == SITUATIONS.keys()
 
 
-# ---- what is of one library ----
+# ---- tests of single libraries ----
 
 
 @pytest.fixture(params=["torch", "cupy"])

@@ -141,7 +141,7 @@ class Comparison:
         return [q for q in self.questions if entry.names(q) and q not in different]
 
     def wrong(self):
-        """Errors in entries of the list: they allow nothing, or would allow too much."""
+        """Yield the errors in the list: entries that allow nothing, or would allow too much."""
         for entry in self.listed:
             named, agreeing = self.hidden(entry), self.agreeing(entry)
             if entry.kind == TIMING:

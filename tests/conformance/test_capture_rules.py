@@ -76,7 +76,7 @@ def test_thread_local_capture_refuses_its_own_thread(client):
 def test_bad_modes(client, bad):
     mode = ctypes.c_int(bad)
     assert client.call("cuStreamBeginCapture_v2", client.stream(), bad) == INVALID_VALUE
-    # The call does not check the thread's new mode, so it accepts the bad one.
+    # cuThreadExchangeStreamCaptureMode does not check the new mode, so it accepts a bad one.
     for before in (0, bad):
         client.ok("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         assert mode.value == before

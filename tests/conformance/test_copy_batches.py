@@ -92,8 +92,8 @@ def test_every_copy_arrives(client, order):
 def test_attributes_apply_from_an_index_on(client):
     """Attributes apply from their first index on.
 
-    The source of a copy with DURING_CALL may change after the call. That of a STREAM_ORDER copy may
-    not.
+    After the call, the source of a copy with DURING_CALL may change. The source of a copy with
+    STREAM_ORDER may not.
     """
     stream, gate = client.stream(), client.gate()
     sources, there = [client.host(SIZE, fill=1) for _ in range(3)], client.device(3 * SIZE)

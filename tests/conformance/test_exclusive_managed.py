@@ -48,9 +48,9 @@ def end():
 @pytest.fixture
 def run(software, schedule):
     def run(body, dies=False):
-        """Run a program.
+        """Run a program, which must reach its `end()`.
 
-        It reaches its `end()`, or with `dies` it is killed by an access to the memory before that.
+        With `dies`, a memory access before `end()` must kill the program.
         """
         folder = str(Path(__file__).resolve().parent.parent)
         script = PRELUDE.format(folder=folder, path=software.path, schedule=schedule) + body

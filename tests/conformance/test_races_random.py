@@ -162,9 +162,9 @@ class Walk:
             self.unwritten.append((word, by_host, self.submit(stream)))
 
     def write_value(self, stream=None):
-        """Write the word that a stream has waited for longest.
+        """Let a stream or the host write the word of the oldest wait.
 
-        A stream writes it only if that stream is not itself behind such a wait.
+        A stream does nothing if its own work is blocked by a wait.
         """
         if not self.unwritten:
             return
@@ -184,7 +184,7 @@ class Walk:
         self.release(wait, writer)
 
     def release(self, wait, writer):
-        """Order a wait, and all nodes after it, after the node that wrote its word."""
+        """The word of `wait` was written: order `wait` and all nodes after it after `writer`."""
         gained = {writer} | self.oracle.before[writer]
         for node, before in enumerate(self.oracle.before):
             if node == wait or wait in before:

@@ -76,7 +76,7 @@ def on_worker(monkeypatch):
     ours.dask_setup(None)
 
 
-# ---- what workers do ----
+# ---- functions that workers run ----
 
 
 def made(kind, array, name="chunk"):

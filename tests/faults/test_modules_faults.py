@@ -150,7 +150,7 @@ def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
     assert kept.name == "k"
 
 
-# ---- entered again ----
+# ---- an argument initializes the same object again ----
 
 
 class Again:

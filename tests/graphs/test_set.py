@@ -593,7 +593,7 @@ def test_a_node_keeps_its_executable(world, graph, module):
     assert node.enabled
 
 
-# ---- enabled ----
+# ---- disabled nodes ----
 
 
 def test_a_disabled_node_does_nothing(world, step):

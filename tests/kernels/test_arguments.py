@@ -190,9 +190,9 @@ FATBIN = PTX.with_suffix(".fatbin")
 
 
 def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
-    """For a cubin, only the driver knows the parameters, as offsets and sizes.
+    """For a cubin, the driver knows only the offset and the size of each parameter.
 
-    So arguments must have a type of their own.
+    So a number must be passed as a NumPy scalar, which has a type.
     """
     module = cu.Module.from_file(FATBIN)
     saxpy = module["saxpy"]

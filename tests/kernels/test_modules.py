@@ -328,7 +328,7 @@ def test_a_variable_keeps_its_module(driver):
     assert array_of(counter).tolist() == [7] * 4
 
 
-# ---- the end ----
+# ---- closing and dropping ----
 
 
 def test_close(module, saxpy, vectors, stream):

@@ -421,7 +421,7 @@ def test_chunks_of_an_iterator_may_be_short(driver):
     assert [array.tolist() for array in results.arrays] == [[1], [2, 3, 4, 5], [1, 1]]
 
 
-# ---- what goes wrong ----
+# ---- errors ----
 
 
 class Mine(Exception):

@@ -190,7 +190,7 @@ def test_no_text_makes_the_reader_fail(noise, data):
         text.reached(name)
 
 
-# ---- two launches ----
+# ---- two launches that use variables ----
 
 SHARED = ".global .u32 A, B;" + entry("a", WRITES.format("A")) + entry("b", WRITES.format("B"))
 SHARED += entry("ra", READS.format("A")) + entry("nothing", "")

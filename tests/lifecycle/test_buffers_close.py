@@ -152,7 +152,7 @@ def test_stream_ordered_memory_outlives_its_stream():
     assert buffer.closed
 
 
-# ---- dying ----
+# ---- dropping ----
 
 
 @CLASSES

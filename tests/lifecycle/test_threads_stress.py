@@ -247,7 +247,7 @@ class Thread:
         self.shared.events[index] = cu.Event()
         event.close()
 
-    # ---- looking, tidying ----
+    # ---- looking at all objects, and freeing dropped ones ----
 
     def do_look(self):
         buffer = self.buffer()

@@ -34,7 +34,7 @@ class Nothing:
 class Child:
     """The effect of a child graph: the effects of all its nodes."""
 
-    ordered: bool = True  # False if "unchecked" accepted something in it that strict would refuse
+    ordered: bool = True  # whether the policy "strict" would accept all operations in the graph
     streams: tuple = ()
     kind = "graph"
 
@@ -83,7 +83,8 @@ class Lend:
     """A loan in a capture. What the borrower does with the memory is in `Operation.then`."""
 
     calls: int = 0  # number of device operations that the borrower has queued
-    # Whether an operation that is ordered after the loan may run before one of the borrower's.
+    # Whether an operation that is ordered after the loan may run before an operation of the
+    # borrower.
     loose: bool = False
 
     @property

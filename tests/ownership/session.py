@@ -760,7 +760,7 @@ def in_time(wait):
 
 
 def new_stream(kind, context):
-    """Make a stream. Also returns the object of the library that made it, if another one did."""
+    """Make a stream. Returns its object, and the other library's object if that library made it."""
     if kind == "legacy":
         return cu.Stream.legacy(), None
     if kind == "per_thread":

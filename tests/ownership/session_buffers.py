@@ -132,7 +132,7 @@ class Buffer:
         return kept
 
     def is_object(self, real):
-        """Whether it stands for this buffer object of the library."""
+        """Whether this is the model of the library's buffer `real`."""
         return self.real is real
 
     @property
@@ -141,7 +141,7 @@ class Buffer:
 
     @property
     def gone(self):
-        """Whether some of its bytes are behind the end of memory that has shrunk."""
+        """Whether some bytes of this buffer are behind the end of memory that has shrunk."""
         end = self.memory.model.end
         return end is not None and self.nbytes > 0 and self.start + self.nbytes > end
 

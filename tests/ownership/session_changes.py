@@ -111,7 +111,7 @@ class ChangeSession(GraphSession):
             options["borrows"] = [MODES[mode](buffer.real) for buffer, mode in more]
             uses += more
         uses += old.uses[old.effect.declared :] if more is None else []
-        # Also those that stay: `take` may have moved an empty one.
+        # Check all buffers, also those that are not changed: `take` may have moved an empty one.
         given = [buffer for buffer, _ in uses]
         reasons = self._reasons(executable, old, given, empty=True)
         self._set(executable, index, way, uses, Add(count), reasons, args, options)
@@ -292,7 +292,8 @@ def can_become(uses, buffers):
 def home_of(fill, place):
     """The domain that the driver uses for a fill.
 
-    It is that of the memory if the node was added, and that of the stream if it was captured.
+    For a node that was added, this is the domain of the memory. For a captured node, it is the
+    domain of the stream.
     """
     memory = fill.uses[0][0].memory
     return fill.domain if fill.line is None else memory.place_for(place).domain

@@ -50,7 +50,7 @@ class Lent:
 
     @property
     def is_reachable(self):
-        """Whether the borrower's stream is in the same capture as the loan, or like it in none."""
+        """Whether the borrower's stream and the loan are in the same capture, or both in none."""
         if not isinstance(self.borrower, Stream):
             return True
         stream = self.borrower.model
@@ -222,7 +222,7 @@ class LoanSession(KernelSession):
         self.agree("flags", consumer.managed.flags, int(mode == "read"))
         return Holder(consumer, lent)
 
-    # ---- what they do with it ----
+    # ---- what borrowers do with the memory ----
 
     def use_lent(self, lent, value):
         """Let a borrower use the memory, on its stream or on none, unless the loan has ended."""
@@ -281,7 +281,7 @@ class LoanSession(KernelSession):
             assert driver().cuStreamSynchronize(ctypes.c_void_p(1)) == 0
         lent.buffer.bytes[:] = value
 
-    # ---- the ends ----
+    # ---- ends of loans ----
 
     def end_holder(self, holder, way="end"):
         """Let an array end. The loan ends at the latest at the beginning of the next call."""
@@ -325,7 +325,7 @@ class LoanSession(KernelSession):
     def end_late(self):
         for lent in [each for each in self.late if each.is_reachable]:
             self.late.remove(lent)
-            # Not taken back, and without a new holder.
+            # This loan was not taken back, and has no new holder.
             if lent.view is not None and not lent.holders:
                 self._end(lent)
 

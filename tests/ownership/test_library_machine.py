@@ -60,7 +60,7 @@ class Machine(RuleBasedStateMachine):
             kept.append(thing)
         return thing
 
-    # ---- what there is ----
+    # ---- streams, events and buffers ----
 
     @initialize(target=buffers)
     def first_buffers(self):

@@ -123,7 +123,7 @@ def test_workers_of_xdist_share_a_random_seed(run):
     assert re.findall(r"--cuda-seed=(\d+)$", result.stdout.str(), re.M) == [seed] * 3
 
 
-# ---- projects that do not use it ----
+# ---- projects that do not use the plugin ----
 
 LOADED = """
 import os, sys

@@ -120,7 +120,7 @@ def test_an_empty_buffer_has_no_memory_of_it(pool, make):
     assert buffer.nbytes == 0
 
 
-# ---- how they end ----
+# ---- how buffers of a pool end ----
 
 
 @software
@@ -282,7 +282,7 @@ def test_a_failing_allocation_counts_as_no_buffer(pool, make, stream):
     pool.close()
 
 
-# ---- which buffers ----
+# ---- which buffers are from a pool ----
 
 
 def test_other_kinds_and_unpooled_buffers_come_from_elsewhere(pool):

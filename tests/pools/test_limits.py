@@ -222,7 +222,7 @@ def test_what_cannot_be(pools):
             cls()
 
 
-# ---- no memory ----
+# ---- out of memory ----
 
 
 @pytest.mark.cuda_software

@@ -152,8 +152,7 @@ def test_a_program_spills_to_the_host(on_out_of_memory, stream):
 
 
 def test_threads(on_out_of_memory):
-    """Each thread calls `on_out_of_memory` for its own allocation, even while another thread does.
-    """
+    """Each thread calls `on_out_of_memory` for its own allocation, even if another thread does."""
     inside, done, asked = threading.Event(), threading.Event(), []
 
     def spill(nbytes, context):

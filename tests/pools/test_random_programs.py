@@ -27,7 +27,8 @@ class Queue:
     real: cu.Stream
     order: str
     before: set = field(default_factory=set)  # uses that its next operation is ordered after
-    # Those of them that later work of other queues may follow, by the rules of default streams.
+    # The uses in `before` that a default stream's implicit order passes on to later work of other
+    # queues.
     ordered: set = field(default_factory=set)
 
 

@@ -171,7 +171,7 @@ def test_the_host_waits_for_what_the_stream_did_first(stream, allocate, left, ki
     buffer[0] = 1
 
 
-# ---- the host first ----
+# ---- buffers that the host uses first ----
 
 
 def read_block(buffer):
@@ -331,7 +331,7 @@ def test_memory_that_nobody_used_is_as_it_was(pools, stream, allocate, left, kin
     stream.synchronize()
 
 
-# ---- what is not ordered ----
+# ---- buffers that are not stream-ordered ----
 
 
 @KINDS

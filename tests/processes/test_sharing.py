@@ -764,7 +764,7 @@ def test_a_stale_ticket_does_not_disturb_the_next_one_of_its_slot(other, driver)
         third.kill()
 
 
-# ---- death ----
+# ---- processes that die ----
 
 
 def test_a_borrower_that_dies_before_it_opens(other):

@@ -35,7 +35,7 @@ class FakeNvcc:
         self.say(release, ptx)
 
     def say(self, release: str, ptx: str) -> None:
-        """Make this the nvcc of another release."""
+        """Write the script again, so that it reports this release."""
         self.path.write_text(SCRIPT.format(release=release, ptx=ptx, calls=self.log))
         self.path.chmod(0o755)
 

@@ -148,7 +148,10 @@ def random_value(kind: Kind, choose: random.Random) -> int:
 
 
 def specials_of(kind: Kind, only: bool) -> list[int]:
-    """All special values of a type. If it is the only operand, the list is longer."""
+    """All special values of a type.
+
+    With `only` (the instruction has no other operand), the list is longer.
+    """
     if kind.values == "amount":
         return [*range(66), 127, 128, 255, 256, 0x80000000, 0xFFFFFFFF]
     if kind.format:
