@@ -104,9 +104,9 @@ def test_the_next_buffer_of_the_pool_does_not_inherit_it(device):
 
 
 def test_advised_memory_outlives_its_work(stream, device, gate):
-    """Advised memory is kept until its work is complete.
+    """Advised memory does not go back to its pool.
 
-    It does not go back to its pool, and is released.
+    It is released when its work is complete.
     """
     gate.hold(stream)
     buffer = cu.UnifiedBuffer(BLOCK)

@@ -94,7 +94,7 @@ def test_several_consumers_hold_one_loan_each(make, stream, other):
     with pytest.raises(cu.BufferExportedError):
         buffer.fill_async(2, other)
     second.end()
-    # The second consumer may have queued work until its end.
+    # The second consumer may have queued work until its loan ended.
     with pytest.raises(cu.BufferBorrowedError):
         buffer.fill_async(2, other)
     other.wait(stream)

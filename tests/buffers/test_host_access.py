@@ -199,7 +199,7 @@ def test_array_conversion(make, kind):
 def test_what_the_buffer_protocol_cannot_say(make, kind, dtype):
     """A dtype without a buffer format: a memoryview is refused, and NumPy gets the dtype.
 
-    A memoryview would be of bytes, and NumPy would use the dtype of bytes.
+    Otherwise both would see plain bytes.
     """
     buffer = make(kind, 3, dtype, np.zeros(3, dtype))
     with pytest.raises(BufferError, match=r"no format .* memoryview\(buffer\.view\('u1'\)\)"):

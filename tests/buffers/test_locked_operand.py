@@ -27,7 +27,9 @@ class OtherLibrary:
 
 
 def test_the_address_is_one_for_host_and_device(stream):
-    """Work of another library counts from the next event or synchronization on."""
+    """cudadrv has no records of another library's work, but a synchronization also covers that
+    work.
+    """
     library = OtherLibrary()
     first, second = cu.LockedBuffer.zeros(8), cu.LockedBuffer.zeros(8)
     library.fill(first.address, 7, 8, stream)

@@ -614,7 +614,7 @@ def theirs_dies_before_ours(bench):
         buffer = library.bring(library.full(3), bench.stream, bench.known)
         bench.late(bench.stream)
         gc.collect()
-        # Would get the memory of the first array if that were freed.
+        # These arrays would get the memory of the first array, if it were freed.
         others = [library.full(9) for _ in range(4)]
         bench.twice(buffer, bench.stream)
         assert bench.items(buffer, bench.stream) == {6}

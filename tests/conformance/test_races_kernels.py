@@ -113,7 +113,7 @@ def freed_in_another_stream(p, k):
     p.sync(a)
     k.fill(x, a)
     p.ok("cuMemFreeAsync", x, b)
-    p.lib("cudadrvSoftDrain")  # running all work tells the host nothing
+    p.lib("cudadrvSoftDrain")  # runs all work, but does not tell the host that the work is complete
     gate.open()
     return LAUNCH, "cuMemFreeAsync"
 

@@ -88,7 +88,7 @@ def wrong_loss(answer):
 HARMLESS = {
     # Protects captures of other libraries, if there are any.
     ("cuThreadExchangeStreamCaptureMode", None),
-    # cudadrv calls these for its own purposes, and repeats them.
+    # cudadrv makes these calls for its own bookkeeping. After a failure, it tries again later.
     ("cuCtxGetCurrent", None),
     ("cuCtxSetCurrent", None),
     ("cuStreamIsCapturing", None),
@@ -123,8 +123,8 @@ def wrong_answer(answer, function, status):
     if (function, status) == ("cuPointerGetAttribute", INVALID) and isinstance(error, ValueError):
         return []  # the driver says in this way that it does not know the address
     if status == LAUNCH_FAILED and warned and isinstance(error, AssertionError):
-        # A destructor met the loss and warned; page-locked memory stays readable, so the data
-        # differ.
+        # A destructor met the loss, and could only warn. The program then read wrong data from
+        # page-locked memory, which stays readable.
         return []
     if not isinstance(error, cu.CudaError):
         return [f"raised {error!r}"]

@@ -276,7 +276,7 @@ def test_a_token_of_a_discarded_capture_keeps_no_buffers_of_other_nodes(world):
 
     def capture(after):
         with world.graph.capture(world.main, after=after):
-            # A copy onto itself is no node.
+            # A copy of a buffer onto itself adds no node.
             tokens.append(world.work.copy_from_async(world.work, world.main))
             raise KeyError
 

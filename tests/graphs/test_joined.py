@@ -403,7 +403,7 @@ def test_the_library_ends_its_capture_inside(world, library, held, use):
 def test_the_library_begins_another_capture_inside(world, library, held):
     """If the library ends its capture in our block and begins another one, our calls are refused.
 
-    They were checked for the first capture's graph only.
+    The block checks calls for the graph of the first capture only.
     """
     library.begin()
     with cu.joins_capture(world.main) as kept:

@@ -39,7 +39,7 @@ def test_a_launch_borrows_what_its_nodes_use(world, step):
     token = step.launch(world.main)
     for name in ("frames", "work", "out", "result"):
         assert getattr(world, name).borrowed
-    # The host may read it, because the launch only reads it.
+    # The host may read `frames`, because the launch only reads this buffer, too.
     assert world.frames[:4].to_numpy()[0] == 0
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.frames[0] = 1

@@ -201,7 +201,7 @@ def test_a_slot_that_has_a_last_event_and_a_new_stream(driver):
             kept += [unknown, filled_by(unknown), filled_by(passing)]
             known = passing.record()
             passing.wait(unknown)
-            passing.close()  # its last event stands for more work than what is known now
+            passing.close()  # the last event of `passing` comes after more work than `known` covers
             known.synchronize()
     streams = [cu.Stream() for _ in range(16)]
     buffers = [filled_by(stream) for stream in streams]

@@ -141,7 +141,7 @@ class ChangeChoices(GraphChoices):
     def pick_beside(self, executable, index):
         """Choose a buffer that an unordered node uses, with which a change must be refused.
 
-        Or None.
+        Returns None if there is none.
         """
         content = executable.content
         uses = [x for each in leaves(content.beside(content.operations[index])) for x in each.uses]

@@ -490,7 +490,7 @@ class Session:
             self._wait(stream, capture, self._snapshot(other))
 
     def _snapshot(self, stream):
-        """The node for which an event on the stream stands."""
+        """The node of an event that would be recorded on the stream now."""
         if stream.model.capture:
             return stream.model.capture.point(stream.model, record=True)
         return self.oracle.snapshot(stream.model, record=True)

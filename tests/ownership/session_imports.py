@@ -216,7 +216,11 @@ class ImportSession(LoanSession):
         self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
 
     def from_dlpack(self, theirs, start, shape, stream, readonly=False):
-        """Import an array by DLPack: a write on the stream, which the other library has ordered."""
+        """Import an array by DLPack.
+
+        The import counts as a write on the stream. The other library has ordered this stream after
+        its own work.
+        """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         seen = theirs.memory.kind != "locked"

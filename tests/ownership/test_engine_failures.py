@@ -102,7 +102,7 @@ def test_a_failed_blocking_operation_has_not_waited(domain, memory):
 def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed(domain, memory):
     """The failed blocking operation never waited for the legacy stream in the driver.
 
-    So knowing the blocking stream must not release the legacy stream's uses.
+    So completion of the blocking stream's work must not release the legacy stream's uses.
     """
     legacy, blocking = StreamState(domain, "legacy"), StreamState(domain, "blocking")
     write(legacy, memory, 0, 4)

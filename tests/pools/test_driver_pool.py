@@ -396,7 +396,7 @@ def test_a_limit(kind, stream):
         with pytest.raises(cu.CudaOutOfMemoryError, match="cuMemAllocFromPoolAsync"):
             KINDS[kind](48 * MIB, stream=stream)
         del buffer
-        # Works, because it releases the dropped buffer.
+        # This allocation succeeds, because it releases the dropped buffer.
         KINDS[kind](48 * MIB, stream=stream).close(stream)
 
 

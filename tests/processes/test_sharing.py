@@ -372,7 +372,7 @@ def test_an_event_that_is_used_again_orders_nothing_else(other):
     other("own.fill_async(1, stream=s)")
     receipt = other("there.give_back(s)")
     other("globals().pop('there') and None")
-    # Unmaps the memory, because it is unused.
+    # These allocations unmap the shared memory, because it is unused.
     other("[cu.DeviceBuffer(10, pooled=False) for _ in range(9)] and None")
     first.accept(receipt, stream)  # now the event can be used for another ticket
     other("there := cu.open(ticket, t)", ticket=second.share(later))

@@ -150,7 +150,7 @@ print(cuda.cuInit(0), cuda.cuDeviceGetName(name, 100, 0), name.value.decode())
 
 @pytest.mark.cuda_software
 def test_libcuda(cli, tmp_path):
-    for _ in range(2):  # the second time over the link of the first one
+    for _ in range(2):  # the second time, the link exists already
         done = cli("libcuda", "soft driver")
         assert (done.returncode, done.stderr) == (0, "")
     shell = f"{done.stdout}exec {sys.executable} -c '{ANY_CLIENT}'"

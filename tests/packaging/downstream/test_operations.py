@@ -437,7 +437,7 @@ def test_launch_borrows_the_variables_of_the_kernel(module, stream, other):
     with pytest.raises(cu.BufferBorrowedError, match="cannot write the variable DeviceBuffer 'cou"):
         downstream.bare_launch(kernel, other)
     assert contents(counter, stream)[0] == 1
-    # Declared as a read; the declaration is not checked.
+    # The launch declares `counter` as read. cudadrv does not check that.
     downstream.bare_launch(kernel, stream, counter)
     assert counter.borrows[0].mode == "read"
     stream.synchronize()
