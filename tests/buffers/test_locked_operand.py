@@ -27,8 +27,9 @@ class OtherLibrary:
 
 
 def test_the_address_is_one_for_host_and_device(stream):
-    """cudadrv has no records of another library's work, but a synchronization also covers that
-    work.
+    """cudadrv has no records of another library's work.
+
+    A synchronization of the stream covers this work nevertheless.
     """
     library = OtherLibrary()
     first, second = cu.LockedBuffer.zeros(8), cu.LockedBuffer.zeros(8)

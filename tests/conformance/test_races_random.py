@@ -31,7 +31,7 @@ class Oracle:
         return len(self.before) - 1
 
     def races(self):
-        """The set of races: pairs of the words of two accesses."""
+        """The set of races. A race is the pair of the words that name its two accesses."""
         found = set()
         for a, b in itertools.combinations(range(len(self.before)), 2):
             if a in self.before[b] or b in self.before[a]:

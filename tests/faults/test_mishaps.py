@@ -50,7 +50,7 @@ def wrong_cases(kind, which, names):
 
 @pytest.fixture(params=["driver_faults", "memory_faults", "interrupts"])
 def kind(request):
-    """The kind of the mishaps."""
+    """The name of the script for one kind of mishaps."""
     if request.param == "memory_faults":
         pytest.importorskip("_testcapi")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]

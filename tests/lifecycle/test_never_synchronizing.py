@@ -134,7 +134,7 @@ def test_an_allocation_waits_when_very_much_waits(stream, gate, opened):
 
     before = testing.live_objects()["device"]
     gate.hold(stream)
-    # The last buffer is put into the queue only when the next one is allocated.
+    # An allocation waits if 4096 dropped buffers are queued. The latest one is not queued yet.
     for _ in range(4097):
         cu.DeviceBuffer(8).fill_async(0, stream)
     assert testing.live_objects()["device"] == before + 4097

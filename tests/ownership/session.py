@@ -466,7 +466,10 @@ class Session:
         return CAPTURED if refused else OK
 
     def _wait(self, stream, capture, node):
-        """Order a stream after a node, which is a node of `capture` unless that is None."""
+        """Order a stream after a node.
+
+        The node is in `capture`, or if this is None, outside of captures.
+        """
         if capture is None:
             self.oracle.wait(stream.model, node)
         else:

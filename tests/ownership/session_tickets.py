@@ -121,7 +121,7 @@ class TicketSession(ImportSession):
     # ---- the other process ----
 
     def open_ticket(self, ticket, kind, place, stream, valid, start, bytes_):
-        """Open a ticket. `valid` is what the owner says about it. Returns the buffer or None.
+        """Open a ticket, which the owner says is `valid` or not. Returns the buffer or None.
 
         `start` is the buffer's offset in its allocation, and `bytes_` are those of the whole
         allocation.

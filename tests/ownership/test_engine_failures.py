@@ -58,7 +58,10 @@ def test_a_failure_without_memory(streams):
 
 
 def test_what_cannot_be_undone_stays_borrowed(streams, memory):
-    """A failed operation on memory with several ranges stays a borrow until its stream is known."""
+    """A failed operation on memory with several ranges stays a borrow.
+
+    The borrow ends when the work of the operation's stream is known to be complete.
+    """
     write(streams[0], memory, 0, 4)
     fail(streams[0], (memory, 0, 8, "write"))
     assert write(streams[1], memory) == "borrowed"
@@ -118,7 +121,7 @@ def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed
 
 
 def test_an_operation_on_its_way_is_in_no_snapshot(streams, memory):
-    """The driver may get an operation after a synchronization that began during its driver call."""
+    """A synchronization that begins during the driver call of an operation may not cover it."""
     event = []
     driver = During(lambda: event.append(streams[0].snapshot()))
     assert write(streams[0], memory, driver_fails=driver) == "ok"

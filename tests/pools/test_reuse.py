@@ -121,7 +121,8 @@ def test_users_are_ordered_after_those_before_by_the_allocation(stream, other):
 def test_other_streams_have_the_drivers_memory(pools, stream, kind):
     """On blocking and default streams, buffers get memory of the driver, not of the pool.
 
-    Calls on these streams order other streams; a call that is left out would not.
+    An allocation of the driver on such a stream orders other streams. An allocation from the pool
+    would make no driver call, so this order would be missing.
     """
     other = cu.Stream(blocking=True) if kind == "blocking" else cu.Stream.legacy()
     pooled = cu.DeviceBuffer(1000, stream=stream)

@@ -168,7 +168,7 @@ def lane_values(kind: Kind, place: int, kinds: int, choose: random.Random) -> li
     if kinds == 1:
         values = list(specials)
     elif kinds == 2:
-        pairs = 34  # the number of special values of two operands that are combined
+        pairs = 34  # all pairs of this many special values are tested
         specials = specials[:pairs] if kind.values != "amount" else choose.sample(specials, pairs)
         each = [(i // pairs, i % pairs)[place] for i in range(pairs * pairs)]
         values = [specials[i % len(specials)] for i in each]
