@@ -372,7 +372,9 @@ def poll(query):
     return status
 
 
-BUSY = 3  # seconds in which even a busy machine runs each thread. A blocked call may also spin
+# A call counts as blocked after these seconds, even if its thread still runs: a driver may block in
+# a loop. Even a busy machine runs each thread in this time.
+BUSY = 3
 
 
 def wants_processor(thread):

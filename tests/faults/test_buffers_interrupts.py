@@ -28,7 +28,7 @@ def test_ctrl_c_leaves_the_borrow(stream, gate, way, nbytes):
     assert not buffer.borrowed
     found = np.empty(nbytes, "u1")
     buffer.copy_to(found)
-    # An interrupted copy of a long array writes only what was staged by then.
+    # An interrupted copy of a long array writes only the items that were in a stage by then.
     value = {"copy_to": 0, "copy_from": 9, "fill": 1}[way]
     assert set(found[:1000]) == {value}
     assert set(found) <= {0, value}
