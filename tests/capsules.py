@@ -1,4 +1,4 @@
-"""Another library as DLPack sees it: one that consumes capsules, and one that exports them."""
+"""Another library that uses DLPack: a consumer of capsules, and an exporter."""
 
 import ctypes
 
@@ -44,13 +44,13 @@ NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
 
 
 class Consumer:
-    """Another library: takes a capsule, and ends the export when it is told to."""
+    """A library that takes a capsule. `end` ends the export, as do the other methods."""
 
     def __init__(self, capsule):
         self.versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
         name = NAMES[self.versioned]
         self.pointer = api.PyCapsule_GetPointer(capsule, name)
-        self.used = b"used_" + name  # CPython keeps the pointer to it
+        self.used = b"used_" + name  # must stay alive, because CPython keeps a pointer to it
         api.PyCapsule_SetName(capsule, self.used)
         self.capsule = capsule
         kind = Versioned if self.versioned else Managed
@@ -69,13 +69,16 @@ class Consumer:
         Deleter(self.managed.deleter)(self.pointer)
 
     def end_as_the_process_ends(self):
-        """When Python is gone already, as a library in C++ ends its global variables."""
+        """End the export at the exit of the process, when Python has ended.
+
+        C++ libraries end their global variables in this way.
+        """
         at_exit = ctypes.CDLL(None)["__cxa_atexit"]
         at_exit.argtypes = [ctypes.c_void_p] * 3
         assert at_exit(self.managed.deleter, self.pointer, None) == 0
 
     def end_without_the_gil(self):
-        """In a thread that Python does not know, as a library's own thread would."""
+        """End the export in a thread that Python does not know, as a thread of a library would."""
         thread, end = ctypes.c_ulong(), self.managed.deleter
         process = ctypes.CDLL(None)
         process.pthread_create.argtypes = [ctypes.c_void_p] * 4
@@ -84,9 +87,9 @@ class Consumer:
 
 
 class Exported:
-    """An array of another library: 16 bytes at an address, but for what `changes` says of them.
+    """An array of another library: 16 bytes at an address, with fields changed by `changes`.
 
-    `says` is its ``__dlpack_device__``; `ended` counts the calls of its deleter.
+    `says` is its ``__dlpack_device__``. `ended` counts the calls of its deleter.
     """
 
     def __init__(self, address, *, says=(2, 0), versioned=True, name=None, **changes):
@@ -98,11 +101,11 @@ class Exported:
         tensor = self.managed.tensor
         tensor.data, tensor.device[:] = address, (2, 0)
         tensor.code, tensor.bits, tensor.lanes = 1, 8, 1
-        self.numbers = []  # what the struct points to
+        self.numbers = []  # keeps the arrays to which the struct points
         changes = {"shape": (16,), "version": (1, 0), **changes}
         if not versioned:
             del changes["version"]
-        tensor.ndim = len(changes["shape"])  # unless it changes, too
+        tensor.ndim = len(changes["shape"])  # `changes` may also replace this
         for field, value in changes.items():
             if field in ("shape", "strides"):
                 self.numbers.append((ctypes.c_int64 * len(value))(*value))
@@ -124,7 +127,7 @@ class Exported:
         return api.PyCapsule_New(ctypes.addressof(self.managed), self.name, None)
 
 
-made = {}  # what is at the addresses in the capsules that have not ended
+made = {}  # the memory behind the addresses in capsules that have not ended
 
 
 @Deleter
@@ -133,7 +136,7 @@ def _end(pointer):
 
 
 def new_capsule(address, device, shape, itemsize, readonly=False, owner=None):
-    """A capsule of version 1 over unsigned integers; it keeps its owner until it is ended."""
+    """Make a capsule of version 1 over unsigned integers. It keeps `owner` until it ends."""
     sizes = (ctypes.c_int64 * len(shape))(*shape)
     tensor = Tensor(address, device, len(shape), 1, 8 * itemsize, 1, sizes, None, 0)
     managed = Versioned((1, 0), None, ctypes.cast(_end, ctypes.c_void_p), readonly, tensor)

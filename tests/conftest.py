@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the driver, streams, a gate that stops streams, other processes."""
+"""Fixtures of all tests: the driver, streams, a gate that blocks streams, other processes."""
 
 import ctypes
 import gc
@@ -20,10 +20,11 @@ from limits import PATIENCE
 
 pytest_plugins = ["pytest_cudadrv", "pytester"]
 
-collect_ignore = ["external"]  # they run in another virtual environment: make external
-collect_ignore += ["packaging/downstream"]  # a project of its own, which the tests build and test
+collect_ignore = ["external"]  # these tests run in another environment: make external
+# A project of its own, which the packaging tests build and test.
+collect_ignore += ["packaging/downstream"]
 HERE = Path(__file__).parent
-# Folders of tests that need no driver, or start their own.
+# Folders whose tests need no driver or start their own.
 WITHOUT_DRIVER = (
     *("architecture", "conformance", "docs", "external", "loading", "ownership", "packaging"),
     *("performance", "plugin", "run", "softdriver", "toolkit", "typing"),
@@ -32,12 +33,13 @@ WITHOUT_DRIVER = (
 
 def pytest_configure():
     os.environ.pop("CUDADRV_SOFTWARE", None)
-    # Background jobs of a shell ignore Ctrl-C, and the tests of Ctrl-C would fail in one.
+    # Ctrl-C is ignored in background jobs of a shell, where the tests of Ctrl-C would otherwise
+    # fail.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Folders whose tests take minutes, because they compile much. They begin first: at the end of a run
-# short tests are left, which all processors can share.
+# Folders whose tests compile much, and take minutes. They run first, so that at the end short tests
+# are left, which all processors can share.
 LONGEST = ("packaging", "softdriver")
 
 
@@ -47,18 +49,18 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Leave what pytest collected out of later garbage collections, of which the tests make many.
+    """Exclude the collected tests from later garbage collections, of which the tests make many.
 
-    All tests are alive until the end: 10 times as many objects as everything else.
+    All tests stay alive until the end, and are ten times as many objects as everything else.
     """
     gc.collect()
     gc.freeze()
 
 
 def pytest_runtest_setup(item):
-    """Drop the reports of earlier tests in a worker of pytest-xdist, which has sent them.
+    """In a worker of pytest-xdist, drop the reports of earlier tests, which were sent already.
 
-    The worker would keep them to the end, and each garbage collection would look through them.
+    Otherwise the worker keeps them until the end, and each garbage collection visits them.
     """
     if hasattr(item.config, "workerinput"):
         item.config.pluginmanager.get_plugin("terminalreporter").stats.clear()
@@ -74,25 +76,29 @@ def pytest_collectstart(collector):
 
 @pytest.fixture
 def driver(cuda_checked, cuda_schedule) -> str:
-    """A clean driver: the name of its schedule, or "cuda". Leaks and data races fail the test."""
+    """A clean driver. The value is the name of its schedule, or "cuda".
+
+    Leaks and data races fail the test.
+    """
     return cuda_schedule
 
 
 class Gate:
-    """Stops streams until it is opened: they wait until the host writes a flag."""
+    """Blocks streams until it is opened: they wait until the host writes a flag."""
 
     def __init__(self):
         import cudadrv as cu
 
         if not cu.driver_info().is_software:
-            gc.collect()  # other libraries' objects may wait for the device when they die
+            # Destructors of other libraries' objects may wait for the device, so they run now.
+            gc.collect()
         self.flag = cu.LockedBuffer.zeros(1, "u4", name="gate")
         self.library = ctypes.CDLL(cu.driver_info().path)
         self.wait = self.library.cuStreamWaitValue32_v2
         self.wait.argtypes = [ctypes.c_void_p, ctypes.c_ulonglong, ctypes.c_uint, ctypes.c_uint]
 
     def hold(self, stream) -> None:
-        """Make later work of the stream wait until `open`. The engine does not see this."""
+        """Make later work of the stream wait until `open`. The engine does not know about this."""
         with stream.device:
             status = self.wait(stream.handle, self.flag.address, 1, 0)
         assert status == 0, f"cuStreamWaitValue32: {status}"
@@ -102,7 +108,7 @@ class Gate:
             self.flag[0] = 1
 
     def close(self) -> None:
-        """Open it, and close its memory when no stream reads it any more."""
+        """Open the gate, and close its memory after the streams have read it."""
         self.open()
         self.flag.device.synchronize()
         self.flag.close()
@@ -113,12 +119,13 @@ def gate(driver) -> Iterator[Gate]:
     """A `Gate`. It is opened at the end of the test in any case."""
     gate = Gate()
     yield gate
-    gate.close()  # pytest keeps the fixture's value alive until after the check for leaks
+    # Needed, because pytest keeps the fixture's value alive until after the check for leaks.
+    gate.close()
 
 
 @pytest.fixture
 def unpooled(driver) -> Iterator[None]:
-    """Memory is released to the driver instead of a pool."""
+    """Without pools: memory of closed and dropped buffers is released to the driver."""
     import cudadrv as cu
 
     pools = cu.Device(0).context.pools
@@ -155,7 +162,10 @@ def other(driver):
 
 @contextmanager
 def no_driver_calls(*functions: str):
-    """Fails if one of these driver functions is called inside. Not checked on a real driver."""
+    """Fail if one of these driver functions is called in the block.
+
+    Not checked on a real driver.
+    """
     from cudadrv import driver_info, testing
 
     if not driver_info().is_software:
@@ -168,12 +178,12 @@ def no_driver_calls(*functions: str):
 
 @pytest.fixture
 def unchanged():
-    """A context manager that fails if the driver was called inside it."""
+    """A context manager that fails if the driver (or one of these functions) is called in it."""
     return no_driver_calls
 
 
 class Script:
-    """Runs programs in new processes, for tests that a process does not survive."""
+    """Runs programs in new processes, for tests after which a process is unusable."""
 
     def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -193,7 +203,8 @@ class Script:
     def refused_after_fork(self, head: str, calls: str, last: str, parent: str) -> None:
         """Check that each of `calls` raises ForkedError in a child that is forked after `head`.
 
-        `calls` is separated by "|". The child then runs `last`; `parent` checks how it ended.
+        `calls` are separated by "|". After them, the child runs `last`. `parent` checks how it
+        ended.
         """
         each = [call.strip() for line in calls.strip().splitlines() for call in line.split("|")]
         self.quiet(
@@ -223,13 +234,13 @@ class Script:
 
 @pytest.fixture
 def script() -> Script:
-    """Runs programs in new processes, under the test's schedule if it has one."""
+    """Runs programs in new processes, under the test's schedule if the test has one."""
     return Script()
 
 
 @pytest.fixture
 def in_a_thread() -> Callable[[Callable[[], Any]], Any]:
-    """Calls a function in a new thread; returns what it returns or raises."""
+    """A function that calls a function in a new thread, and returns its result or its exception."""
 
     def in_a_thread(function: Callable[[], Any]) -> Any:
         thread, answers = started(function)

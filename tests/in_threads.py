@@ -1,4 +1,4 @@
-"""Running functions in new threads, and threads that wait."""
+"""Functions that run in new threads, and threads that wait."""
 
 import _thread
 import threading
@@ -14,7 +14,7 @@ import cudadrv as cu
 
 
 def started(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Start a thread. The list gets what the function returns or raises."""
+    """Start a thread. Returns it, and a list that gets the function's result or exception."""
     answers: list[Any] = []
 
     def run() -> None:
@@ -29,10 +29,10 @@ def started(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 
 def until_it_waits(thread: threading.Thread) -> None:
-    """Return when a thread can go no further: it sleeps, although it could have the GIL.
+    """Return when a thread is blocked: it sleeps although it could have the GIL.
 
-    However busy the machine is, a thread that could go on is not asleep. A real driver waits in a
-    loop and does not sleep, so on a GPU this is a short time instead.
+    A thread that could run is not asleep, however busy the machine is. A real driver waits in a
+    loop and does not sleep, so on a GPU this function only waits for a short time.
     """
     if not cu.driver_info().is_software:
         time.sleep(0.2)
@@ -46,14 +46,17 @@ def until_it_waits(thread: threading.Thread) -> None:
 def _sleeps(thread: threading.Thread) -> bool:
     try:
         stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
-    except OSError:  # it has ended
+    except OSError:  # the thread has ended
         return True
     return stat.rpartition(")")[2].split()[0] == "S"
 
 
 @contextmanager
 def interrupted(ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """As Ctrl-C does, interrupt the block once it waits and `ready` says so; expect that."""
+    """Interrupt the block as Ctrl-C does, when it waits and `ready()` is true.
+
+    Expects the exception.
+    """
     main, over = threading.main_thread(), threading.Event()
 
     def interrupt() -> None:

@@ -1,7 +1,7 @@
-/* Another library: a type of arrays with the C exchange API of DLPack, as PyTorch's tensors.
+/* Another library: a type of arrays with the C exchange API of DLPack, like PyTorch's tensors.
  *
- * Array(address, count, device): `count` items of 4 bytes. Its attributes can be changed, to test
- * what its consumer makes of that. */
+ * Array(address, count, device) has `count` items of 4 bytes. A test can change its attributes, to
+ * test how a consumer handles them. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,8 +19,8 @@ typedef struct {
     int ndim, device_type, device, code, bits;
 } Array;
 
-static unsigned long long current_stream; /* of the library, on every device */
-static Py_ssize_t tensors;                /* exported, and not ended */
+static unsigned long long current_stream; /* the library's current stream, on every device */
+static Py_ssize_t tensors;                /* number of exports that have not ended */
 static char fails;                        /* the function that fails, or 0 */
 
 typedef struct {

@@ -1,4 +1,4 @@
-"""Another library, for tests: its memory, its kernel, and its arrays (other_library.c)."""
+"""Another library for tests: its memory, its kernel, and its arrays (other_library.c)."""
 
 import ctypes
 import functools
@@ -39,7 +39,7 @@ ADD = """
 
 
 class Library:
-    """The memory of another library: an allocation that cudadrv does not know."""
+    """Memory of another library: allocations of which cudadrv does not know."""
 
     def __init__(self):
         self.driver = ctypes.CDLL(cu.driver_info().path)
@@ -62,7 +62,7 @@ class Library:
 
 @functools.cache
 def compiled():
-    """The module of other_library.c: arrays with the C exchange API of DLPack."""
+    """The compiled module of other_library.c: arrays with the C exchange API of DLPack."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "other_library.so"
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")

@@ -1,4 +1,4 @@
-"""Another process, which does what a test says."""
+"""Another process, which evaluates expressions of a test."""
 
 import contextlib
 import os
@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]  # where cudadrv is, if it is not installed
+ROOT = Path(__file__).parents[1]  # the folder from which cudadrv is imported if it is not installed
 
 
 class Other:
-    """Another process. ``other("expression", name=value)`` is what the expression is worth there.
+    """Another process. ``other("expression", name=value)`` is the value of the expression there.
 
-    The names keep their values: ``other("x := 1")``. Values are pickled.
+    Names keep their values: ``other("x := 1")``. Values are pickled.
     """
 
     def __init__(self, schedule, **environment):
@@ -58,7 +58,7 @@ def serve():
     import cudadrv as cu
 
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # prints of the program go elsewhere
+    os.dup2(2, 1)  # the program's output must not go to the pipe of the answers
     names = {"cu": cu, "np": np, "os": os, "later": []}
     while True:
         try:
@@ -79,8 +79,9 @@ def serve():
         answers.write(data)
         answers.flush()
         del answer
-    with contextlib.suppress(cu.OwnershipError):  # a wait that would never end
-        for device in cu.Device.all():  # the end of a process is the end of its unfinished work
+    with contextlib.suppress(cu.OwnershipError):  # raised by a wait that would never end
+        # Wait, because the end of a process ends its unfinished work.
+        for device in cu.Device.all():
             device.synchronize()
 
 

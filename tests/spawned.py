@@ -1,14 +1,14 @@
-"""What spawned processes run: tests/processes/test_multiprocessing.py."""
+"""Functions that spawned processes run, for tests/processes/test_multiprocessing.py."""
 
 import cudadrv as cu
 
 
 def double(buffer, answers):
-    """Add 1 to a buffer that came as an argument, and give it back."""
+    """Change a buffer that came as an argument, and give it back."""
     stream = cu.Stream.legacy()
     buffer[: buffer.count // 2].fill_async(9, stream=stream)
     answers.send(buffer.give_back(stream))
-    stream.synchronize()  # or the end of this process could end its work
+    stream.synchronize()  # otherwise the end of this process could end the work
 
 
 def take_from_queue(queue, answers):

@@ -1,4 +1,4 @@
-"""What `cimport cudadrv` promises: all of it is on its page, and depends on nothing internal."""
+"""What `cimport cudadrv` offers: all of it is on its page, and depends on no internal module."""
 
 import re
 from pathlib import Path

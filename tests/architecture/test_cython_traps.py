@@ -1,14 +1,14 @@
-"""What Cython (3.3.1) makes wrong C of, and so must not be in a .pyx file."""
+"""Code from which Cython 3.3.1 makes wrong C, and which must not be in a .pyx file."""
 
 import re
 from pathlib import Path
 
 SOURCES = sorted((Path(__file__).parents[2] / "pyx").glob("*.pyx"))
-# What blocks may end with: these raise nothing.
+# Statements that raise nothing. Only these may be at the end of a block with a `return` in it.
 RAISE_NOTHING = re.compile(
     r"(own_\w+|free|PyBuffer_Release|PyMem_Free)\(|\w+ [-+]= 1$|if transfer\.holds:$|with nogil:$"
 )
-# These return no object.
+# Functions that return no Python object.
 RETURNS_C = re.compile(r"cdef (inline )?(b?int|size_t|uint\d+_t|double|CUresult|void|bint) ")
 
 
@@ -17,7 +17,7 @@ def indent_of(line):
 
 
 def end_of(lines, start):
-    """The statements of the `finally` of a `try`; None if it has none."""
+    """The statements of the `finally` of a `try`. None if it has no `finally`."""
     ending = None
     for line in lines[start + 1 :]:
         if not line.strip():
@@ -34,7 +34,7 @@ def end_of(lines, start):
 
 def risky_returns(path):
     lines = [line.split("  # ")[0].rstrip() for line in path.read_text().splitlines()]
-    function, blocks = "", []  # the blocks around a line, each with its indent
+    function, blocks = "", []  # the indents of the blocks around a line
     for number, line in enumerate(lines):
         words = line.strip()
         if not words:
@@ -56,7 +56,11 @@ def risky_returns(path):
 
 
 def test_no_with_blocks():
-    """Their exceptional end follows a NULL where there was no memory for a traceback."""
+    """`with` blocks are forbidden in .pyx files.
+
+    If there is no memory for a traceback, Cython's code for an exception in the block uses a NULL
+    pointer.
+    """
     found = [
         f"{path.name}:{number}: {line.strip()}"
         for path in SOURCES
@@ -66,7 +70,7 @@ def test_no_with_blocks():
     assert not found
 
 
-# ---- returns: what a function returns out of a block whose end then raises is never dropped ----
+# ---- returns from a block whose end may raise: then the returned object is never freed ----
 
 
 def test_no_object_is_returned_out_of_a_block_whose_end_can_raise():

@@ -1,4 +1,4 @@
-"""The call table: every module that calls the driver has bound it, and what it is filled with."""
+"""The call table of the driver's functions: its entries, and the modules that bind it."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,10 @@ INLINE = re.compile(r"^cdef inline .*?(\w+)\(.*?(?=^\S(?!\s*\) )|\Z)", re.MULTIL
 
 
 def inlined():
-    """The functions of .pxd files that call the driver, whose calls are those of their callers."""
+    """The inline functions of .pxd files that call the driver.
+
+    A caller of one needs the table, too.
+    """
     bodies = {
         found[1]: found[0]
         for path in ROOT.glob("cudadrv/_*.pxd")
@@ -43,7 +46,10 @@ def test_table_is_bound(source):
 
 
 def test_each_function_is_asked_for_by_a_version_that_exists():
-    """For another number the driver gives an older form, which may take other arguments."""
+    """Each function is requested with a version that exists.
+
+    For another version the driver returns an older form, which may have other parameters.
+    """
     row = re.compile(r"^\w+_FUNCTION\((\w+), (\d+),", re.MULTILINE)
     asked = row.findall((ROOT / "include/cudadrv/driver_functions.h").read_text(encoding="utf-8"))
     there = row.findall((ROOT / "softdriver/base/functions.def").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The table of modules in docs/architecture.md: what a module may import, and where it belongs."""
+"""The table of modules in docs/architecture.md: their order, imports and state."""
 
 import re
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-# In the order of the table. A module imports only what stands above it,
+# The modules in the order of the table. A module imports only modules that stand above it.
 ORDER = [
     name
     for row in re.findall(r"^\| (`[^|]*`) \|", PAGE.partition("## Modules")[2], re.MULTILINE)
     for name in re.findall(r"`(\w+)`", row)
     if "/" not in row
 ]
-# but for these, which do it inside a function.
+# Exceptions from this order. These imports are inside functions.
 EXCEPTIONS = {
     ("_records", "_device"): "the type of a field",
     ("_device", "_pool"): "context.pools",
@@ -39,7 +39,7 @@ IMPORT = re.compile(
 
 
 def imported(text: str) -> set[str]:
-    """The modules of the package that a source imports or cimports; "" is the package itself."""
+    """The modules of the package that a source imports or cimports. "" is the package itself."""
     found = set()
     for match in IMPORT.finditer(re.sub(r'""".*?"""', "", text, flags=re.DOTALL)):
         if match["modules"]:
@@ -65,7 +65,7 @@ def sources(module: str) -> list[Path]:
 
 @pytest.mark.parametrize("module", CYTHON)
 def test_the_head_of_a_module_says_what_it_keeps(module):
-    """If and only if the table does."""
+    """A module's docstring has "Outlives a call:" if and only if the table lists state for it."""
     row = re.search(rf"^\|[^|]*`{module}`[^|]*\|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
     head = (ROOT / "pyx" / f"{module}.pyx").read_text(encoding="utf-8").split('"""')[1]
     assert ("Outlives a call:" in head) == bool(row[1].strip())
@@ -105,7 +105,7 @@ def test_declarations_and_types_have_a_module():
 
 
 def test_ownership_core_knows_no_cuda_and_no_python():
-    """Its headers can be compiled and tested alone, and the page lists them."""
+    """The engine's headers need neither CUDA nor Python, and the page lists each of them."""
     todo, reached = ["ownership.h"], set()
     while todo:
         header = todo.pop()

@@ -1,4 +1,4 @@
-"""What may not be in the Cython sources."""
+"""Code that must not be in the Cython sources."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ WORD = re.compile(r"[\[\](){},*]|\bfor\b|[^\s\[\](){},*]+")
 
 
 def dangerous_lists(source):
-    """Lines with `[... for ...]` or `[*several, one]`."""
+    """The lines of a source with `[... for ...]` or `[*several, one]`."""
     found, open_brackets = [], []
     source = TEXT.sub(lambda text: "T" + "\n" * text[0].count("\n"), source)
     for word in WORD.finditer(source):
@@ -45,5 +45,8 @@ def test_what_is_dangerous():
 
 @pytest.mark.parametrize("path", sorted((ROOT / "pyx").glob("*.pyx")), ids=lambda path: path.name)
 def test_no_list_is_made_of_a_loop(path):
-    """Cython 3.3.1 drops an item twice where such a list cannot grow: use a loop and `append`."""
+    """No .pyx file has a list comprehension: use a loop and `append`.
+
+    Cython 3.3.1 releases an item twice if such a list cannot grow.
+    """
     assert dangerous_lists(path.read_text()) == []

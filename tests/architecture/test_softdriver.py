@@ -1,4 +1,4 @@
-"""The software driver: its folders are layers, and its README lists every file."""
+"""The software driver: its folders are layers, and its README lists all files."""
 
 import re
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_headers_include_each_other_in_no_circle():
 
 
 def test_names_say_their_folder():
-    """A header of another project can so never be taken for one of these."""
+    """Includes name a header's folder, so that no other project's header is included instead."""
     for path in (*ROOT.rglob("*.cpp"), *ROOT.rglob("*.h")):
         for name in included(path.relative_to(ROOT)):
             assert (ROOT / name).exists(), f"{path.name} includes {name}"

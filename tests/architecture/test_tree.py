@@ -1,4 +1,4 @@
-"""What may be in the tree: nothing generated, nothing that names one machine."""
+"""Files that may not be in the tree: generated ones, and those that name paths of one machine."""
 
 import re
 import shutil
@@ -10,15 +10,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ["build/*", "dist/*", "*.so", "*.o", "*.py[co]", "*.egg-info/*", ".venv*", "*_cache/*"]
-# Spelled in two parts, so that this file does not name them.
+# Written in two parts, so that this file does not match.
 MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/" + r"(?:(?:root|tmp|home)/|work\b)")
 
 
 def files_of(root: Path) -> list[str]:
-    """Every file that is tracked, and new ones in folders where some are.
+    """All tracked files, and new files in folders that have tracked files.
 
-    Others are not the project's: who copies the tree to another machine may leave there what they
-    like. In the uppermost folder a new file counts once it is added.
+    Other files do not belong to the project, such as leftovers of copying the tree. In the top
+    folder, only tracked files count.
     """
 
     def listed(*options: str) -> list[str]:

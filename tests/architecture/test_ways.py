@@ -1,4 +1,4 @@
-"""The functions that docs/architecture.md follows through the code are where it says."""
+"""The functions that docs/architecture.md follows are in the files that it names."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Buffers of every kind, for tests that hold for all of them."""
+"""Fixtures that make and read buffers of every kind."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ KINDS = ("device", "stream_ordered", "locked", "unified")
 
 @pytest.fixture
 def make(driver, stream):
-    """Make a buffer of a kind, filled with items if there are any, free for everyone."""
+    """Make a buffer of a kind, filled with items if any are given. Nothing uses it any more."""
 
     def make(kind, count, dtype="u1", items=None, **options):
         if kind == "stream_ordered":

@@ -1,4 +1,4 @@
-"""Advice about managed memory: what the driver was told, what it then does, and who inherits it."""
+"""Advice about managed memory: what the driver is told, its effects, and when pages lose it."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_it_is_for_a_part(managed):
     first, second = managed.split_at(2 * BLOCK)
     first.advise(read_mostly=True)
     assert (first.advice.read_mostly, second.advice.read_mostly) == (True, False)
-    assert not managed.advice.read_mostly  # not of all pages
+    assert not managed.advice.read_mostly  # the property is true only if all pages have the advice
 
 
 def test_it_is_in_the_way_of_nobody(managed, stream, gate):
@@ -104,7 +104,10 @@ def test_the_next_buffer_of_the_pool_does_not_inherit_it(device):
 
 
 def test_advised_memory_outlives_its_work(stream, device, gate):
-    """Without its pool, too: it is freed when the work is known to be complete."""
+    """Advised memory does not go back to its pool.
+
+    It is released when its work is complete.
+    """
     gate.hold(stream)
     buffer = cu.UnifiedBuffer(BLOCK)
     buffer.fill_async(1, stream)

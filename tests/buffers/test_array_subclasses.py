@@ -1,4 +1,4 @@
-"""Subclasses of ndarray: what they say of themselves is not believed, and no mask is lost."""
+"""Subclasses of ndarray: copies do not rely on their methods, and masks are not lost."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ class Flags:
 
 
 class OtherMethods(np.ndarray):
-    """Everything that a copy may ask an array for, and wrong."""
+    """A subclass that overrides all methods which a copy could call, with wrong results."""
 
     def reshape(self, *shape, **options):
         return np.zeros(1, "u1")

@@ -76,7 +76,7 @@ def test_its_memory_leaves_the_pool(stream):
     with pytest.raises(cu.BufferExportedError):
         with buffer.read():
             buffer.attach(stream)
-    assert pool.stats.used_bytes == used  # a refused one leaves it there
+    assert pool.stats.used_bytes == used  # memory whose attachment was refused stays in the pool
     buffer.attach(stream).wait()
     assert pool.stats.used_bytes == used - (1 << 16)
     cached = pool.stats.cached_bytes
@@ -154,7 +154,7 @@ def test_the_stream_lives_as_long_as_the_attachment(managed):
     assert died() is None
 
 
-# ---- where work excludes the host ----
+# ---- devices on which unfinished work excludes the host from managed memory ----
 
 EXCLUSIVE = """
 import cudadrv as cu, numpy as np

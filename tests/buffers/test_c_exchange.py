@@ -1,4 +1,4 @@
-"""Arrays whose type has the C exchange API of DLPack, and our buffers for consumers in C."""
+"""The C exchange API of DLPack: arrays of types that have it, and buffers for consumers in C."""
 
 import ctypes
 import gc
@@ -15,7 +15,7 @@ import cudadrv as cu
 
 @pytest.fixture
 def theirs(driver):
-    """The other library, which works on the legacy default stream."""
+    """The compiled library `other_library`, which works on the legacy default stream."""
     library = other_library.compiled()
     yield library
     library.fail("")
@@ -40,7 +40,7 @@ def kernel(driver):
 
 @pytest.fixture
 def arrays(theirs, memory):
-    """Two arrays of 16 numbers: 0, 1, ... and zeros."""
+    """Two arrays of 16 numbers: 0 to 15, and zeros."""
     x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
     view = cu.DeviceBuffer.from_address(memory.address, 32, "u4", owner=memory)
     view.copy_from(np.r_[np.arange(16), np.zeros(16)].astype("u4"))
@@ -66,7 +66,10 @@ def test_launch(memory, kernel, arrays, stream):
 
 @pytest.mark.parametrize("whose", ["ours", "default", "unknown"])
 def test_their_stream_is_waited_for(theirs, memory, kernel, arrays, stream, gate, whose):
-    """What the other library has queued comes first, whatever cudadrv knows of its stream."""
+    """A launch is ordered after the work of the array's library.
+
+    This holds whatever cudadrv knows of the library's stream.
+    """
     x, y = arrays
     unknown = ctypes.c_void_p()
     raw = ctypes.CDLL(cu.driver_info().path)
@@ -138,7 +141,8 @@ def test_arrays_live_until_the_launch_is_complete(
     for _ in range(launches):
         kernel.launch(1, 16, cu.read(x), y, stream=stream)
     del x, y
-    other.synchronize()  # looks through what may be let go
+    # A synchronization drops the arrays of launches that are known to be complete.
+    other.synchronize()
     assert None not in [reference() for reference in died]
     gate.open()
     stream.synchronize()
@@ -147,7 +151,7 @@ def test_arrays_live_until_the_launch_is_complete(
 
 
 def test_a_launch_after_the_queue_has_looked(memory, theirs, kernel, stream, other, gate):
-    """The array of a later launch is kept, although the first launch was known to be complete."""
+    """An array is kept for a later launch, although an earlier launch is known to be complete."""
     x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
     died = weakref.ref(x)
     kernel.launch(1, 16, cu.read(x), y, stream=stream)
@@ -162,7 +166,7 @@ def test_a_launch_after_the_queue_has_looked(memory, theirs, kernel, stream, oth
 
 
 def test_new_arrays_all_the_time(memory, theirs, kernel, stream):
-    """A program that launches with new arrays keeps few of them, though it allocates nothing."""
+    """A program that launches with new arrays, and allocates nothing, keeps few of them alive."""
     alive = weakref.WeakSet()
     for _ in range(300):
         x, y = theirs.Array(memory.address, 16), theirs.Array(memory.address + 64, 16)
@@ -173,7 +177,7 @@ def test_new_arrays_all_the_time(memory, theirs, kernel, stream):
 
 def test_nothing_is_kept_of_an_array_that_has_died(memory, theirs, kernel, stream):
     y = theirs.Array(memory.address + 64, 16)
-    for _ in range(100):  # the same id, most probably
+    for _ in range(100):  # the new array most probably has the id of the dead one
         x = theirs.Array(memory.address + 4, 15)
         kernel.launch(1, 15, cu.read(x), y, stream=stream)
         del x
@@ -198,7 +202,10 @@ def test_more_arrays_than_the_table_of_recent_ones_holds(memory, theirs, kernel,
 
 
 def test_an_array_that_changes(memory, kernel, arrays, stream, other, gate):
-    """`resize_` and `set_` do this to a tensor: the launch uses and borrows its present memory."""
+    """A launch uses and borrows the present memory of an array that has changed.
+
+    `resize_` and `set_` change a tensor in this way.
+    """
     x, y = arrays
     kernel.launch(1, 16, cu.read(x), y, stream=stream).wait()
     x.address += 32
@@ -226,7 +233,8 @@ def test_functions_that_fail(theirs, kernel, arrays, stream, function, when):
         kernel.launch(1, 16, cu.read(x), y, stream=stream).wait()
     theirs.fail(function)
     if (function, when) in (("m", "later"), ("t", "first")):
-        kernel.launch(1, 16, cu.read(x), y, stream=stream)  # it is not called
+        # This function is not called in this launch.
+        kernel.launch(1, 16, cu.read(x), y, stream=stream)
     else:
         with pytest.raises(RuntimeError, match=f"function {function} has failed"):
             kernel.launch(1, 16, cu.read(x), y, stream=stream)
@@ -244,7 +252,10 @@ def test_ordinary_memory_is_refused(theirs, kernel, arrays, stream):
 
 
 def test_complex_arrays_are_asked_in_python(kernel, arrays, stream):
-    """PyTorch refuses arrays that are only marked as conjugated in Python, but not in C."""
+    """Complex arrays are exported by `__dlpack__` in Python, not by the C functions.
+
+    PyTorch refuses conjugated views only in Python.
+    """
     x, y = arrays
     x.code, x.bits = 5, 64
     for use in (lambda: kernel.launch(1, 16, x, y, stream=stream), lambda: cu.from_dlpack(x)):
@@ -259,7 +270,7 @@ def test_prepare_refuses_arrays(kernel, arrays):
 
 
 def test_threads(memory, theirs, kernel, arrays):
-    """Four threads launch with the same array while others drop what was held."""
+    """Four threads launch with one array while other threads drop arrays that launches keep."""
     x, _ = arrays
     failures = []
 
@@ -283,7 +294,7 @@ def test_threads(memory, theirs, kernel, arrays):
         assert (contents(memory, 64 * (number + 1))[1:] > 0).all()
 
 
-# ---- as buffers ----
+# ---- imports as buffers ----
 
 
 def test_from_dlpack(theirs, memory, arrays, stream, other, gate):
@@ -304,7 +315,7 @@ def test_from_dlpack(theirs, memory, arrays, stream, other, gate):
     assert died() is not None
 
 
-# ---- ours, for a consumer in C ----
+# ---- buffers for a consumer in C ----
 
 header = [("version", ctypes.c_uint32 * 2), ("older", ctypes.c_void_p)]
 functions = ["allocate", "managed", "object", "tensor", "stream"]
@@ -315,7 +326,7 @@ class Exchange(ctypes.Structure):
 
 
 def exchange():
-    """The functions of our buffers, as a consumer in C finds them."""
+    """The exchange functions of a buffer's type, as a consumer in C finds them."""
     kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     pointer = kind(("PyCapsule_GetPointer", ctypes.pythonapi))
     address = pointer(cu.DeviceBuffer.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
@@ -336,7 +347,7 @@ def test_the_table():
 
 
 def test_the_table_is_filled_for_the_first_consumer(script):
-    """Where the program has made a buffer, and asked cudadrv for nothing else."""
+    """The table of functions is filled when the first buffer exists, before any other call."""
     functions = script.quiet(
         """
     import ctypes
@@ -367,7 +378,10 @@ def test_our_current_stream(stream):
 
 @pytest.mark.parametrize("kind", ["device", "locked", "unified"])
 def test_round_in_c(make, stream, other, kind):
-    """Out and in again: the buffer is lent to the current stream while the second one lives."""
+    """Export a buffer by the C functions, and import it again.
+
+    It is lent to the current stream as long as the imported buffer lives.
+    """
     buffer = make(kind, 12, "f4").reshape(3, 4)
     cu.Device(0).synchronize()
     managed, found = ctypes.c_void_p(), ctypes.c_void_p()
@@ -396,7 +410,7 @@ def test_what_is_no_buffer(driver):
 
 
 def test_what_cannot_be_said_in_c(make, stream):
-    """Nothing is lent."""
+    """A dtype that DLPack cannot describe is refused, and nothing is lent."""
     buffer = make("device", 8, "M8[s]")
     stream.synchronize()
     managed = ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""Calls of the classes: with usual arguments, Python does not call `__init__`."""
+"""Calls of the buffer classes. With common arguments, Python does not call `__init__`."""
 
 import itertools
 
@@ -30,7 +30,7 @@ KEYWORDS = [
 
 
 def outcome(call, *arguments, **keywords):
-    """What is different in the buffers that two calls make, or how the call fails."""
+    """The properties of the buffer that a call makes, or the error that it raises."""
     try:
         made = call(*arguments, **keywords)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Large copies of ordinary memory: chunk by chunk through several stages, by several threads."""
+"""Large copies of ordinary memory: in chunks, through several stages and by several threads."""
 
 import _thread
 import gc
@@ -19,7 +19,7 @@ SMALL = {"threshold": 5000, "chunk": 4096, "least": 4096, "piece": 1024, "ring":
 
 @pytest.fixture(autouse=True)
 def small():
-    """Copies of some thousand bytes go the way of large ones."""
+    """Treat copies of some thousand bytes as large ones."""
     usual = plan()
     plan(**SMALL)
     yield
@@ -31,7 +31,7 @@ def random_bytes(nbytes, seed=1):
 
 
 def copies(nbytes):
-    """How many stages are filled or emptied for so many bytes."""
+    """Number of stages that a copy of this size fills or empties."""
     return 1 if nbytes <= SMALL["threshold"] else -(-nbytes // SMALL["chunk"])
 
 
@@ -252,7 +252,7 @@ def test_many_at_once(driver, threads, own_streams):
 
 
 def test_a_copy_that_waits_does_not_hold_others_up(make, stream, other, gate):
-    """All threads are there for the one that can go on."""
+    """A copy that waits for its stream does not block others: these can use all copying threads."""
     held, free = make("device", 100_000), make("device", 100_000)
     gate.hold(stream)
     arrays = [random_bytes(100_000, seed) for seed in range(2)]
@@ -271,7 +271,7 @@ def test_a_copy_that_waits_does_not_hold_others_up(make, stream, other, gate):
 
 
 def native_threads():
-    """How many threads there are for copies."""
+    """Number of copying threads."""
     names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
     return names.count("cudadrv-copy\n")
 
@@ -313,7 +313,7 @@ def test_stages_are_used_again(make, stream):
 
 @pytest.mark.cuda_software
 def test_small_copies_make_few_stages(make, stream):
-    """Making one takes far longer than filling it."""
+    """A small copy allocates few stages: allocating one takes far longer than filling it."""
     from cudadrv import testing
 
     cu.reap()
@@ -329,7 +329,10 @@ def test_small_copies_make_few_stages(make, stream):
 
 @pytest.mark.cuda_software
 def test_copies_of_one_size_come_to_a_whole_ring(make, stream):
-    """Each makes one stage more, so that none of them takes much longer for it."""
+    """Repeated copies of one size allocate a whole ring of stages.
+
+    Each copy allocates only one more stage, so that none takes much longer.
+    """
     from cudadrv import testing
 
     cu.reap()
@@ -361,7 +364,10 @@ def test_without_memory_for_more_stages_one_does(make, stream):
 
 @pytest.mark.cuda_software
 def test_threads_that_copy_soon_have_what_they_need(make):
-    """Threads keep their page-locked memory, because allocating it takes longer than the copies."""
+    """Threads that copy again soon keep their page-locked memory.
+
+    Allocating it takes longer than the copies.
+    """
     from cudadrv import testing
 
     cu.reap()
@@ -388,7 +394,7 @@ def test_threads_that_copy_soon_have_what_they_need(make):
 
 @pytest.mark.parametrize("way", ["copy_from", "copy_to"])
 def test_ctrl_c_while_threads_copy(make, stream, gate, way):
-    """Afterwards nobody touches the array, and the buffer stays borrowed."""
+    """After Ctrl-C no thread uses the array any more, and the buffer stays borrowed."""
     nbytes = 200_000
     plan(fresh=1)
     buffer, array = make("device", nbytes, items=np.full(nbytes, 1, "u1")), np.full(nbytes, 9, "u1")
@@ -411,7 +417,7 @@ def test_ctrl_c_while_threads_copy(make, stream, gate, way):
 
 
 def test_ctrl_c_at_any_time(make, items_of, stream):
-    """No gate holds up the stream: Ctrl-C comes at twelve moments of a running copy."""
+    """Ctrl-C comes at twelve different moments of a running copy, which no gate blocks."""
     nbytes, interrupted = 2_000_000, 0
     buffer = make("device", nbytes, items=np.zeros(nbytes, "u1"))
     for delay in range(12):

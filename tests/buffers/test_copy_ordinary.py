@@ -22,10 +22,10 @@ DTYPES = [
 
 
 def random_items(count, dtype):
-    """Items of any bit pattern."""
+    """Random items. If the dtype allows it, their bytes are random."""
     dtype = np.dtype(dtype)
     random = np.random.default_rng(5)
-    if dtype.kind in "US?g":  # not every pattern is an item
+    if dtype.kind in "US?g":  # not every bit pattern is a valid item
         return random.integers(0, 2, count).astype(dtype)
     return random.integers(0, 256, count * dtype.itemsize, "u1").view(dtype)
 
@@ -53,10 +53,13 @@ def test_every_dtype_goes_in_and_out(make, items_of, stream, kind):
 @pytest.mark.parametrize("first", [0, 1, 63])
 @pytest.mark.parametrize("nbytes", [65535, 262144, 262144 + 1, 262144 + 129, 2 * MIB + 65])
 def test_large_stores_write_every_byte_at_any_alignment(make, stream, nbytes, first):
-    """Above 256 KiB, a stage is filled a whole line at a time, and its ends byte by byte."""
+    """Copies above 256 KiB write every byte, at any alignment.
+
+    They fill the stage in whole cache lines, except at the ends.
+    """
     items = random_items(first + nbytes, "u1")[first:]
     buffer = make("device", nbytes)
-    buffer.copy_from(np.zeros(nbytes, "u1"), stream=stream)  # the stage holds other bytes before
+    buffer.copy_from(np.zeros(nbytes, "u1"), stream=stream)  # leaves other bytes in the stage
     buffer.copy_from(items, stream=stream)
     found = np.empty(nbytes, "u1")
     buffer.copy_to(found, stream=stream)
@@ -171,7 +174,7 @@ def test_other_dtypes_sizes_and_objects_are_refused(make, stream):
 
 def test_a_snapshot_is_taken_in_the_call(make, items_of, stream, gate):
     source = np.arange(5000, dtype="i4")
-    buffer = make("device", 5000, "i4", source)  # there is page-locked memory from now on
+    buffer = make("device", 5000, "i4", source)  # this copy allocates a page-locked stage
     gate.hold(stream)
     token = buffer.copy_from_async(source, stream)
     source[:] = -1

@@ -1,4 +1,4 @@
-"""Copies between all kinds of buffers, in both directions, waiting and not."""
+"""Copies between all kinds of buffers, in both directions, blocking and asynchronous."""
 
 import numpy as np
 import pytest

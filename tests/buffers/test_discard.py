@@ -1,4 +1,4 @@
-"""Discards of managed memory: what was discarded is not read until something has written it."""
+"""Discards of managed memory: discarded contents cannot be read until they are written again."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def target(driver):
 
 
 def reads(buffer, target, stream):
-    """Every way in which something reads a buffer."""
+    """All calls that read a buffer, by name."""
     return {
         "item": lambda: buffer[0],
         "to_numpy": buffer.to_numpy,
@@ -147,7 +147,8 @@ def test_the_policy_wait_inserts_the_wait(managed, stream, other):
     managed.fill_async(1, stream)
     with cu.ordering("wait"):
         managed.discard(other)
-        with pytest.raises(cu.ContentsDiscardedError):  # no wait helps
+        # Refused under "wait", too: no wait restores the contents.
+        with pytest.raises(cu.ContentsDiscardedError):
             managed[0]
         managed[0] = 1
         assert managed[0] == 1
@@ -161,7 +162,7 @@ def test_a_closed_buffer_and_a_dead_one(stream):
     buffer.close()
     again = cu.UnifiedBuffer(BLOCK)
     assert again.address == address
-    again.to_numpy()  # uninitialized memory may be read, as always
+    again.to_numpy()  # memory that was never written may be read, unlike discarded memory
     again.discard(stream).wait()
     del again
     with stream:
@@ -203,7 +204,10 @@ def test_exported_and_lent_memory(managed, stream, unchanged):
 
 
 def test_a_loan_that_is_taken_back(managed, stream):
-    """Its borrower would find bytes that nobody has written."""
+    """A buffer that is taken back inside a loan cannot be discarded.
+
+    The borrower would find undefined bytes after the block.
+    """
     loan = managed.lend(stream)
     shown = loan.__cuda_array_interface__
     with loan.back():
@@ -226,7 +230,7 @@ def test_explain(managed, stream):
     assert "discarded" not in managed.explain()
 
 
-# ---- the driver's side ----
+# ---- calls of the driver ----
 
 
 @software
@@ -239,7 +243,8 @@ def test_the_driver_discards(managed, stream, gate):
     assert set(testing.page_places(managed)) == {None}
     before = testing.page_faults(managed)
     managed[:] = 7
-    assert testing.page_faults(managed) == before  # pages without contents are not moved
+    # No page fault: pages without contents need not be moved.
+    assert testing.page_faults(managed) == before
 
 
 @software
@@ -369,7 +374,7 @@ except cu.ContentsDiscardedError:
 
 @software
 def test_a_driver_that_cannot_discard(driver, script):
-    """The rules are the same, and the program need not know."""
+    """On a driver that cannot discard, the same rules hold."""
     said = script.run(OLD, CUDADRV_SOFTWARE="driver=12.4")
     assert (said.returncode, said.stdout) == (0, "refused\n"), said.stderr
 

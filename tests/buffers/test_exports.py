@@ -1,4 +1,4 @@
-"""Memory of ours in the hands of other libraries: DLPack, array interface, buffer protocol."""
+"""Buffers in other libraries: exports by DLPack, the array interface and the buffer protocol."""
 
 import gc
 import threading
@@ -42,7 +42,7 @@ def test_it_is_lent_until_the_consumer_ends_it(make, stream, other, kind, end):
     buffer = make(kind, 8)
     cu.Device(0).synchronize()
     consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
-    buffer.fill_async(1, stream)  # in order with what the consumer queues there
+    buffer.fill_async(1, stream)  # allowed: ordered with the consumer, on the same stream
     with pytest.raises(
         cu.BufferExportedError, match=r"it is lent to Stream \d+, at .*test_exports"
     ):
@@ -76,7 +76,7 @@ def test_no_end_is_lost_where_memory_runs_out(make, stream):
             consumer.end_without_the_gil()
         memory.set_nomemory(number, number + 1)
         try:
-            buffers[0].fill_async(1, stream)  # first ends the loans
+            buffers[0].fill_async(1, stream)  # ends the returned loans before it does anything else
         except MemoryError:
             pass
         finally:
@@ -94,19 +94,21 @@ def test_several_consumers_hold_one_loan_each(make, stream, other):
     with pytest.raises(cu.BufferExportedError):
         buffer.fill_async(2, other)
     second.end()
-    with pytest.raises(cu.BufferBorrowedError):  # the second may have queued something since
+    # The second consumer may have queued work until its loan ended.
+    with pytest.raises(cu.BufferBorrowedError):
         buffer.fill_async(2, other)
     other.wait(stream)
     buffer.fill_async(2, other)
 
 
 def test_the_consumers_stream_waits_for_what_is_missing(make, stream, other, items_of, gate):
-    """Under every policy: the protocol asks the exporter for order."""
+    """Waits are inserted under every policy: DLPack requires it of the exporter."""
     buffer, copy = make("device", 8, items=np.zeros(8, "u1")), make("locked", 8)
     gate.hold(other)
     buffer.fill_async(7, other)
     consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
-    copy.copy_from_async(buffer, stream)  # as the consumer would, on its stream
+    # A copy on the consumer's stream, as the consumer would make it.
+    copy.copy_from_async(buffer, stream)
     consumer.end()
     gate.open()
     stream.synchronize()
@@ -126,7 +128,7 @@ def test_what_cannot_be_waited_for_is_refused(make, stream, other):
 
 
 def test_a_consumer_without_a_stream(make, stream, gate):
-    """``stream=-1``: nothing orders the consumer's work but what the host knows."""
+    """``stream=-1``: the host must know all work on the buffer to be complete."""
     buffer = make("device", 8)
     stream.synchronize()
     gate.hold(stream)
@@ -141,7 +143,8 @@ def test_a_consumer_without_a_stream(make, stream, gate):
     with pytest.raises(cu.BufferExportedError, match="it is lent to work on no stream, at"):
         buffer.fill_async(1, stream)
     consumer.end()
-    buffer.fill_async(1, stream)  # what the consumer did is done: nothing to wait for
+    # A fill needs no wait, because the work of such a consumer is complete when its loan ends.
+    buffer.fill_async(1, stream)
 
 
 def test_default_streams_by_number(make):
@@ -226,11 +229,14 @@ def test_what_cannot_be_said_leaves_nothing(stream, other):
     buffer.view("u1").fill_async(0, other)
     with pytest.raises(BufferError):
         buffer.__dlpack__(stream=stream.handle, copy=True)
-    assert len(buffer.borrows) == 1  # no copy was made
+    assert len(buffer.borrows) == 1  # it is a view, so NumPy has not copied the bytes
 
 
 def test_dtypes_of_other_packages(make, stream):
-    """What NumPy calls their kind says nothing: float8_e5m2 is of the kind of floats."""
+    """Extension dtypes: NumPy's `kind` does not describe them.
+
+    The kind of float8_e5m2 is that of floats.
+    """
     ml_dtypes = pytest.importorskip("ml_dtypes")
     consumer = Consumer(make("device", 4, ml_dtypes.bfloat16).__dlpack__(stream=stream.handle))
     assert (consumer.tensor.code, consumer.tensor.bits, consumer.tensor.lanes) == (4, 16, 1)
@@ -394,7 +400,10 @@ def test_steps_may_repeat_items(make, stream):
 
 @pytest.mark.cuda_software
 def test_a_consumer_on_a_stream_of_a_context_that_is_gone(make):
-    """The driver says so; on a real one the handle of such a stream must not be used at all."""
+    """A consumer's stream of a destroyed context is refused by the driver.
+
+    On a real driver the handle of such a stream must not be used at all.
+    """
     buffer = make("device", 8)
     context = cu.Context.create(cu.Device(0))
     with context:
@@ -410,7 +419,7 @@ def test_a_consumer_on_a_stream_of_a_context_that_is_gone(make):
     buffer.close()
 
 
-# ---- loans that are held ----
+# ---- objects of `lend()` ----
 
 
 def test_the_array_interface_lasts_as_long_as_the_loan(make, stream, other):
@@ -457,7 +466,7 @@ def test_the_consumer_works_on_the_loans_stream(make, stream, other):
 
 
 def test_the_host_is_no_consumer_of_a_stream(make, stream):
-    """What it would read may not be there: it waits for no stream."""
+    """A consumer on the host cannot take a loan to a stream: it would not wait for the stream."""
     buffer = make("locked", 8)
     loan = buffer.lend(stream)
     with pytest.raises(BufferError, match=r"works on the host, .*: buffer\.lend\(None\)"):
@@ -518,7 +527,7 @@ def test_taking_turns(make, stream, other, items_of):
             loan.__dlpack__(stream=stream.handle)
     with pytest.raises(cu.BufferExportedError):
         buffer.fill_async(6, other)
-    stream.synchronize()  # it waited for what was done inside
+    stream.synchronize()  # `stream` waited for the work in the block, so this waits for it, too
     copy = make("device", 8)
     copy.copy_from_async(buffer, stream)
     stream.synchronize()
@@ -560,7 +569,10 @@ def test_who_asks_hears_that_a_loan_has_ended(make, stream, ask):
 @pytest.mark.parametrize("kind", ["locked", "unified"])
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_block_that_ends_with_a_live_host_view(make, stream, other, kind, readonly):
-    """The borrower has its array: from then on it is protected from everything but that view."""
+    """`loan.back()` ends while a host view exists: the loan begins again.
+
+    The borrower has an array, so the memory is protected from everything but that view.
+    """
     buffer = make(kind, 8)
     loan = buffer.lend(stream, readonly=readonly)
     consumer = Consumer(loan.__dlpack__(stream=stream.handle, max_version=(1, 0)))
@@ -583,7 +595,7 @@ def test_a_block_that_ends_with_a_live_host_view(make, stream, other, kind, read
     if readonly:
         assert buffer.to_numpy().shape == (8,)
     else:
-        buffer.fill_async(5, stream)  # the stream that has it may
+        buffer.fill_async(5, stream)  # allowed on the borrower's stream
     with loan.back():
         other.wait(stream)
         buffer.fill_async(6, other)
@@ -606,7 +618,8 @@ def test_the_stream_waits_for_work_although_a_view_is_alive(make, stream, other,
         gate.hold(other)
         buffer[1:].fill_async(7, other)
     views.clear()
-    copy.copy_from_async(buffer, stream)  # what the borrower does
+    # A copy on the borrower's stream, as the borrower would make it.
+    copy.copy_from_async(buffer, stream)
     assert not stream.done
     gate.open()
     stream.synchronize()

@@ -1,4 +1,4 @@
-"""Fills: every dtype that has items of 1, 2, 4 or 8 bytes, and what does not fit is refused."""
+"""Fills of every dtype with items of 1, 2, 4 or 8 bytes; refused values and dtypes."""
 
 import gc
 
@@ -29,8 +29,8 @@ def expected(count, dtype, value):
 
 
 def patterned(count, dtype):
-    """Items that no fill of this test leaves behind."""
-    if np.dtype(dtype).kind in "U?":  # not every pattern is an item
+    """Items with a byte pattern that no fill of this test writes."""
+    if np.dtype(dtype).kind in "U?":  # not every bit pattern is a valid item
         return np.zeros(count, dtype)
     return np.full(count * np.dtype(dtype).itemsize, 0xA5, "u1").view(dtype)
 
@@ -52,7 +52,7 @@ def test_every_bit_is_set(make, items_of, stream, kind):
 
 
 def test_the_value_and_the_dtype_both_count(make, items_of, stream):
-    """The last item is remembered; it is another one for another value, or another dtype."""
+    """The item of the last fill is cached. The cache compares both the value and the dtype."""
     one, half, wide = 1, 0.5, 300
     buffers = {dtype: make("device", 3, dtype) for dtype in ("u1", "i8", "f4", "f8", ">i4")}
     steps = [("u1", one), ("u1", one), ("i8", one), ("f4", one), ("f4", half), ("f8", half)]
@@ -68,7 +68,10 @@ def test_the_value_and_the_dtype_both_count(make, items_of, stream):
 
 
 def test_a_fill_in_the_middle_of_another_is_its_own(make, items_of, stream):
-    """The end of a dtype can run Python, which fills, while the next item is being remembered."""
+    """A fill runs while another fill updates the cache of the last item.
+
+    The inner fill is called by the finalizer of the old cached dtype.
+    """
     whole, real = make("device", 2, "i4"), make("device", 2, "f4")
 
     class Last:
@@ -90,15 +93,18 @@ def test_a_fill_in_the_middle_of_another_is_its_own(make, items_of, stream):
 
 
 def test_a_fill_in_the_middle_of_another_leaves_it_its_dtype(make, items_of, stream):
-    """As before, where the end of the dtype comes while the next one is looked at."""
+    """A fill runs while another fill updates the cache of the last dtype.
+
+    The inner fill is called by the finalizer of the old cached dtype.
+    """
     whole, real = make("device", 2, "i4"), make("device", 2, "f4")
 
     class Last:
         def __del__(self):
             whole.fill_async(9, stream)
 
-    real.fill_async(0.5, stream)  # what is remembered is not what follows
-    # A value that is not remembered, so that only the dtype is.
+    real.fill_async(0.5, stream)  # caches an item that differs from those of the following fills
+    # The item of a NumPy value is not cached, so only the dtype is.
     of_short_life = cu.DeviceBuffer(2, np.dtype("u1", metadata={"last": Last()}))
     of_short_life.fill_async(np.uint8(1), stream)
     stream.synchronize()
@@ -159,7 +165,10 @@ def test_other_item_sizes_are_refused(make, stream, kind, dtype):
 
 @pytest.mark.parametrize("dtype", ["V2", "V4", "u2,u2", "V8"])
 def test_items_at_odd_addresses(unchanged, stream, dtype):
-    """Their dtype allows it, and the driver does not."""
+    """A fill of items at odd addresses is refused: the driver does not support it.
+
+    The dtypes themselves require no alignment.
+    """
     odd = cu.DeviceBuffer(9)[1:9].view(dtype)
     value = np.zeros(1, dtype)[0]
     for fill in (odd.fill, lambda value: odd.fill_async(value, stream)):

@@ -1,4 +1,4 @@
-"""Buffers with a capacity: they grow and shrink, and their address stays."""
+"""Buffers with a capacity: they grow and shrink, and keep their address."""
 
 import gc
 import threading
@@ -26,7 +26,7 @@ def growing(count, capacity=4 * GRANULE, **options):
 
 
 def mapped():
-    """The bytes that live growing buffers have from the driver."""
+    """Number of bytes that are mapped in all live growing buffers."""
     return sum(buffer.nbytes for buffer in cu.live_buffers() if buffer.kind == "growing")
 
 
@@ -71,7 +71,7 @@ def test_only_whole_pieces_go_back():
         assert mapped() == 2 * PIECE
         buffer.shrink(PIECE)
         assert mapped() == PIECE
-        buffer.grow(PIECE + GRANULE)  # from now on the second piece is a small one
+        buffer.grow(PIECE + GRANULE)  # now the second piece is a small one
         buffer.shrink(PIECE - 1)
         assert mapped() == PIECE
 
@@ -84,7 +84,7 @@ def test_work_goes_on_while_it_grows(stream, gate):
         assert not token.done
         assert buffer[:8].borrowed
         assert not buffer[8:].borrowed
-        buffer[8:].fill(5)  # on another stream
+        buffer[8:].fill(5)  # runs on another stream
         gate.open()
         stream.synchronize()
         assert set(buffer.to_numpy()[:8]) == {7}
@@ -310,7 +310,7 @@ def test_on_a_stream(stream):
     with pytest.raises(ValueError, match="leave out stream="):
         growing(1, stream=stream)
     with stream:
-        buffer = growing(1)  # the current stream is for memory of streams
+        buffer = growing(1)  # the current stream does not matter for growing buffers
     buffer.fill(1)
     buffer.close()
 
@@ -331,7 +331,7 @@ def test_no_memory_is_left(driver):
     if driver == "cuda":
         pytest.skip("a GPU has too much memory")
     cu.reap()
-    rest = cu.DeviceBuffer(900 << 20, pooled=False)  # of 1 GiB
+    rest = cu.DeviceBuffer(900 << 20, pooled=False)  # of the 1 GiB that the device has
     with growing(0, 4 * PIECE) as buffer:
         buffer.grow(PIECE)
         with pytest.raises(cu.CudaOutOfMemoryError, match=f"{2 * PIECE} bytes were requested"):
@@ -458,7 +458,10 @@ def test_closing_fails(call):
 
 @software
 def test_a_finalizer_shrinks_what_is_just_filled(stream):
-    """A collection may run between the check of a fill and the fill itself."""
+    """A finalizer shrinks a buffer between the check of a fill and the fill itself.
+
+    A garbage collection runs the finalizer.
+    """
     buffer = growing(2 * GRANULE)
 
     class Shrinks:
@@ -475,7 +478,10 @@ def test_a_finalizer_shrinks_what_is_just_filled(stream):
 
 
 def test_threads(stream):
-    """Growing, shrinking and filling at once: a fill is done or refused, and never faults."""
+    """Several threads grow, shrink and fill a buffer.
+
+    Each fill is done or refused, and none faults.
+    """
     buffer = growing(8, 64 * GRANULE)
     stop, refused, failures = threading.Event(), [], []
 

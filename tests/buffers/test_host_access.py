@@ -1,4 +1,4 @@
-"""The host's ways to the bytes of LockedBuffer and UnifiedBuffer."""
+"""Access of the host to the bytes of LockedBuffer and UnifiedBuffer."""
 
 import struct
 
@@ -63,7 +63,7 @@ def test_overlapping_views_are_copied_as_if_apart(make, kind):
 @kinds
 @pytest.mark.parametrize("nbytes", [(1 << 18) + 1, (3 << 20) + 5])
 def test_many_bytes(make, kind, nbytes):
-    """Several threads copy them, in both directions; what lies beside them stays."""
+    """Several threads copy many bytes, in both directions. The bytes beside them stay unchanged."""
     given = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype="u1")
     buffer = make(kind, nbytes + 2, "u1", np.zeros(nbytes + 2, "u1"))
     buffer[1:-1] = given
@@ -165,7 +165,10 @@ def test_read_only_exports(make, stream, kind):
 
 @kinds
 def test_numpy_gets_the_error_and_no_copy(make, stream, gate, kind):
-    """NumPy would swallow it and iterate the items, one borrow each."""
+    """A conversion of a buffer in use raises BufferBorrowedError.
+
+    NumPy must not swallow the error and copy the items one by one.
+    """
     buffer, device = make(kind, 8, "i4", COUNT), make("device", 8, "i4")
     gate.hold(stream)
     buffer.copy_to_async(device, stream)
@@ -194,7 +197,10 @@ def test_array_conversion(make, kind):
 @kinds
 @pytest.mark.parametrize("dtype", ["M8[s]", "V5", "m8[ns]"])
 def test_what_the_buffer_protocol_cannot_say(make, kind, dtype):
-    """A memoryview would be of bytes, and NumPy would take that for the dtype."""
+    """A dtype without a buffer format: a memoryview is refused, and NumPy gets the dtype.
+
+    Otherwise both would see plain bytes.
+    """
     buffer = make(kind, 3, dtype, np.zeros(3, dtype))
     with pytest.raises(BufferError, match=r"no format .* memoryview\(buffer\.view\('u1'\)\)"):
         memoryview(buffer)

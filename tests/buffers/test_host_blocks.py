@@ -1,4 +1,4 @@
-"""``with buffer.read()`` and ``with buffer.write()``: the array, and how it ends."""
+"""``with buffer.read()`` and ``with buffer.write()``: the array, and the end of the block."""
 
 import numpy as np
 import pytest

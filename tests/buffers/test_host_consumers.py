@@ -1,4 +1,4 @@
-"""Who else reads and writes host-side buffers: other consumers of the buffer protocol."""
+"""Other consumers of the buffer protocol that read and write host-side buffers."""
 
 import copy
 import ctypes
@@ -14,7 +14,7 @@ from limits import PATIENCE
 
 import cudadrv as cu
 
-# When GPU work runs changes nothing here.
+# One schedule suffices: the results do not depend on when GPU work runs.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 kinds = pytest.mark.parametrize("kind", ["locked", "unified"])
@@ -22,7 +22,7 @@ COUNT = np.arange(8, dtype="i4")
 
 
 def is_free(buffer, stream):
-    """Whether the GPU may write it."""
+    """Whether the GPU may write the buffer."""
     try:
         buffer.view("u1").fill_async(0, stream).wait()
     except cu.BufferExportedError:
@@ -112,7 +112,7 @@ def test_views_share_memory_and_copies_do_not(make):
 
 
 class Converted:
-    """A right-hand side whose conversion runs code: it queues work on the buffer."""
+    """The right-hand side of an assignment. Its conversion calls `work`, which queues work."""
 
     def __init__(self, work):
         self.work = work
@@ -138,7 +138,7 @@ def test_the_right_hand_side_is_converted_before_the_borrow(make, stream, kind):
 @kinds
 @pytest.mark.parametrize("way", ["write", "read"])
 def test_an_access_is_a_borrow_while_it_runs(make, kind, way):
-    """While another thread accesses the buffer, this one looks which borrows there are."""
+    """While one thread accesses the buffer, another one sees the access among its borrows."""
     buffer, array = make(kind, 8 << 20), np.ones(8 << 20, "u1")
     enough = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Every dtype that can be in a buffer, by every way to its items on the host."""
+"""All dtypes of buffers, with all kinds of access by the host."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as arrays
 
 import cudadrv as cu
 
-# When GPU work runs changes nothing here.
+# One schedule suffices: the results do not depend on when GPU work runs.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 PLAIN = [
@@ -44,18 +44,18 @@ dtypes = pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 
 
 def bytes_of(array):
-    """All of them, with what lies between the fields."""
+    """All bytes of an array, including the padding between fields."""
     return np.ndarray(array.nbytes, "u1", np.ascontiguousarray(array)).tobytes()
 
 
 def shown(array):
-    """Its items; `==` differs from dtype to dtype."""
+    """The text of an array's items, for comparisons: `==` differs from dtype to dtype."""
     return repr(array.tolist())
 
 
 def valid_items(dtype, count=4):
-    """Items whose padding shows."""
-    if dtype.char in "gG":  # not all bytes are numbers
+    """Items in which the padding bytes are not zero."""
+    if dtype.char in "gG":  # not all bytes are valid numbers
         return np.arange(count).astype(dtype)
     data = bytes([1, 0] * (count * dtype.itemsize))[: count * dtype.itemsize]
     return np.ndarray(count, dtype, bytearray(data))
@@ -92,7 +92,7 @@ def check_every_way(buffer, items):
         assert type(array) is np.ndarray
         assert array.dtype == dtype, name
         assert array.shape == (buffer.count,), name
-        if name != "array":  # NumPy copies fields, and not what lies between them
+        if name != "array":  # NumPy copies the fields without the padding
             assert bytes_of(array) == data, name
         del array
     for way in (buffer.read, buffer.write):
@@ -152,7 +152,10 @@ def test_generated_dtypes(make, dtype):
 
 
 def test_an_array_over_memory_in_use_is_refused(make, stream, gate):
-    """NumPy calls ``__array__`` here, because the dtype has no format of the buffer protocol."""
+    """`np.asarray` is refused while the GPU uses the memory.
+
+    NumPy calls ``__array__`` here, because the dtype has no buffer format.
+    """
     buffer, device = make("locked", 4, "M8[s]"), make("device", 4, "M8[s]")
     gate.hold(stream)
     buffer.copy_to_async(device, stream)

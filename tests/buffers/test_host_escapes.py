@@ -1,7 +1,8 @@
-"""The array of a ``with`` block: whatever is made of it, and whatever it is bound to.
+"""The array of a ``with`` block: objects that are made of it, and names that are bound to it.
 
-Plain views, and what holds nothing but references to the array, are emptied with it. What may keep
-the address of the memory is refused, and the buffer stays borrowed until it is gone.
+At the end of the block, plain views and containers of such arrays are emptied with the array.
+Objects that may keep the address of the memory are refused: the buffer stays borrowed until they
+are gone.
 """
 
 import asyncio
@@ -30,17 +31,17 @@ import cudadrv as cu
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the matrix subclass"),
-    # When GPU work runs changes nothing here.
+    # One schedule suffices: the results do not depend on when GPU work runs.
     pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True),
 ]
 
 COUNT = np.arange(8, dtype="i4")
 RECORD = np.dtype([("a", "i4"), ("b", "f4")])
-# The buffer protocol can say the first two of these and not the others.
+# The buffer protocol has formats for the first two dtypes, and none for the others.
 dtypes = pytest.mark.parametrize("dtype", ["i4", RECORD, "M8[s]", "V4"], ids=str)
 
 
-# ---- what is made of the array ----
+# ---- objects that are made of the array ----
 
 VIEWS = {
     "alias": lambda array: array,
@@ -127,7 +128,7 @@ COPIES = {
 
 
 class Interface:
-    """An object that is no array, and gives the array's address to whoever asks."""
+    """An object with the array interface of an array, but not an array."""
 
     def __init__(self, array):
         self.kept = array
@@ -177,7 +178,7 @@ except ImportError:
 else:
 
     def tensor_of(array):
-        with warnings.catch_warnings():  # of arrays that cannot be written
+        with warnings.catch_warnings():  # PyTorch warns of read-only arrays
             warnings.simplefilter("ignore")
             return torch.from_numpy(array)
 
@@ -185,7 +186,7 @@ else:
     POINTERS["tensor of a part"] = lambda array: tensor_of(array[2:])[1:]
 
 
-# ---- how it is bound; each gives what was made ----
+# ---- ways to bind the array to a name; each returns the made object ----
 
 
 def by_name(block, make):
@@ -395,7 +396,7 @@ ways = pytest.mark.parametrize("way", ["read", "write"])
 
 
 def arrays_in(thing, depth=5):
-    """The arrays that plain containers and attributes lead to."""
+    """The arrays to which a thing refers through plain containers and attributes."""
     if isinstance(thing, np.ndarray):
         yield thing
     elif depth:
@@ -405,7 +406,7 @@ def arrays_in(thing, depth=5):
 
 
 class Outcome:
-    """What was made in a block, and whether leaving it was refused."""
+    """The objects that were made in a block, and the refusal at its end, if there was one."""
 
     def __init__(self, buffer, way, make, bind):
         self.made = []
@@ -430,7 +431,7 @@ def is_free(buffer, stream):
 
 
 def can_make(make, dtype, way):
-    """Whether NumPy can do it with an ordinary array."""
+    """Whether NumPy can make this object from an ordinary array."""
     array = np.ndarray(8, dtype, bytearray(8 * np.dtype(dtype).itemsize))
     array.flags.writeable = way == "write"
     try:
@@ -462,7 +463,7 @@ def test_what_may_know_the_address_is_refused(make, stream, pointer):
             problems[bind.__name__] = f"not refused: {outcome.refused}"
         outcome.made.clear()
         if not is_free(buffer, stream):
-            gc.collect()  # some are in cycles
+            gc.collect()  # some objects are in reference cycles
         if not is_free(buffer, stream):
             problems[bind.__name__] = "still borrowed when it is gone"
     assert problems == {}
@@ -485,7 +486,7 @@ def test_copies_hold_nothing(make, stream, duplicate):
 @dtypes
 @pytest.mark.parametrize("made", (VIEWS | POINTERS).values(), ids=VIEWS | POINTERS)
 def test_every_dtype(make, stream, dtype, made, way):
-    """Refused, or emptied."""
+    """For every dtype, an object is either emptied or refused at the end of the block."""
     if not can_make(made, dtype, way):
         pytest.skip("NumPy cannot make it of such an array")
     buffer = make("locked", 8, dtype)
@@ -509,7 +510,10 @@ def test_the_records_of_an_array_are_views_of_it(make, stream):
 
 
 def test_views_are_emptied_although_something_else_is_refused(make, stream):
-    """Views are emptied at once, so only the other reference has to be dropped."""
+    """A refused block still empties its plain views.
+
+    So the program only has to drop the other reference.
+    """
     buffer = make("locked", 8, "i4", COUNT)
     kept = []
 
@@ -595,7 +599,7 @@ def test_what_is_only_left_behind_is_not_refused(make, stream, leave):
 
 
 def test_the_variables_of_the_caller_live_no_longer(make):
-    """Looking for references makes no new ones."""
+    """Looking for references to the array keeps no variables of the caller alive."""
     buffer = make("locked", 8)
 
     class Thing:
@@ -611,7 +615,7 @@ def test_the_variables_of_the_caller_live_no_longer(make):
 
 
 def test_a_call_of_another_thread_is_refused(make, stream):
-    """The array is an argument of something that runs while the block ends."""
+    """A block is refused while another thread runs a call with its array as an argument."""
     buffer = make("locked", 8, "i4", COUNT)
     entered, may_end = threading.Event(), threading.Event()
 
@@ -686,7 +690,10 @@ def test_returning_the_array_is_an_escape(make):
 
 
 def test_an_operand_of_a_running_call_is_an_escape(make, stream):
-    """From Python 3.14 on, a call can borrow the reference of its caller's variable."""
+    """A block that ends inside a call with the array as an argument is refused.
+
+    From Python 3.14 on, a call can borrow the reference of its caller's variable.
+    """
     buffer = make("locked", 8)
     block = buffer.write()
     array = block.__enter__()

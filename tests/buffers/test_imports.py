@@ -20,7 +20,7 @@ def library(driver):
 
 
 class Array:
-    """With the CUDA Array Interface."""
+    """An array with the CUDA Array Interface."""
 
     def __init__(self, library, start=0, shape=(16,), dtype="<u4", stream=1, **more):
         self.library = library
@@ -39,7 +39,7 @@ class Array:
 
 
 class Exporter:
-    """With DLPack: over a buffer of ours, which stands for its own memory."""
+    """An array with DLPack. A buffer of cudadrv provides the memory of the other library."""
 
     def __init__(self, buffer):
         self.buffer = buffer
@@ -82,11 +82,14 @@ def test_dlpack_goes_round(make, stream, other, kind):
 
 @pytest.mark.parametrize("kind", ["device", "locked", "unified"])
 def test_a_buffer_of_ours_is_lent_to_the_stream_that_is_named(make, stream, other, kind):
-    """The current stream does not matter: only consumers of the C exchange API use it."""
+    """`from_dlpack` of a buffer lends it to the stream that is passed.
+
+    The current stream does not matter: only consumers of the C exchange API use it.
+    """
     buffer = make(kind, 8)
     cu.Device(0).synchronize()
     found = cu.from_dlpack(buffer, stream)
-    if kind == "locked":  # DLPack names no stream for it: it is lent to the host
+    if kind == "locked":  # DLPack has no streams for page-locked memory, so it is lent to the host
         with pytest.raises(cu.BufferExportedError, match="a host view of it is alive"):
             found.fill_async(1, stream)
         return
@@ -99,7 +102,7 @@ def test_the_stream_that_the_exporter_hears_of(make, stream):
     buffer = make("device", 4)
     cu.Device(0).synchronize()
     exporter = Exporter(buffer)
-    del exporter.buffer  # what it is asked first is not noted
+    del exporter.buffer
     exporter.buffer = buffer
     for given, current, asked in (
         (stream, None, stream.handle),
@@ -256,11 +259,11 @@ PROTOCOL = "breaks the protocol"
     ],
 )
 def test_capsules_that_lie(library, stream, changes, error, message):
-    """Refused, nothing of it is kept, and its owner is told."""
+    """A capsule with wrong contents is refused. It is deleted once, and no buffer is left."""
     exported = Exported(library.address, **changes)
     with pytest.raises(error, match=message) as raised:
         cu.from_dlpack(exported, stream)
-    raised = None  # its traceback has the capsule  # noqa: F841
+    raised = None  # the traceback refers to the capsule  # noqa: F841
     gc.collect()
     assert exported.ended == 1
     assert cu.live_buffers() == []
@@ -311,7 +314,7 @@ def test_capsules_of_other_exporters(library, stream, other, versioned):
 
 
 def test_an_exporter_without_a_deleter(library, stream):
-    """The protocol allows it: somebody else ends its memory."""
+    """An exporter may have no deleter: then somebody else releases its memory."""
     exported = Exported(library.address)
     exported.managed.deleter = None
     cu.from_dlpack(exported, stream).give_back(stream)
@@ -320,7 +323,7 @@ def test_an_exporter_without_a_deleter(library, stream):
 
 @pytest.mark.cuda_software
 def test_memory_of_another_device(script):
-    """What the driver says of the address counts, whatever the exporter says."""
+    """The device of imported memory is the one that the driver reports, not the exporter's."""
     script.quiet(
         f"""
     import sys
@@ -349,7 +352,10 @@ def test_memory_of_another_device(script):
 
 @pytest.mark.parametrize("what", ["buffer", "taken", "raw", "stream", "module", "array"])
 def test_exporters_that_close_what_is_used(library, make, what):
-    """A launch looks at its buffers after it has asked the exporters."""
+    """An exporter closes objects that the launch uses.
+
+    A launch checks its buffers after it has called the exporters.
+    """
     stream, module = cu.Stream(), cu.Module(ADD)
     buffer, kept = make("device", 64), []
     array = make("device", 64)
@@ -378,7 +384,7 @@ def test_exporters_that_close_what_is_used(library, make, what):
 
 
 def test_exporters_that_launch_the_same_kernel(make, add, stream):
-    """Each launch has its own arguments."""
+    """An exporter launches the same kernel during a launch. Each launch uses its own arguments."""
     x, y, z = (make("device", 16, "u4", items=np.full(16, n, "u4")) for n in (1, 10, 100))
     cu.Device(0).synchronize()
 
@@ -436,7 +442,7 @@ def test_array_interface(library, stream, other):
 
 
 def test_its_stream_is_waited_for(library, stream, other, gate):
-    """What the other library queued on the stream that it names comes first."""
+    """An import is ordered after the stream that the interface names."""
     gate.hold(other)
     buffer = cu.from_cuda_array(Array(library, stream=other.handle), stream)
     token = buffer.fill_async(7, stream)
@@ -488,7 +494,7 @@ def test_what_has_no_interface(driver):
         cu.from_cuda_array(np.zeros(4))
 
 
-# ---- one book for one memory ----
+# ---- buffers over the same memory share its records ----
 
 
 def test_overlapping_arrays_share_their_records(library, stream, other):
@@ -496,7 +502,7 @@ def test_overlapping_arrays_share_their_records(library, stream, other):
     y = cu.from_cuda_array(Array(library, start=32, stream=None), stream)
     z = cu.DeviceBuffer.from_address(library.address + 64, 16, owner=library)
     x[8:].fill_async(1, stream)
-    y[8:].fill_async(2, other)  # behind the bytes of x
+    y[8:].fill_async(2, other)  # does not overlap the bytes of `x`
     for buffer in (y, y[:1], x[15:]):
         with pytest.raises(cu.BufferBorrowedError):
             buffer.fill_async(3, other)
@@ -525,7 +531,7 @@ def test_an_import_inside_of_ours_shares_its_records(make, stream, other):
 
 
 def test_overlapping_arrays_are_not_copied(library, stream):
-    """Overlapping parts of one buffer are refused too, because the driver's copy is undefined."""
+    """Copies between overlapping arrays are refused, because the driver's copy is undefined."""
     x = cu.from_cuda_array(Array(library, stream=None), stream)
     y = cu.from_cuda_array(Array(library, start=32, stream=None), stream)
     same = cu.from_cuda_array(Array(library, stream=None), stream)
@@ -538,7 +544,7 @@ def test_overlapping_arrays_are_not_copied(library, stream):
 
 
 def test_work_is_found_by_the_next_buffer_there(driver, library, stream, other, gate):
-    """Unfinished work of a buffer that is gone counts for a new buffer over the same memory."""
+    """Unfinished work of a dropped buffer also counts for a new buffer over the same memory."""
     gate.hold(stream)
     x = cu.DeviceBuffer.from_address(library.address, 16)
     x.fill_async(1, stream)
@@ -550,7 +556,7 @@ def test_work_is_found_by_the_next_buffer_there(driver, library, stream, other, 
 
 
 def test_memory_with_buffers_over_it_is_not_taken(library):
-    """Its records would not be theirs."""
+    """`from_raw` refuses memory over which other buffers are alive: they have other records."""
     address = library.allocate()
     borrowed = cu.DeviceBuffer.from_address(address + 64, 16)
     with pytest.raises(ValueError, match=r"lies in a live DeviceBuffer, .* which only borrows it"):
@@ -601,13 +607,16 @@ def test_give_back(library, stream, other, gate):
     with pytest.raises(cu.BufferClosedError):
         buffer.fill_async(1, stream)
     token = other.record()
-    assert not token.done  # it waits for the fill
+    assert not token.done  # `other` waits for the fill
     gate.open()
     token.synchronize()
 
 
 def test_what_was_given_back_can_be_imported_again(library, add, stream, other, gate):
-    """The import also works while another array keeps the records of the allocation."""
+    """An array that was given back can be imported again.
+
+    This also holds while another array keeps the records of the allocation alive.
+    """
 
     class Exported(Array):
         def __dlpack_device__(self):
@@ -636,7 +645,7 @@ def test_what_was_given_back_can_be_imported_again(library, add, stream, other, 
 
 
 def test_what_came_round_goes_back(make, stream, other):
-    """The loan to its stream is the owner's, and ends with the import."""
+    """A buffer that was exported and imported again is given back to its owner: the loan ends."""
     buffer = make("device", 8)
     cu.Device(0).synchronize()
     found = cu.from_dlpack(Exporter(buffer), stream)
@@ -669,7 +678,7 @@ def test_what_cannot_be_given_back(make, library, stream, other):
     with pytest.raises(ValueError, match=r"parts of it are alive \(1\)"):
         buffer.give_back(stream)
     del part
-    for lent in (other, stream):  # whatever it queues there is not known yet
+    for lent in (other, stream):  # the borrower may have queued work that nobody knows of yet
         with buffer.lend(lent), pytest.raises(cu.BufferExportedError):
             buffer.give_back(stream)
         lent.synchronize()
@@ -737,7 +746,10 @@ def test_arguments_that_cannot_be(library, add, stream, make):
 
 
 def test_views_of_no_bytes_outlive_what_is_closed_under_them(script):
-    """Each kind of view is linked to records, which other buffers over the memory may not share."""
+    """Empty views, blocks and loans of a buffer end after the buffer was closed.
+
+    Each of them refers to records that buffers made later over the memory may not share.
+    """
     script.quiet(
         """
         import cudadrv as cu
@@ -756,5 +768,5 @@ def test_views_of_no_bytes_outlive_what_is_closed_under_them(script):
         stream.synchronize()
         cu.LockedBuffer.from_raw(raw, 64).close()
         """,
-        MALLOC_PERTURB_="165",  # so that freed records are noticed
+        MALLOC_PERTURB_="165",  # overwrites freed records, so that their use is noticed
     )

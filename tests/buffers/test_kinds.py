@@ -1,4 +1,4 @@
-"""`memory` blocks and the functions that make buffers of the kind that is chosen."""
+"""`memory` blocks, and the functions that make buffers of the chosen kind."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_shapes_are_kept(driver, kind, items_of):
     assert items_of(copied).tolist() == array.reshape(-1).tolist()
     assert (zero.shape, items_of(zero).tolist()) == ((), [5])
     for buffer in (zeros, copied, zero):
-        buffer.close()  # it is the whole, not a part
+        buffer.close()  # close works: this is the whole buffer, not a part
 
 
 def test_blocks_are_of_their_thread(driver, in_a_thread):

@@ -1,4 +1,4 @@
-"""Lending a buffer to another library: here the driver itself, called through ctypes."""
+"""Loans to another library. Here the driver itself is the library, called through ctypes."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,7 @@ KINDS = ("device", "stream_ordered", "locked", "unified")
 
 @pytest.fixture
 def fill_behind_our_back(driver):
-    """Queue a fill without cudadrv."""
+    """Queue a fill by the driver, so that cudadrv does not see it."""
     library = ctypes.CDLL(cu.driver_info().path)
 
     def fill(address, value, nbytes, stream):
@@ -49,7 +49,7 @@ def test_others_are_refused_inside(make, stream, other):
     buffer, source = make("locked", 8), make("device", 4)
     with buffer[:4].lend(stream):
         message = r"it is lent to Stream \d+, at .*test_lend\.py:\d+\.\n"
-        stream.synchronize()  # what others queue after that is not seen
+        stream.synchronize()  # does not cover work that the borrower queues later
         for use in (
             lambda: buffer.fill_async(0, other),
             lambda: buffer[0],
@@ -64,9 +64,10 @@ def test_others_are_refused_inside(make, stream, other):
         assert "lent to Stream" in buffer.explain()
         with cu.ordering("unchecked"), pytest.raises(cu.BufferExportedError):
             buffer[:4].copy_from_async(source, other)
-        buffer[4] = 1  # the other half is free
+        buffer[4] = 1  # allowed: the other half is not lent
         buffer[4:].fill_async(2, other)
-        buffer[:4].copy_from_async(source, stream)  # in order with what is lent
+        # Allowed: ordered with the borrower, on the same stream.
+        buffer[:4].copy_from_async(source, stream)
         with buffer[:4].lend(stream):
             pass
     with pytest.raises(cu.BufferBorrowedError):
@@ -111,7 +112,10 @@ def test_the_stream_cannot_be_closed_inside(make):
 
 
 def test_the_way_back_is_always_open(make, stream, other):
-    """What the end of the block stands for is queued already, whatever the policy says."""
+    """A loan can always end, whatever the policy is.
+
+    The borrower's work is already queued, so it must be recorded.
+    """
     buffer = make("locked", 8)
     buffer.fill_async(1, other)
     with contextlib.ExitStack() as stack:
@@ -123,7 +127,7 @@ def test_the_way_back_is_always_open(make, stream, other):
 
 @pytest.fixture
 def failing(driver):
-    """Lets the next call of a driver function fail."""
+    """Make the next call of a driver function fail."""
     from cudadrv import testing
 
     yield lambda function: testing.configure(f"fault={function}:1:800")
@@ -132,7 +136,7 @@ def failing(driver):
 
 @pytest.mark.cuda_software
 def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, other, failing):
-    """What was queued is work of the stream, whether the driver has recorded the end or not."""
+    """The end of a loan cannot be recorded. The work queued in it still counts as the stream's."""
     stream = cu.Stream(blocking=True)
 
     def fail(raised):
@@ -160,7 +164,10 @@ def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, other, f
 
 @pytest.mark.cuda_software
 def test_what_was_lent_to_a_default_stream_and_not_recorded_is_no_work_of_its_rules(make, failing):
-    """The driver has nothing that it could order."""
+    """A loan to the legacy stream whose end is not recorded orders no blocking streams.
+
+    The driver has no work that could order them.
+    """
     buffer, legacy, blocking = make("locked", 8), cu.Stream.legacy(), cu.Stream(blocking=True)
     with pytest.raises(cu.CudaError), buffer.lend(legacy):
         failing("cuEventRecord")
@@ -172,7 +179,10 @@ def test_what_was_lent_to_a_default_stream_and_not_recorded_is_no_work_of_its_ru
 
 
 def test_a_loan_that_ends_in_a_capture_ends_later(script):
-    """A capture that is left open has a process of its own."""
+    """A loan whose end is in a capture ends later.
+
+    The test leaves the capture open, so it runs in a process of its own.
+    """
     script.quiet(
         """
 import ctypes

@@ -1,4 +1,4 @@
-"""Page-locked memory that the device works on at its address, also for other libraries."""
+"""Page-locked memory that the device uses at its address, also in other libraries."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ import cudadrv as cu
 
 
 class OtherLibrary:
-    """Queues work of its own, which nobody here sees."""
+    """Queues work that cudadrv does not see."""
 
     def __init__(self):
         library = ctypes.CDLL(cu.driver_info().path)
@@ -27,7 +27,10 @@ class OtherLibrary:
 
 
 def test_the_address_is_one_for_host_and_device(stream):
-    """Work of others counts from the next event or synchronization on."""
+    """cudadrv has no records of another library's work.
+
+    A synchronization of the stream covers this work nevertheless.
+    """
     library = OtherLibrary()
     first, second = cu.LockedBuffer.zeros(8), cu.LockedBuffer.zeros(8)
     library.fill(first.address, 7, 8, stream)

@@ -1,5 +1,4 @@
-"""Ways out that messages name work, also where the user has no object for the stream; and reports
-stay short."""
+"""Messages name ways out, also if the user has no object for a stream. Reports stay short."""
 
 import signal
 import threading
@@ -17,7 +16,10 @@ def refusal(call) -> str:
 
 @pytest.fixture
 def interrupted(stream, gate):
-    """A buffer whose blocking fill, on a stream of the library's own, was left by Ctrl-C."""
+    """A buffer with an unfinished blocking fill, which Ctrl-C has interrupted.
+
+    The fill is on an internal stream.
+    """
 
     def ring(*_):
         raise KeyboardInterrupt
@@ -171,7 +173,10 @@ def test_what_to_do_about_times_that_are_not_there_yet(stream, gate):
 
 
 def test_buffers_can_be_printed_until_the_end(script):
-    """NumPy cannot print a dtype when its modules are gone."""
+    """The repr of a buffer works until the interpreter ends.
+
+    NumPy cannot print a dtype after its modules are gone.
+    """
     printed = script.quiet(
         """
     import builtins, sys

@@ -1,4 +1,4 @@
-"""How often managed memory changes sides, and limits for that."""
+"""Counts of how often managed memory changes sides, and limits for them."""
 
 import warnings
 
@@ -18,7 +18,7 @@ def managed(driver):
 
 
 def use(buffer, stream, value=1):
-    """Let the device use the buffer."""
+    """Queue work of the device on the buffer."""
     buffer.fill_async(value, stream).wait()
 
 
@@ -90,7 +90,10 @@ def test_a_prefetch_to_the_device_counts_when_the_host_takes_the_pages_back(mana
 
 
 def test_the_same_bytes_are_what_counts(managed, stream):
-    """A program that gets its results part by part moves each page once."""
+    """Migrations are counted for each page.
+
+    A program that reads its results part by part moves each page once.
+    """
     for start in range(0, managed.count, BLOCK):
         part = managed[start : start + BLOCK]
         use(part, stream)
@@ -126,7 +129,7 @@ def test_new_memory_begins_anew(stream):
 
 
 def test_memory_with_advice_does_not_count(managed, stream):
-    """The device may use it where it is."""
+    """Memory that the device may access in place has no migrations."""
     managed.advise(accessed_by={cu.Device(0)}, preferred="host")
     with cu.migration_limit(0):
         for _ in range(3):
@@ -163,7 +166,7 @@ def test_a_limit_refuses_the_next_turn(managed, stream):
             use(managed, stream)
             assert managed[0] == 1
         use(managed, stream)
-        for _ in range(2):  # refused as often as it is tried
+        for _ in range(2):  # the access is refused each time
             with pytest.raises(cu.MigrationError) as caught:
                 managed[0]
         assert managed.migrations == 2
@@ -259,7 +262,10 @@ def test_bad_arguments():
 
 @pytest.mark.parametrize("action", ["raise", "warn"])
 def test_a_refused_write_leaves_discarded_bytes_discarded(managed, stream, action):
-    """The write is refused by the limit, or by the limit's warning where warnings are errors."""
+    """A refused write leaves discarded bytes discarded.
+
+    It is refused by the limit, or by the limit's warning where warnings are errors.
+    """
     use(managed, stream)
     part = managed[:BLOCK]
     part.discard(stream).wait()

@@ -1,10 +1,10 @@
-"""Objects whose ``__init__`` never ran, as in a subclass that forgets it: errors, and no crash."""
+"""Objects whose ``__init__`` never ran, as in a careless subclass: errors, but no crash."""
 
 import pytest
 
 import cudadrv as cu
 
-# When GPU work runs changes nothing here.
+# One schedule suffices: the results do not depend on when GPU work runs.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 

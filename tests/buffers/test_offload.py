@@ -14,12 +14,12 @@ software = pytest.mark.cuda_software
 
 @pytest.fixture
 def arrays(driver):
-    """0, 1, 2 ...; zeros; tens."""
+    """Three arrays: 0, 1, 2 and so on; zeros; tens."""
     return np.arange(600, dtype="i4"), np.zeros(600, "i4"), np.full(600, 10, "i4")
 
 
 def double(source, target, stream):
-    """What a kernel would do: the target gets items of the source."""
+    """Stands for a kernel that reads `source` and writes `target`."""
     target.copy_from_async(source, stream)
 
 
@@ -72,14 +72,15 @@ def test_arrays_are_locked(arrays, stream):
                 array[0] = 1
             with pytest.raises(ValueError, match="read-only"):
                 array += 1
-        assert x[3] == 3  # reading works
+        assert x[3] == 3  # the array is readable
         with pytest.raises(ValueError, match="cannot set WRITEABLE"):
-            x[1:].flags.writeable = True  # so do views that are made in the block
+            # Views that are made in the block cannot be made writable either.
+            x[1:].flags.writeable = True
     x[0] = y[0] = z[0] = 5
 
 
 def test_what_cannot_be_locked(stream):
-    """A view made before stays writable: what it writes is not seen."""
+    """`offload` cannot lock a view that was made before. A write through it is not copied."""
     x = np.arange(8)
     view = x[2:4]
     with cu.offload(x, stream=stream) as (dx,):
@@ -100,7 +101,10 @@ def test_read_only_arrays_stay_so(stream):
 
 
 class Exporter:
-    """An owner of memory that gives no writable buffer: NumPy could not undo a lock."""
+    """An owner of memory that exports no writable buffer.
+
+    NumPy could not make its array writable again.
+    """
 
     def __init__(self, array):
         self.array = array
@@ -142,7 +146,7 @@ def test_an_exception_brings_nothing_home(arrays, stream):
     assert (z == 10).all()
     z[0] = x[0] = 1
     stream.synchronize()
-    assert dy.to_numpy()[9] == 9  # the buffers are open
+    assert dy.to_numpy()[9] == 9  # the buffers are still open
 
 
 def test_work_of_another_stream_is_refused_at_the_end(arrays, stream, other, gate):
@@ -152,7 +156,7 @@ def test_work_of_another_stream_is_refused_at_the_end(arrays, stream, other, gat
         with cu.offload(x, out=y, inout=z, stream=stream) as (dx, dy, dz):
             dz.fill_async(1, stream)
             double(dx, dy, other)
-    assert (z == 10).all()  # nothing was copied back
+    assert (z == 10).all()  # nothing was copied back to the arrays
     assert all(array.flags.writeable for array in arrays)
     gate.open()
     other.synchronize()
@@ -161,7 +165,7 @@ def test_work_of_another_stream_is_refused_at_the_end(arrays, stream, other, gat
 
 
 def test_buffers_in_use_at_the_end(arrays, stream, other, gate):
-    """The results are home; the buffer that another stream still reads is not closed."""
+    """The results are copied back, but a buffer that another stream still reads is not closed."""
     x, y, _ = arrays
     gate.hold(other)
     sink = cu.DeviceBuffer(600, "i4")
@@ -222,7 +226,7 @@ WRONG_ARRAYS = [
 
 @pytest.mark.parametrize(("make", "error", "text"), WRONG_ARRAYS)
 def test_arrays_that_cannot_be_captured(driver, stream, make, error, text):
-    """Nothing is locked, and no driver call is made."""
+    """An array that cannot be used is refused: no array is locked, and no driver call is made."""
     first = np.arange(3)
     with pytest.raises(error, match=text):
         with cu.offload(inout=[first, make()], stream=stream):
@@ -238,7 +242,8 @@ def test_arrays_that_share_memory(driver, stream):
         with pytest.raises(ValueError, match="shares memory with array 0"):
             with cu.offload(whole[:5], **options):
                 pytest.fail("entered")
-    with cu.offload(whole, whole[:5], whole, stream=stream) as buffers:  # they are only read
+    # Allowed, because these arrays are only read.
+    with cu.offload(whole, whole[:5], whole, stream=stream) as buffers:
         assert [each.count for each in buffers] == [10, 5, 10]
     with cu.offload(whole[:5], out=whole[5:], stream=stream) as (a, b):
         b.copy_from_async(a, stream)
@@ -258,14 +263,14 @@ def test_nested_blocks(arrays, stream):
         with cu.offload(x, out=z, stream=stream) as (again, dz):
             double(again, dz, stream)
         assert z[8] == 8
-        assert not x.flags.writeable  # the outer block is not over
+        assert not x.flags.writeable  # the outer block has not ended
         double(dx, dy, stream)
     assert x.flags.writeable
     assert y[8] == 8
 
 
 def test_blocks_that_end_in_another_order(stream):
-    """Blocks of two threads, of generators or of an ExitStack can end in any order."""
+    """Blocks can end in any order: those of two threads, of generators or of an ExitStack."""
     whole = np.arange(8)
     view = whole[:]
     for one, other in [(whole, whole), (whole, view), (view, whole)]:
@@ -309,7 +314,7 @@ def test_an_array_that_was_resized_meanwhile(driver, stream):
     assert (z == 0).all()
     with pytest.raises(ValueError, match="is not C-contiguous any more"):  # noqa: PT012
         with cu.offload(out=z, stream=stream):
-            with warnings.catch_warnings():  # NumPy 2.4 has deprecated this
+            with warnings.catch_warnings():  # NumPy 2.4 has deprecated setting a shape
                 warnings.simplefilter("ignore")
                 z.shape, z.strides = (2, 4), (8, 16)
     assert (z == 0).all()
@@ -336,7 +341,7 @@ def test_a_block_that_is_dropped_unlocks_its_arrays(arrays, stream):
 
     pending = generator()
     next(pending)
-    del pending  # the generator is closed: an exception ends the block
+    del pending  # closes the generator, so an exception ends the block
     assert arrays[0].flags.writeable
     block = cu.offload(arrays[0], stream=stream)
     block.__enter__()
@@ -366,7 +371,10 @@ def test_waiting_policy(arrays, stream, other):
 
 
 def test_threads(driver):
-    """Each has arrays and a stream of its own, and all read the same one."""
+    """Several threads offload at once.
+
+    Each has an array and a stream of its own, and all read one array.
+    """
     shared = np.arange(4096)
     results = [np.zeros(4096, shared.dtype) for _ in range(4)]
 
@@ -421,7 +429,7 @@ def test_failing_driver_calls(arrays, stream, function):
 
 
 def test_ctrl_c_while_results_come_home(arrays, stream, gate):
-    """The wait is interrupted: nothing has come home, and all can be used."""
+    """Ctrl-C interrupts the wait for the results: nothing is copied back, no array stays locked."""
     import _thread
 
     x, y, z = arrays

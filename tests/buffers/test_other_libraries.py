@@ -1,7 +1,8 @@
-"""Arrays of other libraries in both directions: one table of libraries and of situations.
+"""Arrays of other libraries in both directions: a table of libraries and situations.
 
-A kernel delays the side that comes first, so that work that does not wait reads wrong data. The
-libraries that need a GPU run with --cuda-driver=cuda; `make external` has those that need none.
+A kernel delays the work that has to come first, so that work which does not wait for it reads wrong
+data. Libraries that need a GPU run with --cuda-driver=cuda. `make external` covers those that need
+none.
 """
 
 import ctypes
@@ -72,7 +73,10 @@ LOOP:
 
 
 def imported(name):
-    """The module, or a skip. Not importorskip, because a library may fail in ways of its own."""
+    """Import a module, or skip the test.
+
+    This is not importorskip, because a library may fail with other exceptions.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -80,49 +84,52 @@ def imported(name):
 
 
 class Library:
-    """What the situations need of one. `skips`: the reasons for which it cannot be in some."""
+    """A library, with the functions that the situations call.
+
+    `skips` has the situations in which it cannot be tested, with the reasons.
+    """
 
     skips: ClassVar[dict[str, str]] = {}
-    host = False  # its arrays are on the host, and its work is on no stream
+    host = False  # whether its arrays are on the host, so that its work is on no stream
 
     def stream(self):
-        """A stream of theirs."""
+        """Make a stream of the library."""
         raise NotImplementedError
 
     def on(self, stream):
-        """A block in which that stream is current."""
+        """Return a block in which this stream of the library is current."""
         raise NotImplementedError
 
     def full(self, value):
-        """A new array of theirs."""
+        """Make an array of the library, full of a value."""
         raise NotImplementedError
 
     def add(self, array, value):
-        """Queue work on the current stream; the array that has the sum."""
+        """Queue an addition on the current stream. Returns the array that gets the sum."""
         array += value
         return array
 
     def values(self, array):
-        """The values that are in an array, after their work of the current stream."""
+        """Return the set of the array's values, after the library's work on the current stream."""
         raise NotImplementedError
 
     def buffer(self):
-        """A buffer that the library takes."""
+        """Make a buffer that the library can import."""
         return cu.DeviceBuffer(COUNT, "i4")
 
     def lend(self, buffer, known, **options):
         return buffer.lend(known, **options)
 
     def share(self, buffer, known, stream):
-        """Their array over a buffer that a stream of ours may be using."""
+        """Make an array of the library over a buffer that the cudadrv stream `stream` may use."""
         return self.take(buffer)
 
     def take(self, exporter):
-        """Their array over a buffer or a loan."""
+        """Make an array of the library over a buffer or a loan."""
         raise NotImplementedError
 
     def bring(self, array, stream, known):
-        """A buffer of ours over their array."""
+        """Make a buffer over an array of the library."""
         return cu.from_dlpack(array, stream)
 
 
@@ -167,10 +174,10 @@ class CuPy(Library):
 
 
 class CuPyByInterface(CuPy):
-    """CuPy, by the CUDA Array Interface in both directions."""
+    """CuPy with the CUDA Array Interface in both directions."""
 
     def share(self, buffer, known, stream):
-        known.wait(stream)  # which from_dlpack does by itself
+        known.wait(stream)  # from_dlpack inserts this wait itself
         return self.take(buffer.lend(known))
 
     def take(self, exporter):
@@ -181,14 +188,14 @@ class CuPyByInterface(CuPy):
 
 
 class Numba(Library):
-    """numba-cuda, by the CUDA Array Interface, the only one that it has."""
+    """numba-cuda with the CUDA Array Interface, the only protocol that it supports."""
 
     def __init__(self):
         self.cuda = imported("numba.cuda")
         self.current = None
         try:
             self.plus = _numba_plus(self.cuda)
-        except AttributeError as error:  # a NumPy that is too new for it
+        except AttributeError as error:  # this NumPy is too new for Numba
             pytest.skip(f"numba-cuda cannot compile here: {error}")
 
     def stream(self):
@@ -215,11 +222,11 @@ class Numba(Library):
         return set(found.ravel().tolist())
 
     def share(self, buffer, known, stream):
-        known.wait(stream)  # which from_dlpack does by itself
+        known.wait(stream)  # from_dlpack inserts this wait itself
         return self.take(buffer.lend(known))
 
     def take(self, exporter):
-        # sync=True would block the host until the stream that the interface names is done.
+        # sync=True would block the host until the work of the named stream is complete.
         return self.cuda.as_cuda_array(exporter, sync=False)
 
     def bring(self, array, stream, known):
@@ -227,7 +234,7 @@ class Numba(Library):
 
 
 class CudaCore(Library):
-    """cuda.core's StridedMemoryView of ours, and its Buffer, which orders nothing by itself."""
+    """cuda.core: its StridedMemoryView of buffers, and its Buffer, which inserts no waits."""
 
     skips: ClassVar = {
         "in-read-only": "a Buffer of cuda.core is never read-only",
@@ -286,7 +293,7 @@ class CudaCore(Library):
 
 
 class Jax(Library):
-    """Its arrays are immutable, and it chooses its streams itself."""
+    """JAX: arrays are immutable, and it chooses its streams itself."""
 
     immutable = "JAX's arrays are immutable"
     chooses = "JAX chooses its streams itself"
@@ -301,7 +308,8 @@ class Jax(Library):
     }
 
     def __init__(self):
-        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the others need memory
+        # Leave GPU memory to the other libraries.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         self.jax = imported("jax")
         imported("jax.dlpack")
         if not any(device.platform == "gpu" for device in self.jax.devices()):
@@ -331,7 +339,7 @@ class Jax(Library):
 
 
 class NumPy(Library):
-    """On the host: what is not known to be complete cannot be waited for, and is refused."""
+    """NumPy works on the host. A buffer is refused unless its work is known to be complete."""
 
     ordinary = "NumPy's memory is ordinary memory, which from_dlpack refuses: test_imports.py"
     skips: ClassVar = {
@@ -374,7 +382,7 @@ class NumPy(Library):
 
 
 class Mpi4py(Library):
-    """Its row is here, so that the table names every library."""
+    """mpi4py is in the table so that it names every library. All its situations are skipped."""
 
     skips: ClassVar = dict.fromkeys(
         (
@@ -407,7 +415,7 @@ SITUATIONS = {}
 
 
 def situation(name):
-    """Add a function to the table."""
+    """Return a decorator that adds a function to the table under this name."""
 
     def add(function):
         SITUATIONS[name] = function
@@ -420,7 +428,11 @@ def situation(name):
 
 
 class Bench:
-    """What a situation gets: the library, a stream of theirs and the same as ours, two of ours."""
+    """The objects of a situation.
+
+    `theirs` is a stream of the library, and `known` the same stream as a `cu.Stream`. `stream` and
+    `other` are streams of cudadrv.
+    """
 
     def __init__(self, library):
         self.library = library
@@ -430,7 +442,7 @@ class Bench:
         module = cu.Module(PTX)
         self.kernel, self.delay = module["twice"], module["delay"]
         self.nanoseconds = 2_000_000 if cu.driver_info().is_software else 100_000_000
-        # What is loaded at its first use is loaded: loading waits for the device.
+        # Each kernel is run once, because loading it on first use would wait for the device.
         with self.on():
             assert library.values(library.add(library.full(0), 1)) == {1}
         buffer = library.buffer()
@@ -443,25 +455,25 @@ class Bench:
         return self.library.on(self.theirs)
 
     def late(self, stream):
-        """What comes next on this stream comes late, if it waits for this stream at all."""
+        """Delay this stream: work that is not ordered after it runs earlier than its next work."""
         self.delay.launch(1, 1, self.nanoseconds, stream=stream)
 
     def twice(self, array, stream):
         return self.kernel.launch(COUNT // THREADS, THREADS, array, stream=stream)
 
     def shared(self, buffer):
-        """Their array over a buffer that nobody uses."""
+        """Make an array of the library over a buffer that nobody uses."""
         if self.library.host:
             return self.library.take(buffer)
         return self.library.share(buffer, self.known, self.stream)
 
     def ordered(self, stream):
-        """Let the stream wait for what the library has queued."""
+        """Make the stream wait for the work that the library has queued."""
         if self.known is not None:
             stream.wait(self.known)
 
     def until_it_ends(self, buffer):
-        """Wait for the end of a loan: JAX drops arrays in a thread of its own, a little later."""
+        """Wait until a loan has ended. JAX drops arrays a little later, in a thread of its own."""
         end = time.monotonic() + 30
         while "is free" not in buffer.explain() and time.monotonic() < end:
             gc.collect()
@@ -504,7 +516,7 @@ def ours_on_their_stream(bench):
     with bench.on():
         array = library.share(buffer, bench.known, bench.known)
         library.add(array, 4)
-        bench.twice(buffer, bench.known)  # in order with what the library queues there
+        bench.twice(buffer, bench.known)  # allowed: ordered with the library, on the same stream
         assert library.values(library.add(array, 1)) == {15}
     del array
     gc.collect()
@@ -532,7 +544,7 @@ def ours_dies_before_theirs(bench):
 
 @situation("out-late-free")
 def theirs_lives_on(bench):
-    """Its array counts, not its work: the loan lasts for as long as somebody has one."""
+    """A loan lasts as long as the library has an array, even if the library's work is complete."""
     library, buffer = bench.library, bench.library.buffer()
     buffer.fill(3)
     with bench.on():
@@ -558,7 +570,7 @@ def ours_to_be_read(bench):
             array = library.take(library.lend(buffer, bench.known, readonly=True))
         except REFUSALS as error:
             pytest.skip(f"it takes nothing that is read-only: {str(error).splitlines()[0]}")
-        target.copy_from_async(buffer, bench.other)  # readers share
+        target.copy_from_async(buffer, bench.other)  # allowed: two readers
         with pytest.raises(cu.BufferExportedError):
             buffer.fill_async(0, bench.other)
         assert library.values(array) == {3}
@@ -602,7 +614,8 @@ def theirs_dies_before_ours(bench):
         buffer = library.bring(library.full(3), bench.stream, bench.known)
         bench.late(bench.stream)
         gc.collect()
-        others = [library.full(9) for _ in range(4)]  # would get its memory
+        # These arrays would get the memory of the first array, if it were freed.
+        others = [library.full(9) for _ in range(4)]
         bench.twice(buffer, bench.stream)
         assert bench.items(buffer, bench.stream) == {6}
         assert all(library.values(each) == {9} for each in others)
@@ -640,7 +653,7 @@ def theirs_to_be_read(bench):
 
 
 class ReadOnly:
-    """Their array, as one that must not be written."""
+    """An array of the library whose interface says that it is read-only."""
 
     def __init__(self, array):
         self.array = array
@@ -653,7 +666,7 @@ class ReadOnly:
 
 @situation("argument")
 def theirs_as_an_argument(bench):
-    """Imported for the launch, and alive until that is done."""
+    """An array as an argument of a launch is kept alive until the launch is complete."""
     library = bench.library
     with bench.on():
         array = library.full(1)
@@ -677,7 +690,10 @@ def theirs_as_an_argument(bench):
 @pytest.mark.parametrize("name", SITUATIONS)
 @pytest.mark.parametrize("library", ROWS)
 def test_table(driver, library, name):
-    """Libraries keep streams and modules for ever, so leaks of buffers are looked for here."""
+    """Run a situation with a library. Only leaks of buffers are checked.
+
+    The libraries never release their streams and modules.
+    """
     reason = LIBRARIES[library].skips.get(name)
     if reason is not None:
         pytest.skip(reason)
@@ -692,14 +708,14 @@ def test_table(driver, library, name):
 
 
 def test_table_is_whole():
-    """Each skipped cell is one of the table."""
+    """Each entry of `skips` names a situation of the table."""
     assert len(SITUATIONS) == 11
     for library in LIBRARIES.values():
         assert library.skips.keys() <= SITUATIONS.keys()
     assert Mpi4py.skips.keys() == SITUATIONS.keys()
 
 
-# ---- what is of one library ----
+# ---- tests of single libraries ----
 
 
 @pytest.fixture(params=["torch", "cupy"])

@@ -1,4 +1,4 @@
-"""Ownership through the buffers: who may use which bytes when, and what a refusal leaves behind."""
+"""Ownership of buffers: who may use which bytes when, and what is unchanged after a refusal."""
 
 import threading
 
@@ -118,7 +118,7 @@ def test_views_keep_the_gpu_out(make, stream, kind):
 
 
 def test_what_the_internal_stream_knows(make, stream):
-    """A blocking call without a stream knows what the host knows."""
+    """A blocking call without a stream is ordered only after work that the host has waited for."""
     buffer = make("device", 8)
     buffer.fill_async(1, stream)
     with pytest.raises(cu.BufferBorrowedError):
@@ -227,7 +227,7 @@ def test_a_refused_call_changes_nothing(make, stream, other, unchanged):
 
 @pytest.mark.cuda_software
 def test_a_refused_copy_stages_nothing(make, stream, unchanged):
-    """The copy is refused before page-locked memory is allocated for a stage."""
+    """A copy is refused before it allocates page-locked memory for a stage."""
     device = make("device", 8)
     device.fill_async(0, stream)
     cu.reap()
@@ -235,7 +235,7 @@ def test_a_refused_copy_stages_nothing(make, stream, unchanged):
         device.copy_from(bytes(8))
 
 
-# ---- what is said ----
+# ---- messages ----
 
 
 def test_both_sides_are_named(make, stream, other):
@@ -281,7 +281,7 @@ def test_a_plain_view_counts_as_a_write_and_says_so(make, stream):
     with pytest.raises(cu.BufferBorrowedError, match="counts as a write") as no:
         memoryview(buffer)
     assert "buffer.readonly() or buffer.to_numpy()" in str(no.value)
-    memoryview(buffer.readonly()).release()  # what it says does work
+    memoryview(buffer.readonly()).release()  # the way out that the message names works
     token.wait()
 
 

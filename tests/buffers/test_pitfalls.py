@@ -1,4 +1,4 @@
-"""What has bitten other projects, as far as no other test is about it."""
+"""Pitfalls that are known from other projects, unless other tests cover them."""
 
 import ctypes
 import gc
@@ -15,7 +15,7 @@ from cudadrv import testing
 
 @pytest.fixture
 def library(driver):
-    """The driver as another library calls it, with our context current."""
+    """The driver as another library calls it, with the primary context current."""
     with cu.Device(0):
         yield ctypes.CDLL(cu.driver_info().path)
 
@@ -69,7 +69,8 @@ def test_a_new_buffer_at_an_old_address_is_another_one(stream, other):
     memory = cu.DeviceBuffer(64)
     for _ in range(3):
         buffer = cu.DeviceBuffer.from_address(memory.address, 64, owner=memory)
-        assert buffer.borrows == memory.borrows  # over memory of ours: the same records
+        # A buffer over memory of cudadrv shares its records.
+        assert buffer.borrows == memory.borrows
         buffer.fill_async(1, stream)
         del buffer
     for _ in range(3):
@@ -80,12 +81,12 @@ def test_a_new_buffer_at_an_old_address_is_another_one(stream, other):
 
 
 def test_allocating_freeing_and_closing_order_nothing(stream, other):
-    """The driver may block in them, behind any stream."""
+    """Allocating, freeing and closing order no work, although the driver may block in them."""
     buffer, locked = cu.DeviceBuffer(8), cu.LockedBuffer(8)
     buffer.fill_async(1, stream)
     for make in (cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer):
         make(1 << 16).close()
-        make(1 << 16)  # and dies
+        make(1 << 16)  # a buffer that is dropped at once
     cu.DeviceBuffer(8, stream=other).close()
     cu.Stream().close()
     cu.Event().close()
@@ -100,7 +101,11 @@ def test_allocating_freeing_and_closing_order_nothing(stream, other):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("nbytes", [4 << 10, 4 << 20])
 def test_ordinary_memory_is_free_and_nobody_waits(stream, gate, nbytes):
-    """The driver reads it at once or late, by size and platform: it never gets to see it."""
+    """A queued copy from ordinary memory does not need the array any more, and nothing waits.
+
+    cudadrv copies the array in the call: the driver would read it now or later, depending on its
+    size.
+    """
     source = np.full(nbytes, 3, "u1")
     buffer, found = cu.DeviceBuffer.zeros(nbytes), np.zeros(nbytes, "u1")
     gate.hold(stream)
@@ -130,7 +135,10 @@ def test_blocking_calls_are_not_the_drivers_synchronous_ones(stream):
 
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["global", "thread_local", "relaxed"])
 def test_a_capture_does_not_notice_what_dies(library, stream, other, mode):
-    """Frees and destroys wait until it has ended, or are made so that it does not see them."""
+    """Objects that are dropped during a capture do not invalidate it.
+
+    Their release waits until the capture has ended, or uses calls that a capture allows.
+    """
     handle, graph = ctypes.c_void_p(stream.handle), ctypes.c_void_p()
     used = [cu.DeviceBuffer(8), cu.LockedBuffer(8), cu.UnifiedBuffer(8)]
     used += [cu.DeviceBuffer(8, stream=other)]
@@ -142,7 +150,7 @@ def test_a_capture_does_not_notice_what_dies(library, stream, other, mode):
     assert library.cuStreamBeginCapture_v2(handle, mode) == 0
     dying.clear()
     gc.collect()
-    cu.DeviceBuffer(0)  # looks for what can be freed
+    cu.DeviceBuffer(0)  # an allocation first releases memory that can be released
     assert library.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
     assert library.cuGraphDestroy(graph) == 0
     cu.reap()
@@ -150,7 +158,10 @@ def test_a_capture_does_not_notice_what_dies(library, stream, other, mode):
 
 @pytest.mark.cuda_software
 def test_a_primary_context_that_another_library_resets(script):
-    """Old streams answer 201 and everything else 709: an error, and a quiet end."""
+    """Another library resets the primary context: calls raise errors, the process ends quietly.
+
+    The driver returns 201 for old streams and 709 for all other objects.
+    """
     script.quiet(
         """
         import ctypes
@@ -178,7 +189,7 @@ def test_a_primary_context_that_another_library_resets(script):
 
 
 def test_nothing_keeps_the_frame_of_its_line(stream, other):
-    """Tokens, events, views and the texts of refusals keep the line, but not its frame."""
+    """Tokens, events, views and refusals keep the line of their call, but not its frame."""
 
     class Local:
         pass

@@ -1,4 +1,4 @@
-"""The policy "wait": everything that is in the way is waited for, or nothing is inserted."""
+"""The policy "wait": waits are inserted for all conflicts, or for none if one cannot be ordered."""
 
 import ctypes
 import threading
@@ -11,7 +11,7 @@ import cudadrv as cu
 
 @pytest.fixture
 def elsewhere(driver):
-    """Runs functions in a thread that lives until the test ends."""
+    """A function that runs functions in another thread, which lives until the test ends."""
 
     class Elsewhere:
         def __init__(self):
@@ -39,7 +39,10 @@ def elsewhere(driver):
 
 @pytest.fixture
 def parts(make, stream, elsewhere):
-    """Four parts of a buffer: one is used by a stream, one by another thread's default stream."""
+    """Four parts of a buffer.
+
+    A stream uses the first part, and another thread's default stream uses the third.
+    """
     buffer = make("locked", 8)
     parts = buffer.chunks(2)
     parts[0].fill_async(1, stream)
@@ -52,7 +55,8 @@ def test_an_operation_waits_for_none_if_it_cannot_wait_for_all(parts, other):
     buffer, chunks = parts
     with cu.ordering("wait"), pytest.raises(cu.BufferBorrowedError):
         buffer.fill_async(5, other)
-    with pytest.raises(cu.BufferBorrowedError):  # it has not waited for the first part's user
+    # `other` does not wait for the user of the first part.
+    with pytest.raises(cu.BufferBorrowedError):
         chunks[0].fill_async(5, other)
 
 
@@ -69,7 +73,7 @@ def test_the_host_waits_for_none_if_it_cannot_wait_for_all(parts, stream, gate):
     gate.hold(stream)
     chunks[1].fill_async(2, stream)
     with cu.ordering("wait"), pytest.raises(cu.BufferBorrowedError):
-        buffer.to_numpy()  # does not hang either: the gate is closed
+        buffer.to_numpy()  # is refused at once: it does not wait for `stream`, whose gate is closed
     gate.open()
     assert chunks[0].borrowed
 

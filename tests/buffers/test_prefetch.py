@@ -6,13 +6,13 @@ import pytest
 import cudadrv as cu
 
 pytestmark = pytest.mark.usefixtures("concurrent_access")
-BLOCK = 65536  # what one page fault of the software driver moves
+BLOCK = 65536  # the bytes that the software driver moves in one page fault
 software = pytest.mark.cuda_software
 
 
 @pytest.fixture
 def managed(driver):
-    """Four blocks with the numbers from 0, written by the host."""
+    """Managed memory of four blocks with the items 0, 1, 2 and so on, written by the host."""
     buffer = cu.UnifiedBuffer(4 * BLOCK // 4, "u4", name="managed", pooled=False)
     with buffer.write() as array:
         array[:] = np.arange(array.size)
@@ -82,7 +82,7 @@ def test_what_was_prefetched_faults_no_more(managed, stream):
 
 
 def test_it_is_in_the_way_of_nobody(managed, stream, other, gate):
-    """The host and other streams read and write, while prefetches may be under way."""
+    """An unfinished prefetch excludes nobody: the host and other streams may use the memory."""
     gate.hold(stream)
     tokens = [managed.prefetch(place, stream) for place in (cu.Device(0), "host")]
     with managed.write() as array:
@@ -90,7 +90,7 @@ def test_it_is_in_the_way_of_nobody(managed, stream, other, gate):
         array[:] += 1
     assert managed[0] == 1
     managed.fill_async(7, other)
-    tokens.append(managed.prefetch("host", stream))  # nothing orders it after the fill
+    tokens.append(managed.prefetch("host", stream))  # needs no order after the fill
     other.synchronize()
     assert managed[5] == 7
     assert {borrow.mode for borrow in managed.borrows} == {"shared"}
@@ -129,14 +129,14 @@ def test_a_dead_buffer_is_freed_after_it(stream, gate):
     buffer = cu.UnifiedBuffer(BLOCK, pooled=False)
     token = buffer.prefetch("host", stream)
     del buffer
-    assert token.reads[0].count == BLOCK  # the token keeps it
+    assert token.reads[0].count == BLOCK  # the token keeps the dropped buffer's memory
     del token
     gate.open()
     stream.synchronize()
 
 
 def test_its_block_serves_again_only_after_it(stream, gate):
-    """A prefetch borrows memory of the pool, too: a new buffer does not get it meanwhile."""
+    """A prefetch also borrows memory of a pool: no new buffer gets that memory meanwhile."""
     cu.reap()
     gate.hold(stream)
     buffer = cu.UnifiedBuffer(BLOCK)
@@ -221,7 +221,7 @@ def test_a_batch_of_many(managed, stream):
 
 
 def test_a_batch_on_a_default_stream(managed):
-    """The driver takes no batch on the legacy default stream."""
+    """The driver refuses batches on the legacy default stream."""
     first, second = managed.split_at(managed.count // 2)
     for stream in (cu.Stream.legacy(), cu.Stream.per_thread()):
         cu.prefetch_batch([(first, "host"), (second, cu.Device(0))], stream).wait()

@@ -1,4 +1,4 @@
-"""`scalar_access`: single items from the host become failures; everything else works as before."""
+"""`scalar_access`: access to single items is refused, and everything else still works."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def refused(buffer, where):
 
 
 def works(buffer):
-    """Everything but single items."""
+    """Check that everything works except access to single items."""
     buffer[2:4] = [7, 8]
     buffer[5:6] = 9
     assert buffer[2:6].to_numpy().tolist() == [7, 8, 4, 9]
@@ -96,7 +96,8 @@ def test_a_block_is_of_its_thread(buffer, in_a_thread):
 def test_a_refused_item_borrows_nothing(buffer, stream, gate):
     gate.hold(stream)
     buffer.fill_async(1, stream)
-    with cu.scalar_access(False), pytest.raises(TypeError):  # not BufferBorrowedError
+    # TypeError comes before BufferBorrowedError.
+    with cu.scalar_access(False), pytest.raises(TypeError):
         buffer[0]
     gate.open()
     stream.synchronize()

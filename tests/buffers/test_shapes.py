@@ -1,4 +1,4 @@
-"""Shapes: of arrays of a buffer. The memory, its parts and its indices stay one range of items."""
+"""Shapes of buffers and their arrays. Memory, parts and indices still count items."""
 
 import ctypes
 
@@ -134,7 +134,7 @@ def test_assigning_to_the_whole(cls):
     buffer = cls.zeros(12, "f4").reshape(3, 4)
     buffer[:] = np.arange(12).reshape(3, 4)
     assert buffer.to_numpy().tolist() == np.arange(12).reshape(3, 4).tolist()
-    buffer[:] = [1, 2, 3, 4]  # as NumPy: to each row
+    buffer[:] = [1, 2, 3, 4]  # assigns to each row, as NumPy does
     assert buffer.to_numpy().tolist() == [[1, 2, 3, 4]] * 3
     buffer[:] = 7
     assert (buffer.to_numpy() == 7).all()
@@ -145,7 +145,7 @@ def test_assigning_to_the_whole(cls):
 
 
 class Hostile(np.ndarray):
-    """Its methods lie, and keep what they are given."""
+    """An array whose methods give wrong results, and keep their arguments."""
 
     shape = (99,)
 
@@ -176,7 +176,7 @@ def test_subclasses_of_arrays_have_no_say(cls):
     kept.clear()
 
 
-# ---- what stays of one dimension ----
+# ---- what still counts items ----
 
 
 @KINDS
@@ -215,7 +215,7 @@ def test_shapes_that_cannot_be(cls):
         buffer.reshape((1,) * 64 + (12,))
     with pytest.raises(TypeError):
         buffer.reshape(2.0, 6)
-    most = np.zeros(0).reshape((0,) * 32).ndim  # NumPy 1 has 32
+    most = np.zeros(0).reshape((0,) * 32).ndim  # the maximum number of dimensions of NumPy 1
     assert cls.from_array(np.zeros((1,) * most)).to_numpy().ndim == most
 
 

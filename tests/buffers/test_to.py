@@ -1,4 +1,4 @@
-"""`Buffer.to`: a buffer that can be used at a place, moved or copied only if it has to be."""
+"""`Buffer.to`: makes a buffer usable at a place. It moves or copies only if necessary."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_on_a_stream_the_result_is_written_until_the_host_waits(driver, stream, 
         arrived.to_numpy()
     with pytest.raises(cu.BufferBorrowedError, match="by to on"):
         arrived.to(cu.Device(0), stream=other)
-    source.to("host", stream=other)  # reads share
+    source.to("host", stream=other)  # allowed: two readers
     gate.open()
     stream.synchronize()
     assert np.array_equal(arrived.to_numpy(), ITEMS)
@@ -80,7 +80,10 @@ def test_on_a_stream_the_result_is_written_until_the_host_waits(driver, stream, 
 
 
 def test_managed_memory_is_handed_over(driver, stream, other, gate):
-    """Nobody touches it before the move is known to be complete: also where nothing moves."""
+    """Managed memory is not usable elsewhere before `to` is known to be complete.
+
+    This holds even if no page has to move.
+    """
     shared = made("unified")
     gate.hold(stream)
     assert shared.to(cu.Device(0), stream=stream) is shared
@@ -97,7 +100,10 @@ def test_managed_memory_is_handed_over(driver, stream, other, gate):
 
 
 def test_managed_memory_waits_for_its_users(driver, stream):
-    """Work that is not known to be complete refuses a move on another stream; its own does not."""
+    """`to` is refused while unfinished work of another stream uses the memory.
+
+    Work of the stream itself does not refuse it.
+    """
     shared = made("unified")
     shared.fill_async(3, stream)
     with pytest.raises(cu.BufferBorrowedError, match=r"write .* by to on a stream of its own"):
@@ -132,7 +138,7 @@ def test_pages_go_there(driver, stream):
 
 
 def test_memory_from_a_stream(stream):
-    """The result of a call with `stream` is allocated in the order of the stream."""
+    """With `stream`, the result is allocated in the order of that stream."""
     with made("device") as source:
         first = source.to("host", stream=stream)
         source.to(cu.Device(0), copy=True, stream=stream).fill_async(0, stream)
@@ -194,7 +200,7 @@ def test_closed_and_moved_buffers(driver, stream, kind):
 
 
 def test_memory_of_another_library_that_is_read_only(driver, stream):
-    """Moving its pages writes no byte."""
+    """Read-only memory of another library can be moved by `to`, because this writes no byte."""
     items = made("unified")
     with stream:
         theirs = cu.from_dlpack(items.lend(stream, readonly=True))

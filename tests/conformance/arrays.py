@@ -1,4 +1,4 @@
-"""Arrays for tests: how they are described, made, written and read."""
+"""Arrays for tests: descriptors of arrays; functions that make, write and read them."""
 
 import ctypes
 
@@ -39,7 +39,7 @@ def descriptor(width, height=0, depth=0, kind="u1", channels=1, flags=0):
 
 
 def make(client, *extents, **options):
-    """The handle of a new array, which the client destroys."""
+    """Make an array and return its handle. The client destroys the array."""
     given = ctypes.byref(descriptor(*extents, **options))
     return client._make("cuArrayDestroy", ctypes.c_void_p, "cuArray3DCreate_v2", given)
 
@@ -57,7 +57,10 @@ def level_of(client, mipmap, level):
 
 
 def _box(content):
-    """A copy of a whole array; `content` has slices, rows, elements, and perhaps channels."""
+    """The descriptor of a copy of a whole array.
+
+    `content` has slices, rows, elements, and perhaps channels.
+    """
     copy = Copy3D()
     copy.Depth, copy.Height = content.shape[:2]
     copy.WidthInBytes = content.nbytes // copy.Depth // copy.Height
@@ -83,9 +86,9 @@ def read(client, array, shape, kind):
 
 
 def filled(client, content, **options):
-    """A new array with this content: slices, rows, elements, and perhaps channels.
+    """Make an array with this content: slices, rows, elements, and perhaps channels.
 
-    Without the option `extents` (width, height, depth) the array has all three.
+    The option `extents` (width, height, depth) makes an array with fewer dimensions.
     """
     extents = options.pop("extents", content.shape[2::-1])
     channels = content.shape[3] if content.ndim == 4 else 1

@@ -8,7 +8,7 @@ _size, _pointer, _address = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_uint64
 
 
 def _end(prefix, *after_type):
-    """The fields of one end of a 3-D copy."""
+    """The fields of a 3-D copy for its source or its target."""
     return [
         (f"{prefix}XInBytes", _size),
         (f"{prefix}Y", _size),

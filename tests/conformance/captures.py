@@ -1,4 +1,4 @@
-"""A capture under way, and how it can end."""
+"""A capture in progress, and the ways in which it can end."""
 
 import ctypes
 

@@ -1,11 +1,11 @@
-"""A small client of the CUDA driver API, by ctypes: raw calls, and cleaning up after a test."""
+"""A small client of the CUDA driver API, by ctypes: raw calls, and cleanup after a test."""
 
 import ctypes
 import threading
 import time
 from pathlib import Path
 
-PATIENCE = 1800  # as in tests/limits.py: programs of tests import this file alone
+PATIENCE = 1800  # seconds; as in tests/limits.py, which programs of tests cannot import
 
 SUCCESS = 0
 INVALID_VALUE = 1
@@ -37,7 +37,7 @@ HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class SharedHandle(ctypes.Structure):
-    """A handle of memory or of an event, for other processes."""
+    """An IPC handle of memory or of an event, which is passed to another process."""
 
     _fields_ = [("bytes", ctypes.c_ubyte * 64)]
 
@@ -166,7 +166,7 @@ COUNTED = [
 
 
 class Library:
-    """A driver library: ``library(name, ...)`` is the status of a call."""
+    """A driver library: ``library(name, ...)`` calls a function and returns its status."""
 
     primary = None
 
@@ -176,7 +176,7 @@ class Library:
         for entry in _SIGNATURES.replace("\n", "|").split("|"):
             if entry:
                 name, _, types = entry.partition(" ")
-                if hasattr(self._lib, name):  # a real driver lacks what is newer
+                if hasattr(self._lib, name):  # a real driver may lack newer functions
                     getattr(self._lib, name).argtypes = [_TYPES[letter] for letter in types]
         self.software = hasattr(self._lib, "cudadrvSoftConfigure")
         if self.software:
@@ -198,7 +198,7 @@ class Library:
         status = self(name, *arguments)
         assert status == SUCCESS, f"{name} returned {status}"
 
-    # Only on the software driver:
+    # The rest works on the software driver only:
 
     def configure(self, settings):
         status = self._lib.cudadrvSoftConfigure(settings.encode())
@@ -217,7 +217,7 @@ class Library:
         return self._lib.cudadrvSoftCalls(name.encode())
 
     def unsupported(self):
-        """The names of the functions that are not implemented and were called."""
+        """The names of the functions that were called and are not implemented."""
         found = []
         while name := self._lib.cudadrvSoftUnsupported(len(found)):
             found.append(name.decode())
@@ -234,7 +234,7 @@ class Library:
         self._lib.cudadrvSoftForgetRaces()
 
     def fault_text(self):
-        """What the last kernel that ended by an error did wrong, or None."""
+        """The text that describes the error of the last kernel that failed, or None."""
         text = self._lib.cudadrvSoftFaultText()
         return text and text.decode()
 
@@ -243,7 +243,7 @@ class Library:
 
 
 class Client:
-    """Makes streams, events and memory in the primary context, and frees them when closed."""
+    """Makes streams, events and memory in the primary context, and destroys them in `close`."""
 
     def __init__(self, lib):
         self.lib = lib
@@ -268,7 +268,7 @@ class Client:
             self.call(name, *arguments)
 
     def forget(self, name, value):
-        """The test has undone this itself."""
+        """Do not destroy this object in `close`: the test has destroyed it."""
         self._undo.remove((name, value))
 
     def _make(self, undo, kind, name, *arguments):
@@ -298,14 +298,17 @@ class Client:
         return handle.value
 
     def variable(self, module, name):
-        """Address and size of a variable of a module."""
+        """Return the address and the size of a variable of a module."""
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
         found = ctypes.byref(address), ctypes.byref(size)
         self.ok("cuModuleGetGlobal_v2", *found, module, name.encode())
         return address.value, size.value
 
     def launch(self, function, stream, *arguments, grid=1, block=1, shared=0):
-        """The status of a launch; arguments are ctypes values, or integers as addresses."""
+        """Launch a kernel and return the status.
+
+        Arguments are ctypes values, or integers as addresses.
+        """
         cells = [ctypes.c_uint64(a) if isinstance(a, int) else a for a in arguments]
         array = (ctypes.c_void_p * max(1, len(cells)))(*map(ctypes.addressof, cells))
         sizes = (grid, 1, 1, block, 1, 1, shared)
@@ -322,7 +325,7 @@ class Client:
         return gate
 
     def read(self, address, size):
-        """The bytes of device memory, after everything queued."""
+        """Return bytes of device memory, after all queued work has run."""
         self.ok("cuCtxSynchronize")
         data = ctypes.create_string_buffer(size)
         self.ok("cuMemcpyDtoH_v2", data, address, size)
@@ -333,12 +336,12 @@ class Client:
         self.ok("cuCtxSynchronize")
 
     def finish(self, stream):
-        """Polls until the stream is idle."""
+        """Poll until the stream is idle."""
         return poll(lambda: self.call("cuStreamQuery", stream))
 
 
 class Flag:
-    """A word of page-locked memory that something waits for, such as a kernel."""
+    """A word of page-locked memory that a kernel or a stream waits for."""
 
     def __init__(self, address):
         self._word = ctypes.c_uint32.from_address(address)
@@ -348,7 +351,7 @@ class Flag:
 
 
 class Gate(Flag):
-    """Keeps streams busy until it is opened. The streams wait until its word in memory is 1."""
+    """Blocks streams until it is opened. The streams wait until its word in memory is 1."""
 
     def __init__(self, client):
         self._client = client
@@ -361,7 +364,7 @@ class Gate(Flag):
 
 
 def poll(query):
-    """Repeats a query until it is not NOT_READY."""
+    """Repeat a query while its status is NOT_READY. Returns the first other status."""
     end = time.monotonic() + PATIENCE
     while (status := query()) == NOT_READY:
         assert time.monotonic() < end, "polling did not end"
@@ -369,20 +372,22 @@ def poll(query):
     return status
 
 
-BUSY = 3  # seconds, in which a busy machine lets any thread run; a call may also block by running
+# A call counts as blocked after these seconds, even if its thread still runs: a driver may block in
+# a loop. Even a busy machine runs each thread in this time.
+BUSY = 3
 
 
 def wants_processor(thread):
-    """Whether a thread runs, or does as soon as it gets a processor."""
+    """Whether a thread runs, or would run if it got a processor."""
     try:
         stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
-    except OSError:  # it has just ended
+    except OSError:  # the thread has just ended
         return False
     return stat.rpartition(")")[2].split()[0] not in "St"
 
 
 def blocks(client, gate, name, *arguments):
-    """Calls in another thread; whether the call returns only once the gate has been opened."""
+    """Make a call in another thread. Returns whether the call blocks until the gate is opened."""
     result = []
 
     def run():

@@ -1,4 +1,4 @@
-"""Answers to the probe: asked, read from files, compared; and the list of differences."""
+"""Gets answers to the probe, reads recorded ones, and compares them by a list of differences."""
 
 import fnmatch
 import os
@@ -10,17 +10,18 @@ HERE = Path(__file__).parent
 PROBE = HERE / "probe"
 RECORDED = HERE / "answers"
 LIST = HERE / "differences.txt"
-ENVIRONMENT = dict(os.environ)  # a copy: pytest changes it while threads ask
+ENVIRONMENT = dict(os.environ)  # a copy, because pytest changes os.environ while threads ask
 TIMING, UNDEFINED = "timing", "undefined"
-# Seconds after which a call blocks. The first is short even for an idle machine: what may only have
-# been slow is asked again with the next, and the last is enough for any load.
+# Seconds after which a call counts as blocked. The first value is short even for an idle machine: a
+# question that may only have been slow is asked again with the next value. The last value is enough
+# for any load.
 QUICK, *PATIENT = "0.03", "1", "10", "60"
 SLOW = (("blocks", "returns"), ("waits", "goes on"), ("waits", "passes"))
-SILENT = "did not return"  # within the probe's --timeout
+SILENT = "did not return"  # an answer did not come within the probe's --timeout
 
 
 def parse(lines):
-    """(what the header says, answers by question) of a file of answers."""
+    """Parse a file of answers: returns its header and its answers by question."""
     header, answers = {}, {}
     for line in lines:
         if line.startswith("#"):
@@ -33,7 +34,7 @@ def parse(lines):
 
 
 def recorded():
-    """What real devices answered: (name of the file, header, answers) of each file."""
+    """The recorded answers of real devices: (name, header, answers) of each file."""
     for path in sorted(RECORDED.glob("*.txt")):
         yield path.name, *parse(path.read_text(encoding="utf-8").splitlines())
 
@@ -43,7 +44,7 @@ def of_section(answers, section):
 
 
 def ask(library, section, settings="", *options):
-    """The header and answers of one section, from a process of its own."""
+    """Run one section in a process of its own. Returns its header and answers."""
     environment = {**ENVIRONMENT, "CUDADRV_SOFTWARE": settings}
     command = [sys.executable, str(PROBE), "--library", library, "--sections", section, *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -52,7 +53,10 @@ def ask(library, section, settings="", *options):
 
 
 def ask_quickly(library, section, settings, expected):
-    """Ask like ``ask``, with little waiting; ask again what may only have been slow."""
+    """Ask as ``ask`` does, but with short timeouts.
+
+    Repeat questions that may only have been slow.
+    """
     header, answers = ask(library, section, settings, "--patience", QUICK)
     listed = differences()
     for question in answers:
@@ -67,8 +71,8 @@ def ask_quickly(library, section, settings, expected):
 
 
 def may_be_slow(answer, wanted):
-    """Whether it is what a driver that answers as wanted says on a machine that is too busy."""
-    if answer == wanted:  # which may have parts that wait and parts that do not
+    """Whether a driver that should give the answer `wanted` may say `answer` on a busy machine."""
+    if answer == wanted:  # needed because the answer may contain both a slow and a quick word
         return False
     silent = SILENT in answer and SILENT not in wanted
     return silent or any(slow in answer and quick in wanted for slow, quick in SLOW)
@@ -77,7 +81,8 @@ def may_be_slow(answer, wanted):
 class Difference:
     """A line of the list: which questions may be answered differently, and why.
 
-    With a second pattern after `` = ``, only by such answers of the software driver.
+    With a second pattern after `` = ``, only answers of the software driver that match it are
+    allowed.
     """
 
     def __init__(self, kind, pattern, reason):
@@ -96,7 +101,10 @@ class Difference:
 
 
 def differences(path=LIST):
-    """The list: ``== kind: what that is`` lines, and below each ``pattern | reason`` lines."""
+    """Read the list:
+
+    ``== kind: explanation`` lines, each followed by ``pattern | reason`` lines.
+    """
     kind, found = None, []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("=="):
@@ -110,7 +118,7 @@ def differences(path=LIST):
 
 
 class Comparison:
-    """Answers of the software driver, or of another machine, held against recorded ones."""
+    """Answers of the software driver, or of another machine, compared with recorded ones."""
 
     def __init__(self, real, asked, listed):
         self.real, self.asked = real, asked
@@ -119,7 +127,7 @@ class Comparison:
         self.listed = listed
 
     def unlisted(self, kinds=None):
-        """Questions answered differently that the list (or these kinds of it) does not name."""
+        """Questions with different answers that no entry of the list (of these kinds) allows."""
         entries = [entry for entry in self.listed if kinds is None or entry.kind in kinds]
         hidden = {question for entry in entries for question in self.hidden(entry)}
         return [question for question in self.different if question not in hidden]
@@ -128,12 +136,12 @@ class Comparison:
         return [q for q in self.different if entry.allows(q, self.asked.get(q, ""))]
 
     def agreeing(self, entry):
-        """Questions that an entry names though the answers agree."""
+        """Questions that match an entry though their answers agree."""
         different = set(self.different)
         return [q for q in self.questions if entry.names(q) and q not in different]
 
     def wrong(self):
-        """What is wrong with entries of the list: they hide nothing, or could hide too much."""
+        """Yield the errors in the list: entries that allow nothing, or would allow too much."""
         for entry in self.listed:
             named, agreeing = self.hidden(entry), self.agreeing(entry)
             if entry.kind == TIMING:

@@ -37,8 +37,9 @@ def library_path():
 def lib(library_path, tmp_path_factory):
     """The driver library, initialised, with the primary context of device 0 kept alive.
 
-    Some tests need two devices. A GPU's machine has what it has; of the software driver these tests
-    load a copy, which has a state of its own: cudadrv may be using the other one.
+    Some tests need two devices. With a real driver, they use what the machine has. Of the software
+    driver, they load a copy with two devices. The copy has its own state, so cudadrv can use the
+    original meanwhile.
     """
     library = Library(library_path)
     if library.software:
@@ -54,7 +55,7 @@ def lib(library_path, tmp_path_factory):
 
 @pytest.fixture
 def software(lib):
-    """The library, if it is the software driver."""
+    """The library if it is the software driver; otherwise the test is skipped."""
     if not lib.software:
         pytest.skip("about the software driver only")
     return lib
@@ -62,7 +63,7 @@ def software(lib):
 
 @pytest.fixture(params=SCHEDULES)
 def schedule(request, lib):
-    """Each schedule of the software driver in turn; a real driver has its own, and runs once."""
+    """Each schedule of the software driver in turn. With a real driver the test runs once."""
     if not lib.software:
         if request.param != SCHEDULES[0]:
             pytest.skip("schedules are the software driver's")
@@ -72,7 +73,7 @@ def schedule(request, lib):
 
 @pytest.fixture
 def client(lib, schedule):
-    """A client of the driver that gives back what its test made, and finds leaks."""
+    """A client of the driver that destroys the test's objects, and checks for leaks."""
     if lib.software:
         lib.configure(f"schedule={schedule},seed=1,fault=none")
     with Client(lib) as client:
@@ -84,7 +85,7 @@ def client(lib, schedule):
 
 @pytest.fixture(params=[0, 2], ids=["global", "relaxed"])
 def mode(request):
-    """Modes of stream capture."""
+    """The mode of stream capture."""
     return request.param
 
 
@@ -109,7 +110,7 @@ def program(software, schedule):
 
 @pytest.fixture
 def lost(software, schedule):
-    """A client whose device may be lost: afterwards all is reset."""
+    """A client in whose test the device may be lost. The driver is reset afterwards."""
     software.configure(f"schedule={schedule},seed=1,fault=none,kernel_faults=record")
     with Client(software) as client:
         client.kernels = client.module(TEXT)

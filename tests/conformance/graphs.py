@@ -1,4 +1,4 @@
-"""Graphs for tests: what is captured, its executable graph, and random programs to capture."""
+"""Graphs for tests: captured graphs with their executables, and random programs to capture."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ IF, WHILE, SWITCH = 0, 1, 2
 
 
 class Graph:
-    """What the streams captured in the block. It can be launched when the block has ended."""
+    """The graph that the block's streams have captured. It can be launched after the block."""
 
     def __init__(self, client, stream, mode=2):
         self._client, self._stream = client, stream
@@ -49,7 +49,7 @@ def new_graph(client):
 
 
 def instantiated(client, graph):
-    """The status of an instantiation, and the executable graph."""
+    """Instantiate a graph. Returns the status and the executable graph."""
     step = ctypes.c_void_p()
     found = ctypes.byref(step)
     status = client.call("cuGraphInstantiateWithFlags", found, graph, ctypes.c_uint64(0))
@@ -74,7 +74,10 @@ class Conditional(ctypes.Structure):
 
 
 def conditional(client, graph, kind, count, value, after=()):
-    """A node, the graphs inside it, and the handle of its condition."""
+    """Add a conditional node.
+
+    Returns the node, its body graphs, and the handle of its condition.
+    """
     handle, node = ctypes.c_uint64(), ctypes.c_void_p()
     found = ctypes.byref(handle)
     client.ok("cuGraphConditionalHandleCreate", found, graph, client.lib.primary, value, 1)
@@ -89,14 +92,14 @@ def conditional(client, graph, kind, count, value, after=()):
 
 @contextlib.contextmanager
 def inside(client, body, stream):
-    """Captures into the graph inside a conditional node."""
+    """Capture into the body graph of a conditional node."""
     client.ok("cuStreamBeginCaptureToGraph", stream, body, None, None, 0, 2)
     yield
     client.ok("cuStreamEndCapture", stream, ctypes.byref(ctypes.c_void_p()))
 
 
 def forked(program, stream, sides):
-    """The side streams take part in the capture of the stream."""
+    """Let the side streams join the capture of the stream."""
     event = program.record(stream)
     for side in sides:
         program.wait(side, event)
@@ -108,8 +111,9 @@ def joined(program, stream, sides):
 
 
 class RandomWork:
-    """Random fills and copies of a few buffers on a few streams. Conflicting work is ordered by
-    events, so a program that issues it has no races, and one result.
+    """Random fills and copies of a few buffers on a few streams.
+
+    Conflicting work is ordered by events, so a program that issues it has no races, and one result.
     """
 
     BUFFERS, STREAMS, BYTES = 5, 3, 64
@@ -123,8 +127,8 @@ class RandomWork:
             self.steps.append((stream, target, source if copies else None, random.randrange(256)))
 
     def issue(self, program, streams, buffers, forgotten=None):
-        """Submits the steps; the order before the step `forgotten` is left out."""
-        last = {}  # of each buffer: the streams that have used it, and whether they wrote it
+        """Queue the steps. No events order the step `forgotten` after the steps before it."""
+        last = {}  # for each buffer: the streams that have used it, and whether they wrote it
         for number, (stream, target, source, value) in enumerate(self.steps):
             needed = set(last.get(target, {}))
             if source is not None:

@@ -12,7 +12,7 @@ REGISTERS = b"""
     .reg .b64 %rd<10>;
 """
 
-# Index of the thread in %r1; ends those that are not below %r2.
+# Puts the global index of the thread into %r1. Threads whose index is not below %r2 end here.
 BOUNDED = b"""
     mov.u32 %r3, %ctaid.x;
     mov.u32 %r4, %ntid.x;
@@ -55,7 +55,7 @@ SAXPY = entry(
     fma.rn.f32 %f3, %f1, %f2, %f3;
     st.global.f32 [%rd5], %f3;""",
 )
-# Stores a number in n words from an address on.
+# Stores a number in n words, starting at an address.
 FILL = entry(
     b"fill",
     b".param .u64 at, .param .u32 n, .param .u32 value",
@@ -94,7 +94,7 @@ again:
     setp.eq.u32 %p1, %r1, 0;
     @%p1 bra again;""",
 )
-# Sets one word and waits for another.
+# Sets one word, and waits until another word is set.
 MEET = entry(
     b"meet",
     b".param .u64 mine, .param .u64 other",

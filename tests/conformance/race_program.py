@@ -1,4 +1,4 @@
-"""Short words for programs that race, or that do not."""
+"""Short names for the calls of programs that race, or that have no race."""
 
 import ctypes
 
@@ -14,7 +14,7 @@ FILL, UPLOAD, DOWNLOAD, MOVE = (
 
 
 class Program(Client):
-    """Short words for what these programs do."""
+    """A client with short names for the calls of these programs."""
 
     def fill(self, target, stream, size=SIZE):
         self.ok(FILL, target, 1, size, stream)
@@ -80,7 +80,7 @@ def discard(program, address, stream, size=SIZE):
 
 
 def allocate_managed(program, stream, size=SIZE):
-    """Stream-ordered managed memory, from the default pool of device 0."""
+    """Allocate managed memory on a stream, from the default managed pool of device 0."""
     pool, address = ctypes.c_void_p(), ctypes.c_uint64()
     place = ctypes.byref(ctypes.c_uint64(1))
     program.ok("cuMemGetDefaultMemPool", ctypes.byref(pool), place, 2)
@@ -89,14 +89,14 @@ def allocate_managed(program, stream, size=SIZE):
 
 
 def check_silence(program, correct):
-    """A correct program is not reported."""
+    """Check that the race detector reports nothing for a correct program."""
     correct(program)
     program.ok("cuCtxSynchronize")
     assert program.lib.races() == []
 
 
 def check_report(program, plant):
-    """The planted race is reported, with the words that the program says must be in it."""
+    """Check that the planted race is reported, with the words that `plant` returns."""
     words = plant(program)
     program.ok("cuCtxSynchronize")
     found = program.lib.races()

@@ -1,4 +1,4 @@
-"""Structures of the driver API beside those of copies."""
+"""Structures of the driver API, except those for copies."""
 
 import ctypes
 
@@ -10,7 +10,7 @@ class Location(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int)]
 
     def by_value(self):
-        """Return the integer register in which the structure is passed."""
+        """Return the structure as the integer register in which the ABI passes it."""
         return int.from_bytes(bytes(self), "little")
 
 
@@ -37,7 +37,7 @@ def pool_properties(device=0, **changes):
     return ctypes.byref(properties)
 
 
-STREAM_ORDER, DURING_CALL, ANY_ORDER = 1, 2, 3  # when a copy may read its source
+STREAM_ORDER, DURING_CALL, ANY_ORDER = 1, 2, 3  # when the driver may read the source of a copy
 POINTER_OPERAND, ARRAY_OPERAND = 1, 2
 
 

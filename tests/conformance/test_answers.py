@@ -1,6 +1,6 @@
 """The driver answers the probe as real devices did, except where ``differences.txt`` says why.
 
-On a real driver: the device answers as it did when its answers were recorded.
+A real driver must answer as its device did when the answers were recorded.
 """
 
 import os
@@ -18,13 +18,13 @@ SECTIONS = (
     "kernel_faults kernels modules jit functions libraries launches kernel_parameters link_logs "
     "old_launches cooperation graphs graph_nodes "
     "graph_runs virtual arrays texture_objects textures surfaces sharing"
-)  # those that take long first
-# What these ask about, or what they need to ask, can depend on when operations run.
+)  # sections that take long come first
+# Sections whose answers can depend on when operations run.
 SCHEDULED = (
     "blocking ordering pools placed_pools pool_uses places values capture_calls copies1d streams "
     "events host_functions capture kernels kernel_faults old_launches cooperation"
 )
-AT_ONCE = 4  # they mostly wait
+AT_ONCE = 4  # sections asked at the same time: they mostly wait
 PEERS = "devices=2"
 
 
@@ -37,14 +37,17 @@ def _cases():
 
 
 def _settings(schedule, section):
-    # Questions rely on what real drivers do: a free waits for the kernels that use the memory.
+    # The questions rely on what real drivers do: a free waits for the kernels that use the memory.
     free = ",free_waits=always" if schedule == "random" else ""
     return f"schedule={schedule}{free}" + (f",{PEERS}" if section == "peers" else "")
 
 
 @pytest.fixture(scope="session")
 def real_answers():
-    """Recorded answers by section; those of several devices only where one has none."""
+    """Recorded answers by section.
+
+    Files of several devices are used only for sections that no file of one device has.
+    """
     files = sorted(comparison.recorded(), key=lambda file: int(file[1]["devices"]))
     found = {}
     for section in SECTIONS.split():
@@ -55,9 +58,10 @@ def real_answers():
 
 @pytest.fixture(scope="session")
 def ask(request, library_path, real_answers):
-    """Gives the software driver's answers to a section, and lets it begin with the next ones.
+    """A function that returns the software driver's answers to a section.
 
-    Not with all of them: other workers of pytest-xdist run some of these tests.
+    It also starts the next sections in the background, but not all of them: other workers of
+    pytest-xdist run some of these tests.
     """
     if os.environ.get("CUDADRV_DRIVER") == "cuda":
         pytest.skip("about the software driver")
@@ -121,7 +125,7 @@ def test_a_real_driver_answers_as_recorded(section, library_path, present):
 
 @pytest.fixture(scope="session")
 def present(library_path):
-    """What was recorded on a machine and driver like the present ones."""
+    """The recorded answers of a machine and a driver like the present ones."""
     if os.environ.get("CUDADRV_DRIVER") != "cuda":
         pytest.skip("about real drivers")
     same = ("gpu", "driver", "devices")

@@ -79,7 +79,7 @@ def test_shapes(client, extents, flags):
     ("extents", "options"),
     [
         ((0, 4, 0), {}),
-        ((9, 0, 3), {}),  # layers without the flag
+        ((9, 0, 3), {}),  # layers without the flag for layers
         ((9, 4, 0), {"flags": LAYERED}),
         ((4, 4, 5), {"flags": CUBEMAP}),
         ((4, 5, 6), {"flags": CUBEMAP}),
@@ -181,7 +181,7 @@ def test_levels_belong_to_their_array(client):
 
 
 def test_rows(client):
-    """The functions for one row, blocking and not, and with another array."""
+    """The copy functions for one row: blocking, asynchronous, and from one array to another."""
     one, other = make(client, 64, kind="u4"), make(client, 64, kind="f4")
     data, stream = bytes_of(256), client.stream()
     memory, host = client.device(256), client.host(256)
@@ -229,7 +229,10 @@ def row(client, arguments):
 
 
 def status_of_parts(client):
-    """The documentation wants whole elements; real drivers copy the bytes without a word."""
+    """The status of a copy of parts of elements.
+
+    The documentation forbids it. Real drivers copy the bytes without an error.
+    """
     return INVALID_VALUE if client.lib.software else SUCCESS
 
 
@@ -273,7 +276,7 @@ def test_random_boxes(client, name):
 
 
 def plane(client, **changes):
-    """A copy of 4 rows of 4 elements of 4 bytes, from device memory to an array of 8 by 5."""
+    """A copy of 4 rows of 4 elements of 4 bytes from device memory to an array of 8 x 5."""
     copy = Copy2D(srcMemoryType=DEVICE, dstMemoryType=ARRAY, WidthInBytes=16, Height=4)
     copy.srcDevice, copy.srcPitch = client.device(64), 16
     copy.dstArray = make(client, 8, 5, kind="u4")
@@ -311,7 +314,7 @@ def test_planes_with_parts_of_elements(client, changes):
 
 @pytest.mark.cuda_software
 def test_programs_have_no_address_of_arrays(program):
-    """The address is in a report of a race. No function takes it."""
+    """A report of a race shows the address of an array, but no function accepts it."""
     array = make(program, 64)
     host, streams = program.host(64), [program.stream() for _ in range(2)]
     for stream in streams:
@@ -375,7 +378,7 @@ def test_copies_are_in_the_order_of_the_stream(client):
 
 
 def test_captured_copies(client):
-    """What a node says of its copy is what was captured, also of an array."""
+    """A memcpy node returns the parameters of the captured copy, also for an array."""
     array, stream = make(client, 8, 6, 4), client.stream()
     write(client, array, numpy.zeros((4, 6, 8), "u1"))
     host = client.host(6, fill=9)
@@ -435,11 +438,12 @@ def test_batches_count_elements(client):
     box.source.words[1] = 6
     assert client.call("cuMemcpy3DBatchAsync_v2", *batch) == INVALID_VALUE
     box.source.words[1], box.target = 0, Operand(2, (make(client, 8, 5), 0, 0, 0))
-    assert client.call("cuMemcpy3DBatchAsync_v2", *batch) == INVALID_VALUE  # other elements
+    # The two arrays have different elements.
+    assert client.call("cuMemcpy3DBatchAsync_v2", *batch) == INVALID_VALUE
 
 
 def test_contexts_take_their_arrays_along(lost):
-    """The fixture's client forgets what it has made."""
+    """Destroying a context destroys its arrays. The `lost` client does not destroy them again."""
     before, context = lost.lib.counts(), ctypes.c_void_p()
     lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     array = make(lost, 64)

@@ -1,4 +1,4 @@
-"""Which calls return while a stream is busy, and which wait for it."""
+"""Which calls return while a stream is busy, and which block until its work is complete."""
 
 import ctypes
 
@@ -36,7 +36,7 @@ def test_async_to_device(client, source, size, expected):
     )
     gate = client.gate().hold(stream)
     blocked = blocks(client, gate, "cuMemcpyHtoDAsync_v2", target, source_address, size, stream)
-    # A small pageable source may also be waited for: the random schedule chooses.
+    # A copy from a small pageable source may also block: the random schedule chooses.
     assert blocked == expected or (source == "pageable" and size == SMALL)
 
 
@@ -96,7 +96,7 @@ def test_frees_wait_for_the_device(client, schedule, flags, kind):
     gate = client.gate().hold(stream)
     client.forget(name, unrelated)
     waits = blocks(client, gate, name, unrelated)
-    # Whether freeing device memory waits is not promised: under `random` the seed decides.
+    # Drivers do not promise that freeing device memory waits: under `random` the seed decides.
     assert waits or (kind == "device" and schedule == "random")
 
 
@@ -134,7 +134,7 @@ def test_legacy_stream_knows_blocking_streams_only(client, flags):
 
 @pytest.mark.parametrize("call", ["cuEventRecord", "cuStreamWaitEvent"])
 def test_records_and_waits_are_legacy_work(client, call):
-    """This is so for every event, even for one that is complete."""
+    """A record or wait on the legacy stream orders blocking streams, even for a complete event."""
     busy, behind, done = client.stream(0), client.stream(0), client.event()
     client.ok("cuEventRecord", done, client.stream())
     client.ok("cuEventSynchronize", done)

@@ -1,4 +1,4 @@
-"""2-D and 3-D copies: random shapes against slices of NumPy arrays, and what is refused."""
+"""2-D and 3-D copies: random shapes compared with slices of NumPy arrays, and refused copies."""
 
 import ctypes
 import random
@@ -9,7 +9,7 @@ import pytest
 from .boxes import ARRAY, DEVICE, HOST, UNIFIED, Copy2D, Copy3D, Copy3DPeer
 from .client import INVALID_VALUE, SUCCESS, blocks
 
-# (memory that an end lies in, what the copy says that it is)
+# Pairs: the kind of memory of a source or target, and the memory type that the copy names.
 ENDS = [
     ("device", DEVICE),
     ("device", UNIFIED),
@@ -22,11 +22,11 @@ ENDS = [
 
 
 class End:
-    """A volume of bytes in memory of some kind, and the box in it that a copy touches."""
+    """The source or target of a copy: a volume of bytes, and the box in it that is copied."""
 
     def __init__(self, client, rng, memory, box):
         self.memory = memory
-        self.at = [rng.randrange(4) for _ in range(3)]  # z, y, x
+        self.at = [rng.randrange(4) for _ in range(3)]  # in the order z, y, x
         self.volume = [
             begin + length + rng.randrange(3) for begin, length in zip(self.at, box, strict=True)
         ]
@@ -100,7 +100,7 @@ def test_random_boxes(client, source, target):
         box = [1 if flat else rng.randrange(1, 5), rng.randrange(1, 6), rng.randrange(1, 40)]
         ends = [End(client, rng, end[0], box) for end in (source, target)]
         for end in ends:
-            if flat:  # a plane: the first of its volume
+            if flat:  # a 2-D copy uses the first plane of the volume
                 end.at[0], end.box = 0, (slice(0, 1), *end.box[1:])
         copy = describe(Copy2D if flat else Copy3D, ends[0], source[1], ends[1], target[1], box)
         if "Async" in name:
@@ -134,7 +134,7 @@ def test_box_between_contexts_of_one_device(client):
     client.ok("cuMemcpy3DPeer", ctypes.byref(copy))
     client.ok("cuMemcpy3DPeerAsync", ctypes.byref(copy), client.stream())
     check(*ends)
-    copy.srcContext = None  # the address says it all
+    copy.srcContext = None  # the driver finds the context by the address
     client.ok("cuMemcpy3DPeer", ctypes.byref(copy))
 
 
@@ -153,9 +153,9 @@ def plane(client, **changes):
     [
         {"srcPitch": 15},
         {"dstPitch": 15},
-        {"srcXInBytes": 17},  # the row would go on behind the pitch
+        {"srcXInBytes": 17},  # the row would end behind the pitch
         {"dstXInBytes": 17},
-        {"srcY": 1},  # past the end
+        {"srcY": 1},  # past the end of the allocation
         {"dstY": 1},
         {"Height": 5},
         {"srcPitch": 1 << 31},
@@ -201,7 +201,7 @@ def test_last_row_needs_no_whole_pitch(client):
 
 
 def volume(client, **changes):
-    """A copy of 2 slices of 2 rows of 8 bytes between allocations of 2 x 4 x 16 bytes."""
+    """The parameters of a copy of 2 slices of 2 rows of 8 bytes between 2 x 4 x 16 byte volumes."""
     copy = Copy3D(srcMemoryType=DEVICE, dstMemoryType=DEVICE, WidthInBytes=8, Height=2, Depth=2)
     copy.srcPitch = copy.dstPitch = 16
     copy.srcHeight = copy.dstHeight = 4

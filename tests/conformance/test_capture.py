@@ -1,4 +1,4 @@
-"""Stream capture in global (0) and relaxed (2) mode: what it allows, and how it ends."""
+"""Stream capture in global (0) and relaxed (2) mode: allowed calls, and how a capture ends."""
 
 import ctypes
 

@@ -76,7 +76,8 @@ def test_thread_local_capture_refuses_its_own_thread(client):
 def test_bad_modes(client, bad):
     mode = ctypes.c_int(bad)
     assert client.call("cuStreamBeginCapture_v2", client.stream(), bad) == INVALID_VALUE
-    for before in (0, bad):  # of a thread it is taken
+    # cuThreadExchangeStreamCaptureMode does not check the new mode, so it accepts a bad one.
+    for before in (0, bad):
         client.ok("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         assert mode.value == before
 
@@ -131,7 +132,7 @@ def test_external_events(client, capture):
     client.ok("cuEventRecordWithFlags", capture.event, capture.stream, 1)
     client.ok("cuStreamWaitEvent", capture.stream, capture.event, 1)
     assert intact(capture)
-    # The graph has not run, so nothing has recorded it.
+    # The graph has not run, so the event has not been recorded.
     assert client.call("cuEventQuery", capture.event) == SUCCESS
 
 
@@ -168,7 +169,7 @@ def test_values_are_captured(client, capture):
 
 
 class Info:
-    """What cuStreamGetCaptureInfo_v3 says."""
+    """The results of cuStreamGetCaptureInfo_v3."""
 
     def __init__(self, client, stream):
         status, identifier = ctypes.c_int(-1), ctypes.c_uint64()
@@ -233,7 +234,7 @@ def test_dependencies_can_be_added(client, capture):
     nodes = Info(client, capture.other).nodes
     assert update(client, capture.stream, nodes, ADD) == SUCCESS
     assert Info(client, capture.stream).nodes == nodes
-    assert intact(capture)  # which joins the other stream
+    assert intact(capture)  # `intact` joins the other stream to the capture
 
 
 def test_dependencies_can_be_replaced(client, capture):
@@ -259,7 +260,7 @@ def test_stream_destroyed_with_unjoined_work(client, capture):
 
 
 def fail_to_capture(client, graph, why):
-    """Begins to capture to a graph, and ends the capture by an error."""
+    """Begin a capture to a graph, and end the capture by an error."""
     stream, other = client.stream(), client.stream()
     event, target = client.event(), client.device(64)
     client.ok("cuStreamBeginCaptureToGraph", stream, graph, None, None, 0, 2)
@@ -279,7 +280,7 @@ WHY = pytest.mark.parametrize("why", [CAPTURE_INVALIDATED, CAPTURE_UNJOINED])
 def test_an_end_that_fails_destroys_the_programs_graph(client, why):
     graph, count = new_graph(client), ctypes.c_size_t()
     fail_to_capture(client, graph, why)
-    # Real drivers give the next graph this handle, so the test must not destroy it at the end.
+    # Real drivers may give the next graph the same handle, so the client must not destroy it.
     client.forget("cuGraphDestroy", graph)
     assert client.call("cuGraphGetNodes", graph, None, ctypes.byref(count)) == INVALID_VALUE
     assert instantiated(client, graph) == (INVALID_VALUE, None)
@@ -310,7 +311,7 @@ def test_graph_cannot_be_destroyed_while_it_is_captured(client, software, captur
 @pytest.mark.cuda_software
 def test_capture_of_a_thread_that_has_gone(client, software):
     in_thread(client, lambda: client.ok("cuStreamBeginCapture_v2", ctypes.c_void_p(2), 0))
-    # Once the thread has really gone, no capture forbids this.
+    # cuMemAlloc is allowed again when the capturing thread has really ended.
     end_of_time = time.monotonic() + PATIENCE
     address = ctypes.c_uint64()
     while client.call("cuMemAlloc_v2", ctypes.byref(address), 64) == CAPTURE_UNSUPPORTED:

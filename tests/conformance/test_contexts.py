@@ -1,4 +1,4 @@
-"""Created contexts: their stack, flags, limits and configuration; events of all their work."""
+"""Created contexts: stack, flags, limits, configuration; events for all work of a context."""
 
 import ctypes
 import threading
@@ -21,7 +21,7 @@ UNSUPPORTED_LIMIT = 215
 
 @pytest.fixture
 def context(client):
-    """A created context, current until the test ends."""
+    """A created context, which is current until the test ends."""
     context = ctypes.c_void_p()
     client.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     yield context.value
@@ -188,7 +188,7 @@ def test_context_waits_for_event(client):
 
 
 def test_event_of_another_context(client, context):
-    event = client.event()  # of the created context
+    event = client.event()  # an event of the created context
     assert client.call("cuCtxRecordEvent", client.lib.primary, event) == INVALID_HANDLE
     client.ok("cuCtxWaitEvent", client.lib.primary, event)
     client.forget("cuEventDestroy_v2", event)

@@ -17,7 +17,7 @@ from .structures import (
     PointerOperand,
 )
 
-# No answers of a GPU are recorded yet. These tests check what cuda.h says.
+# No answers of a GPU are recorded yet. The tests check what cuda.h says.
 pytestmark = pytest.mark.cuda_software
 
 SIZE = 4096
@@ -25,7 +25,10 @@ ORDERS = {"stream": STREAM_ORDER, "call": DURING_CALL, "any": ANY_ORDER}
 
 
 def batch(copies, *attributes, first=(0,)):
-    """The arguments for copies (target, source, size), and attributes with their indices."""
+    """The arguments for a batch of copies (target, source, size).
+
+    `first` are the indices of the first copies to which each of the attributes applies.
+    """
     count = len(copies)
     targets, sources, sizes = zip(*copies, strict=True)
     return (
@@ -50,7 +53,7 @@ def copy_batch(client, stream, copies, *given, **where):
 
 
 def box(source, target, width, height=1, depth=1, *, row=0, layer=0, order=STREAM_ORDER, flags=0):
-    """A copy whose source has rows and layers of a length; the target has no gaps."""
+    """A copy of a box. Row and layer lengths are those of the source; the target has no gaps."""
     return BoxCopy(
         PointerOperand(POINTER_OPERAND, source, row, layer),
         PointerOperand(POINTER_OPERAND, target),
@@ -82,12 +85,16 @@ def test_every_copy_arrives(client, order):
         (ctypes.addressof(back), device, SIZE),
     ]
     assert copy_batch(client, stream, copies, attributes(order)) == SUCCESS
-    assert back.raw == content(SIZE, 1)  # copies to pageable memory block
+    assert back.raw == content(SIZE, 1)  # copies to pageable memory block, so the copy is complete
     assert client.read(there, 3 * SIZE) == b"".join(content(SIZE, i) for i in (3, 2, 4))
 
 
 def test_attributes_apply_from_an_index_on(client):
-    """A source that is read in the call may change after it, whatever the stream still does."""
+    """Attributes apply from their first index on.
+
+    After the call, the source of a copy with DURING_CALL may change. The source of a copy with
+    STREAM_ORDER may not.
+    """
     stream, gate = client.stream(), client.gate()
     sources, there = [client.host(SIZE, fill=1) for _ in range(3)], client.device(3 * SIZE)
     copies = [(there + i * SIZE, source, SIZE) for i, source in enumerate(sources)]
@@ -101,7 +108,10 @@ def test_attributes_apply_from_an_index_on(client):
 
 
 def test_any_order_shows_what_depends_on_one(software):
-    """Under `lazy` such a copy reads early, under `eager` late, under `random` either happens."""
+    """A copy with ANY_ORDER may read its source early or late, and the schedules show both.
+
+    Under `lazy` it reads early, under `eager` late, under `random` either happens.
+    """
     from .client import Client
 
     seen = {}
@@ -130,7 +140,11 @@ def test_any_order_shows_what_depends_on_one(software):
 
 
 def test_nothing_orders_the_copies_of_a_batch(client):
-    """A copy that needs the one before it is an error of the program, and is made visible."""
+    """The copies of a batch are not ordered.
+
+    A copy that needs the result of the one before it is an error of the program. The software
+    driver makes this error visible.
+    """
     stream = client.stream()
     first, second, third = (client.device(1) for _ in range(3))
     for memory, value in ((first, b"1"), (second, b"2")):
@@ -194,7 +208,7 @@ def test_not_in_the_legacy_stream(client):
 
 
 def test_capture(capture):
-    """A batch invalidates a capture; a single copy becomes a node of the graph."""
+    """A batch invalidates a capture. A single copy with attributes becomes a node of the graph."""
     client, stream, memory = capture.client, capture.stream, capture.device
     arguments = memory, memory + 64, 64, ctypes.byref(attributes()), stream
     client.ok("cuMemcpyWithAttributesAsync", *arguments)
@@ -205,7 +219,7 @@ def test_capture(capture):
 
 
 def test_boxes(client):
-    """Rows and layers with gaps at the source, without at the target."""
+    """The source has gaps between rows and layers, and the target has none."""
     stream, row, layer = client.stream(), 32, 5
     source, target = client.device(row * layer * 3), client.device(2 * 16 * 4 * 3)
     numbers = content(row * layer * 3)

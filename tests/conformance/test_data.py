@@ -1,4 +1,4 @@
-"""What copies and fills do to bytes, and when they look at host memory."""
+"""The bytes that copies and fills write, and when they read host memory."""
 
 import ctypes
 

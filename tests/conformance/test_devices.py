@@ -1,4 +1,4 @@
-"""Devices: attributes, properties, their places on the PCI bus."""
+"""Devices: attributes, properties, and their addresses on the PCI bus."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ import pytest
 from .client import INVALID_DEVICE, INVALID_VALUE, SUCCESS
 
 NO_DEVICE = 99
-NEWEST_ATTRIBUTE = 147  # of CUDA 13.0
+NEWEST_ATTRIBUTE = 147  # the newest attribute of CUDA 13.0
 
 
 def attribute(client, number, device=0):

@@ -1,4 +1,4 @@
-"""Argument errors, and what works without a context."""
+"""Errors for wrong arguments, and calls that work without a context."""
 
 import ctypes
 import threading
@@ -74,14 +74,14 @@ def test_pointer_attributes_of_unknown_memory(client):
     buffer = ctypes.create_string_buffer(64)
     address = ctypes.addressof(buffer)
     value = ctypes.c_int(-9)
-    for attribute in (2, 9):  # memory type, device ordinal
+    for attribute in (2, 9):  # the attributes memory type and device ordinal
         assert client.call("cuPointerGetAttribute", ctypes.byref(value), attribute, address) == 1
         assert value.value == -9
     kinds = (ctypes.c_int * 1)(2)
     results = (ctypes.c_void_p * 1)(ctypes.addressof(value))
     assert client.call("cuPointerGetAttributes", 1, kinds, results, address) == SUCCESS
     assert value.value == 0
-    kinds = (ctypes.c_int * 2)(4, 11)  # host pointer, start of the range
+    kinds = (ctypes.c_int * 2)(4, 11)  # the attributes host pointer and start of the range
     values = (ctypes.c_uint64 * 2)(7, 7)
     results = (ctypes.c_void_p * 2)(ctypes.addressof(values), ctypes.addressof(values) + 8)
     client.ok("cuPointerGetAttributes", 2, kinds, results, address)
@@ -93,7 +93,7 @@ def test_unknown_pointer_attributes(client):
     kinds = (ctypes.c_int * 2)(2, 99)
     results = (ctypes.c_void_p * 2)(ctypes.addressof(value), ctypes.addressof(value))
     assert client.call("cuPointerGetAttributes", 2, kinds, results, address) == INVALID_VALUE
-    assert value.value == 2  # those before it are answered
+    assert value.value == 2  # attributes before the unknown one are answered
     results[0] = None
     assert client.call("cuPointerGetAttributes", 1, kinds, results, address) == INVALID_VALUE
 
@@ -128,7 +128,7 @@ def test_without_context(client):
     address = client.device(64)
     found = []
 
-    def call():  # a new thread has no context, whatever others have left in this one
+    def call():  # a new thread has no current context, unlike this one
         found.extend(
             [
                 client.call("cuMemAlloc_v2", ctypes.byref(handle), 64),

@@ -1,6 +1,6 @@
-"""Devices that cannot share managed memory: the host has none while they work.
+"""Devices without concurrent managed access: the host cannot use managed memory while they work.
 
-Each program runs in a process of its own, because touching the memory then is a SIGSEGV.
+Each program runs in a process of its own, because such an access is a SIGSEGV.
 """
 
 import signal
@@ -48,7 +48,10 @@ def end():
 @pytest.fixture
 def run(software, schedule):
     def run(body, dies=False):
-        """Runs a program, which comes to its `end()`, or dies of touching before that."""
+        """Run a program, which must reach its `end()`.
+
+        With `dies`, a memory access before `end()` must kill the program.
+        """
         folder = str(Path(__file__).resolve().parent.parent)
         script = PRELUDE.format(folder=folder, path=software.path, schedule=schedule) + body
         process = subprocess.run(

@@ -1,4 +1,4 @@
-"""Faults that are asked for: allocations after some bytes, devices lost in the middle of work."""
+"""Injected faults: allocations fail after some bytes, and devices are lost while work runs."""
 
 import ctypes
 
@@ -50,7 +50,7 @@ def test_what_does_not_fit_ends_it(software, faults):
 
 @pytest.fixture
 def doomed(software, faults):
-    """A client whose device may be lost; everything is reset after it."""
+    """A client in whose test the device may be lost. The driver is reset afterwards."""
     with Client(software) as client:
         yield client
         client._undo.clear()
@@ -67,7 +67,8 @@ def test_an_operation_loses_the_device(doomed, faults):
     faults("operation:3:719")
     gate = doomed.gate().hold(stream)
     for value in range(1, 5):
-        doomed.ok("cuMemsetD8Async", target, value, 64, stream)  # accepted: it has not run yet
+        # Accepted, because the failing operation has not run yet.
+        doomed.ok("cuMemsetD8Async", target, value, 64, stream)
     doomed.ok("cuMemcpyDtoHAsync_v2", data, target, 64, stream)
     gate.open()
     assert doomed.call("cuStreamSynchronize", stream) == LAUNCH_FAILED
@@ -80,7 +81,8 @@ def test_an_operation_loses_the_device(doomed, faults):
 def test_polling_sees_it(doomed, faults):
     stream, event, target = doomed.stream(), doomed.event(), doomed.device(64)
     faults("operation:1:700")
-    doomed.ok("cuEventRecord", event, stream)  # does nothing that could fail
+    # A record cannot fail, so the fault does not count it.
+    doomed.ok("cuEventRecord", event, stream)
     assert poll(lambda: doomed.call("cuEventQuery", event)) == SUCCESS
     status = doomed.call("cuMemsetD8Async", target, 1, 64, stream)
     assert status == SUCCESS
@@ -105,7 +107,7 @@ def test_bad_faults(software, text, word):
 
 
 def test_random_frees_may_not_wait(software, faults):
-    """cuMemFree of device memory promises no waiting, and under some seeds there is none."""
+    """cuMemFree of device memory need not wait for work: under some seeds it does not wait."""
     waited = set()
     for seed in range(20):
         software.configure(f"schedule=random,seed={seed}")

@@ -1,4 +1,4 @@
-"""Which memory a node can use in an executable graph, and in a body of a conditional node."""
+"""The memory that nodes can use: in an executable graph, and in bodies of conditional nodes."""
 
 import ctypes
 
@@ -14,7 +14,7 @@ SIZE = 64
 UPDATE_FAILURE, PARAMETERS_CHANGED = 910, 5
 PINNED, MANAGED = 1, 2
 WRITE_COMBINED = 4
-# The kinds of memory. In a copy, memory can be replaced by memory with the same value here.
+# The kinds of memory. In a copy node, memory can be replaced by memory with the same value here.
 KINDS = {
     "device": "device",
     "managed": "device",
@@ -80,7 +80,7 @@ MAKE = {
 
 @pytest.fixture
 def elsewhere(client):
-    """Page-locked memory of another context, and this context."""
+    """Page-locked memory of another context, and that context."""
     context = ctypes.c_void_p()
     client.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     memory = page_locked(client)
@@ -101,7 +101,7 @@ def copy_of(target, source):
 
 
 class Node:
-    """A node, and what changes it in an executable graph."""
+    """A node of a graph, and the call that changes it in an executable graph."""
 
     def __init__(self, client, graph, params, context=None):
         self.client, self.graph, self.node = client, graph, ctypes.c_void_p()
@@ -116,7 +116,7 @@ class Node:
 
 
 def step_of(client, params):
-    """An executable graph of one node, and the node."""
+    """Make an executable graph of one node. Returns the node and the executable."""
     node = Node(client, new_graph(client), params)
     status, step = instantiated(client, node.graph)
     assert status == SUCCESS
@@ -124,7 +124,10 @@ def step_of(client, params):
 
 
 def update(client, step, params):
-    """Update an executable graph by a graph of one such node. Returns the status and the reason."""
+    """Update an executable graph by a graph with one node of this kind.
+
+    Returns the status and the reason of a refusal.
+    """
     info = (ctypes.c_uint64 * 3)()
     node = Node(client, new_graph(client), params)
     return client.call("cuGraphExecUpdate_v2", step, node.graph, info), info[0] & 0xFFFFFFFF
@@ -169,7 +172,7 @@ def test_a_fill_can_get_memory_of_any_kind(client, before):
 
 
 def test_a_fill_gets_page_locked_memory_of_its_context(client, elsewhere):
-    """The context that is passed makes no difference."""
+    """A fill node must use page-locked memory of its own context, whichever context is passed."""
     memory, context = elsewhere
     node, step = step_of(client, fill_of(client.device(SIZE)))
     for passed in (None, context):
@@ -189,11 +192,14 @@ def test_a_fill_in_a_body_uses_page_locked_memory_of_its_context(client, elsewhe
         assert instantiated(client, graph)[0] == expected
 
 
-@pytest.mark.cuda_software  # a real driver loses the context: all that the process has there
+@pytest.mark.cuda_software  # a real driver loses the context, and with it everything in the process
 @pytest.mark.parametrize("place", ["body", "child in a body", "graph"])
 @pytest.mark.parametrize("kind", ["host", "managed", "device", "host pool"])
 def test_a_copy_in_a_body_from_memory_of_another_context(lost, kind, place):
-    """The context is lost if the memory is page-locked or managed, and of no pool."""
+    """A copy in a body from memory of another context.
+
+    The context is lost if the memory is page-locked or managed, and not from a pool.
+    """
     context = ctypes.c_void_p()
     lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     far = MAKE[kind](lost)

@@ -1,4 +1,4 @@
-"""Whether a graph with conditional nodes can be instantiated while other graphs have copies."""
+"""Instantiation of graphs with conditional nodes while other graphs contain copies of them."""
 
 import ctypes
 
@@ -43,7 +43,10 @@ def test_a_copy_in_an_executable_prevents_nothing(client):
 
 @pytest.mark.parametrize("where", ["graph", "body", "copied graph"])
 def test_only_a_copy_of_the_graph_itself_prevents_an_executable(client, where):
-    """The parent has this copy. A third graph may have a copy of the copy."""
+    """A copy of the child in its parent prevents an executable of the child.
+
+    The parent may itself be copied into a third graph: that makes no difference.
+    """
     child, parent = new_graph(client), new_graph(client)
     place = conditional(client, parent, IF, 1, 1)[1][0] if where == "body" else parent
     add_child(client, place, child)

@@ -1,4 +1,4 @@
-"""Launches of graphs: what they compute, in which order, and what lives how long."""
+"""Launches of graphs: results, order of nodes, lifetimes of graphs and executables."""
 
 import ctypes
 import itertools
@@ -62,7 +62,7 @@ def test_a_launch_computes_what_its_operations_compute(client, seed):
     assert results[0] == results[1]
 
 
-# A kernel that appends a number to a list, which begins with its length.
+# A kernel that appends a number to a list. The first word of the list is its length.
 APPEND = b"""
 .version 7.5
 .target sm_75
@@ -236,7 +236,7 @@ def test_disabled_node_does_nothing(client):
     assert client.read(target, SIZE) == bytes(SIZE // 2) + b"\1" * (SIZE // 2)
 
 
-# Counts a number down, and sets a condition to what is left.
+# A kernel that decrements a number, and sets a condition to the result.
 COUNT_DOWN = b"""
 .version 7.5
 .target sm_75

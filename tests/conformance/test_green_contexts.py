@@ -16,13 +16,13 @@ from .client import (
     SUCCESS,
 )
 
-# The rules of cuda.h; what a GPU answers is not recorded.
+# These tests check the rules of cuda.h. No answers of a GPU are recorded.
 pytestmark = pytest.mark.cuda_software
 
 INVALID_TYPE, INVALID_CONFIGURATION = 914, 915
 PROCESSORS = 1  # the type of resource
-DEFAULT_STREAM = 1  # the flag that cuGreenCtxCreate needs
-ALONE = 1  # a split into single multiprocessors
+DEFAULT_STREAM = 1  # the flag that cuGreenCtxCreate requires
+ALONE = 1  # the flag that splits into single multiprocessors
 SIZE = 256
 
 
@@ -68,7 +68,7 @@ def describe(client, *resources):
 
 @pytest.fixture
 def make(client):
-    """Makes green contexts of resources, which the client destroys."""
+    """A function that makes a green context of resources. The client destroys the context."""
 
     def make(*resources):
         _, description = describe(client, *(resources or [whole(client)]))
@@ -119,7 +119,8 @@ def test_splits(client):
     assert split(client, resource, least=3)[0] == INVALID_VALUE
     assert split(client, resource, flags=4)[0] == INVALID_VALUE
     assert split(client, Resource())[0] == INVALID_TYPE
-    assert split(client, parts[0])[0] == INVALID_CONFIGURATION  # parts cannot be split
+    # Parts of a split cannot be split again.
+    assert split(client, parts[0])[0] == INVALID_CONFIGURATION
 
 
 def test_descriptions(client):
@@ -143,7 +144,7 @@ def test_what_cannot_be_made(client):
     green = ctypes.byref(ctypes.c_void_p())
     for arguments, status in {
         (description, 9, DEFAULT_STREAM): INVALID_DEVICE,
-        (description, 1, DEFAULT_STREAM): INVALID_VALUE,  # of another device
+        (description, 1, DEFAULT_STREAM): INVALID_VALUE,  # the description is of another device
         (description, 0, 0): INVALID_VALUE,
         (12345, 0, DEFAULT_STREAM): INVALID_VALUE,
     }.items():
@@ -159,7 +160,8 @@ def test_contexts(client, make):
     found = Resource()
     client.ok("cuGreenCtxGetDevResource", greens[0], ctypes.byref(found), PROCESSORS)
     assert found.count == 1
-    assert split(client, found, wanted=1)[0] == SUCCESS  # a green context makes it a whole
+    # A resource that a green context returns can be split.
+    assert split(client, found, wanted=1)[0] == SUCCESS
     context = ctypes.c_void_p()
     client.ok("cuCtxFromGreenCtx", ctypes.byref(context), greens[0])
     assert context.value == client.lib.primary
@@ -206,7 +208,7 @@ def test_streams_of_a_destroyed_one(client, make):
     assert (
         client.call("cuGreenCtxGetId", green, ctypes.byref(ctypes.c_ulonglong())) == INVALID_CONTEXT
     )
-    # As the documentation says, the stream is lost. Only the end of its context ends it.
+    # As the documentation says, the stream is lost. It ends only with the primary context.
     client.forget("cuStreamDestroy_v2", stream)
     client.ok("cuDevicePrimaryCtxReset_v2", 0)
     client.ok("cuDevicePrimaryCtxRetain", ctypes.byref(ctypes.c_void_p()), 0)
@@ -214,7 +216,10 @@ def test_streams_of_a_destroyed_one(client, make):
 
 
 def test_events(client, make):
-    """A record waits for all streams of the green context; a wait holds them, also later ones."""
+    """A record on a green context waits for all its streams.
+
+    A wait holds all its streams, also later ones.
+    """
     green = make()
     streams, usual, event = (
         [stream_of(client, green) for _ in range(2)],

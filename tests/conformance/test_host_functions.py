@@ -1,4 +1,4 @@
-"""Functions of the program that a stream calls."""
+"""Host functions: functions of the program that a stream calls."""
 
 import ctypes
 

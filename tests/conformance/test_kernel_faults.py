@@ -1,4 +1,4 @@
-"""Kernels that do what they may not: the sticky error, and the text that says what it was."""
+"""Kernels that fail: the sticky error, and the text that describes the fault."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ LAUNCH_TIMEOUT, ILLEGAL_INSTRUCTION, MISALIGNED, LAUNCH_FAILED = 702, 715, 716, 
 
 
 def fault(client, name, *arguments, **sizes):
-    """The status of the context once the kernel has run."""
+    """Launch a kernel. Returns the status of the context after the kernel has run."""
     function = client.function(client.kernels, name)
     assert client.launch(function, client.stream(), *arguments, **sizes) == SUCCESS
     return client.call("cuCtxSynchronize")
@@ -89,7 +89,7 @@ def test_trap(lost, software):
     assert "stop" in software.fault_text()
 
 
-# Copies within shared memory, which GPUs do only in launches with clusters.
+# Copies within shared memory by instructions that GPUs accept only in launches with clusters.
 WITHIN = """.version 8.0
 .target sm_90
 .address_size 64
@@ -116,7 +116,7 @@ def test_a_bulk_copy_within_shared_memory_needs_a_cluster(lost, software, direct
         assert "without clusters" in software.fault_text()
 
 
-# The first of two blocks asks for an address in the second.
+# The first of two blocks asks for an address in the second block's shared memory.
 OTHER_BLOCK = b""".version 8.0
 .target sm_90
 .address_size 64

@@ -137,7 +137,7 @@ def test_kernels_that_wait_for_each_other_meet(client, kernel):
 
 def test_more_spinning_kernels_than_workers(client, kernel):
     flag, streams = client.device(4), [client.stream() for _ in range(7)]
-    spin, fill = kernel("spin"), kernel("fill")  # looking one up can wait for kernels
+    spin, fill = kernel("spin"), kernel("fill")  # looking a kernel up can wait for running kernels
     client.ok("cuMemsetD32_v2", flag, 0, 1)
     client.ok("cuCtxSynchronize")
     for stream in streams[:6]:
@@ -170,7 +170,8 @@ def test_the_random_schedule_replays(client, kernel, software):
         software.configure("schedule=random,seed=9")
         target, streams = client.device(4 * 64), [client.stream() for _ in range(3)]
         client.ok("cuMemsetD32_v2", target, 0, 64)
-        for i, stream in enumerate(streams):  # races on purpose: who comes last?
+        # The fills race on purpose; the seed decides which is the last.
+        for i, stream in enumerate(streams):
             client.launch(kernel("fill"), stream, target, u32(64), u32(i + 1), grid=16, block=4)
         return client.read(target, 4 * 64)
 

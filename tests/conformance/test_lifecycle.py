@@ -1,6 +1,6 @@
-"""Before init, after reset and release, in a forked child, after a sticky error.
+"""Calls before cuInit, after reset and release, in a forked child, and after a sticky error.
 
-Each runs in a process of its own, because nothing else could run there afterwards.
+Each program runs in a process of its own, because the driver is unusable there afterwards.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ def run(library_path):
         folder = str(Path(__file__).resolve().parent.parent)
         script = PRELUDE.format(folder=folder, path=library_path) + body
         process = subprocess.run(
-            # Python warns of a fork where there are threads: that is what is tested.
+            # Python warns of a fork in a process with threads, which these tests do on purpose.
             [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", script],
             capture_output=True,
             text=True,
@@ -87,7 +87,7 @@ assert lib("cuDevicePrimaryCtxRelease_v2", 0) == 201
     "call, status",
     [
         ('"cuEventDestroy_v2", event', 709),
-        # A real driver crashes here, now and then.
+        # A real driver sometimes crashes here.
         pytest.param('"cuStreamDestroy_v2", stream', 709, marks=pytest.mark.cuda_software),
         pytest.param('"cuStreamQuery", stream', 709, marks=pytest.mark.cuda_software),
     ],

@@ -1,4 +1,4 @@
-"""The driver's log: what cuLogsDumpToMemory returns, and what callbacks are told."""
+"""The driver's log: the text of cuLogsDumpToMemory, and the messages that callbacks get."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ CUT = b"(older messages are not here)\n"
 
 
 def fail(client):
-    """A call that fails, and what the log says of it."""
+    """Make a call that fails. Returns the line that the log then has for it."""
     assert client.call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), 0) == INVALID_VALUE
     return b"[error] cuMemAlloc_v2 returned CUDA_ERROR_INVALID_VALUE (1)"
 
@@ -40,7 +40,7 @@ def dump(client, iterator, room=30000):
 
 @pytest.fixture
 def listen(client):
-    """Register callbacks; each has a list of what it was told."""
+    """Register a callback. Returns the list of the messages that it gets, and its handle."""
     kept = []
 
     def listen(function=None):
@@ -68,7 +68,7 @@ def test_failed_calls_are_logged(client):
     assert dump(client, iterator) == b""
     line = fail(client)
     assert dump(client, iterator) == line + b"\n"
-    assert dump(client, iterator) == b""  # the iterator has moved
+    assert dump(client, iterator) == b""  # the dump has moved the iterator
     assert dump(client, None).endswith(line + b"\n")
 
 
@@ -93,7 +93,7 @@ def test_a_dump_that_does_not_fit_has_the_last_messages(client):
     small = ctypes.byref(again), buffer, ctypes.byref(size), 0
     assert client.call("cuLogsDumpToMemory", *small) == INVALID_VALUE
     assert size.value == 0
-    assert dump(client, again).startswith(3 * line)  # the iterator has stayed
+    assert dump(client, again).startswith(3 * line)  # the failed dump has not moved the iterator
 
 
 def test_old_messages_are_lost(client):
@@ -126,11 +126,11 @@ def test_callbacks(client, listen):
     assert client.call("cuLogsUnregisterCallback", handle) == INVALID_VALUE
     fail(client)
     assert len(first) == 1
-    assert len(second) == 3  # the failed call of cuLogsUnregisterCallback, too
+    assert len(second) == 3  # also the message of the failed cuLogsUnregisterCallback
 
 
 def test_a_callback_may_call_the_driver(client, listen):
-    """Its own failures are in the log, but it is not called for them."""
+    """A callback is not called for failures of its own calls, but the log has them."""
     told, _ = listen(lambda: fail(client))
     iterator = current(client)
     line = fail(client)

@@ -1,4 +1,4 @@
-"""Managed memory: what it was advised, where it was sent, and which stream it belongs to."""
+"""Managed memory: advice, prefetches, and the stream to which memory is attached."""
 
 import ctypes
 

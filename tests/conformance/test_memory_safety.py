@@ -1,4 +1,4 @@
-"""What must not crash: memory that is not there, and memory that goes while it is used."""
+"""Calls that must not crash: on memory that does not exist, or is freed while it is used."""
 
 import ctypes
 import mmap
@@ -15,7 +15,7 @@ def test_memory_that_is_not_mapped_cannot_be_registered(client):
 
 
 def test_registration_ends_where_the_mapping_does(client):
-    # No machine has 64 TiB behind anything.
+    # No process has a mapping of 64 TiB.
     buffer = ctypes.create_string_buffer(4096)
     assert client.call("cuMemHostRegister_v2", buffer, 1 << 46, 0) != 0
 
@@ -34,7 +34,10 @@ def test_memory_that_cannot_be_written_is_registered_for_reading(client):
 
 
 def test_memory_of_a_destroyed_context_under_work_of_another(client, software):
-    """A real GPU faults here; the software driver lets the work touch what nobody sees."""
+    """Work in one context uses page-locked memory of another context, which is destroyed.
+
+    A real GPU faults here. The software driver lets the work access memory that nobody else sees.
+    """
     other = ctypes.c_void_p()
     memory = ctypes.c_void_p()
     client.ok("cuCtxCreate_v2", ctypes.byref(other), 0, 0)

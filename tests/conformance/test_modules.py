@@ -1,4 +1,4 @@
-"""Modules, libraries and links: what the probe does not ask, or only a test can show."""
+"""Modules, libraries and links: what the probe does not ask, or cannot show."""
 
 import ctypes
 
@@ -102,7 +102,7 @@ def test_a_librarys_kernel_is_launched_like_a_function(client):
 
 
 def test_a_library_cannot_be_unloaded_twice(client, software):
-    """A real driver does not survive it."""
+    """The second cuLibraryUnload is refused. A real driver crashes."""
     library = load_library(client, HEAD + FILL)
     client.ok("cuLibraryUnload", library)
     assert client.call("cuLibraryUnload", library) == INVALID_HANDLE

@@ -1,4 +1,4 @@
-"""Every name of cuda.h is exported; what is not implemented says so and is counted."""
+"""Every name of cuda.h is exported. Functions that are not implemented say so and are counted."""
 
 import ctypes
 import importlib.util

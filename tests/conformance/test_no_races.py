@@ -1,4 +1,4 @@
-"""Correct programs: the race detector is silent, under every schedule."""
+"""Correct programs: the race detector reports nothing, under every schedule."""
 
 import ctypes
 import threading
@@ -315,7 +315,7 @@ def device_writes_and_reads_host_memory(p):
 
 
 def prefetches_beside_uses(p):
-    """Prefetches change no byte, whoever uses the memory meanwhile."""
+    """A prefetch changes no byte, so it does not race with any use of the memory."""
     a, b, x = *p.streams(), p.managed(SIZE)
     for place in (0, -1):
         p.fill(x, a)

@@ -1,4 +1,4 @@
-"""cuLaunch and its like: the function keeps the block, the shared memory and the parameters."""
+"""cuLaunch and its family: a function keeps its block shape, shared memory size and parameters."""
 
 import ctypes
 
@@ -13,7 +13,7 @@ WORDS = 70
 
 @pytest.fixture
 def fill(client):
-    """Takes an address, how many words to fill there, and with which number."""
+    """A kernel with the parameters address, number of words, and value."""
     return client.function(client.module(TEXT), "fill")
 
 
@@ -88,7 +88,8 @@ def test_an_offset_before_the_beginning(client, fill, offset):
     assert client.call("cuParamSeti", fill, offset, 1) == INVALID_VALUE
 
 
-@pytest.mark.cuda_software  # as it is documented; the H200 goes on with what cuLaunchKernel took
+# Tests the documented behaviour; an H200 keeps the parameters of cuLaunchKernel instead.
+@pytest.mark.cuda_software
 def test_cu_launch_kernel_forgets_what_was_set(lost, software):
     kernel = lost.function(lost.kernels, "fill")
     target = cleared(lost)

@@ -1,4 +1,4 @@
-"""Several devices: access between peers, copies from one to another, pools of another device."""
+"""Several devices: access between peers, copies between devices, pools of another device."""
 
 import ctypes
 
@@ -62,7 +62,7 @@ class Pair:
 
 
 class On:
-    """A device's context made current for a while."""
+    """A `with` block in which a device's context is current."""
 
     def __init__(self, pair, device):
         self._lib, self._context = pair.lib, pair.contexts[device]
@@ -101,7 +101,7 @@ def test_access_is_enabled_once(pair, client):
     assert client.call("cuCtxDisablePeerAccess", other) == PEER_ACCESS_NOT_ENABLED
     client.ok("cuCtxEnablePeerAccess", other, 0)
     assert client.call("cuCtxEnablePeerAccess", other, 0) == PEER_ACCESS_ALREADY_ENABLED
-    with pair.on(1):  # it is one way
+    with pair.on(1):  # access is enabled in one direction only
         assert client.call("cuCtxDisablePeerAccess", own) == PEER_ACCESS_NOT_ENABLED
     client.ok("cuCtxDisablePeerAccess", other)
     assert client.call("cuCtxDisablePeerAccess", other) == PEER_ACCESS_NOT_ENABLED
@@ -156,7 +156,8 @@ def test_ordinary_copies_between_devices(pair, client):
     client.ok("cuStreamSynchronize", stream)
     assert pair.read(1, target, 8) == b"abcdefgh"
     host = client.host(8)
-    client.ok("cuMemcpyDtoH_v2", host, target, 8)  # of a device that is not current
+    # The memory is on a device whose context is not current.
+    client.ok("cuMemcpyDtoH_v2", host, target, 8)
     assert ctypes.string_at(host, 8) == b"abcdefgh"
 
 
@@ -214,7 +215,7 @@ def test_pool_memory_needs_access_to_its_pool(pair, client):
     with pair.on(1):
         client.ok("cuMemAllocAsync", ctypes.byref(address), 64, pair.stream(1))
         client.ok("cuCtxSynchronize")
-    client.ok("cuCtxEnablePeerAccess", other, 0)  # does not matter
+    client.ok("cuCtxEnablePeerAccess", other, 0)  # peer access does not cover memory of a pool
     assert client.call("cuMemcpyDtoD_v2", target, address, 64) == INVALID_VALUE
     assert client.call("cuMemsetD8_v2", address, 0, 64) == INVALID_VALUE
     client.ok("cuMemcpyPeer", target, own, address, other, 64)

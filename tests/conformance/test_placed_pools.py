@@ -1,4 +1,4 @@
-"""Pools of memory that is not a device's own: of the host, of its nodes, and of managed memory."""
+"""Pools of memory of the host, of its NUMA nodes, and of managed memory."""
 
 import ctypes
 
@@ -17,15 +17,15 @@ from .structures import (
     pool_properties,
 )
 
-# What an H200 answered about such pools is in the probe's section `placed_pools`; these tests are
-# about the software driver's own rules.
+# The probe's section `placed_pools` has an H200's answers about such pools. These tests are about
+# the software driver's own rules.
 pytestmark = pytest.mark.cuda_software
 
 NOT_SUPPORTED = 801
 NO_LOCATION = 0
 PINNED, MANAGED = 1, 2
 SIZE = 65536
-DEVICE_TYPE, HOST_TYPE = 2, 1  # answers to CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+DEVICE_TYPE, HOST_TYPE = 2, 1  # values of CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 MEMORY_TYPE, IS_MANAGED, POOL = 2, 8, 17
 USED, RESERVED, THRESHOLD = 7, 5, 4
 
@@ -59,7 +59,7 @@ def pool_at(client, function, name):
 
 
 def let_in(client, pool, device=0):
-    """Gives a device access to a pool."""
+    """Give a device access to a pool."""
     access = Access(Location(DEVICE_LOCATION, device), READWRITE)
     client.ok("cuMemPoolSetAccess", pool, ctypes.byref(access), 1)
 
@@ -83,7 +83,10 @@ def pointer(client, address, number, kind=ctypes.c_int):
 
 
 def content(client, memory, size):
-    """The bytes, copied by the device: only functions without a direction take host memory."""
+    """The bytes of memory, which the device copies.
+
+    Only copy functions without a direction accept host memory of a pool.
+    """
     target = client.device(size)
     client.ok("cuMemcpy", target, memory, size)
     return client.read(target, size)
@@ -127,7 +130,7 @@ def test_devices_need_access_to_host_memory(client, name):
     client.ok("cuStreamSynchronize", stream)
     ctypes.memset(memory, 7, SIZE)
     assert client.call("cuMemsetD8Async", memory, 1, 4, stream) == INVALID_VALUE
-    assert content(client, memory, SIZE) == b"\x07" * SIZE  # a copy needs none
+    assert content(client, memory, SIZE) == b"\x07" * SIZE  # a copy needs no access
     flags, device = ctypes.c_int(), Location(DEVICE_LOCATION, 0)
     ask = ctypes.byref(flags), pool, ctypes.byref(device)
     client.ok("cuMemPoolGetAccess", *ask)
@@ -339,7 +342,10 @@ def test_a_managed_pool_prefers_its_place(client):
 
 
 def test_memory_of_a_managed_pool_takes_no_advice(client):
-    """The memory can be prefetched, but its preferred place is that of its pool."""
+    """Memory of a managed pool can be prefetched.
+
+    Advice is refused, because the pool has the preferred location.
+    """
     pool, stream = make_pool(client, "managed device"), client.stream()
     memory = allocate(client, pool, stream)
     client.ok("cuMemPrefetchAsync", memory, SIZE, 0, stream)
@@ -366,7 +372,7 @@ def test_graphs_have_only_memory_of_devices(client, name):
 
 @pytest.mark.cuda_software
 def test_work_may_use_the_memory_of_a_pool_after_its_context(client):
-    """Memory of a pool belongs to no context."""
+    """Memory of a pool is usable after its context is destroyed: it belongs to no context."""
     pool, context = make_pool(client, "managed device"), ctypes.c_void_p()
     client.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     stream = ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""Where the pages of managed memory are, and how often they have moved because they were used."""
+"""Where the pages of managed memory are, and how often uses have moved them."""
 
 import ctypes
 
@@ -25,7 +25,7 @@ DISCARD_AND_PREFETCH = "cuMemDiscardAndPrefetchBatchAsync"
 
 
 class Pages:
-    """Managed memory: what the driver says of it, and uses of it by the host and by device 0."""
+    """Managed memory, with the driver's records of its pages, and uses by the host and device 0."""
 
     def __init__(self, client, size, stream=None):
         self.client, self.size = client, size
@@ -33,7 +33,7 @@ class Pages:
         self.stream = stream or client.stream()
 
     def faults(self, offset=0, size=None):
-        """(by the host, by devices)"""
+        """Numbers of page faults: (by the host, by devices)."""
         counts = (ctypes.c_ulonglong * 2)()
         size = self.size - offset if size is None else size
         begin = ctypes.c_ulonglong(self.address + offset)
@@ -42,7 +42,7 @@ class Pages:
         return tuple(counts)
 
     def places(self):
-        """The place of each page."""
+        """The place of each page: HOST, NOWHERE or the ordinal of a device."""
         count = (self.size + PAGE - 1) // PAGE
         places = (ctypes.c_int * count)(*[77] * count)
         status = self.client.lib(
@@ -56,7 +56,7 @@ class Pages:
         return list(places)
 
     def place(self):
-        """The place of all pages."""
+        """The place of all pages, which must be the same."""
         (place,) = set(self.places())
         return place
 
@@ -98,7 +98,7 @@ class Pages:
 
 
 def batch(client, function, ranges, stream, places=(), indices=None, flags=0):
-    """The status of a batch of (address, size) ranges."""
+    """Call a batch function for (address, size) ranges. Returns the status."""
     addresses = (ctypes.c_uint64 * len(ranges))(*(address for address, _ in ranges))
     sizes = (ctypes.c_size_t * len(ranges))(*(size for _, size in ranges))
     to = ()
@@ -112,7 +112,7 @@ def batch(client, function, ranges, stream, places=(), indices=None, flags=0):
 
 @pytest.fixture
 def pages(client):
-    """Four blocks."""
+    """Managed memory of four blocks."""
     return Pages(client, 4 * BLOCK)
 
 
@@ -201,7 +201,7 @@ def test_rows_of_a_fill_move_their_blocks(client, pages):
 
 
 def test_system_calls_move_pages(pages, tmp_path):
-    """A system call does not fault: it fails if the host cannot use the pages."""
+    """A system call moves the pages that it uses to the host first. Otherwise it would fail."""
     pages.device_writes()
     memory = (ctypes.c_ubyte * pages.size).from_address(pages.address)
     (tmp_path / "file").write_bytes(b"x" * pages.size)
@@ -238,7 +238,7 @@ def test_a_prefetch_comes_in_the_order_of_its_stream(client, pages):
 
 
 def test_a_prefetch_outlives_its_memory(client):
-    """The prefetch runs after the memory was freed, and moves nothing."""
+    """A prefetch that runs after its memory was freed moves nothing."""
     pages = Pages(client, BLOCK)
     pages.host_writes()
     place = Location(DEVICE_LOCATION, 0).by_value()
@@ -261,7 +261,7 @@ def test_pages_that_are_mostly_read_are_copied(pages):
     pages.device_writes()
     assert pages.place() == 0
     assert pages.faults() == (0, 8)
-    pages.host_reads()  # its copy is invalid now
+    pages.host_reads()  # the device's write has invalidated the host's copies
     assert pages.faults() == (4, 8)
     pages.device_reads()
     assert pages.faults() == (4, 8)
@@ -273,7 +273,7 @@ def test_the_host_writes_pages_of_which_a_device_has_copies(pages):
     pages.device_reads()
     pages.host_writes(BLOCK, 1, value=7)
     assert pages.faults() == (0, 4)
-    pages.device_reads()  # the host's write has made one copy invalid
+    pages.device_reads()  # the host's write has invalidated one copy
     assert pages.faults() == (0, 5)
     pages.device_writes(value=9)
     pages.host_reads()
@@ -366,7 +366,7 @@ def test_discarded_bytes_read_as_a_pattern(pages):
     assert pages.place() == NOWHERE
     assert pages.host_reads() == bytes([DISCARDED]) * pages.size
     assert pages.place() == HOST
-    assert pages.faults() == (0, 0)  # there was nothing to move
+    assert pages.faults() == (0, 0)  # no pages had to be moved
 
 
 def test_what_is_written_after_a_discard_stays(pages):
@@ -477,7 +477,7 @@ def test_a_batch_with_a_bad_range_does_nothing(client, pages, function):
 
 
 def test_pages_leave_a_device_that_is_full(software, client):
-    """Those that have not been used for longest go first."""
+    """Pages that have not been used for longest leave a full device first."""
     before = software.settings().partition("memory=")[2].partition(",")[0]
     software.configure("memory=1MiB")
     try:
@@ -494,7 +494,7 @@ def test_pages_leave_a_device_that_is_full(software, client):
         assert first.faults() == (0, 0)
         first.device_reads(BLOCK, BLOCK)
         assert first.faults() == (0, 1)
-        client.device(1 << 19)  # takes the room of managed memory
+        client.device(1 << 19)  # this allocation takes space from managed memory
         assert first.places() == [0] * 32 + [HOST] * 96
         assert second.places() == [HOST] * 80 + [0] * 48
         assert first.host_reads(0, 2 * BLOCK) == b"\x03" * BLOCK + b"\x01" * BLOCK

@@ -1,4 +1,4 @@
-"""Stream-ordered memory and the pools that it comes from."""
+"""Stream-ordered memory and the pools from which it is allocated."""
 
 import ctypes
 
@@ -168,7 +168,8 @@ def test_largest_size(client, make_pool):
     address = allocate(client, stream, 40 * MIB, pool)
     assert try_allocate(client, stream, 40 * MIB, pool) == OUT_OF_MEMORY
     client.ok("cuMemFreeAsync", address, stream)
-    address = allocate(client, stream, 40 * MIB, pool)  # behind the free
+    # Ordered after the free, so the memory is available.
+    address = allocate(client, stream, 40 * MIB, pool)
     client.ok("cuMemFreeAsync", address, stream)
     client.ok("cuStreamSynchronize", stream)
 
@@ -259,11 +260,11 @@ def test_full_device_reuses_what_is_being_freed(software, client):
     most = available(client)
     address = allocate(client, stream, most)
     client.ok("cuMemFreeAsync", address, stream)
-    again = allocate(client, other, most)  # waits for the free, and so for the gate
+    again = allocate(client, other, most)  # queued behind the free, and so behind the gate
     assert again != address
     client.ok("cuMemFreeAsync", again, other)
     gate.open()
-    client.ok("cuMemFree_v2", client.device(most))  # waits for both frees
+    client.ok("cuMemFree_v2", client.device(most))  # blocks until both frees have run
     client.ok("cuCtxSynchronize")
 
 

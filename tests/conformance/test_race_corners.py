@@ -1,4 +1,4 @@
-"""The race detector on programs at its corners, under every schedule: silent, or not."""
+"""Corner cases of the race detector, under every schedule: programs with and without a race."""
 
 import ctypes
 import threading
@@ -19,7 +19,7 @@ def word(address):
 
 
 def driven_poll(p, done):
-    """The host watches memory, and calls the driver meanwhile, so that work goes on."""
+    """Poll host memory. The poll calls the driver, so that queued work runs."""
 
     def look():
         p.lib("cudadrvSoftDrain")
@@ -34,14 +34,14 @@ def event_waited_for_late_then_event_of_the_context(p):
     p.fill(x, a)
     early = p.record(a)
     p.lib("cudadrvSoftDrain")
-    p.wait(b, early)  # done, and the host has not been told
+    p.wait(b, early)  # the record is complete, but the host does not know that
     p.ok("cuCtxRecordEvent", p.lib.primary, event)
     p.ok("cuEventSynchronize", event)
     p.fill(x, p.stream())
 
 
 def value_that_a_stream_takes_back(p):
-    """A mailbox of one place: the host fills it and the stream empties it, again and again."""
+    """A mailbox for one value: the host fills it, and the stream empties it, several times."""
     a, x, y, flag = p.stream(), p.device(SIZE), p.host(SIZE), p.host(4)
     for _ in range(4):
         p.ok("cuStreamWaitValue32_v2", a, flag, 1, EQ)
@@ -99,7 +99,7 @@ def per_thread_streams_by_events(p):
         thread = threading.Thread(target=run, args=(first,))
         thread.start()
         thread.join()
-    p.sync(LEGACY)  # per-thread streams are blocking, and outlive their threads
+    p.sync(LEGACY)  # per-thread streams are blocking streams, and exist longer than their threads
     p.fill(x, p.stream())
 
 
@@ -158,7 +158,7 @@ def destroyed_streams_and_the_context(p):
 
 
 def host_function_told_by_the_host(p):
-    """The function holds its stream until the host has written the source of what is behind."""
+    """A host function blocks its stream until the host has written the source of the next copy."""
     a, x, y = p.stream(), p.device(SIZE), p.host(SIZE)
     written = threading.Event()
     p.host_function(a, lambda: written.wait(PATIENCE))
@@ -232,7 +232,7 @@ def legacy_streams_of_two_contexts(p):
 
 
 def context_that_waited_is_gone(p):
-    """What a destroyed context waited for means nothing to a new one."""
+    """A new context is not ordered after the events for which a destroyed context has waited."""
     a, x, flag, event = p.stream(), p.device(SIZE), p.gate(), p.event()
     flag.hold(a)
     p.fill(x, a)
@@ -262,7 +262,7 @@ def memory_of_a_destroyed_context(p):
 
 
 def source_written_between_two_values(p):
-    """The value does not go back, so the second wait never waited."""
+    """The flag stays 1, so the second wait does not wait for the second host write."""
     a, x, y, flag = p.stream(), p.device(SIZE), p.host(SIZE), p.host(4)
     for _ in range(2):
         p.ok("cuStreamWaitValue32_v2", a, flag, 1, GEQ)

@@ -1,4 +1,4 @@
-"""A client names its own work, and its memory, in reports of data races."""
+"""A client of the driver names its own work and memory in reports of data races."""
 
 import ctypes
 import threading
@@ -26,7 +26,7 @@ class Words(ctypes.Structure):
 
 
 class Namer:
-    """Numbers the operations on tagged streams, and says the tag and the number."""
+    """Numbers the operations on tagged streams. Describes an operation by tag and number."""
 
     def __init__(self):
         self.asked = 0
@@ -122,7 +122,7 @@ def test_different_operations_are_different_races(program, namer, tag):
 
 
 def test_another_thread_can_be_asked(program, namer, tag):
-    """Races are told with their names by the first thread that has them."""
+    """A race that another thread finds is described in the thread that knows the names."""
     namer.only_thread = threading.get_ident()
     thread = threading.Thread(target=in_its_context, args=(program, lambda: race(program, tag)))
     thread.start()

@@ -1,4 +1,4 @@
-"""Planted races between streams: each is reported, with both operations, under every schedule."""
+"""Planted races between streams: each is reported with both operations, under every schedule."""
 
 import ctypes
 import threading

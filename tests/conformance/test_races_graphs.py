@@ -1,4 +1,4 @@
-"""Races of nodes of graphs, which only the edges order, and of launches with other work."""
+"""Races between nodes of graphs, which only edges order, and between launches and other work."""
 
 import random
 
@@ -193,7 +193,7 @@ def random_graph(program, seed, forgotten=None):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_graphs(program, seed):
-    """Nothing is reported of a correct graph. Leaving out the order before some step is."""
+    """A correct graph has no report. Without the order before some step, a race is reported."""
     assert random_graph(program, seed) == []
     reported = 0
     for forgotten in range(12):

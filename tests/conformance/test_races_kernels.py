@@ -1,4 +1,7 @@
-"""Kernels and the race detector: what they used is known when they end, the verdict is the same."""
+"""The race detector and kernels: it knows a kernel's accesses only after the kernel has ended.
+
+Its reports are the same as for copies and fills.
+"""
 
 import ctypes
 import re
@@ -15,7 +18,7 @@ WORDS = SIZE // 4
 
 
 class Kernels:
-    """Short words for launches of a program."""
+    """Short names for launches of a program."""
 
     def __init__(self, program):
         self.program = program
@@ -81,7 +84,10 @@ def atomic_and_plain(p, k):
 
 
 def a_later_write_hides_no_earlier_one(p, k):
-    """The kernel races with the first fill, and is ordered before the second."""
+    """The kernel races with the first fill.
+
+    The second fill, which is ordered after it, hides nothing.
+    """
     a, b = p.streams()
     x = p.device(SIZE)
     p.fill(x, a)
@@ -107,7 +113,7 @@ def freed_in_another_stream(p, k):
     p.sync(a)
     k.fill(x, a)
     p.ok("cuMemFreeAsync", x, b)
-    p.lib("cudadrvSoftDrain")  # which tells the host nothing
+    p.lib("cudadrvSoftDrain")  # runs all work, but does not tell the host that the work is complete
     gate.open()
     return LAUNCH, "cuMemFreeAsync"
 
@@ -297,7 +303,7 @@ def test_the_host_writes_before_it_knows_the_kernel_done(program):
 
 
 def test_races_are_told_while_a_kernel_spins(program):
-    """Races of work before the kernel are reported at once, those of later work at its end."""
+    """Races of work before a spinning kernel are reported at once; the kernel's own at its end."""
     kernels = Kernels(program)
     a, b = program.streams()
     spin, flag, x = program.stream(), program.host(4), program.device(SIZE)

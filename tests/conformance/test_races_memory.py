@@ -1,4 +1,4 @@
-"""Planted races of frees, and of the host itself, with work in streams."""
+"""Planted races of frees, and of host accesses, with work in streams."""
 
 import ctypes
 
@@ -90,8 +90,9 @@ def host_writes_a_source(p):
 def host_writes_a_target(p):
     a, x, y = p.stream(), p.device(SIZE), p.host(SIZE)
     p.download(y, x, a)
-    p.ok("cuStreamQuery", 0)  # of another stream
-    p.lib("cudadrvSoftDrain")  # while it is written by the device, nobody can tell who else does
+    p.ok("cuStreamQuery", 0)  # a query of another stream
+    # While the device writes memory, host writes cannot be detected; so let the copy run.
+    p.lib("cudadrvSoftDrain")
     store(y, 99, SIZE - 1)
     return DOWNLOAD, "the host wrote"
 

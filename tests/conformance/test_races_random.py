@@ -1,4 +1,4 @@
-"""Random programs: the race detector against an oracle that knows nothing but a graph."""
+"""Random programs: the race detector is compared with an oracle that is a plain graph."""
 
 import ctypes
 import itertools
@@ -17,21 +17,21 @@ FILL, FILL_ROWS, MOVE = "cuMemsetD8Async", "cuMemsetD2D32Async", "cuMemcpyDtoDAs
 
 
 class Oracle:
-    """Nodes, what each one directly follows, and the bytes it touches."""
+    """Nodes: for each, the nodes ordered before it, and the bytes that it accesses."""
 
     def __init__(self):
-        self.before = []  # for each node, all that are ordered before it
+        self.before = []  # for each node, all nodes that are ordered before it
         self.touched = []
 
     def node(self, after, touched=()):
-        """A new node; `touched` has (buffer, bytes, writes, words)."""
+        """Add a node. `touched` has tuples (buffer, bytes, writes, words)."""
         ordered = set(after).union(*(self.before[node] for node in after))
         self.before.append(ordered)
         self.touched.append(touched)
         return len(self.before) - 1
 
     def races(self):
-        """The words of both accesses, for each two that race."""
+        """The set of races. A race is the pair of the words that name its two accesses."""
         found = set()
         for a, b in itertools.combinations(range(len(self.before)), 2):
             if a in self.before[b] or b in self.before[a]:
@@ -43,13 +43,13 @@ class Oracle:
 
 
 class Walk:
-    """One program, made up while it runs, on the driver and in the oracle."""
+    """A random program, which is made while it runs on the driver and in the oracle."""
 
     def __init__(self, client, seed):
         self.client, self.random, self.oracle = client, random.Random(seed), Oracle()
         self.streams = [*(client.stream(flag) for flag in (1, 1, 1, 0, 0)), LEGACY]
         self.blocking, self.legacy = [3, 4], 5
-        self.spare = len(self.streams)  # never picked
+        self.spare = len(self.streams)  # index of a stream that is never chosen
         self.streams.append(client.stream())
         self.tails = dict.fromkeys(range(len(self.streams)))
         self.events = [[client.event(), None] for _ in range(3)]
@@ -57,12 +57,12 @@ class Walk:
         self.host_words, self.device_words = client.host(64), client.device(64)
         client.ok("cuMemsetD8_v2", self.device_words, 0, 64)
         client.ok("cuCtxSynchronize")
-        self.unwritten = []  # (word, whether the host will write it, wait)
+        self.unwritten = []  # tuples (word, whether the host will write it, node of the wait)
         self.next_word = 0
         self.host = self.oracle.node([])
 
     def after(self, stream):
-        """What new work of a stream follows, but for the host."""
+        """The nodes that new work of a stream follows, without the host's node."""
         others = [stream]
         if stream == self.legacy:
             others += self.blocking
@@ -133,7 +133,7 @@ class Walk:
             self.submit(stream, extra=[recorded])
 
     def stuck(self, nodes):
-        """Whether one of them is behind a value that nobody has written."""
+        """Whether one of these nodes is behind a wait for a value that is not written yet."""
         waits = {wait for _, _, wait in self.unwritten}
         return any(node in waits or waits & self.oracle.before[node] for node in nodes)
 
@@ -153,7 +153,7 @@ class Walk:
         self.learn([recorded] if recorded is not None else [], "cuEventSynchronize", handle)
 
     def wait_value(self):
-        """For a word that the host will write, or one of device memory for a stream to write."""
+        """Let a stream wait for a word. The host or a stream will write the word later."""
         if self.next_word < 16:
             stream, by_host = self.pick(), self.random.random() < 0.5
             word = (self.host_words if by_host else self.device_words) + 4 * self.next_word
@@ -162,7 +162,10 @@ class Walk:
             self.unwritten.append((word, by_host, self.submit(stream)))
 
     def write_value(self, stream=None):
-        """The value that is awaited for longest, by a stream only if that is not stuck itself."""
+        """Let a stream or the host write the word of the oldest wait.
+
+        A stream does nothing if its own work is blocked by a wait.
+        """
         if not self.unwritten:
             return
         stream = self.pick() if stream is None else stream
@@ -170,7 +173,8 @@ class Walk:
         if by_host:
             writer = self.host
             ctypes.c_uint32.from_address(word).value = 1
-            self.client.ok("cuCtxSetCurrent", self.client.lib.primary)  # any call will do
+            # Any call makes the driver look at the word.
+            self.client.ok("cuCtxSetCurrent", self.client.lib.primary)
         elif self.stuck(self.after(stream)):
             return
         else:
@@ -180,7 +184,7 @@ class Walk:
         self.release(wait, writer)
 
     def release(self, wait, writer):
-        """What waited is ordered after the writer, and so is all that follows it."""
+        """The word of `wait` was written: order `wait` and all nodes after it after `writer`."""
         gained = {writer} | self.oracle.before[writer]
         for node, before in enumerate(self.oracle.before):
             if node == wait or wait in before:
@@ -209,7 +213,7 @@ OPERATION = re.compile(
 
 
 def reported(text):
-    """The two accesses that a report names, in the oracle's words."""
+    """The two accesses that a report names, in the words of the oracle."""
     address = int(re.search(r"memory (0x\w+)", text)[1], 16)
     return frozenset(
         (name, stream, does, address, int(start), int(end))

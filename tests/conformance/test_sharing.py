@@ -1,4 +1,4 @@
-"""Memory, events and pools that two processes use."""
+"""Memory, events and pools that two processes share."""
 
 import array
 import ctypes
@@ -28,7 +28,8 @@ MAP_FAILED = 205
 FILE_HANDLE = 1
 SIZE = 10_000
 
-# What the other process can do. It answers each line of its input with the value of the expression.
+# The program of the other process. It evaluates each line of its input as an expression, and
+# answers with the value.
 OTHER = """
 import ctypes, os, socket, sys, array
 sys.path.insert(0, {folder!r})
@@ -75,7 +76,10 @@ for line in sys.stdin:
 
 
 class Other:
-    """Another process. ``other.open_event(handle)`` is what the function returns there."""
+    """Another process.
+
+    ``other.open_event(handle)`` calls that function there and returns its result.
+    """
 
     def __init__(self, lib, settings=""):
         code = OTHER.format(
@@ -150,7 +154,7 @@ def test_memory_is_the_same(client, other):
     assert client.read(memory, SIZE) == bytes([7]) + bytes([9]) * (SIZE - 1)
     fill(client, memory, 8, SIZE)
     assert other.read(there, SIZE) == bytes([8]) * SIZE
-    # A handle of the same memory is the same, also if it is made of an address inside.
+    # An address inside the same memory gives the same handle.
     assert share(client, memory + 1000) == handle
     fill(client, before, 1, 100)
     assert other.call("cuIpcCloseMemHandle", there) == SUCCESS
@@ -159,7 +163,7 @@ def test_memory_is_the_same(client, other):
 def test_stale_and_foreign_handles_are_refused(client, other):
     memory = client.device(SIZE)
     handle = share(client, memory)
-    if client.lib.software:  # real drivers do not look at all bytes
+    if client.lib.software:  # real drivers do not check all bytes
         for index in (0, 8, 12, 20, 30, 38, 45, 60):
             damaged = bytearray(handle)
             damaged[index] ^= 0x40
@@ -206,7 +210,10 @@ def test_memory_that_cannot_be_shared(client, other):
 
 
 def test_free_before_close(client, other):
-    """The other process reads zeros or the old bytes, but does not crash."""
+    """After the owner has freed the memory, the other process reads zeros or the old bytes.
+
+    It does not crash.
+    """
     memory = client.device(SIZE)
     fill(client, memory, 7, SIZE)
     _, there = other.open_memory(share(client, memory))
@@ -294,13 +301,13 @@ def test_a_stream_waits_for_another_process(client, other):
 def test_the_host_waits_for_another_process(client, other):
     event = client.event(INTERPROCESS)
     _, theirs = other.open_event(share_event(client, event))
-    assert other.call("cuEventQuery", theirs) == SUCCESS  # never recorded
+    assert other.call("cuEventQuery", theirs) == SUCCESS  # the event was never recorded
     stream = client.stream()
     memory = client.device(SIZE)
     for _ in range(5):
         client.ok("cuMemsetD8Async", memory, 5, SIZE, stream)
         client.ok("cuEventRecord", event, stream)
-        # No call of this process runs the work.
+        # No call of this process makes the work run: the other process has to wait for it.
         assert other.call("cuEventSynchronize", theirs) == SUCCESS
         assert other.call("cuEventQuery", theirs) == SUCCESS
     away = other.stream()
@@ -337,13 +344,13 @@ def test_events_that_cannot_be_opened(client, other):
     assert client.call("cuIpcOpenEventHandle", ctypes.byref(opened), mine) == INVALID_CONTEXT
     client.ok("cuEventDestroy_v2", event)
     client.forget("cuEventDestroy_v2", event)
-    # On a real driver, the other process can open an event that was destroyed.
+    # A real driver opens an event that was already destroyed.
     wanted = INVALID_VALUE if client.lib.software else SUCCESS
     assert other.open_event(handle)[0] == wanted
 
 
 def test_unfinished_records_of_a_process_that_dies(client, other):
-    """Such records are never complete, and a stream that waits for one is stuck."""
+    """A record of a process that has died stays unfinished, and blocks streams that wait for it."""
     event = client.event(INTERPROCESS)
     _, theirs = other.open_event(share_event(client, event))
     away = other.stream()
@@ -351,7 +358,8 @@ def test_unfinished_records_of_a_process_that_dies(client, other):
     other.ask(f"ctypes.memset({word}, 0, 4)")
     assert other.call("cuStreamWaitValue32_v2", away, word, 1, 0) == SUCCESS
     assert other.call("cuEventRecord", theirs, away) == SUCCESS
-    stuck = Other(client.lib)  # a process that has such a stream can hardly do anything else
+    # A process with a blocked stream can hardly do anything else, so use another one.
+    stuck = Other(client.lib)
     _, its = stuck.open_event(share_event(client, event))
     stream = stuck.stream()
     assert stuck.call("cuStreamWaitEvent", stream, its, 0) == SUCCESS
@@ -400,7 +408,7 @@ def test_a_pool_of_another_process(client, other, tmp_path):
     assert other.call("cuStreamSynchronize", away) == SUCCESS
     client.ok("cuMemFreeAsync", memory, stream)
     client.ok("cuStreamSynchronize", stream)
-    if client.lib.software:  # real drivers find neither freed memory nor damage
+    if client.lib.software:  # real drivers detect neither freed memory nor damaged bytes
         assert other.import_pointer(imported, bytes(data))[0] == INVALID_VALUE
         damaged = bytearray(data)
         damaged[24] ^= 1

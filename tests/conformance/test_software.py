@@ -1,4 +1,4 @@
-"""What only the software driver has: schedules, faults, counts, capacity."""
+"""Features that only the software driver has: schedules, faults, counts, capacity."""
 
 import ctypes
 import itertools
@@ -52,7 +52,7 @@ def version_of(software):
 
 
 def load(software, text):
-    """The status of loading a text, and its error log."""
+    """Load a PTX text. Returns the status and the error log."""
     log, module = ctypes.create_string_buffer(1000), ctypes.c_void_p()
     names = (ctypes.c_int * 2)(5, 6)
     values = (ctypes.c_void_p * 2)(ctypes.addressof(log), 1000)
@@ -71,7 +71,7 @@ def load(software, text):
     ],
 )
 def test_the_driver_reads_ptx_up_to_its_own(software, settings, driver, newest):
-    """A driver setting says what cuDriverGetVersion answers; the versions are of NVIDIA's table."""
+    """The setting `driver` determines the newest PTX version that loads, as in NVIDIA's table."""
     settings(f"driver={driver}")
     assert f",driver={driver}," in software.settings()
     major, minor = map(int, driver.split("."))
@@ -102,7 +102,7 @@ def test_other_drivers_are_refused(software, settings, driver):
 
 
 def test_an_old_driver_has_no_newer_functions(software, settings):
-    """cuGetProcAddress takes no version beyond the driver's, and gives no later function."""
+    """With an old driver version, cuGetProcAddress refuses newer versions and newer functions."""
 
     def find(name, version):
         address, result = ctypes.c_void_p(), ctypes.c_int()
@@ -168,7 +168,7 @@ def test_polling_ends(software, settings, schedule, seed):
 
 
 def order_of_execution(software, seed):
-    """Three streams append their number to a list, one host-visible byte at a time."""
+    """The order in which three streams append their number to a list in host memory."""
     software.configure(f"schedule=random,seed={seed}")
     with Client(software) as client:
         streams = [client.stream() for _ in range(3)]

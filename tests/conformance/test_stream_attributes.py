@@ -1,4 +1,4 @@
-"""What can be set on a stream, and batches of operations on values in memory."""
+"""Attributes of streams, and batches of memory operations (wait and write values)."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Surface objects: what kernels load, store and reduce with them."""
+"""Surface objects: what kernels load, store and reduce through them."""
 
 import ctypes
 
@@ -24,7 +24,8 @@ from .textures import (
 
 RANDOM = numpy.random.default_rng(7)
 MISALIGNED, NOT_SUPPORTED = 716, 801
-# Geometry: the operand, and the extents of the array. The words are x, y, z or the layer.
+# For each geometry: the coordinate operand, the extents of the array, its flags. The kernel's words
+# are x, y, z or the layer.
 PLACES = {
     "1d": ("%r1", (16, 0, 0), 0),
     "2d": ("{%r1, %r2}", (16, 8, 0), 0),
@@ -39,7 +40,7 @@ def words(*shape):
 
 
 def volume(geometry):
-    """The shape of the array: slices, rows, elements."""
+    """The shape of the array of a geometry: slices, rows, elements."""
     return tuple(max(1, extent) for extent in PLACES[geometry][1][::-1])
 
 
@@ -50,7 +51,7 @@ def surface_of(client, geometry, content):
 
 
 def places_in(geometry, element, count=50):
-    """Different places (x in bytes, y, z) in such an array."""
+    """Random distinct places in the array of a geometry: as words for a kernel, and as indices."""
     shape = volume(geometry)
     chosen = RANDOM.permutation(int(numpy.prod(shape)))[:count]
     z, y, x = numpy.unravel_index(chosen, shape)
@@ -91,7 +92,7 @@ def test_stores(client, geometry, vector):
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_widths(client, bits):
-    """Loads of 8 bits go to registers of 16; stores use the lowest bits."""
+    """Loads of 8 bits go to 16-bit registers, and stores use the lowest bits of a register."""
     kind = f"u{min(bits, 32) // 8}"
     channels = 2 if bits == 64 else 1
     content = words(1, 1, 16 * channels).astype(kind).reshape(1, 1, 16, channels)
@@ -146,7 +147,7 @@ def test_clamp(client):
     ],
 )
 def test_reductions(client, operation, kind, model):
-    """All lanes change the same two elements."""
+    """All threads change the same two elements."""
     wide = kind[1] == "8"
     content = words(1, 8, 16, 2 if wide else 1)
     array, handle = surface_of(client, "2d", content)
@@ -189,7 +190,7 @@ def test_refused_instructions(client, instruction):
 
 
 def test_floats_are_no_layers(client):
-    """NVIDIA's compiler accepts the register, although a layer is an integer."""
+    """The software driver refuses a float register as layer index. NVIDIA's compiler accepts it."""
     load = "suld.b.a1d.b32.trap %r11, [%rd1, {%f1, %r1}];"
     assert refused(client, load) == client.lib.software
 
@@ -211,7 +212,10 @@ def test_wide_minima_are_of_ptx_8_1(client):
     ],
 )
 def test_formatted_stores(client, kind, given, wanted):
-    """Coordinates count elements, and numbers become those of the surface."""
+    """Coordinates of formatted stores count elements.
+
+    Values are converted to the surface's format.
+    """
     content = numpy.zeros((1, 8, 16, 2), kind)
     array = filled(client, content, extents=(16, 8), flags=SURFACE)
     body = "sust.p.2d.v2.b32.trap [%rd1, {%r1, %r2}], {%r3, %r4};"
@@ -248,7 +252,11 @@ def test_queries(client):
 
 @pytest.mark.parametrize("query", ["array_size", "channel_order", "memory_layout"])
 def test_queries_that_no_driver_answers(client, query):
-    """NVIDIA's compiler finds the answer in the description of a .surfref, not of an object."""
+    """The software driver refuses these queries.
+
+    NVIDIA's compiler answers them from the declaration of a .surfref, which an object does not
+    have.
+    """
     module, text = ctypes.c_void_p(), text_of(f"suq.{query}.b32 %r11, [%rd1];")
     assert client.call("cuModuleLoadData", ctypes.byref(module), text) == NOT_SUPPORTED
 
@@ -271,7 +279,7 @@ def test_refused_objects(client):
 
 
 def test_arrays_without_the_flag(client):
-    """Real drivers make the object, although the documentation wants CUDA_ARRAY3D_SURFACE_LDST."""
+    """Arrays need CUDA_ARRAY3D_SURFACE_LDST, as documented. Real drivers do not check this."""
     handle = ctypes.c_uint64()
     given = ctypes.byref(handle), ctypes.byref(of_array(make(client, 16)))
     if client.lib.software:
@@ -291,7 +299,7 @@ def test_layers_have_sixteen_bits(client):
 
 
 def test_formatted_stores_of_fewer_channels(client):
-    """The others become 0."""
+    """A formatted store of fewer channels sets the other channels to 0."""
     array = filled(client, numpy.full((1, 1, 4, 4), 7, "u1"), extents=(4, 0, 0), flags=SURFACE)
     body = "sust.p.1d.v2.b32.trap [%rd1, %r1], {%r2, %r3};"
     run(client, body, surface(client, array), numpy.array([[1, 2, 3]], "i4"))
@@ -349,7 +357,7 @@ def test_a_texture_is_no_surface(lost):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_stores_to_surfaces_race(program, ordered):
-    """Two kernels on two streams store to the same element."""
+    """Two kernels on two streams race if they store to the same element."""
     array = make(program, 16, 8, kind="u4", flags=SURFACE)
     handle, streams = surface(program, array), program.streams()
     function = kernel(program, "sust.b.2d.b32.trap [%rd1, {8, 1}], 5;")

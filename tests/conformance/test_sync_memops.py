@@ -1,4 +1,4 @@
-"""Memory whose synchronous operations always wait."""
+"""Memory with CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: its synchronous operations always wait."""
 
 import ctypes
 

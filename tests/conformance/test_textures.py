@@ -1,4 +1,4 @@
-"""Texture objects: what kernels read with them, compared with models in NumPy."""
+"""Texture objects: what kernels read through them, compared with models in NumPy."""
 
 import ctypes
 
@@ -37,8 +37,8 @@ from .textures import refused as is_refused
 
 NOT_FOUND, NOT_SUPPORTED = 500, 801
 RANDOM = numpy.random.default_rng(6)
-WEIGHT = 1 / 256  # of the fraction with which hardware computes means
-# For each geometry: the operand, and which of the words (slices, rows, elements) are coordinates.
+WEIGHT = 1 / 256  # resolution of the weights with which hardware interpolates
+# For each geometry the operand. Its registers say which words of a thread are its coordinates.
 ROW, PLANE, VOLUME = "%f1", "{%f1, %f2}", "{%f1, %f2, %f3, %f3}"
 ROWS, PLANES = "{%r4, %f1}", "{%r4, %f1, %f2, %f2}"
 
@@ -50,7 +50,7 @@ def numbers(kind, *shape):
 
 
 def promoted(content):
-    """The numbers as floats from 0 or -1 to 1."""
+    """Integers as normalized floats, from 0 or -1 to 1."""
     if content.dtype.kind == "f":
         return content.astype("f8")
     most = numpy.iinfo(content.dtype).max
@@ -58,7 +58,7 @@ def promoted(content):
 
 
 def indices(index, count, outside):
-    """The index for one that may be outside; -1 stands for the border."""
+    """Apply an address mode to indices that may be outside. -1 stands for the border."""
     if outside == WRAP:
         return index % count
     if outside == MIRROR:
@@ -69,7 +69,7 @@ def indices(index, count, outside):
 
 
 def fetched(content, at, outside, border):
-    """The elements at the indices (x, y, z), of content with the axes (z, y, x, channel)."""
+    """The elements of content with axes (z, y, x, channel) at the indices (x, y, z)."""
     places = [
         indices(index, content.shape[2 - axis], outside[axis]) for axis, index in enumerate(at)
     ]
@@ -81,10 +81,10 @@ def fetched(content, at, outside, border):
 
 
 def corner_weights(parts):
-    """Weights of the 2, 4 or 8 neighbours, by parts of 256 in each dimension.
+    """The weights of the 2, 4 or 8 neighbours, as multiples of 1/256.
 
-    A product of two weights is rounded to parts of 256, and the other neighbour has the rest: what
-    an H100 was found to do.
+    As on an H100, a product of two weights is rounded to a multiple of 1/256, and the other
+    neighbour gets the rest.
     """
     dimensions = parts.shape[1]
     weights = {0: numpy.full(len(parts), 256)}
@@ -98,13 +98,14 @@ def corner_weights(parts):
 
 
 def model(content, positions, dimensions, outside, filter_, normalized, border=(0, 0, 0, 0)):
-    """What is read at positions (x, y, z): a mean of neighbours, or the nearest element."""
+    """The expected values at positions (x, y, z): interpolated, or the nearest element."""
     positions = positions[:, :dimensions].astype("f8")
     if normalized:
         positions = positions * content.shape[2::-1][:dimensions]
     if filter_ == POINT:
         return fetched(content, numpy.floor(positions).astype(int).T, outside, border)
-    if dimensions == 1 and outside[1] == BORDER:  # a row is read at the upper edge of a plane
+    # A 1-D texture is read at the upper edge of a plane.
+    if dimensions == 1 and outside[1] == BORDER:
         mean = model(content, positions, 1, (outside[0], CLAMP), filter_, False, border)
         return (mean + border[: content.shape[3]]) / 2
     first = numpy.floor(positions - 0.5)
@@ -118,10 +119,10 @@ def model(content, positions, dimensions, outside, filter_, normalized, border=(
 
 
 def positions_for(shape, normalized, count=200):
-    """Positions in, and around, a volume of (slices, rows, elements), not at edges of elements."""
+    """Random positions in and around a volume (slices, rows, elements), not at element edges."""
     extents = numpy.array(shape[::-1])
     found = RANDOM.uniform(-1.3, 2.3, (count, 3)) * extents
-    # Weights have 8 bits after the point; these parts are between two of them.
+    # Weights are multiples of 1/256. These fractions lie between two such multiples.
     found = numpy.floor(found) + RANDOM.integers(16, 240, (count, 3)) / 256 + 1 / 1024
     return (found / extents if normalized else found).astype("f4")
 
@@ -157,17 +158,20 @@ def test_sampling(client, dimensions, outside, filter_, normalized):
         assert (found == wanted.astype("f4")).all()
     else:
         bound = 1e-5
-        if dimensions == 1:  # where a border is above the row, its elements have half a weight
+        if dimensions == 1:  # with a border above the row, its elements have half of their weight
             bound = 8 * WEIGHT
         elif dimensions == 3 and not client.lib.software:
-            # A GPU rounds the weights of the eight elements in another way: each by up to 1/256.
+            # A GPU rounds each of the eight weights differently, by up to 1/256.
             bound = 8 * WEIGHT * abs(content).max()
         assert abs(found - wanted).max() < bound
 
 
 @pytest.mark.parametrize("outside", [(BORDER, CLAMP), (CLAMP, BORDER), (BORDER, BORDER)])
 def test_a_row_is_read_at_the_edge_of_a_plane(client, outside):
-    """What is outside in the second dimension has half of the weight of a mean."""
+    """A 1-D texture reads at the upper edge of a plane.
+
+    So the border of the second dimension has half of the weight.
+    """
     array = filled(client, numpy.array([[[[1.0], [2], [4], [8]]]], "f4"), extents=(4, 0, 0))
     how = reading((*outside, CLAMP), LINEAR, border=(100, 0, 0, 0))
     body = f"tex.1d.v4.f32.f32 {RESULT}, [%rd1, {ROW}];"
@@ -190,7 +194,7 @@ def test_each_dimension_has_its_own_outside(client):
 
 
 def every(shape):
-    """The middles of all elements of (rows, elements)."""
+    """The centers of all elements of a shape (rows, elements)."""
     rows, columns = numpy.indices(shape)
     return numpy.stack([columns.ravel(), rows.ravel()], axis=1).astype("f4") + 0.5
 
@@ -202,21 +206,21 @@ def read_plane(kind="f32"):
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("channels", [1, 2, 4])
 def test_formats(client, kind, channels):
-    """Each format is read as integers and as floats."""
+    """Each format can be read as integers and as floats."""
     content = numbers(kind, 1, 8, 16, channels)
     resource = of_array(array_of(client, content, 2))
     if kind[0] != "f":
         handle = texture(client, resource, reading(flags=AS_INTEGER))
         found = run(client, read_plane("s32"), handle, every((8, 16)))[:, :channels]
         assert (found.view("i4").astype(kind) == content.reshape(-1, channels)).all()
-        if kind[0] == "i" and kind != "i4":  # the sign is extended
+        if kind[0] == "i" and kind != "i4":  # narrow integers are sign-extended
             assert (found.view("i4") == content.reshape(-1, channels)).all()
     if kind[1] != "4" or kind == "f4":
         handle = texture(client, resource)
         found = floats(client, read_plane(), handle, every((8, 16)))[:, :channels]
         wanted = promoted(content.reshape(-1, channels))
         assert (abs(found - wanted) <= 2**-23 * abs(wanted)).all()
-    elif kind[0] != "f":  # integers of 32 bits stay what they are
+    elif kind[0] != "f":  # integers of 32 bits are not converted
         found = run(client, read_plane("u32"), texture(client, resource), every((8, 16)))
         assert (found[:, :channels].astype(kind) == content.reshape(-1, channels)).all()
 
@@ -227,7 +231,7 @@ def test_means_of_promoted_integers(client):
     positions = positions_for((1, 8, 16), False)
     found = floats(client, read_plane(), handle, positions)
     wanted = model(promoted(content), positions, 2, (CLAMP,) * 3, LINEAR, False)
-    assert abs(found - wanted).max() < 0.51 / 65535 + 1e-7  # a mean has 16 bits
+    assert abs(found - wanted).max() < 0.51 / 65535 + 1e-7  # an interpolated value has 16 bits
 
 
 def test_means_of_halves(client):
@@ -237,14 +241,15 @@ def test_means_of_halves(client):
     found = floats(client, read_plane(), handle, positions)
     wanted = model(content, positions, 2, (CLAMP,) * 3, LINEAR, False)
     assert (found == found.astype("f2")).all()
-    rough = 0 if client.lib.software else WEIGHT  # a GPU does not round the exact mean
+    # A GPU rounds the weights, so its mean is not exact.
+    rough = 0 if client.lib.software else WEIGHT
     assert (abs(found - wanted) <= 2**-11 * abs(wanted) + 1e-6 + rough).all()
 
 
 def test_srgb(client):
-    """The first three channels are converted, and the fourth is not.
+    """The first three channels are converted from sRGB, and the fourth is not.
 
-    Devices have a coarse table.
+    Devices use a coarse table.
     """
     content = numpy.arange(256, dtype="u1").reshape(1, 16, 16, 1).repeat(4, axis=3)
     resource = of_array(array_of(client, content, 2))
@@ -259,7 +264,7 @@ def test_srgb(client):
 
 
 def test_srgb_of_two_channels(client):
-    """The second one is not converted."""
+    """The second channel is not converted from sRGB."""
     content = numpy.full((1, 4, 4, 2), 128, "u1")
     handle = texture(client, of_array(array_of(client, content, 2)), reading(flags=SRGB))
     found = floats(client, read_plane(), handle, [[0.5, 0.5]])[0]
@@ -292,7 +297,7 @@ def test_channels_that_are_not_there_are_zero(client, channels):
     ],
 )
 def test_border_colors_have_the_format_of_elements(client, kind, flags, color, wanted):
-    """Integers have the bits of the float."""
+    """A border color of an integer format has the bits of the float in the descriptor."""
     how = reading(BORDER, flags=flags)
     how.border[0] = numpy.array([color], "u4").view("f4")[0] if flags else color
     handle = texture(client, of_array(make(client, 16, 8, kind=kind)), how)
@@ -309,7 +314,8 @@ def test_layers(client, dimensions):
     handle = texture(client, of_array(array))
     words = numpy.zeros((100, 4), "f4")
     words[:, :2] = RANDOM.integers(0, (16, height), (100, 2)) + 0.5
-    layers = RANDOM.integers(0, 7, 100).astype("u4")  # those that are not there are the last one
+    # The index of a layer that does not exist is clamped to the last layer.
+    layers = RANDOM.integers(0, 7, 100).astype("u4")
     words[:, 3] = layers.view("f4")
     place = PLANES if dimensions == 2 else ROWS
     body = f"tex.a{dimensions}d.v4.f32.f32 {RESULT}, [%rd1, {place}];"
@@ -319,7 +325,7 @@ def test_layers(client, dimensions):
 
 
 def test_linear_memory(client):
-    """Integer coordinates; what is outside is 0."""
+    """Linear memory is read at integer coordinates. Outside of it, 0 is read."""
     content = numbers("i4", 40)
     memory = client.device(256)
     client.write(memory, content.tobytes())
@@ -346,7 +352,7 @@ def test_pitched_memory(client, filter_):
 
 @pytest.mark.parametrize("mix", [POINT, LINEAR])
 def test_levels(client, mix):
-    """Each level has a number of its own, and between them is a mean, or the nearer one."""
+    """Between two levels, a texture reads the mean, or the value of the nearer level."""
     mipmap = make_mipmap(client, 3, 16, 8, kind="f4")
     for level in range(3):
         shape = (1, 8 >> level, 16 >> level, 1)
@@ -375,7 +381,7 @@ CUBE = "{%f1, %f2, %f3, %f3}"
 
 
 def test_cubes(client):
-    """A direction finds its face and the position there."""
+    """A direction selects a face of the cube and the position on the face."""
     content = numbers("f4", 12, 4, 4, 1)
     words = RANDOM.uniform(-1, 1, (200, 4)).astype("f4")
     x, y, z = words[:, :3].T.astype("f8")
@@ -398,7 +404,7 @@ def test_cubes(client):
 
 
 def test_ties_between_faces(client):
-    """Of equal coordinates z decides before y, and y before x."""
+    """If coordinates are equal in size, z takes precedence over y, and y over x."""
     faces = filled(client, numpy.arange(6, dtype="f4").repeat(4).reshape(6, 2, 2), flags=CUBEMAP)
     body = f"tex.cube.v4.f32.f32 {RESULT}, [%rd1, {CUBE}];"
     words = [[1, 1, 1], [-1, -1, -1], [1, -1, 0.5], [-1, 0.5, -0.5], [0, 0, 0]]
@@ -421,10 +427,10 @@ def test_gathering(client, channel):
 
 
 def test_views(client):
-    """Other formats of the same size, and some of the layers."""
+    """A resource view has another format of the same size, and some of the layers."""
     content = numbers("u4", 5, 4, 8, 1)
     array = filled(client, content, flags=LAYERED)
-    view = View(format=1 + 2, extents=(8, 4, 5), layers=(2, 3))  # four channels of u1
+    view = View(format=1 + 2, extents=(8, 4, 5), layers=(2, 3))  # a view as four channels of u1
     handle = texture(client, of_array(array), reading(flags=AS_INTEGER), view)
     words = numpy.zeros((32, 4), "f4")
     words[:, :2] = every((4, 8))
@@ -451,9 +457,10 @@ def test_queries(client):
     "query", ["array_size", "num_mipmap_levels", "normalized_coords", "filter_mode", "addr_mode_0"]
 )
 def test_queries_that_no_driver_answers(client, query):
-    """NVIDIA's compiler finds the answer in the description of a .texref, not of an object.
+    """The software driver refuses these queries.
 
-    A real driver loads the module, and then the kernel is not in it.
+    NVIDIA's compiler answers them from the declaration of a .texref, which an object does not have.
+    A real driver loads the module, but without the kernel.
     """
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     text = text_of(f"txq.{query}.b32 %r11, [%rd1];")
@@ -495,7 +502,7 @@ def test_descriptions(client):
     client.ok("cuTexObjectGetResourceDesc", ctypes.byref(kind), handle)
     assert (kind.kind, kind.words[0]) == (0, array)
     name = "cuTexObjectGetResourceViewDesc"
-    client.ok(name, ctypes.byref(view), handle)  # there is none
+    client.ok(name, ctypes.byref(view), handle)  # the texture has no view
     assert bytes(view) == bytes(View())
     handle = texture(client, of_array(array), how, View(format=1, extents=(16, 8, 0)))
     client.ok(name, ctypes.byref(view), handle)
@@ -503,7 +510,7 @@ def test_descriptions(client):
 
 
 def status_of(client, resource, how=None, view=None):
-    """What making the object answers; it is destroyed."""
+    """The status of making a texture object. The object is destroyed at once."""
     handle = ctypes.c_uint64()
     given = (ctypes.byref(resource), ctypes.byref(how or reading()), view and ctypes.byref(view))
     status = client.call("cuTexObjectCreate", ctypes.byref(handle), *given)
@@ -544,7 +551,7 @@ def test_refused_objects(client):
     }
     for why, arguments in wrong.items():
         assert status_of(client, *arguments) == INVALID_VALUE, why
-    # Nothing reads a third dimension.
+    # The third address mode is not checked, because the array has two dimensions.
     assert status_of(client, of_array(array), reading((CLAMP, CLAMP, 4))) == SUCCESS
     handle = ctypes.byref(ctypes.c_uint64())
     given = ctypes.byref(of_array(array)), ctypes.byref(reading())
@@ -554,7 +561,10 @@ def test_refused_objects(client):
 
 
 def test_mistakes_that_real_drivers_accept(client):
-    """The kernel would read memory that is not there, or numbers that mean nothing."""
+    """The software driver refuses these textures.
+
+    A kernel would read memory that does not exist, or meaningless numbers.
+    """
     memory = client.device(4096)
     ints = of_array(make(client, 16, 8, kind="i4"))
     mistakes = {
@@ -572,7 +582,7 @@ def test_mistakes_that_real_drivers_accept(client):
 
 
 def fault(lost, handle, body=None, before=lambda: None):
-    """The status and the text of a kernel that one thread runs."""
+    """Run a kernel with one thread. Returns the status and the text of the fault."""
     memory, stream = lost.device(64), lost.stream()
     function = kernel(lost, body or read_plane())
     before()
@@ -623,7 +633,10 @@ def test_textures_of_another_shape(lost):
 
 @pytest.mark.parametrize("linear", [False, True])
 def test_integers_are_for_linear_memory(lost, linear):
-    """Real devices read zeros."""
+    """Arrays are read at float coordinates, and linear memory at integer ones.
+
+    The software driver reports a fault for the wrong kind. Real devices read zeros.
+    """
     if linear:
         resource, coordinate = of_linear(lost.device(4096), 64), "f"
     else:
@@ -636,7 +649,7 @@ def test_integers_are_for_linear_memory(lost, linear):
 
 
 def test_the_address_of_an_array_is_no_address(lost):
-    """Only a report of a race tells the address."""
+    """A report of a race shows the address of an array, but no function accepts it."""
     lost.lib.configure("races=record")
     lost.lib.forget_races()
     array, host = make(lost, 64), lost.host(64)
@@ -651,7 +664,7 @@ def test_the_address_of_an_array_is_no_address(lost):
 
 
 def reads_and_writes(program, order):
-    """A kernel reads an array that a copy on another stream writes."""
+    """A kernel that reads an array races with a copy to it on another stream."""
     array, memory, host = make(program, 16, 8), program.device(64), program.host(16)
     handle = texture(program, of_array(array))
     one, other = program.stream(), program.stream()

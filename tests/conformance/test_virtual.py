@@ -1,4 +1,4 @@
-"""Virtual memory management: addresses, memory, mappings, access."""
+"""Virtual memory management: address ranges, memory, mappings, access."""
 
 import ctypes
 
@@ -36,7 +36,7 @@ def properties(device=0):
 
 
 class Virtual:
-    """Short words for the functions; gives everything back at the end."""
+    """Short names for the functions. Everything is released at the end."""
 
     def __init__(self, client):
         self.client, self.lib = client, client.lib
@@ -80,7 +80,7 @@ class Virtual:
         return flags.value
 
     def memory(self, granules=1, pieces=1):
-        """Reserved, mapped and usable memory."""
+        """Return the address of reserved, mapped and accessible memory."""
         address = self.reserve(granules * pieces)
         for piece in range(pieces):
             handle = self.create(granules)
@@ -119,7 +119,7 @@ def test_granularity(client, virtual):
 def test_mapped_memory_is_like_other_memory(client, virtual):
     address = virtual.memory(pieces=2)
     stream, other = client.stream(), client.device(64)
-    middle = address + GRANULE - 32  # the border of the pieces is no border for copies and fills
+    middle = address + GRANULE - 32  # copies and fills may cross the border between two pieces
     client.ok("cuMemsetD8Async", middle, 5, 64, stream)
     client.ok("cuMemcpyDtoDAsync_v2", other, middle, 64, stream)
     client.ok("cuMemcpyDtoDAsync_v2", address, other, 64, stream)
@@ -182,7 +182,7 @@ def test_access(client, virtual):
     virtual.allow(address)
     assert (virtual.access(address), virtual.access(address + GRANULE)) == (READWRITE, NONE)
     client.ok("cuMemsetD8_v2", address, 1, 4)
-    # A copy needs access to all of its bytes.
+    # A fill needs access to all of its bytes.
     assert client.call("cuMemsetD8_v2", address + GRANULE - 2, 1, 4) == INVALID_VALUE
 
 
@@ -198,7 +198,10 @@ def test_read_access(client, virtual):
 
 
 def call(name, *arguments):
-    """A call in a `scene`. Arguments that depend on it are functions."""
+    """A call in a `scene`.
+
+    Arguments that depend on the scene are functions of address and handle.
+    """
 
     def run(virtual, address, handle):
         given = (each(address, handle) if callable(each) else each for each in arguments)
@@ -223,7 +226,7 @@ def accessible(count=1, kind=DEVICE_LOCATION, device=0, flags=READWRITE):
     return lambda a, h: ctypes.byref(Access(Location(kind, device), flags))
 
 
-# `a` is the address of 4 reserved granules, of which the second and third are mapped; `h` is the
+# `a` is the address of 4 reserved granules. The second and third granules are mapped. `h` is the
 # handle of a granule that is not mapped.
 REFUSED = {
     "reserve nothing": call("cuMemAddressReserve", out, 0, 0, 0, 0),
@@ -256,7 +259,7 @@ REFUSED = {
 }
 
 
-# Memory is mapped as a whole, and only devices get access.
+# Only whole allocations can be mapped, and only devices can be given access.
 NOT_IMPLEMENTED = {
     "map across mapped": call("cuMemMap", at(), 2 * GRANULE, 0, handle_of, 0),
     "map half a granule": call("cuMemMap", at(), GRANULE // 2, 0, handle_of, 0),
@@ -293,7 +296,7 @@ def test_a_part_of_memory_cannot_be_mapped_to_its_own_size(virtual):
 
 @pytest.mark.parametrize(("first", "count"), [(0, 1), (1, 3), (0, 4), (3, 1)])
 def test_gaps_are_unmapped_too(client, scene, first, count):
-    """The range may have addresses without memory, or no memory at all."""
+    """A range to be unmapped may have gaps without memory, or no memory at all."""
     virtual, address, _ = scene
     virtual.allow(address + GRANULE, 2)
     assert virtual.unmap(address + first * GRANULE, count) == SUCCESS
@@ -332,7 +335,8 @@ def test_two_mappings_are_unmapped_at_once(scene):
 def test_what_is_not_supported(client, virtual):
     found = ctypes.byref(ctypes.c_uint64())
     host = Properties(1, 0, Location(2, 0))
-    exported = Properties(1, 8, Location(DEVICE_LOCATION, 0))  # as a fabric handle
+    # Memory that can be exported as a fabric handle.
+    exported = Properties(1, 8, Location(DEVICE_LOCATION, 0))
     for wanted in (host, exported):
         status = client.call("cuMemCreate", found, GRANULE, ctypes.byref(wanted), 0)
         assert status == NOT_SUPPORTED
@@ -340,7 +344,10 @@ def test_what_is_not_supported(client, virtual):
 
 @pytest.mark.cuda_software
 def test_reservations_are_not_neighbours(client, virtual):
-    """Programs that ask for the next addresses, and get them, use both reservations as one."""
+    """A reservation at the address behind another one does not get that address.
+
+    Otherwise programs would use both reservations as one.
+    """
     address, found = virtual.reserve(1), ctypes.c_uint64()
     client.ok("cuMemAddressReserve", ctypes.byref(found), GRANULE, 0, address + GRANULE, 0)
     assert found.value != address + GRANULE
@@ -371,8 +378,8 @@ def test_pointer_attributes(client, scene):
         return value.value
 
     inside = address + GRANULE + 100
-    assert attribute(2, inside) == 2  # device memory
-    assert attribute(9, inside) == 0  # its device
+    assert attribute(2, inside) == 2  # the memory type is device memory
+    assert attribute(9, inside) == 0  # the ordinal of its device
     begin, size = ctypes.c_uint64(), ctypes.c_size_t()
     client.ok("cuMemGetAddressRange_v2", ctypes.byref(begin), ctypes.byref(size), inside)
     assert (begin.value, size.value) == (address + GRANULE, GRANULE)
@@ -429,7 +436,7 @@ def test_unmapping_what_is_in_use_is_a_race(program, mapped, software):
     stream = program.stream()
     program.fill(address, stream)
     assert mapped.unmap(address + GRANULE) == SUCCESS
-    assert software.races() == []  # another part
+    assert software.races() == []  # the unmapped part is not the part in use
     assert mapped.unmap(address) == SUCCESS
     [text] = software.races()
     assert "cuMemUnmap" in text
@@ -462,7 +469,10 @@ def test_work_of_two_streams_races_across_mappings(program, mapped, software):
 
 @pytest.mark.cuda_software
 def test_a_kernel_goes_on_while_more_is_mapped(program, mapped, software):
-    """The race detector sees all that it has used, in the old memory and in the new."""
+    """A kernel runs while more memory is mapped.
+
+    The race detector sees its accesses in the old and in the new memory.
+    """
     address = mapped.reserve(2)
     mapped.map(address, first := mapped.create())
     mapped.release(first)

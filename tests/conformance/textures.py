@@ -85,8 +85,8 @@ def surface(client, array):
     return client._make("cuSurfObjectDestroy", ctypes.c_uint64, "cuSurfObjectCreate", given)
 
 
-# Each thread has 4 words of the input in %r1 to %r4 (and in %f1 to %f4), and what is in %r11 to
-# %r14 in the end are its words of the output. %rd1 is the handle.
+# Each thread finds 4 words of the input in %r1 to %r4, and as floats in %f1 to %f4. Its output is
+# what it leaves in %r11 to %r14. %rd1 is the handle.
 TEXT = """.version {version}
 .target {target}
 .address_size 64
@@ -129,7 +129,7 @@ def refused(client, body, **options):
 
 
 def run(client, body, handle, words, **options):
-    """What the kernel makes of rows of up to four words, one thread for each; as words."""
+    """Run the kernel with one thread for each row of up to four words. Returns its output words."""
     words = numpy.ascontiguousarray(words)
     assert words.dtype.itemsize == 4
     given = numpy.zeros((len(words), 4), words.dtype)

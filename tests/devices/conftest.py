@@ -1,4 +1,7 @@
-"""Machines of other kinds: each test is a program on a software driver of its own."""
+"""Fixtures for other machines.
+
+Each test runs a program on a software driver with its own settings.
+"""
 
 import textwrap
 from collections.abc import Callable
@@ -46,7 +49,10 @@ assert not testing.races(), testing.races()
 
 @pytest.fixture
 def machine(driver, script) -> Callable[..., None]:
-    """Run a program on a machine with some settings; it must be silent and without races."""
+    """A function that runs a program with some settings of the software driver.
+
+    The program must print nothing and have no data race.
+    """
 
     def machine(settings: str, program: str, tail: str = TAIL) -> None:
         head = HEAD + TWO if "devices=2" in settings else HEAD
@@ -60,7 +66,7 @@ def machine(driver, script) -> Callable[..., None]:
 
 @pytest.fixture
 def pair(driver, script, machine) -> Callable[..., None]:
-    """Run a program on two devices: those of the software driver, or two GPUs."""
+    """A function that runs a program on two devices: of the software driver, or two GPUs."""
 
     def pair(program: str) -> None:
         if driver != "cuda":

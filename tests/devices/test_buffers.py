@@ -65,7 +65,10 @@ assert testing.live_objects()["host"] == before - 1
 
 
 def test_page_locked_memory_goes_with_every_device(machine):
-    """The source and the target of a copy may even belong to two devices."""
+    """Page-locked memory can be used on all devices.
+
+    The source and the target of a copy may even belong to two devices.
+    """
     machine(
         "devices=2",
         """
@@ -123,7 +126,10 @@ assert bytes(managed) == bytes(range(8))
 
 
 def test_memory_dies_behind_users_on_two_devices(machine):
-    """The memory is freed when both users are done, and the destructor waits for neither."""
+    """Dropped memory is freed after its users on two devices are done.
+
+    The destructor waits for neither.
+    """
     machine(
         "devices=2",
         """
@@ -165,7 +171,10 @@ cu.reap()
 
 
 def test_arrays_that_are_on_no_device_go_with_the_stream(machine):
-    """Page-locked memory, and arrays without items."""
+    """Arrays without a device are imported in the context of the stream.
+
+    These are page-locked arrays, and arrays without items.
+    """
     machine(
         "devices=2",
         """

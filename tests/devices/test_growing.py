@@ -46,7 +46,7 @@ refused(ValueError, words, lambda: alone.fill_async(0, far))
 
 
 def test_it_dies_while_the_other_device_is_busy(machine):
-    """Nothing is unmapped under the work of a device that only has access."""
+    """A dropped growing buffer stays mapped while another device with access uses it."""
     machine(
         "devices=2",
         HEAD

@@ -1,4 +1,4 @@
-"""Managed memory on devices without concurrent access to it by the host."""
+"""Managed memory on devices without concurrent managed access by the host."""
 
 import pytest
 
@@ -168,7 +168,10 @@ assert managed[0] == 3
 
 
 def test_a_loan_excludes_the_host_from_managed_memory(machine):
-    """What the library queues in the block is not seen, and could be running at any time."""
+    """While a buffer is lent, the host cannot use managed memory.
+
+    The library's work is not seen, so it may be running at any time.
+    """
     machine(
         "concurrent_managed=0",
         """
@@ -225,7 +228,10 @@ del loan
 
 
 def test_the_number_of_a_default_stream_is_the_same_in_each_context(machine):
-    """A consumer says only the number, so a loan to a default stream takes any context's."""
+    """A loan to a default stream accepts consumers of all contexts.
+
+    A consumer passes only the number of a default stream, which is the same in each context.
+    """
     machine(
         "devices=2",
         """

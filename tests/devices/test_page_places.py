@@ -1,4 +1,4 @@
-"""What the software driver says of the pages of unified buffers, through `cudadrv.testing`."""
+"""What `cudadrv.testing` shows about page faults and places of unified buffers."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def fill(buffer, value):
 
 @pytest.fixture
 def blocks():
-    """Two blocks whose addresses are multiples of their size."""
+    """A buffer of two blocks, with an address that is a multiple of the block size."""
     whole = cu.UnifiedBuffer(3 * BLOCK)
     before = -whole.address % BLOCK
     return whole[before : before + 2 * BLOCK]

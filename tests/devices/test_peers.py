@@ -1,12 +1,12 @@
 """Copies between devices, and access of a device to the memory of another one.
 
-All but the tests that are marked run on two GPUs as well as on the software driver.
+Tests run on the software driver and, unless they are marked, on two GPUs.
 """
 
 import pytest
 
 software = pytest.mark.cuda_software
-# One thread adds item after item.
+# A kernel in which one thread adds the items one after the other.
 KERNEL = '''
 PTX = """
 .version 6.4
@@ -282,7 +282,7 @@ step.launch(near)
 
 @software
 def test_one_call_of_the_driver(machine):
-    """With access, too, the call is cuMemcpyPeerAsync. A copy of 0 bytes makes no call."""
+    """A copy is one cuMemcpyPeerAsync, also with access. A copy of 0 bytes makes no call."""
     machine(
         "devices=2",
         BUFFERS
@@ -498,7 +498,7 @@ for buffer in (ordered, of_pool):
 
 
 def test_access_of_the_default_pool_is_that_of_the_device(pair):
-    """The pool's access ends with that of the last context of the device."""
+    """Access to the default pool ends when the last context of the device loses its access."""
     pair(
         """
 ordered = cu.DeviceBuffer(16, stream=far)
@@ -573,7 +573,7 @@ assert zero.peers == ()
 
 
 def test_a_thread_that_ends_access_while_others_launch(pair):
-    """No kernel runs without access: a launch is refused, or the end of the access."""
+    """No kernel runs without access: either the launch is refused, or ending the access is."""
     pair(
         BUFFERS
         + KERNEL
@@ -622,7 +622,7 @@ assert counts["launched"] and counts["ended"]
 
 @software
 def test_devices_that_cannot_have_access(machine):
-    """Copies work nevertheless."""
+    """Copies also work between devices that cannot have access."""
     machine(
         "devices=2",
         BUFFERS
@@ -651,7 +651,7 @@ b.copy_from(a)
 
 @software
 def test_a_lost_device(machine):
-    """The memory of a lost context cannot be copied any more; the other device works on."""
+    """Memory of a lost context cannot be copied any more. The other device still works."""
     machine(
         "devices=2",
         BUFFERS
@@ -674,7 +674,7 @@ b.close()
 
 @software
 def test_a_copy_finds_that_the_other_device_is_lost(machine):
-    """The error of the copy is about one of the two contexts; the other one is not lost."""
+    """An error of a copy is about one of its two contexts, and the other one is not lost."""
     machine(
         "devices=2,kernel_faults=record",
         BUFFERS

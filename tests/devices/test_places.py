@@ -1,4 +1,4 @@
-"""Prefetches and advice on several devices, on devices that take none, and with older drivers."""
+"""Prefetches and advice: on several devices, on devices without support, and with older drivers."""
 
 import pytest
 

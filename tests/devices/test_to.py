@@ -1,4 +1,4 @@
-"""`Buffer.to` on machines of other kinds: several devices, and no concurrent managed access."""
+"""`Buffer.to` on other machines: several devices; devices without concurrent managed access."""
 
 import pytest
 

@@ -1,18 +1,21 @@
-"""Runs the Python blocks of a Markdown file: ``run_blocks.py FILE``. Exit status 1: one differs.
+"""Runs the Python blocks of a Markdown file: ``run_blocks.py FILE``.
 
-The convention, for writers:
+The exit status is 1 if the output of a block differs from what the page says. The convention:
 
-- Each ```python block runs, one after the other, in one namespace for the file. Blocks in other
-  languages (```console, ```cython, ...) do not run, and neither does a ```python foreign block: it
-  shows another library, which is not installed.
-  A ```python mpi 2, ```python mpi4py or ```python dask block runs in tests/external/test_pages.py.
-- A ```text block directly after one is what it printed, then, if it ends with an exception,
-  ``Class: message``. A block with no ```text after it must not raise, and may print.
-- Compared as they stand, apart from: ``...``, which stands for anything; places such as
-  ``pipeline.py:41``; and the numbers of streams, where only "the same one" and "another" count.
-- A page with a ```python start block is a page of programs. Each block after it is a program,
-  ``pipeline.py``, that runs in a process of its own: the lines of the start block, an empty line,
-  and its own; or its own alone, if they import cudadrv. There only ``...`` stands for anything.
+- The ```python blocks of a file run one after the other, in one namespace. Blocks in other
+  languages (```console, ```cython, ...) do not run. A ```python foreign block does not run either:
+  it shows another library, which is not installed.
+- A ```python mpi 2, ```python mpi4py or ```python dask block runs in tests/external/test_pages.py.
+- A ```text block directly after a ```python block is the expected output. If the ```python block
+  raises an exception, the expected output ends with ``Class: message`` and the notes, if any.
+- A ```python block without a ```text block must not raise. Its output is not compared.
+- In the expected output, ``...`` stands for any text. Two things may differ in a comparison: places
+  such as ``pipeline.py:41``, and the numbers of streams. But equal numbers must stay equal, and
+  different ones different.
+- A page with a ```python start block is a page of programs. Each block after the start block runs
+  as a program ``pipeline.py`` in its own process. The program consists of the start block, an empty
+  line, and the block. A block that imports cudadrv is a whole program, without the start block. The
+  output of a program is compared exactly, apart from ``...``.
 """
 
 import contextlib
@@ -54,7 +57,7 @@ def blocks(markdown: str) -> list[Block]:
 
 
 def comparable(text: str) -> str:
-    """A text with what may differ from run to run taken out."""
+    """Replace places and stream numbers, which may differ from run to run."""
     streams: dict[str, str] = {}
 
     def letter(found: re.Match[str]) -> str:
@@ -71,7 +74,10 @@ def agree(actual: str, expected: str, exact: bool = False) -> bool:
 
 
 def run(block: Block, name: str, namespace: dict[str, object]) -> str:
-    """What it prints, and its exception as the last line; raises one that nothing announces."""
+    """Run a block. Returns its output, with an announced exception as the last line.
+
+    An exception that no ```text block announces is raised.
+    """
     code = compile("\n" * (block.line - 1) + block.code, name, "exec")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -92,18 +98,22 @@ def program(start: Block, block: Block) -> Block:
 
 
 def load_early() -> None:
-    """Import what all programs import, so that each need not. It loads no driver."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads must not fork
+    """Import what all programs import, so that their processes need not. Loads no driver."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads must not be forked
     importlib.import_module("cudadrv")
 
 
 def run_apart(block: Block) -> str:
-    """What a program prints in a process of its own; raises if it does not end well."""
+    """Run a program in a process of its own.
+
+    Returns its output, and raises if the program fails.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        # Newer Pythons warn of a fork that a program makes to show what happens.
+        # Newer Pythons warn of forks in processes with threads, which some programs make on
+        # purpose.
         warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
         try:
             with os.fdopen(writer, "w", encoding="utf-8") as output:

@@ -1,4 +1,4 @@
-"""The benchmarks run, and what the pages say of them is what the kept results say."""
+"""The benchmarks run, and the pages have the numbers of the kept results."""
 
 import importlib
 import itertools
@@ -26,7 +26,7 @@ ENVIRONMENT.pop("CUDADRV_SOFTWARE", None)
 
 @pytest.fixture
 def module(monkeypatch):
-    """Scripts of that folder, which import each other by name."""
+    """A function that imports scripts of benchmarks/, which import each other by name."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     known = set(sys.modules)
     yield importlib.import_module
@@ -114,7 +114,7 @@ def test_a_part_that_fails_leaves_the_others(module, monkeypatch):
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """What the one command writes and prints on the software driver."""
+    """The results and the output of measure.py on the software driver."""
     file = tmp_path_factory.mktemp("benchmarks") / "results.json"
     command = [sys.executable, BENCHMARKS / "measure.py", "--quick", "--only", "cudadrv"]
     command += ["--json", file]

@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/ do what the text beside them says."""
+"""The examples of README.md and docs/ print the text beside them."""
 
 import importlib.util
 import os
@@ -50,7 +50,7 @@ def test_links_lead_somewhere(page):
 
 
 def anchors(page: Path) -> set[str]:
-    """What links to the headings of a page say, as GitHub makes them."""
+    """The anchors of a page's headings, as GitHub makes them."""
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
     plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text)]
     return {heading.replace(" ", "-") for heading in plain}

@@ -1,4 +1,4 @@
-"""The programs of examples/ run, on every schedule, and give everything back."""
+"""The programs of examples/ run under every schedule, and release everything."""
 
 import importlib.util
 import os
@@ -17,10 +17,12 @@ PACKAGE = str(Path(cudadrv.__file__).parents[1])
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 KERNELS = sorted(path for path in ROOT.glob("examples/kernels/*.py") if path.name != "build.py")
 INTEROP = sorted(path for path in ROOT.glob("examples/interop/*.py"))
-LIBRARIES = [ROOT / "examples" / "interop" / "tiny.py"]  # they are imported, and may be longer
+# Modules that are imported, which may be longer than examples.
+LIBRARIES = [ROOT / "examples" / "interop" / "tiny.py"]
 ALONE = [ROOT / "examples" / "interop" / "array_library.py"]
 DISTRIBUTED = sorted(path for path in ROOT.glob("examples/distributed/*.py"))
-STENCIL = ROOT / "examples" / "distributed" / "stencil.py"  # the others: tests/external
+# Other distributed examples run in tests/external.
+STENCIL = ROOT / "examples" / "distributed" / "stencil.py"
 DISCUSSIONS = sorted(path for path in ROOT.glob("examples/discussions/*.py"))
 WITH_OTHERS = [path for path in INTEROP if path not in LIBRARIES + ALONE]
 LONGEST = 60
@@ -63,7 +65,7 @@ def test_example_runs_on_a_gpu(example, tmp_path):
 @pytest.mark.cuda_gpu
 @pytest.mark.parametrize("example", WITH_OTHERS, ids=lambda path: path.name)
 def test_example_with_another_library(example, tmp_path):
-    """numba's also runs without a GPU: tests/external/test_examples.py."""
+    """Examples with other libraries need a GPU. That with numba also runs in tests/external."""
     [library] = re.findall(r"^(?:import|from) (cupy|numba|torch)\b", example.read_text(), re.M)
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
@@ -78,7 +80,7 @@ def test_example_with_another_library(example, tmp_path):
     if library == "numba" and "module 'numpy' has no attribute" in done.stderr:
         pytest.skip("numba-cuda cannot compile here: this NumPy is too new for it")
     assert done.returncode == 0, done.stderr
-    # Each shows a refusal, which names a line of the example.
+    # Each of these examples shows a refusal, which names a line of the example.
     assert re.search(rf"at (?:\S*/)?{example.name}:\d+", done.stdout)
 
 
@@ -91,7 +93,7 @@ def test_example_is_short(example):
 
 
 def test_users_of_a_library_see_their_own_lines(tmp_path):
-    """Every site in the messages of array_library.py is a line of it, not of tiny.py."""
+    """All lines in the messages of array_library.py are its own lines, not lines of tiny.py."""
     done = subprocess.run(
         [sys.executable, str(*ALONE)],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""Lists in the documentation say what the sources say."""
+"""Lists in the documentation agree with the sources."""
 
 import ast
 import importlib.util
@@ -47,7 +47,7 @@ def test_pictures_are_what_the_tool_makes():
 
 
 def test_pictures_can_be_read_aloud():
-    """Each says by itself what it shows, and its page says so beside it."""
+    """Each picture has a title and a description, and its page describes it beside it."""
     pages = ("ownership", "interop", "managed", "pipelines", "graphs")
     page = "".join(text(f"docs/{name}.md") for name in pages)
     for path in (ROOT / "docs" / "pictures").iterdir():
@@ -58,7 +58,10 @@ def test_pictures_can_be_read_aloud():
 
 
 def test_errors_are_explained():
-    """The page names each exception. Errors of ownership have a section with an example."""
+    """The page of errors names each exception.
+
+    Errors of ownership have a section with an example.
+    """
     page = text("docs/errors.md")
     for name in [name for name in cu.__all__ if name.endswith("Error")]:
         assert f"`{name}`" in page or f"\n## {name}" in page, name
@@ -104,7 +107,7 @@ def test_pages_of_the_reference_are_listed():
 
 
 def untold(node: ast.stmt, following: ast.stmt | None, of_class: str) -> bool:
-    """Whether the reference has no type or no text for a function or a field."""
+    """Whether the reference lacks the type or the text of a function or a field."""
     if isinstance(node, ast.FunctionDef):
         return node.name != "__init__" and not (node.returns and ast.get_docstring(node))
     if isinstance(node, ast.AnnAssign):
@@ -126,7 +129,11 @@ def test_the_reference_has_types_and_texts(reference, module):
 
 
 def test_texts_of_the_reference_keep_their_sections(reference):
-    """A paragraph after a section is none of its items, and an attribute is not told twice."""
+    """The reference keeps the sections of docstrings.
+
+    A paragraph after a section is not part of the section. A documented attribute is not listed
+    again.
+    """
     docstring = reference.docstring
     assert docstring(
         "One.\n\nRaises\n------\nValueError\n    Why.\n\nAfter all of docs/errors.md."
@@ -142,13 +149,14 @@ def test_the_reference_says_what_the_stubs_say(reference):
     members = {member.name: member for member in functions}
     signature = ast.unparse(members["copy_from_async"].args)
     assert signature.endswith("stream: Stream | None=None")
-    assert ast.unparse(members["count"].decorator_list) == "property"  # from its nameless base
+    # `count` is defined in a base class that is not public.
+    assert ast.unparse(members["count"].decorator_list) == "property"
     options = ast.unparse(members["from_array"].args)
     assert "pooled: bool=..." in options
     assert "Can be set." in ast.get_docstring(members["ordering"])
     (priority,) = [node for node in found["Stream"].body if reference.name_of(node) == "priority"]
     assert ast.get_docstring(priority) == (
-        "The priority of the stream:\nlower numbers run first."  # no type
+        "The priority of the stream:\nlower numbers run first."  # the text begins without the type
     )
     items = [node for node in found["HostBuffer"].body if reference.name_of(node) == "__getitem__"]
     assert [ast.unparse(node.args) for node in items] == ["self, key: slice | SupportsIndex, /"]

@@ -1,4 +1,4 @@
-"""The test files of docs/testing.md pass, as a stranger would run them."""
+"""The test files of docs/testing.md pass, run as a user would run them."""
 
 import os
 import re
@@ -23,7 +23,8 @@ def test_its_files_pass(tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     environment = {**os.environ, "PYTHONPATH": str(Path(cudadrv.__file__).parents[1])}
-    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # others' may warn, which is an error here
+    # Other plugins may warn, which is an error here.
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU"):
         environment.pop(name, None)
     done = subprocess.run(

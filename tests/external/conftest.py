@@ -1,4 +1,4 @@
-"""Runs every test under each schedule of the software driver, and looks for what it leaves."""
+"""Fixtures that run each test under all schedules of the software driver, and check for leaks."""
 
 import ctypes
 import gc
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 SCHEDULES = ("eager", "lazy", "random")
-# Without libraries, which cuda.core never unloads.
+# The kinds of driver objects that are counted. Libraries are not, because cuda.core never unloads
+# them.
 KINDS = (
     *("device", "async", "host", "managed", "registered", "reservations", "backings"),
     *("streams", "events", "graphs", "execs", "objects", "modules", "links"),
@@ -16,13 +17,13 @@ KINDS = (
 
 @pytest.fixture(scope="session")
 def scale():
-    """PTX of a kernel `scale` that multiplies n numbers."""
+    """The PTX of a kernel `scale` that multiplies n numbers."""
     return Path(__file__).with_name("scale.ptx").read_bytes()
 
 
 @pytest.fixture(scope="session")
 def library():
-    """The libcuda.so.1 that other people's packages load, which has to be the software driver."""
+    """The libcuda.so.1 that the packages load. It must be the software driver."""
     library = ctypes.CDLL("libcuda.so.1")
     library.cudadrvSoftCount.restype = ctypes.c_ulonglong
     library.cudadrvSoftConfigure.argtypes = [ctypes.c_char_p]
@@ -48,7 +49,7 @@ def schedule(request, library):
 
 @pytest.fixture
 def device(schedule):
-    """A `Device` of cuda.core, which is current."""
+    """A `Device` of cuda.core, made current."""
     from cuda.core import Device
 
     device = Device(0)

@@ -1,6 +1,6 @@
-"""Mistakes at the border of two ranks, each of which is refused: mpiexec -n 2 python halo.py.
+"""Mistakes at the border of two ranks. Each must be refused: mpiexec -n 2 python halo.py.
 
-The ranks are those of examples/distributed/stencil.py, which is right. See test_mpi.py.
+The ranks are those of examples/distributed/stencil.py, which is correct. See test_mpi.py.
 """
 
 import sys
@@ -23,7 +23,7 @@ arrived = cu.LockedBuffer(options.columns, "f4", name="arrived")
 
 
 class Forgetful(stencil.Part):
-    """A part that forgets one wait, or none."""
+    """A part that omits the wait named by `forgets`."""
 
     forgets = None
 
@@ -34,7 +34,10 @@ class Forgetful(stencil.Part):
 
 
 def refused(message, call, *arguments):
-    """The refusal's text. Both ranks get it, or none: the next message has a partner."""
+    """Make a call that must be refused. Returns the refusal's text.
+
+    Both ranks make the same calls, so that each later message of MPI has a partner.
+    """
     try:
         call(*arguments)
     except cu.OwnershipError as error:
@@ -50,7 +53,7 @@ def part():
 
 
 def read_before_it_arrived():
-    """The halo is copied to the device while MPI may still write it."""
+    """A halo is copied to the device while MPI may still write it."""
     one = part()
     row = cu.LockedBuffer.from_array(np.full(options.columns, comm.rank, "f4"))
     receive = comm.Irecv(arrived.lend(None), other)
@@ -64,7 +67,7 @@ def read_before_it_arrived():
 
 
 def sent_before_it_was_copied():
-    """The edge is on its way from the device to the row that MPI sends."""
+    """A row is sent before the copy of the edge from the device to the row is complete."""
     one = part()
     one.compute()
     row = cu.LockedBuffer(options.columns, "f4", name="row")
@@ -75,19 +78,19 @@ def sent_before_it_was_copied():
 
 
 def sent_while_a_kernel_writes_it():
-    """An MPI that reads device memory gets the edge itself."""
+    """The edge in device memory is passed to MPI while a kernel writes it."""
     one = part()
     one.compute()
     text = refused("it is being written by launch of relax", comm.Isend, one.edge(side), other)
     one.outer.synchronize()
     with one.edge(side).lend(None, readonly=True):
-        pass  # the inner kernel still runs, on other rows
+        pass  # allowed while the inner kernel still runs, because that writes other rows
     one.finish()
     return text
 
 
 def overwritten_while_it_is_sent():
-    """The next step copies into the row that MPI still sends."""
+    """The next step copies into a row while MPI still sends it."""
     one = part()
     row = cu.LockedBuffer.zeros(options.columns, "f4", name="row")
     send = comm.Isend(row.lend(None, readonly=True), other)
@@ -99,7 +102,7 @@ def overwritten_while_it_is_sent():
 
 
 def computed_before_the_step_was_over():
-    """The outer rows read what the inner kernel of the step before may still write."""
+    """A kernel reads rows that the inner kernel of the previous step may still write."""
     one = part()
     one.compute()
     one.outer.synchronize()
@@ -119,7 +122,7 @@ MISTAKES = [
 ]
 for mistake in MISTAKES:
     text = mistake()
-    assert ".py:" in text, text  # both lines are named
+    assert ".py:" in text, text  # the message names lines of both operations
     comm.Barrier()
 if comm.rank == 0:
     print(f"{len(MISTAKES)} mistakes refused")

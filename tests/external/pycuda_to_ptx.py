@@ -1,4 +1,4 @@
-"""A plugin of pytest: PyCUDA compiles to PTX, where it would compile to a cubin."""
+"""A pytest plugin that makes PyCUDA compile to PTX instead of a cubin."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest that writes the outcome and the report of each test to $OUTCOMES, in JSON."""
+"""A pytest plugin that writes the outcome and report of each test to the JSON file $OUTCOMES."""
 
 import json
 import os
@@ -11,7 +11,7 @@ outcomes = {}
 
 
 def pytest_runtest_logreport(report):
-    # Of a file outside the root directory, the name of the test does not have the file.
+    # The node id of a test outside the root directory does not contain the file.
     module = Path(report.location[0]).stem
     name = f"{module}.{report.nodeid.partition('::')[2].replace('::', '.')}"
     word = WORDS[report.outcome]

@@ -1,6 +1,6 @@
-"""One rank of a ring that passes numbers on: mpiexec -n N python ring.py. See test_mpi.py.
+"""A rank of a ring that passes numbers on: mpiexec -n N python ring.py. See test_mpi.py.
 
-Each rank sends from and receives into page-locked memory, while a device computes with the rest.
+Each rank sends from and receives into page-locked memory, while its device computes.
 """
 
 import numpy as np
@@ -19,19 +19,19 @@ work = cu.DeviceBuffer(COUNT, "i8", name="work")
 
 
 class ByCapsule:
-    """What mpi4py sees of an array that has DLPack and nothing else: it asks for stream -1."""
+    """An array that has only DLPack. mpi4py asks it for stream -1."""
 
     def __init__(self, buffer):
         self.__dlpack_device__ = buffer.__dlpack_device__
         self.buffer = buffer
 
     def __dlpack__(self, **options):
-        # -1: MPI works on no stream, so what it gets has to be complete.
+        # Stream -1: MPI works on no stream, so all work on the memory must be complete.
         return self.buffer.__dlpack__(**{**options, "stream": -1})
 
 
 def refusal(call, *arguments):
-    """The message of a refusal, which has to come."""
+    """Make a call that must be refused. Returns the message of the refusal."""
     try:
         call(*arguments)
     except cu.OwnershipError as error:
@@ -40,13 +40,13 @@ def refusal(call, *arguments):
 
 
 def passed_by_address():
-    """Isend ... Wait inside of blocks: what MPI works with has no array."""
+    """Send and receive by addresses, in `with` blocks of loans: MPI gets no array."""
     with outgoing.lend(None, readonly=True) as source, incoming.lend(None) as target:
         requests = [
             comm.Irecv([MPI.buffer.fromaddress(target, incoming.nbytes), MPI.BYTE], before),
             comm.Isend([MPI.buffer.fromaddress(source, outgoing.nbytes), MPI.BYTE], after),
         ]
-        work.copy_from_async(outgoing, stream)  # MPI reads it as well
+        work.copy_from_async(outgoing, stream)  # allowed, because MPI only reads this memory, too
         message = refusal(incoming.fill_async, 0, stream)
         assert "it is lent to work on no stream, at ring.py:" in message, message
         MPI.Request.Waitall(requests)
@@ -54,7 +54,7 @@ def passed_by_address():
 
 
 def passed_by_array():
-    """The requests hold the loans, and end them when they are done."""
+    """Send and receive with loans as arguments: requests keep them, and end them when complete."""
     requests = [
         comm.Irecv(incoming.lend(None), before),
         comm.Isend(outgoing.lend(None, readonly=True), after),
@@ -75,20 +75,20 @@ WAYS = {"address": passed_by_address, "array": passed_by_array, "capsule": passe
 
 
 def ring(way):
-    """Each rank's number goes round and comes back."""
+    """Pass each rank's number around the ring once, until it is back."""
     work.fill(rank)
     seen = []
     for _ in range(size):
         outgoing.copy_from_async(work, stream)
         stream.synchronize()
         WAYS[way]()
-        work.copy_from_async(incoming, stream)  # lent no longer
+        work.copy_from_async(incoming, stream)  # the memory is not lent any more
         seen.append(int(work.to_numpy(stream=stream)[COUNT - 1]))
     assert seen == [(rank - step) % size for step in range(1, size + 1)], seen
 
 
 def forgot_to_synchronize():
-    """The fill may not be done, so MPI may not have the memory; nothing was sent."""
+    """A send is refused while a fill may be unfinished. Nothing is sent."""
     outgoing.fill_async(7, stream)
     for send in (
         lambda: comm.Send(outgoing.lend(None), after),
@@ -102,7 +102,7 @@ def forgot_to_synchronize():
     if rank == 0:
         print(message)
     work.fill_async(7, stream)
-    message = refusal(comm.Send, work, after)  # mpi4py itself asks for the stream -1
+    message = refusal(comm.Send, work, after)  # mpi4py asks for stream -1
     assert "cannot lend DeviceBuffer 'work'[0:1000] (int64) to work on no stream" in message
     stream.synchronize()
     send = comm.Isend(outgoing.lend(None, readonly=True), after)
@@ -118,5 +118,5 @@ for buffer in (outgoing, incoming, work):
     buffer.close()
 stream.close()
 done = comm.gather(rank)
-if rank == 0:  # alone, because mpiexec may mix the lines of several
+if rank == 0:  # one rank only, because mpiexec may mix lines of several ranks
     print(f"done: {done}")

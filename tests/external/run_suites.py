@@ -1,9 +1,10 @@
-"""Runs other people's own tests, and compares each outcome with what is expected.
+"""Runs the own tests of other packages, and compares each outcome with the expected one.
 
-Tests that fail or skip are listed in expected/SUITE.txt, with a reason each. Every difference is an
-error, also a listed test that passes or does not exist. Each module of tests runs in a process of
-its own: what a test that fails leaves behind, an open stream capture say, must not fail others.
-After a test that lost the device, the rest of its module runs in a new process.
+Tests that fail or skip are listed in expected/SUITE.txt, each with a reason. Every difference is an
+error. A listed test that passes or does not exist is a difference, too.
+Each module of tests runs in its own process. So a failing test does not make tests of other modules
+fail, for example by a stream capture that it leaves open. After a test that lost the device, the
+rest of its module runs in a new process.
 """
 
 import argparse
@@ -27,20 +28,20 @@ import unittest_module
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCHEDULES = ("eager", "lazy", "random")
-TIMEOUT = 1800  # seconds for one module; on an idle machine the longest takes 100
-# The process of each module is forked from a server that has imported the packages whose import
-# takes longest. The server has not loaded the driver.
+TIMEOUT = 1800  # seconds for one module; the longest takes 100 on an idle machine
+# Each module runs in a process that is forked from a server. The server has imported the packages
+# whose import takes long, and has not loaded the driver.
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(["cuda.core", "numba", "pytest"])
 
 
 class Suite(NamedTuple):
-    title: str  # for the table
+    title: str  # title in the table of results
     distribution: str
-    folder: str  # of the tests: in the distribution, or where make has put its source
-    package: str = ""  # of unittest tests; empty: pytest runs the files of the folder
-    plugins: tuple[str, ...] = ()  # of pytest
-    schedules: tuple[str, ...] = SCHEDULES  # under which CI runs it
+    folder: str  # folder of the tests: in the distribution, or where make has put its source
+    package: str = ""  # package of unittest tests; if empty, pytest runs the files of the folder
+    plugins: tuple[str, ...] = ()  # plugins for pytest
+    schedules: tuple[str, ...] = SCHEDULES  # schedules under which CI runs the suite
 
 
 NUMBA = "numba_cuda/numba/cuda/tests"
@@ -61,9 +62,10 @@ SUITES = {
 
 
 def read_expected(suite):
-    """{test: (outcome, evidence)} of lines `fails TEST: REASON` and `skips TEST: REASON`.
+    """Read expected outcomes. Returns {test: (outcome, evidence)}.
 
-    The evidence is what the reason has in parentheses, or nothing.
+    The lines are `fails TEST: REASON` and `skips TEST: REASON`. The evidence is the text in
+    parentheses in the reason, or "".
     """
     path = HERE / "expected" / f"{suite}.txt"
     expected = {}
@@ -87,8 +89,8 @@ def modules(suite):
 
 
 def run_module(suite, schedule, module):
-    """{test: [outcome, report]} of one module."""
-    # Two devices, because some tests need a second one.
+    """Run one module. Returns {test: [outcome, report]}."""
+    # Some tests need a second device.
     settings = f"devices=2,driver=13.5,schedule={schedule},seed=3"
     with tempfile.TemporaryDirectory() as folder:
         run = run_unittest if suite.package else run_pytest
@@ -116,7 +118,7 @@ def run_unittest(suite, settings, module, folder):
             if outcome == "started":
                 text = printed.read_text(encoding="utf-8", errors="replace")
                 outcomes[name] = ["fails", f"the process {how}\n{text[-4000:]}"]
-        if len(outcomes) == before:  # nothing is left to run
+        if len(outcomes) == before:  # no test is left to run
             if not outcomes and process.exitcode:
                 return {module: ["fails", how]}
             return outcomes
@@ -149,7 +151,7 @@ def run_pytest(suite, settings, module, folder):
 
 
 def run_all(suite, schedules, only):
-    """{test: {schedule: (outcome, report)}}."""
+    """Run all modules under all schedules. Returns {test: {schedule: (outcome, report)}}."""
     results = collections.defaultdict(dict)
     chosen = [module for module in modules(suite) if not only or module in only]
     tasks = [(suite, schedule, module) for module in chosen for schedule in schedules]
@@ -162,7 +164,7 @@ def run_all(suite, schedules, only):
 
 
 def differences(expected, results):
-    """A message for each test whose outcome is not the expected one, under any schedule."""
+    """A message for each test whose outcome differs from the expected one under any schedule."""
     for test in sorted(expected.keys() - results.keys()):
         yield f"{test} is listed, but there is no such test"
     for test, by_schedule in sorted(results.items()):
@@ -186,7 +188,10 @@ def counts_of(results, schedule):
 
 
 def merge_kept(file, options, results, seconds):
-    """Keep results in a file. Results of some modules replace those that it has of them."""
+    """Write results to a file.
+
+    If only some modules ran, the file keeps the results of the others.
+    """
     if options.only and file.exists():
         kept = json.loads(file.read_text(encoding="utf-8"))
         others = {
@@ -201,7 +206,10 @@ def merge_kept(file, options, results, seconds):
 
 
 def run_suite(name, options):
-    """Run a suite, print what is not as expected, and return a row of the table and a number."""
+    """Run a suite and print its differences.
+
+    Returns a row of the table, and the number of differences.
+    """
     suite, began = SUITES[name], time.monotonic()
     schedules = tuple(options.schedule or suite.schedules)
     results = run_all(suite, schedules, options.only)

@@ -10,7 +10,7 @@ N = 5000  # bytes
 
 
 def check(answer):
-    """The results of a call that has to succeed: none, one, or a tuple."""
+    """Check the status of a call. Returns its results: None, one, or a tuple."""
     status, *results = answer
     assert status == driver.CUresult.CUDA_SUCCESS
     return results[0] if len(results) == 1 else tuple(results) or None
@@ -49,7 +49,7 @@ def memory():
 
 
 def locked(address):
-    """Page-locked memory as an array of N bytes."""
+    """Page-locked memory, as an array of N bytes."""
     return np.frombuffer((ctypes.c_uint8 * N).from_address(int(address)), "u1")
 
 
@@ -105,7 +105,7 @@ def test_copy_in_stream(memory, stream, source, target):
 
 
 def test_copy_rectangle(memory, source, target):
-    """20 rows of 30 bytes, at a pitch of 100 on the host and 64 on the device."""
+    """A copy of 20 rows of 30 bytes, with a pitch of 100 bytes on the host and 64 on the device."""
 
     def copy(to_device, host):
         block = driver.CUDA_MEMCPY2D()
@@ -186,9 +186,10 @@ def test_host_function(stream):
 
 
 def test_values_in_memory(memory, stream, other, source, target):
-    """One stream waits for what the other writes."""
+    """One stream waits for a value in memory that another stream writes."""
     check(driver.cuMemsetD32(memory, 0, 1))
-    check(driver.cuCtxSynchronize())  # the fill returns before it is done, and orders no stream
+    # The fill may return before it is complete, and orders no non-blocking stream.
+    check(driver.cuCtxSynchronize())
     check(driver.cuStreamWaitValue32(stream, memory, 5, 0))
     check(driver.cuMemcpyDtoHAsync(target.ctypes.data, memory, 4, stream))
     check(driver.cuStreamWriteValue32(other, memory, 5, 0))

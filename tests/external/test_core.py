@@ -36,7 +36,7 @@ def other(device):
 
 @pytest.fixture
 def source(stream):
-    """Page-locked memory that holds something."""
+    """Page-locked memory with some contents."""
     buffer = LegacyPinnedMemoryResource().allocate(N, stream=stream)
     array(buffer)[:] = np.arange(N) % 251
     yield buffer
@@ -56,7 +56,7 @@ def array(buffer):
 
 
 def assert_round_trip(buffer, stream, source, target):
-    """What is copied to the buffer comes back."""
+    """Check that a copy to the buffer and back returns the same bytes."""
     source.copy_to(buffer, stream=stream)
     buffer.copy_to(target, stream=stream)
     stream.sync()
@@ -70,7 +70,8 @@ def test_device(device):
     assert device.compute_capability == (9, 0)
     properties = device.properties
     names = [name for name in dir(properties) if not name.startswith("_")]
-    values = {name: getattr(properties, name) for name in names}  # none of them may raise
+    # Reading a property must not raise.
+    values = {name: getattr(properties, name) for name in names}
     assert values["warp_size"] == 32
     assert values["memory_pools_supported"]
 
@@ -289,6 +290,6 @@ def test_kernel(code, scale, stream, source, target):
 
 @pytest.mark.filterwarnings("ignore:libnvJitLink.* is too old:RuntimeWarning")
 def test_linked_code(scale):
-    """nvJitLink is hidden, so the driver links, and its result can run."""
+    """nvJitLink is hidden, so the driver links, and the linked code runs."""
     program = Program(scale.decode(), "ptx", ProgramOptions(arch="sm_90"))
     assert program.compile("cubin").get_kernel("scale")

@@ -1,4 +1,4 @@
-"""Graphs of cuda.core on the software driver: those built from streams, and those made of nodes."""
+"""Graphs of cuda.core on the software driver: captured from streams, and built from nodes."""
 
 import ctypes
 
@@ -15,12 +15,12 @@ from cuda.core import (
 from cuda.core.graph import GraphDefinition
 
 pytestmark = pytest.mark.usefixtures("device")
-N = 64  # numbers
+N = 64  # number of items
 
 
 @pytest.fixture
 def numbers(stream):
-    """Page-locked memory that holds 0, 1, 2 ..."""
+    """Page-locked memory with the numbers 0, 1, 2 and so on."""
     buffer = LegacyPinnedMemoryResource().allocate(4 * N, stream=stream)
     array(buffer)[:] = np.arange(N)
     yield buffer

@@ -1,4 +1,4 @@
-"""Dask: buffers on the way from one process to another, and errors that have to arrive."""
+"""Dask: buffers that are passed between processes, and errors that must arrive."""
 
 import gc
 import os
@@ -26,8 +26,8 @@ import cudadrv.dask as ours
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 STENCIL = ROOT / "examples" / "distributed" / "stencil.py"
-PATIENCE = 60  # seconds, for what takes one; without an answer Dask waits for ever
-DEVICE = 4 << 20  # bytes of memory that the device of a worker has
+PATIENCE = 60  # seconds for steps that take one; without an answer Dask would wait for ever
+DEVICE = 4 << 20  # bytes of memory of a worker's device
 KINDS = ["DeviceBuffer", "LockedBuffer", "UnifiedBuffer"]
 ARRAYS = {
     "2-d": np.arange(12, dtype="f4").reshape(3, 4),
@@ -42,12 +42,15 @@ ARRAYS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def schedule():
-    """The lazy one only: Dask's threads and processes decide what comes first, not the driver."""
+    """Only the lazy schedule.
+
+    The order of work depends on Dask's threads and processes, not on the driver.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDADRV_DRIVER", "software")
         patch.setenv("CUDADRV_SOFTWARE", f"schedule=lazy,memory={DEVICE}")
         patch.setenv("PYTHONPATH", str(ROOT))
-        for folder in (HERE, STENCIL.parent):  # workers import this file and the stencil
+        for folder in (HERE, STENCIL.parent):  # workers import this file and stencil.py
             patch.syspath_prepend(folder)
         yield "lazy"
 
@@ -62,18 +65,18 @@ def client():
 
 @pytest.fixture
 def workers(client):
-    """The addresses of the two."""
+    """The addresses of the two workers."""
     return list(client.scheduler_info(n_workers=-1)["workers"])
 
 
 @pytest.fixture
 def on_worker(monkeypatch):
-    """Let this process pass errors on as a worker does."""
+    """Let this process send errors in place of buffers, as a worker does."""
     monkeypatch.setattr(ours, "_on_worker", False)
     ours.dask_setup(None)
 
 
-# ---- what workers do ----
+# ---- functions that workers run ----
 
 
 def made(kind, array, name="chunk"):
@@ -93,13 +96,13 @@ def described(buffer):
 
 
 def allocated():
-    """How many bytes the live buffers of a process have."""
+    """Number of bytes in the live buffers of a process."""
     gc.collect()
     return sum(buffer.nbytes for buffer in cu.live_buffers())
 
 
 def wait_for_release(client):
-    """Dask releases results some time after the last future is gone."""
+    """Wait until Dask has released results, which takes some time after the last future is gone."""
     limit = time.monotonic() + PATIENCE
     while max(client.run(allocated).values()) > DEVICE // 16:
         assert time.monotonic() < limit, client.run(cu.memory_report)
@@ -107,7 +110,7 @@ def wait_for_release(client):
 
 
 class Holder:
-    """An object of a program, which has a buffer and no idea of Dask."""
+    """An object of a program that refers to a buffer. Dask knows nothing about it."""
 
     def __init__(self, buffer):
         self.buffer = buffer
@@ -150,7 +153,7 @@ def test_host_memory_is_not_copied_and_is_exported_until_it_is_sent(kind):
     frames = serialize(buffer)[1]
     assert np.frombuffer(frames[0]).__array_interface__["data"][0] == buffer.address
     assert not frames[0].flags.writeable
-    buffer.to_numpy()  # others may read it
+    buffer.to_numpy()  # allowed: other readers share
     with pytest.raises(cu.BufferExportedError, match="a host view of it is alive"):
         buffer.fill_async(0, stream)
     del frames
@@ -171,7 +174,7 @@ def test_a_transport_of_device_memory_borrows_it(kind):
 
 
 def through_numba(kind):
-    """Send a buffer as Dask's UCX does: it receives device memory into arrays of its own."""
+    """Serialize a buffer and receive it as Dask's UCX does, into arrays made by numba."""
     from numba import cuda
 
     buffer = made(kind, ARRAYS["structured"])
@@ -188,7 +191,8 @@ def through_numba(kind):
     frame = source = None
     buffer.close()
     arrived = deserialize(header, [received])
-    kept = weakref.ref(received) if kind == "DeviceBuffer" else None  # that one is not copied
+    # A DeviceBuffer uses the received array; other buffers are copies of it.
+    kept = weakref.ref(received) if kind == "DeviceBuffer" else None
     del received
     gc.collect()
     assert np.array_equal(arrived.to_numpy(), ARRAYS["structured"])
@@ -201,7 +205,10 @@ def through_numba(kind):
 
 
 def test_through_a_transport_that_allocates_with_numba():
-    """In a process of its own, where cudadrv and numba have the same driver."""
+    """Buffers arrive through a transport that allocates with numba.
+
+    The program has a process of its own, in which cudadrv and numba use the same driver.
+    """
     driver = Path(os.environ["LD_LIBRARY_PATH"].partition(":")[0]) / "libcuda.so.1"
     code = f"import test_dask\nfor kind in {KINDS}: test_dask.through_numba(kind)"
     environ = {**os.environ, "CUDADRV_DRIVER": str(driver)}
@@ -218,7 +225,7 @@ def test_unfinished_work_is_an_error_at_the_receiver(kind, family):
     assert frames == []
     with pytest.raises(cu.BufferBorrowedError, match=r"written by fill_async.*test_dask\.py:"):
         deserialize(header, frames)
-    assert buffer.borrowed  # nobody has waited
+    assert buffer.borrowed  # serializing did not wait for the fill
     cu.Device().synchronize()
 
 
@@ -231,14 +238,20 @@ def test_a_program_that_serializes_gets_the_error_itself():
 
 
 def test_what_dask_moves_by_itself_is_waited_for(on_worker):
-    """To the disk, for example: no program has asked for it, so there is nobody to tell."""
+    """Dask moves an unfinished buffer without a request of the program: cudadrv waits.
+
+    An example is a move to the disk. No program has asked for it, so no program could get an error.
+    """
     buffer = unfinished("DeviceBuffer", 10)
     header, frames = serialize(buffer, on_error="raise")
     assert np.array_equal(deserialize(header, frames).to_numpy(), np.full(10, 7))
 
 
 def test_memory_that_is_read_back_from_the_disk_is_not_lost(on_worker):
-    """When Dask reads its file, an error of ours reaches the task, and Dask keeps the file."""
+    """If reading a buffer back from the disk fails, the error reaches the task.
+
+    Dask keeps the file, so reading it again works.
+    """
     header, frames = serialize(made("DeviceBuffer", np.zeros(DEVICE // 4 * 3, "u1")))
     full = cu.DeviceBuffer(DEVICE // 2)
     with pytest.raises(cu.CudaOutOfMemoryError):
@@ -270,13 +283,13 @@ def test_a_lost_buffer_raises_at_every_use(on_worker):
     for use in uses:
         with pytest.raises(cu.BufferBorrowedError, match="fill_async"):
             use()
-    # Before Python 3.12 a class cannot say why it has no buffer protocol.
+    # Before Python 3.12, a class without buffer protocol cannot raise its own error here.
     for use in (lambda: target.copy_from(lost), lambda: target.copy_from_async(lost, stream)):
         with pytest.raises((cu.BufferBorrowedError, TypeError), match=r"fill_async|LostBuffer is"):
             use()
     assert isinstance(lost.error, cu.BufferBorrowedError)
     assert "fill_async" in repr(lost)
-    again = deserialize(*serialize(lost, context={}))  # it travels on
+    again = deserialize(*serialize(lost, context={}))  # serializing it again keeps the error
     assert str(again.error) == str(lost.error)
     assert str(pickle.loads(pickle.dumps(lost)).error) == str(lost.error)
     cu.Device().synchronize()
@@ -318,7 +331,7 @@ def test_between_workers_and_the_client(client, workers, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_that_is_not_finished(client, workers, kind):
-    """The error names the line of the task that forgot to wait, and the cluster goes on."""
+    """The error names the line of the task that did not wait, and the cluster keeps working."""
     here, there = workers
     future = client.submit(unfinished, kind, 100, workers=here, pure=False)
     moved = client.submit(described, future, workers=there, pure=False)
@@ -365,8 +378,10 @@ def test_a_computation_larger_than_the_device_of_a_worker(client, workers):
         for i in range(chunks)
     }
     wait(list(data.values()))
-    assert min(client.run(allocated).values()) >= chunks * size // 2  # all are there at once
-    for i in range(chunks - 1):  # neighbours come from both workers, and meet on the second one
+    # All chunks are in memory at once.
+    assert min(client.run(allocated).values()) >= chunks * size // 2
+    # Neighbours come from two workers, and are combined on the second worker.
+    for i in range(chunks - 1):
         found = client.submit(product, data[i], data[i + 1], workers=workers[1], pure=False)
         assert found.result(timeout=PATIENCE) == int((numbers(i) * numbers(i + 1)).sum())
         client.cancel([found, data.pop(i)])
@@ -382,7 +397,8 @@ def test_a_receiver_without_memory(client, workers):
     both = client.submit(lambda a, b: a.nbytes + b.nbytes, first, kept, workers=there, pure=False)
     with pytest.raises(cu.CudaOutOfMemoryError, match="were requested for DeviceBuffer 'chunk'"):
         both.result(timeout=PATIENCE)
-    assert client.submit(sum, [1, 2], workers=there).result(timeout=PATIENCE) == 3  # it goes on
+    # The worker still works.
+    assert client.submit(sum, [1, 2], workers=there).result(timeout=PATIENCE) == 3
     client.cancel([both, kept, first])
 
 
@@ -404,13 +420,13 @@ def test_stencil():
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_worker_that_dies(client, victim, monkeypatch):
-    """Its neighbour does not wait for ever for the next row, and neither does the client."""
+    """If a worker dies, neither its neighbour nor the client waits for ever."""
     import stencil
 
     options = Namespace(rows=32, columns=128, steps=10**6, check=False, patience=3)
     before, pauses = living_workers(client), []
 
-    def pause(seconds):  # the client pauses once both workers run
+    def pause(seconds):  # the client calls this when both workers run
         pauses.append(seconds)
         if len(pauses) == 50:
             os.kill(before[victim], signal.SIGKILL)
@@ -422,11 +438,11 @@ def test_a_worker_that_dies(client, victim, monkeypatch):
         stencil.with_dask(options, client, 2)
     assert time.monotonic() - begin < PATIENCE
     assert len(pauses) >= 50
-    assert len(living_workers(client)) == 2  # Dask starts another one
+    assert len(living_workers(client)) == 2  # Dask has started another worker
 
 
 def living_workers(client):
-    """The processes of two workers that answer."""
+    """The process ids of two workers that answer."""
     for _ in range(100):
         client.wait_for_workers(2, timeout=PATIENCE)
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The examples with numba and Ray run without a GPU."""
+"""The examples with numba and Ray, without a GPU."""
 
 import os
 import subprocess
@@ -13,12 +13,12 @@ EXAMPLE = ROOT / "examples" / "interop" / "numba_kernels.py"
 
 def test_numba_kernels(schedule):
     done = subprocess.run(
-        # Warnings of numba's: the grid is small, and the linker is the driver's.
+        # numba warns that the grid is small, and that the driver links.
         [sys.executable, "-W", "ignore", EXAMPLE],
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            # numba and cudadrv have to share one driver.
+            # numba and cudadrv must use one driver.
             "CUDADRV_DRIVER": f"{os.environ['LD_LIBRARY_PATH'].partition(':')[0]}/libcuda.so.1",
             "CUDADRV_SOFTWARE": f"schedule={schedule},seed=3",
         },
@@ -35,7 +35,7 @@ def test_numba_kernels(schedule):
 
 
 def test_ray_actors():
-    """Ray is not in requirements.txt: it is large, and starts slowly."""
+    """Ray is not in requirements.txt, because it is large and starts slowly."""
     pytest.importorskip("ray")
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "distributed" / "ray_actors.py"],

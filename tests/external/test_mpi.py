@@ -1,4 +1,4 @@
-"""mpi4py: page-locked memory in the hands of MPI, which works on no stream."""
+"""mpi4py: page-locked memory that is lent to MPI, which works on no stream."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 STENCIL = HERE.parents[1] / "examples" / "distributed" / "stencil.py"
-PATIENCE = 120  # seconds; it takes one
+PATIENCE = 120  # seconds; a run takes one
 
 
 def run(ranks, schedule, *program):
@@ -33,7 +33,7 @@ def run(ranks, schedule, *program):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ring(schedule, ranks):
-    """What MPI has is lent; what may not be complete, MPI does not get."""
+    """Memory that MPI uses is lent. Memory with unfinished work is not passed to MPI."""
     lines = run(ranks, schedule, "ring.py")
     assert lines[0] == "cannot lend LockedBuffer 'outgoing'[0:1000] (int64) to work on no stream:"
     assert "it is being written by fill_async on Stream 1, queued at ring.py:" in lines[1]
@@ -42,12 +42,12 @@ def test_ring(schedule, ranks):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_stencil(schedule, ranks):
-    """Halos are exchanged while a kernel computes the inner rows."""
+    """A stencil exchanges halos while a kernel computes the inner rows."""
     first, _, last = run(ranks, schedule, "-m", "mpi4py", STENCIL, "--engine", "mpi")
     assert first == f"{ranks} parts of 32 x 128, 10 steps, equal to NumPy"
     assert "weak scaling: " in last
 
 
 def test_wrong_halos(schedule):
-    """A halo that has not arrived, a row that is not finished, a row that is still being sent."""
+    """Mistakes are refused: a halo that has not arrived, a row that is unfinished or being sent."""
     assert run(2, schedule, "-m", "mpi4py", "halo.py") == ["5 mistakes refused"]

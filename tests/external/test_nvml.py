@@ -1,4 +1,4 @@
-"""nvidia-ml-py: the devices by NVML."""
+"""nvidia-ml-py: the devices through NVML."""
 
 import pynvml
 import pytest

@@ -1,7 +1,7 @@
-"""The programs of the pages that need MPI or Dask do what the text beside them says.
+"""The programs on pages that need MPI or Dask print the text beside them.
 
-A ```python mpi 2 block runs in two ranks: its text is what they print, together. A ```python mpi4py
-or ```python dask block runs in one process, as the blocks that tests/docs/run_blocks.py runs.
+A ```python mpi 2 block runs in two ranks, and its text is what both print. A ```python mpi4py or
+```python dask block runs in one process, like the blocks that tests/docs/run_blocks.py runs.
 """
 
 import os
@@ -42,7 +42,7 @@ def programs():
 
 @pytest.fixture
 def schedule():
-    """One schedule is enough, because no text on the pages depends on it."""
+    """Only one schedule, because no text on these pages depends on the schedule."""
 
 
 @pytest.mark.parametrize(("block", "code"), list(programs()))

@@ -1,4 +1,7 @@
-"""The CUDA runtime: it asks for private tables, is told once what this is, and reports an error."""
+"""The CUDA runtime on the software driver: one message on stderr, and an error of the runtime.
+
+The runtime asks for private tables of the driver, which the software driver does not have.
+"""
 
 import os
 import subprocess
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PATIENCE = 120  # seconds; it takes one
+PATIENCE = 120  # seconds; a run takes one
 
 PROGRAM = """
 import ctypes, glob, nvidia
@@ -24,7 +27,7 @@ print(status, runtime.cudaGetErrorName(status).decode())
 
 @pytest.fixture
 def schedule():
-    """The program has a driver of its own, and queues nothing."""
+    """Replaces the fixture with the schedules: the program queues nothing."""
 
 
 def test_runtime():
@@ -39,6 +42,6 @@ def test_runtime():
     status, name = done.stdout.split()
     assert int(status) != 0, done
     assert name.startswith("cudaError")
-    [line] = done.stderr.splitlines()  # once, however often the program tries
+    [line] = done.stderr.splitlines()  # one line, although the program calls cudaMalloc twice
     assert line.startswith("cudadrv software driver: a library in this program asks for private")
     assert "it returns CUDA_ERROR_NOT_SUPPORTED" in line

@@ -1,4 +1,4 @@
-"""Runs one module of somebody's unittest tests in this process, which must be a new one."""
+"""Runs one module of unittest tests in this process, which must be new."""
 
 import ctypes
 import faulthandler
@@ -12,14 +12,14 @@ import pytest
 
 
 class Outcomes(unittest.TestResult):
-    """Writes the outcome and the report of each test to a file, when it starts and when it ends.
+    """Writes the outcome and report of each test to a file: when it starts, and when it ends.
 
-    A test that loses the device is the last one of the process.
+    After a test that loses the device, no more tests run.
     """
 
     def __init__(self, package, driver, file):
         super().__init__()
-        self.buffer = True  # what a test prints is part of its report
+        self.buffer = True  # the output of a test is part of its report
         self.package, self.driver, self.file = package, driver, file
         self.outcomes = {}
 
@@ -43,7 +43,7 @@ class Outcomes(unittest.TestResult):
 
     def note(self, test, outcome, report):
         name = self.name_of(test)
-        if name not in self.outcomes:  # a class or a module, of which no test runs
+        if name not in self.outcomes:  # the test is a class or a module, of which no test runs
             self.write(test, outcome, report)
             return
         _, before = self.outcomes[name]
@@ -54,7 +54,7 @@ class Outcomes(unittest.TestResult):
         self.note(test, "skips", f"skipped: {reason}\n")
 
     def addError(self, test, error):
-        if issubclass(error[0], pytest.skip.Exception):  # unittest does not know it
+        if issubclass(error[0], pytest.skip.Exception):  # unittest does not know pytest's skips
             self.addSkip(test, str(error[1]))
             return
         super().addError(test, error)
@@ -88,19 +88,19 @@ def run(package, module, done, settings, file, printed):
     """Run the tests of a module that are not in `done`, and write their outcomes to a file.
 
     Each line is [TEST, OUTCOME, REPORT] in JSON, where OUTCOME is started, passes, fails or skips.
-    What else the tests print goes to the file `printed`.
+    Other output of the tests goes to the file `printed`.
     """
     with printed.open("w") as output:
         for standard in (1, 2):
             os.dup2(output.fileno(), standard)
     os.environ["CUDADRV_SOFTWARE"] = settings
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # a test of it skips where it is set
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # a test skips if this variable is set
     faulthandler.enable()
     warnings.simplefilter("ignore")
     driver = ctypes.CDLL("libcuda.so.1")
     driver.cudadrvSoftFaultText.restype = ctypes.c_char_p
     with file.open("a", encoding="utf-8") as lines:
-        # A module that cannot be imported becomes a test that fails; it may also skip itself.
+        # A module that cannot be imported counts as a failing test. It may also skip itself.
         try:
             tests = unittest.defaultTestLoader.loadTestsFromName(f"{package}.{module}")
         except pytest.skip.Exception as skipped:

@@ -1,15 +1,15 @@
-"""Runs small programs that meet one mishap each, and says what is wrong then.
+"""Runs small programs in which one mishap happens, and reports what is wrong afterwards.
 
-Each case has a process of its own. It is a fork of one that has imported everything and has never
-used the driver: so it begins as a new process does, in some milliseconds.
+Each case has a process of its own: a fork of a process that has imported everything and has never
+used the driver. So it starts within milliseconds in the state of a new process.
 
 The kinds of mishaps are in driver_faults.py, memory_faults.py and interrupts.py:
 
-    python tests/faults/driver_faults.py sample kernels events  # of all programs if none is named
+    python tests/faults/driver_faults.py sample kernels events  # without names: all programs
     python tests/faults/driver_faults.py all kernels
-    python tests/faults/driver_faults.py cuLaunchKernel:2:719 kernels  # one, with its traceback
+    python tests/faults/driver_faults.py cuLaunchKernel:2:719 kernels  # one case, with traceback
 
-prints a line of JSON for each case that went wrong, and for each program how many there were.
+The output is a line of JSON for each case with errors, and the number of cases of each program.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ from small_programs import PROGRAMS
 
 import cudadrv as cu
 
-# Imported when they are first used, which is not what is tested here; and so is hashlib.
+# These modules (and hashlib) are usually imported on first use, which is not tested here.
 from cudadrv import (
     _await,  # noqa: F401
     _bound,  # noqa: F401
@@ -42,23 +42,24 @@ from cudadrv import (
 )
 from cudadrv._errors import STICKY
 
-SECONDS = 120  # a case that takes longer hangs, however busy the machine is
+SECONDS = 120  # a case that takes longer counts as hanging, even on a busy machine
 SETTINGS = "schedule=lazy,seed=1,kernel_faults=record,devices=2"
 os.environ.setdefault("CUDADRV_DRIVER", "software")
-os.environ.setdefault("CUDADRV_COPY_THREADS", "1")  # or the order of calls would be another one
+# With more threads, the order of driver calls would vary.
+os.environ.setdefault("CUDADRV_COPY_THREADS", "1")
 
 gc.collect()
-gc.freeze()  # the collector, and who asks it for objects, need not look at what is here by now
+gc.freeze()  # excludes the present objects from garbage collections and from gc.get_objects()
 
 OURS = (cu.Stream, cu.Event, cu.Buffer, cu.Context, cu.Module)
 
 
 class Answer:
-    """How a program went that met a mishap."""
+    """The outcome of a program in which a mishap happened."""
 
     def __init__(self):
-        self.error = None  # what it raised,
-        self.unraised = []  # and what was said where nothing can be raised
+        self.error = None  # the exception that the program raised
+        self.unraised = []  # warnings, and exceptions in destructors and threads
 
     def __str__(self):
         return f"raised {self.error!r}, said {self.unraised}"
@@ -68,8 +69,11 @@ class Answer:
 
 
 def begin(fault="none"):
-    """Before the first use of the driver in this process; gives the software driver."""
-    ContextVar("any").set(1)  # Python 3.11 crashes where it has no memory for the first
+    """Prepare this process before it first uses the driver.
+
+    Returns the software driver's library.
+    """
+    ContextVar("any").set(1)  # Python 3.11 crashes if it has no memory for the first ContextVar
     settings = f"{SETTINGS},fault={fault}"
     library = ctypes.CDLL(_library.software_path())
     library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
@@ -78,7 +82,7 @@ def begin(fault="none"):
 
 
 def run_program(name, around, show=False):
-    """Run a program inside a context manager."""
+    """Run a program inside a context manager. Returns its outcome."""
     answer = Answer()
     sys.unraisablehook = lambda found: answer.unraised.append(str(found.exc_value))
     threading.excepthook = lambda found: answer.unraised.append(str(found.exc_value))
@@ -96,7 +100,7 @@ def run_program(name, around, show=False):
 
 
 def usual(name, more=dict):
-    """What a program leaves over that meets no mishap, and what `more` says after it."""
+    """What a program without a mishap leaves behind, and what `more` then returns."""
 
     def run():
         begin()
@@ -113,7 +117,7 @@ def usual(name, more=dict):
 
 
 def things_of(error):
-    """What of ours the frames of an exception still hold."""
+    """The cudadrv objects to which the frames of an exception still refer."""
     found = []
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -127,7 +131,7 @@ def contexts():
 
 
 def is_lost():
-    """Whether a context is; the primary one of device 0 may never have been used."""
+    """Whether any context is lost; the primary one of device 0 may not exist before this call."""
     return not is_sound(cu.Device(0)) or bool(lost_contexts())
 
 
@@ -156,14 +160,14 @@ def synchronize_all():
 
 
 def borrowed_still(error):
-    """Buffers that are borrowed although all work is over."""
+    """Buffers that are still borrowed after all work is complete."""
     synchronize_all()
     buffers = [each for each in things_of(error) if isinstance(each, cu.Buffer)]
     return [f"borrowed: {each.explain()}" for each in buffers if not each.closed and each.borrowed]
 
 
 def still_in_force():
-    """What blocks have put in force, although they have ended."""
+    """Streams, contexts and policies that are still in force after their blocks have ended."""
     wrong = []
     try:
         cu.DeviceBuffer(8).fill_async(1)
@@ -186,7 +190,7 @@ def still_in_force():
 
 
 def unsound():
-    """A sound program, after it."""
+    """Errors of a correct program that runs after the mishap."""
     stream, other = cu.Stream(), cu.Stream()
     data = np.arange(5000, dtype="u4")
     device = cu.DeviceBuffer.from_array(data)
@@ -204,10 +208,14 @@ def unsound():
 
 
 def unlike_lost(error):
-    """A lost context: each use is ContextLostError, and closing is quiet. Others go on."""
+    """Errors in the state after a loss.
+
+    Each use of a lost context must raise ContextLostError, and closing must be quiet. Other
+    contexts must work.
+    """
     wrong = [] if not is_sound(cu.Device(0)) else still_in_force() + unsound()
     uses = (cu.Stream, lambda: cu.DeviceBuffer(8), lambda: cu.LockedBuffer(8), cu.Event)
-    lost = lost_contexts()  # from here on each context that is lost knows it
+    lost = lost_contexts()  # this makes each lost context known to cudadrv
     for context in lost:
         for use in uses:
             try:
@@ -238,7 +246,7 @@ def unlike_lost(error):
 
 
 def leftovers():
-    """What the driver and the library hold when all is given back, as a Counter."""
+    """The driver's and the library's live objects after everything was released, as a Counter."""
     gc.collect()
     synchronize_all()
     cu.reap()
@@ -249,9 +257,9 @@ def leftovers():
 
 
 def wrong_afterwards(answer, usual, excused=()):
-    """What is not as it should be after a program, whose error is let go of.
+    """Errors in the state after a program. Drops the program's exception.
 
-    `usual`: what is left over where nothing goes wrong.
+    `usual` is what the program leaves behind without a mishap.
     """
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -265,7 +273,7 @@ def wrong_afterwards(answer, usual, excused=()):
             wrong = borrowed_still(answer.error) + still_in_force() + unsound()
             answer.error = None
             more = leftovers() - Counter(usual)
-            if more:  # a thread of the library's own may just be letting go of something
+            if more:  # a thread of the library may still hold references for a moment
                 time.sleep(0.1)
                 more = leftovers() - Counter(usual)
             wrong += [
@@ -278,7 +286,7 @@ def wrong_afterwards(answer, usual, excused=()):
 
 
 def meet(name, around, is_expected, left, show):
-    """Run a program inside a context manager that makes it meet a mishap; what went wrong."""
+    """Run a program inside a context manager that causes a mishap. Returns the errors."""
     begin()
     answer = run_program(name, around, show)
     said = [f"{answer.error!r}", *answer.unraised]
@@ -290,11 +298,15 @@ def meet(name, around, is_expected, left, show):
 
 
 def in_a_child(function):
-    """What a function gives, which JSON can tell, in a fork of this process; or how that ended."""
+    """Run a function in a fork of this process.
+
+    Returns the function's result, which must be possible in JSON, or how the process ended.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)  # nobody handles it: it ends the process
+        # The signal has no handler, so it ends the process.
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
         try:
             os.close(reading)
             with os.fdopen(writing, "w") as out:
@@ -321,10 +333,10 @@ def in_a_child(function):
 
 
 def by_number(run, count_of, first, sample):
-    """The cases of a program whose mishap is told by a number: all, or about `sample` of them."""
+    """Return a function that yields the numbered cases of a program: all, or about `sample`."""
 
     def cases_of(name, thorough):
-        if name == "awaiting":  # Python's asyncio may wait for ever then
+        if name == "awaiting":  # after a mishap, Python's asyncio may wait for ever
             return
         left, count = usual(name)["left"], count_of(name)
         step = 1 if thorough else max(1, count // sample)

@@ -1,6 +1,6 @@
-"""Every driver call that the small programs make fails, one at a time: see cases.py.
+"""Every driver call of the small programs fails, one at a time: see cases.py.
 
-A case is the software driver's words for a fault, such as "cuMemAlloc_v2:1:2".
+A case is the software driver's text for a fault, such as "cuMemAlloc_v2:1:2".
 """
 
 import re
@@ -17,11 +17,11 @@ INVALID, MEMORY, NOT_READY, LAUNCH_FAILED, UNKNOWN = STATUSES = (1, 2, 600, 719,
 MOST_OPERATIONS = 100
 LOOK_UP = "cuGetProcAddress_v2"
 LIST = (Path(__file__).parents[2] / "softdriver" / "base" / "functions.def").read_text()
-# The name that errors say, by the exported one.
+# For each exported name of a function, its name in errors.
 FUNCTIONS = {
     symbol: base for base, symbol in re.findall(r"^SOFT_FUNCTION\((\w+), \d+, (\w+)", LIST, re.M)
 }
-# What stays where giving it back was what failed.
+# For each function that releases things, the kinds of things that may be left if it fails.
 ENDS = {
     "cuStreamDestroy_v2": ("streams",),
     "cuEventDestroy_v2": ("events",),
@@ -30,7 +30,7 @@ ENDS = {
     "cuMemFreeAsync": ("async",),
     "cuMemFreeHost": ("host",),
     "cuCtxDestroy_v2": ("contexts", "streams", "events", "device"),
-    # In a destructor, before the destroying call.
+    # Destructors call these functions before the function that releases.
     **dict.fromkeys(("cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent_v2"), testing.KINDS),
 }
 
@@ -41,7 +41,7 @@ def counted_calls():
 
 
 def run(name, fault, left, show=False):
-    """Run a program with a fault."""
+    """Run a program in which a driver call fails."""
 
     def run():
         what, nth, status = fault.split(":")
@@ -67,7 +67,7 @@ def run(name, fault, left, show=False):
 
 
 def wrong_without(answer):
-    """The driver lacks a function, for good."""
+    """Errors in the answer of a program whose driver does not have a function."""
     error, answer.error = answer.error, None
     if error is None or getattr(error, "status", None) == NOT_SUPPORTED:
         return []
@@ -75,28 +75,33 @@ def wrong_without(answer):
 
 
 def wrong_loss(answer):
-    """The device was lost meanwhile: the program says so, unless it had nothing more to ask."""
+    """Errors in the answer of a program whose device was lost.
+
+    A ContextLostError is expected, unless the program made no driver calls after the loss.
+    """
     if answer.error is None or isinstance(answer.error, cu.ContextLostError):
         return []
     return [f"lost, and raised {answer.error!r}"]
 
 
-# Where a failing call need not be an error of the program, with the status, or all of them.
+# Pairs of function and status (None: any status) whose failure need not be an error of the program.
 HARMLESS = {
-    ("cuThreadExchangeStreamCaptureMode", None),  # protects captures of others, if there are any
-    # The library asks these for itself, and asks again.
+    # Protects captures of other libraries, if there are any.
+    ("cuThreadExchangeStreamCaptureMode", None),
+    # cudadrv makes these calls for its own bookkeeping. After a failure, it tries again later.
     ("cuCtxGetCurrent", None),
     ("cuCtxSetCurrent", None),
     ("cuStreamIsCapturing", None),
     ("cuStreamQuery", None),
     ("cuEventQuery", None),
     *(("cuStreamDestroy", NOT_READY), ("cuEventRecord", NOT_READY)),
-    # Where there are no more parameters. Elsewhere the PTX says that there are more: an error.
+    # The driver's answer if there are no more parameters. It is an error if the PTX has more.
     ("cuFuncGetParamInfo", INVALID),
-    # Of constant memory, which the PTX knows. Of other variables it is an error.
+    # The driver's answer for constant memory, which the PTX knows. It is an error for other
+    # variables.
     ("cuPointerGetAttribute", INVALID),
-    ("cuMemGetAddressRange", INVALID),  # it knows no bounds: the buffer shares no records
-    # Tried again, when what has died is freed.
+    ("cuMemGetAddressRange", INVALID),  # the bounds are unknown, so the buffer shares no records
+    # These are tried again after dropped memory has been freed.
     *((name, MEMORY) for name in ("cuMemAlloc", "cuMemAllocAsync", "cuMemHostAlloc")),
     ("cuMemHostRegister", MEMORY),
     ("cuMemAllocFromPoolAsync", MEMORY),
@@ -106,22 +111,27 @@ HARMLESS = {
 
 
 def wrong_answer(answer, function, status):
-    """The answer must be an error or a warning that names the function, or the case is harmless."""
+    """Errors in the answer of a program in which a driver call has failed.
+
+    An error or a warning must name the function, unless the failure is harmless.
+    """
     error = answer.error
     warned = any(f"{function}:" in each for each in answer.unraised)
     harmless = not HARMLESS.isdisjoint({(function, status), (function, None)})
     if error is None:
         return [] if warned or harmless else [f"nobody says that {function} fails: {answer}"]
     if (function, status) == ("cuPointerGetAttribute", INVALID) and isinstance(error, ValueError):
-        return []  # how the driver says that it does not know the address
+        return []  # the driver says in this way that it does not know the address
     if status == LAUNCH_FAILED and warned and isinstance(error, AssertionError):
-        return []  # page-locked memory stays readable, and a destructor found out first
+        # A destructor met the loss, and could only warn. The program then read wrong data from
+        # page-locked memory, which stays readable.
+        return []
     if not isinstance(error, cu.CudaError):
         return [f"raised {error!r}"]
     if error.call == function and error.status == status:
         return []
     if status == LAUNCH_FAILED and (warned or harmless) and cases.is_sticky(error):
-        return []  # the next call was the first that could raise
+        return []  # the failing call could only warn; the next call raised
     return [f"{error!r} does not say {function} and {status}"]
 
 
@@ -133,7 +143,7 @@ def all_cases(calls):
 
 
 def sampled_cases(calls):
-    """The first and the last call of each function, with two statuses; others by turns."""
+    """Cases with the first and the last call of each function, and two statuses in turn."""
     for index, (symbol, count) in enumerate(calls.items()):
         for nth in sorted({1, count}):
             for turn in range(2):

@@ -1,5 +1,5 @@
-/* Raises SIGINT's flag before the n-th bytecode that a thread runs: what that bytecode calls then
- * finds a signal, as it would find one that came in the middle of it. */
+/* Makes SIGINT pending before the n-th bytecode that a thread runs. A function that the bytecode
+ * calls then finds the signal, as if the signal had come during the call. */
 
 #include <Python.h>
 #include <frameobject.h>

@@ -1,7 +1,7 @@
-"""Ctrl-C comes before each bytecode that the small programs run: see cases.py.
+"""Ctrl-C comes before each bytecode of the small programs: see cases.py.
 
-A case is the number of the bytecode, from the program's beginning. What it calls, such as a
-blocking copy, then finds the signal.
+A case is the number of the bytecode from the program's beginning. A function that the bytecode
+calls, such as a blocking copy, meets the signal.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("interrupter.c")
 
 
 def compiled():
-    """The library of interrupter.c."""
+    """Compile and load interrupter.c."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "interrupter.so"
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
@@ -33,7 +33,7 @@ interrupter = compiled()
 
 
 class Interrupted:
-    """A context manager in which the signal comes before one bytecode; 0: in which it does not."""
+    """A context manager in which the signal comes before one bytecode. With 0 it never comes."""
 
     def __init__(self, number):
         self.number = number
@@ -46,7 +46,7 @@ class Interrupted:
 
 
 def run(name, number, left, show=False):
-    """Run a program that is interrupted."""
+    """Run a program in which Ctrl-C comes before one bytecode."""
 
     def run():
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -60,7 +60,7 @@ def is_expected(error):
 
 
 def count_of(name):
-    """How many bytecodes a program runs."""
+    """The number of bytecodes that a program runs."""
 
     def run():
         cases.begin()

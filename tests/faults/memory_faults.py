@@ -1,4 +1,4 @@
-"""Python runs out of memory at each allocation that the small programs make: see cases.py.
+"""Each allocation of Python in the small programs fails, one at a time: see cases.py.
 
 A case is the number of the allocation that fails, from the program's beginning.
 """
@@ -7,18 +7,18 @@ import _testcapi
 
 import cases
 
-FIRST_GUESS = 1 << 20  # no program makes so many allocations
+FIRST_GUESS = 1 << 20  # more allocations than any program makes
 
 
 class Without:
-    """A context manager in which one allocation fails."""
+    """A context manager in which allocations from `first` up to `last` fail."""
 
     def __init__(self, first, last):
         self.range = first, last
 
     def __enter__(self):
-        # Cython 3.3.1 crashes where there is no tuple for the keywords of a constructor: Python
-        # takes short ones from those that have died.
+        # Cython 3.3.1 crashes if it cannot allocate the tuple for keywords of a constructor. Freed
+        # tuples that Python keeps for reuse prevent that.
         [((number,), (number, number)) for number in range(500)]
         _testcapi.set_nomemory(*self.range)
 
@@ -41,14 +41,14 @@ def is_expected(error):
 
 
 def is_of_others(error):
-    """Whether NumPy or Python has made something else of the MemoryError."""
+    """Whether NumPy or Python has replaced the MemoryError by another exception."""
     if isinstance(error, SystemError):
         return "numpy" in str(error)
     return str(error).startswith(("can't allocate ", "can't start new thread"))
 
 
 def count_of(name):
-    """How many allocations a program makes."""
+    """The number of allocations that a program makes."""
 
     def is_enough(number):
         def run():

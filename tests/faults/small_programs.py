@@ -1,8 +1,8 @@
-"""Small sound programs, which use each feature of the library once.
+"""Small correct programs, which use each feature of the library once.
 
-Other tests let them fail at any driver call, run out of memory at any allocation and be interrupted
-anywhere. So a program says with `with` blocks and locals what it has, as a user's would, and checks
-its results.
+Other tests let driver calls and allocations fail in them, and interrupt them anywhere. So a program
+holds its objects by `with` blocks and local variables, as a user's program would, and checks its
+results.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from cudadrv import _attributes, _graph_picture, _peers, _processors
 
 PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
 CONDITIONS = (Path(__file__).parents[1] / "graphs" / "conditions.ptx").read_text()
-LARGE = 600_000  # bytes that go through several stages
+LARGE = 600_000  # number of bytes that go through several stages
 PROGRAMS = {}
-# Imported before anything fails: Python's compiler crashes where memory runs out, and an import of
-# a Cython module raises ImportError then.
+# These are imported before anything fails. If memory runs out during an import, Python's compiler
+# crashes, and importing a Cython module raises ImportError.
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
 IMPORTED += cu.Link, _peers, cu.Ticket, cu.open
@@ -224,7 +224,7 @@ def copies_between_buffers():
     two.wait(one)
     down = second.copy_to_async(target, two)
     down.wait()
-    up.wait()  # known by now, unless memory ran out for what `down` tells of other streams
+    up.wait()  # returns at once, unless memory ran out when `down` became known
     assert down.reads == (second,)
     assert (target.to_numpy() == numbers(500)).all()
     source.copy_from(target, stream=one)
@@ -232,8 +232,10 @@ def copies_between_buffers():
 
 @program
 def several_devices():
-    """Each call is made in the context of its object, so that the library switches none: it would
-    try a failing call again, and cannot say that going back has failed.
+    """Use two devices.
+
+    Each call is made in the context of its object, so that cudadrv does not switch contexts.
+    Otherwise it would repeat a failing call, and could not report that switching back has failed.
     """
     if cu.Device.count() < 2:
         return
@@ -268,7 +270,10 @@ def several_devices():
 
 @program
 def pools_of_several_devices():
-    """Each call is made in the context of its object, as above."""
+    """Use pools of two devices.
+
+    Each call is made in the context of its object, as in several_devices.
+    """
     if cu.Device.count() < 2:
         return
     zero, one = cu.Device(0), cu.Device(1)
@@ -373,7 +378,7 @@ def sharing():
                 raise AssertionError
             shared.accept(stream=stream)
         except BaseException:
-            with suppress(ValueError, cu.ContextLostError):  # it is not shared
+            with suppress(ValueError, cu.ContextLostError):  # ValueError: the buffer is not shared
                 shared.accept(stream=stream)
             raise
         shared.fill_async(4, stream)
@@ -477,7 +482,7 @@ def addresses():
         try:
             buffer = kind.from_raw(address, 16, "u4")
         except BaseException:
-            # ValueError: Ctrl-C came after from_raw, whose buffer has died with the memory.
+            # ValueError: Ctrl-C came after from_raw, and its buffer was dropped with the memory.
             with suppress(cu.ContextLostError, ValueError):
                 kind.from_raw(address, 16, "u4").close()
             raise
@@ -612,7 +617,7 @@ def pools_of_the_driver():
     pool = cu.DriverPool(name="mine", release_threshold=4096)
     try:
         locked = cu.DriverPool("locked")
-    except ValueError:  # with a driver before CUDA 13.0
+    except ValueError:  # the driver is older than CUDA 13.0
         return
     with pool, locked:
         work = cu.DeviceBuffer(100, stream=stream)
@@ -708,7 +713,7 @@ def arrays_for_a_block():
             dz.fill_async(7, stream)
         assert (z == 7).all()
     finally:
-        # All of the results are home, or none is.
+        # Either all results were copied back, or none.
         assert (y == (x if z[0] == 7 else 0)).all()
         assert all(array.flags.writeable for array in (x, y, z))
 
@@ -868,7 +873,7 @@ def loans_in_captures():
                 result.copy_from_async(work, main)
             assert len(graph.nodes) == 4
         finally:
-            lent.clear()  # after the capture
+            lent.clear()  # the loans must end after the capture
 
         main.wait(side)
         with graph.instantiate() as step:

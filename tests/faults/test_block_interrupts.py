@@ -1,7 +1,8 @@
-"""Ctrl-C wherever Python looks for one, in a program with a block: the block never stays in force.
+"""Ctrl-C at each point where Python checks for signals, in a program with a block.
 
-Python looks after calls, where loops jump back, and where functions begin; here a trace function
-raises in its place, before each instruction that comes after one of these.
+The block must never stay in force. Python checks after calls, at backward jumps and at the start of
+functions. In these tests a trace function raises KeyboardInterrupt instead, before each instruction
+after such a point.
 """
 
 import _thread
@@ -17,13 +18,13 @@ import pytest
 
 import cudadrv as cu
 
-MOST = 500  # such instructions of a program
+MOST = 500  # more of these instructions than a program runs
 LOOKING = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
 
 
 @functools.cache
 def interruptible(code):
-    """The offsets of the instructions before which a signal can be noticed."""
+    """The offsets of the instructions before which Python checks for signals."""
     each = list(dis.get_instructions(code))
     return {after.offset for before, after in itertools.pairwise(each) if before.opname in LOOKING}
 
@@ -64,7 +65,10 @@ def with_device(stream, buffer):
 
 
 def interrupted_at(number, call):
-    """Call it with an interrupt at an instruction; gives whether there was one with that number."""
+    """Call a function with an interrupt before one of these instructions.
+
+    Returns whether the function has so many of them.
+    """
     left = number
 
     def trace(frame, event, argument):
@@ -92,7 +96,7 @@ def interrupted_at(number, call):
 )
 def test_no_block_stays_in_force(stream, other, program):
     buffer = cu.DeviceBuffer(16)
-    interrupted_at(0, lambda: None)  # Python 3.12 reports instructions from its second trace on
+    interrupted_at(0, lambda: None)  # Python 3.12 does not trace instructions in its first trace
     for number in range(1, MOST):
         met = interrupted_at(number, lambda: program(stream, buffer))
         with pytest.raises(TypeError, match="needs a stream"):
@@ -120,10 +124,14 @@ BLOCKS = {
 
 
 def enter_with_a_signal(block):
-    """A block in whose `__enter__` a signal comes, which Python notices after that call."""
+    """Enter and leave a block.
+
+    Ctrl-C comes in `__enter__`, and Python notices it after that call.
+    """
 
     class Block:
-        # No Python code runs in it, which would notice the signal.
+        # This class is built so that no Python code, which would notice the signal, runs in
+        # `__enter__`.
         calls = map(operator.call, [_thread.interrupt_main, block.__enter__])
         __enter__ = staticmethod(functools.partial(list, calls))
         __exit__ = staticmethod(block.__exit__)
@@ -134,10 +142,13 @@ def enter_with_a_signal(block):
 
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_a_signal_that_comes_during_enter(stream, other, kind):
-    """From Python 3.14 on, it is raised without a call of `__exit__`."""
+    """Ctrl-C in `__enter__` leaves no block in force.
+
+    From Python 3.14 on, it is raised without a call of `__exit__`.
+    """
     buffer, before = cu.LockedBuffer.zeros(16), cu.Event().context
     enter_with_a_signal(BLOCKS[kind](stream, buffer))
-    gc.collect()  # a view ends with its block's object
+    gc.collect()  # collects the block's object, which ends its view
     assert cu.Event().context is before
     with pytest.raises(TypeError, match="needs a stream"):
         buffer.fill_async(0)

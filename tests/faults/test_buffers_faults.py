@@ -1,4 +1,4 @@
-"""Driver calls that fail: the error names the call, and everything is as it was before."""
+"""Driver calls that fail: the error names the call, and the state is unchanged."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ NO_MEMORY = 2
 
 @pytest.fixture
 def fault(driver):
-    """Let the next call of a driver function fail; afterwards none does."""
+    """Make the next call of a driver function fail. After the test no call fails."""
     from cudadrv import testing
 
     def fault(function, nth=1, status=INVALID):
@@ -23,7 +23,7 @@ def fault(driver):
 
 
 def name_of(value):
-    """For the names of tests: a lambda has none."""
+    """A test id for a parameter: lambdas get an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -54,7 +54,7 @@ def test_out_of_memory_once_is_tried_again(fault, stream, function, call, make):
 
 
 def test_out_of_memory_gives_back_what_has_died(stream, gate):
-    """An allocation that finds no room waits for the users of memory that nobody refers to."""
+    """An allocation that does not fit waits for the users of dropped memory, and frees it."""
     import threading
 
     from cudadrv import testing
@@ -171,7 +171,10 @@ def test_a_destructor_warns(fault):
 
 
 def test_a_stage_is_not_used_again_too_early(fault, stream, gate):
-    """Where no event could be recorded, nobody knows when the GPU has read the block."""
+    """A stage is not reused if the event behind its copy could not be recorded.
+
+    Nobody knows when the GPU has read it.
+    """
     first, second = cu.DeviceBuffer(1000), cu.DeviceBuffer(1000)
     first.copy_from(bytes(1000))
     gate.hold(stream)

@@ -1,4 +1,4 @@
-"""Ctrl-C in a blocking copy, and buffers used by several threads."""
+"""Ctrl-C in blocking copies; buffers that several threads use."""
 
 import threading
 import time
@@ -28,14 +28,14 @@ def test_ctrl_c_leaves_the_borrow(stream, gate, way, nbytes):
     assert not buffer.borrowed
     found = np.empty(nbytes, "u1")
     buffer.copy_to(found)
-    # Of a long copy only what was staged by then arrives, which is what the array held then.
+    # An interrupted copy of a long array writes only the items that were in a stage by then.
     value = {"copy_to": 0, "copy_from": 9, "fill": 1}[way]
     assert set(found[:1000]) == {value}
     assert set(found) <= {0, value}
 
 
 def in_threads(*works):
-    """Run functions at once; raise what they raise."""
+    """Run functions in threads at once, and raise their exceptions."""
     errors = []
 
     def guard(work):
@@ -79,7 +79,10 @@ def test_threads_without_streams(driver):
 
 
 def test_one_thread_closes_what_another_uses(driver):
-    """Whichever call comes second is refused, so that nothing is freed under the GPU."""
+    """One thread uses a buffer while another closes it: the call that comes second is refused.
+
+    So nothing is freed while the GPU uses it.
+    """
     for _ in range(20):
         buffer, start = cu.DeviceBuffer(5000), threading.Barrier(2)
 

@@ -1,4 +1,4 @@
-"""Driver calls that fail: the exception names the call, and the state is as before."""
+"""Driver calls that fail: the exception names the call, and the state is unchanged."""
 
 import gc
 import pickle
@@ -15,7 +15,7 @@ NOT_PERMITTED, OUT_OF_MEMORY = 800, 2
 
 @pytest.fixture
 def fault(driver):
-    """Lets the next call of a driver function fail."""
+    """Make the next call of a driver function fail."""
     from cudadrv import testing
 
     def fault(function: str, status: int = NOT_PERMITTED) -> None:
@@ -27,7 +27,7 @@ def fault(driver):
 
 @pytest.fixture
 def busy(stream, gate):
-    """A stream with pending work."""
+    """A stream with unfinished work."""
     gate.hold(stream)
     return stream
 
@@ -77,7 +77,7 @@ def test_the_error_names_the_call(stream, fault, call):
     assert caught.value.status is cu.CUresult.CUDA_ERROR_NOT_PERMITTED
     assert str(caught.value).startswith(f"{call}: CUDA_ERROR_NOT_PERMITTED (800): ")
     if call != "cuCtxPushCurrent":
-        CALLS[call](stream, event)  # once is not for ever
+        CALLS[call](stream, event)  # the call works the second time
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,8 @@ def test_a_failed_record_changes_nothing(stream, other, fault):
     with pytest.raises(cu.CudaError):
         stream.record(event)
     other.wait(event)
-    with pytest.raises(cu.BufferBorrowedError):  # it is as recorded before the fill
+    # The event still stands for the record before the fill.
+    with pytest.raises(cu.BufferBorrowedError):
         buffer.fill_async(2, other)
 
 
@@ -159,7 +160,7 @@ def test_errors_can_be_pickled(fault):
 
 
 def dying(make) -> list[warnings.WarningMessage]:
-    """What is said when the result of a function dies."""
+    """Call a function and drop its result. Returns the warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         make()
@@ -168,7 +169,7 @@ def dying(make) -> list[warnings.WarningMessage]:
 
 
 def live(kind: str) -> int:
-    """How many objects of a kind the driver has."""
+    """The number of live objects of a kind in the driver."""
     from cudadrv import testing
 
     return testing.live_objects()[kind]
@@ -200,7 +201,10 @@ def test_warnings_that_are_errors_go_where_destructors_report(fault, monkeypatch
 @pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuStreamDestroy_v2"])
 @pytest.mark.parametrize("status", [NOT_PERMITTED, OUT_OF_MEMORY])
 def test_a_stream_that_died_fails_alone(gate, fault, function, status):
-    """A later call destroys the stream. If that fails, it warns; the next call tries again."""
+    """A later call destroys a dropped stream.
+
+    If the driver refuses that, the call warns, and the next call tries again.
+    """
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
     gate.hold(stream)
     buffer.fill_async(1, stream)
@@ -224,7 +228,10 @@ def test_a_stream_that_died_fails_alone(gate, fault, function, status):
 
 
 def test_a_stream_that_cannot_be_destroyed_says_so_once(gate, driver):
-    """The work that it has queued stays known, and its last event is there in the end."""
+    """If a dropped stream cannot be destroyed, cudadrv warns once.
+
+    Its work still counts as unfinished until its last event is complete.
+    """
     from cudadrv import testing
 
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
@@ -257,7 +264,7 @@ def test_an_idle_stream_that_cannot_be_destroyed_is_destroyed_later(fault):
 
 
 def test_a_context_whose_device_does_not_answer(fault):
-    """No half of one stays behind, which the engine does not know."""
+    """If making a context fails, no part of it is left, and the next attempt works."""
     fault("cuDeviceGetAttribute")
     with pytest.raises(cu.CudaError, match="cuDeviceGetAttribute"):
         made_context()
@@ -266,7 +273,7 @@ def test_a_context_whose_device_does_not_answer(fault):
 
 
 def test_the_handle_of_a_stream_that_died_is_refused(gate):
-    """Whoever asks for it must not get a stream that is about to be destroyed."""
+    """`from_handle` refuses the handle of a dropped stream, which is about to be destroyed."""
     stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
     gate.hold(stream)
     buffer.fill_async(1, stream)
@@ -279,7 +286,11 @@ def test_the_handle_of_a_stream_that_died_is_refused(gate):
 
 
 def test_an_event_that_others_recorded_in_a_capture_takes_no_stream_into_it(script):
-    """What would be queued on that stream would never run, and count as complete."""
+    """A wait for an event that another library recorded in a capture is refused.
+
+    It would take the stream into the capture. The stream's work would then never run, and count as
+    complete.
+    """
     script.quiet("""
         import ctypes
         import cudadrv as cu

@@ -1,13 +1,13 @@
 """A sticky error: the context is lost, and cudadrv makes no more driver calls in it.
 
-In processes of their own, because nothing brings the context back.
+The programs run in processes of their own, because a lost context cannot be restored.
 """
 
 import pytest
 
 pytestmark = pytest.mark.cuda_software
 
-# A fill is unfinished, another one is known to be complete, and then the context is lost.
+# A fill is unfinished and another one is known to be complete. Then `lose` makes the context lost.
 HEAD = """
     import gc
     import cudadrv as cu
@@ -43,7 +43,10 @@ def test_these_are_sticky(script, status):
 
 
 def test_a_free_that_finds_out_marks_the_context(script):
-    """The failing free warns once and names the suspects; later calls free nothing."""
+    """A free meets the loss first: it warns once and names the suspects.
+
+    Later calls free nothing.
+    """
     script.quiet(
         HEAD
         + """
@@ -82,7 +85,7 @@ def test_a_free_that_finds_out_marks_the_context(script):
 
 @pytest.mark.parametrize("function", ["cuStreamDestroy_v2", "cuEventDestroy_v2", "cuMemFreeAsync"])
 def test_destructors_that_find_out_mark_the_context(script, function):
-    """Each of them says so once, and the next makes no call."""
+    """A destructor meets the loss first: it warns once, and the next one makes no driver call."""
     script.quiet(
         HEAD
         + f"""
@@ -232,7 +235,10 @@ def test_exit_is_quiet(script):
 
 
 def test_streams_that_died_before(script):
-    """A context that is lost has no more work of them to wait for, and the end is quiet."""
+    """Streams were dropped before the context was lost.
+
+    cudadrv does not wait for their work any more, and the process ends quietly.
+    """
     script.quiet(
         HEAD
         + """
@@ -250,7 +256,11 @@ def test_streams_that_died_before(script):
 
 
 def test_an_operation_that_the_driver_refused_is_no_suspect(script):
-    """The oldest of 32 operations, whose place it had taken, is still remembered."""
+    """An operation that the driver refused is not among the suspects.
+
+    The last 32 operations are kept. The oldest one is still among them, although the refused one
+    had taken its place.
+    """
     script.quiet(
         HEAD
         + """
@@ -271,7 +281,10 @@ def test_an_operation_that_the_driver_refused_is_no_suspect(script):
 
 
 def test_another_device_goes_on(script):
-    """Its context is not lost; what the lost one did is over, and what the other does is not."""
+    """A second device works on after a context of the first one is lost.
+
+    Work of the lost context is over, and work of the other context is not.
+    """
     script.quiet(
         HEAD
         + """

@@ -1,8 +1,8 @@
-"""Small programs in which anything fails: errors, no crash, and afterwards all is as it should be.
+"""Small programs in which one call, allocation or instruction fails, and the state afterwards.
 
-That is: the failure is said, or it was harmless; no buffer stays borrowed, no block in force and
-nothing leaks; a sound program runs. After an error that the context does not survive, each use is
-a ContextLostError, and closing is quiet.
+The program does not crash. The failure is reported, unless it is harmless. No buffer stays
+borrowed, no block stays in force, and nothing leaks. A correct program runs afterwards. After a
+sticky error, each use raises ContextLostError, and closing is quiet.
 """
 
 import json
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from small_programs import PROGRAMS
 
 FOLDER = Path(__file__).parent
-GROUPS = 4  # of programs, for processors to share
+GROUPS = 4  # number of groups of programs, which can run in parallel
 NAMES = [tuple(list(PROGRAMS)[group::GROUPS]) for group in range(GROUPS)]
 
 pytestmark = [
@@ -31,8 +31,8 @@ pytestmark = [
 
 
 def wrong_cases(kind, which, names):
-    """The cases that went wrong, each as "program case: what is wrong"."""
-    # So that what was freed is overwritten.
+    """The cases with errors, each as "program case: errors"."""
+    # Freed memory is overwritten, so that its use is noticed.
     environment = {**os.environ, "PYTHONMALLOC": "debug", "MALLOC_PERTURB_": "165"}
     done = subprocess.run(
         [sys.executable, str(FOLDER / f"{kind}.py"), which, *names],
@@ -50,7 +50,7 @@ def wrong_cases(kind, which, names):
 
 @pytest.fixture(params=["driver_faults", "memory_faults", "interrupts"])
 def kind(request):
-    """What happens to the programs."""
+    """The name of the script for one kind of mishaps."""
     if request.param == "memory_faults":
         pytest.importorskip("_testcapi")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]

@@ -1,4 +1,4 @@
-"""Modules and kernels whose making is cut short, or entered again by what they are given."""
+"""Making modules and kernels fails in the middle, or arguments call the same functions again."""
 
 import gc
 import sys
@@ -22,7 +22,7 @@ PTX = (
 .visible .entry empty() { ret; }
 """
 )
-STEPS = 60  # no call makes more allocations of Python objects than this
+STEPS = 60  # more allocations of Python objects than any call makes
 
 
 def loaded():
@@ -60,7 +60,7 @@ def test_the_driver_and_the_text_agree_on_the_parameters(driver, stream, nth):
 
 def test_no_module_is_lost_where_memory_runs_out(driver):
     memory = pytest.importorskip("_testcapi")
-    cu.Module(PTX)  # imports, and all that is made once
+    cu.Module(PTX)  # imports modules and fills caches
     before = loaded()
     met = 0
     for number in range(600):
@@ -83,7 +83,7 @@ class Stop(BaseException):
 
 
 def test_no_module_is_lost_where_the_user_interrupts(driver):
-    """At lines of the library's Python that run while it is made."""
+    """Ctrl-C comes at each line of the library's Python code that runs while a module is made."""
     before = loaded()
     lines = [0, 0]
 
@@ -132,7 +132,7 @@ def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
     if name == "kernel" and sys.version_info[:2] == (3, 12):
         pytest.skip("a new kernel looks into the PTX, in Python, and CPython 3.12 crashes there")
     module, buffer = cu.Module(PTX), cu.DeviceBuffer.zeros(100, "u1", name="b")
-    kept = module["k"]  # so that no call looks into the PTX again
+    kept = module["k"]  # keeps the parsed PTX, so that no call parses it again
     buffer.fill_async(1, stream)
     with stream:
         for number in range(STEPS):
@@ -150,11 +150,11 @@ def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
     assert kept.name == "k"
 
 
-# ---- entered again ----
+# ---- an argument initializes the same object again ----
 
 
 class Again:
-    """Calls something whenever it is converted."""
+    """A value that calls a function when it is converted for the first time."""
 
     def __init__(self, call, value=1):
         self.call, self.value, self.left = call, value, 1
@@ -281,7 +281,7 @@ def test_arguments_that_close_things(driver, stream, where):
 
 
 def test_a_limit_is_converted_once(driver):
-    """What is checked is what is set."""
+    """A value is converted once, so that the checked value is the one that is set."""
     kernel = cu.Module(PTX)["k"]
 
     class Growing:
@@ -298,7 +298,7 @@ def test_a_limit_is_converted_once(driver):
 
 
 class Lying(np.ndarray):
-    """Says other things of itself than what it is."""
+    """An array that reports a wrong shape, dtype and bytes."""
 
     shape = property(lambda self: ())
     dtype = property(lambda self: np.dtype("u4"))
@@ -309,7 +309,7 @@ class Lying(np.ndarray):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_values_that_lie_about_themselves(driver, stream, known):
-    """What counts is how many bytes they give."""
+    """The number of bytes of the value counts, not the shape and dtype that the value reports."""
     module = cu.Module(PTX) if known else cu.Module.from_file(FATBIN)
     if not known:
         testing.fail("cuFuncGetParamInfo", 801)

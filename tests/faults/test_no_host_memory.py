@@ -1,4 +1,4 @@
-"""The host runs out of memory in the middle of a call: nothing is lost, and nothing leaks."""
+"""The host runs out of memory in the middle of a call: no state is lost, and nothing leaks."""
 
 import pytest
 
@@ -6,11 +6,14 @@ import cudadrv as cu
 
 _testcapi = pytest.importorskip("_testcapi")
 
-STEPS = 60  # no call makes more allocations of Python objects than this
+STEPS = 60  # more allocations of Python objects than any call makes
 
 
 def with_failing_allocation(number: int, call) -> bool:
-    """Let one allocation of the interpreter fail; gives whether the call met it."""
+    """Call a function in which one allocation of the interpreter fails.
+
+    Returns whether it raised MemoryError.
+    """
     _testcapi.set_nomemory(number, number + 1)
     try:
         call()
@@ -49,7 +52,8 @@ def test_without_memory_for_a_token_nothing_is_queued(stream):
     buffer = cu.DeviceBuffer(16)
     kept, met = [], 0
     for number in range(4):
-        kept += [buffer.fill_async(1, stream) for _ in range(100)]  # no dead one to be used again
+        # Many live tokens, so that no dropped token can be reused.
+        kept += [buffer.fill_async(1, stream) for _ in range(100)]
         stream.synchronize()
         if with_failing_allocation(number, lambda: buffer.fill_async(1, stream)):
             met += 1

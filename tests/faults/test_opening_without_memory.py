@@ -1,4 +1,4 @@
-"""A process runs out of memory at each step of opening a ticket, and of giving the buffer back."""
+"""A process runs out of memory at each step of opening a ticket and giving the buffer back."""
 
 import pytest
 from other_process import Other
@@ -7,7 +7,8 @@ import cudadrv as cu
 
 pytest.importorskip("_testcapi")
 
-# What the other process does. The first `number` allocations of a step succeed, the next one fails.
+# The steps of the other process. The first `number` allocations of a step succeed, and the next one
+# fails.
 STEPS = """
 import gc, _testcapi
 

@@ -1,4 +1,4 @@
-"""Arguments whose conversion initializes the object that is just being initialized."""
+"""Arguments whose conversion calls `__init__` of the object that is being initialized."""
 
 import gc
 
@@ -9,7 +9,7 @@ import cudadrv as cu
 
 
 class Reentering:
-    """Calls a function when it is converted for the first time, and then is a value."""
+    """A value that calls a function when it is converted for the first time."""
 
     def __init__(self, value, call):
         self.value, self.call = value, call
@@ -57,7 +57,7 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("kind", "name", "value"), ARGUMENTS)
 def test_it_is_initialized_once(driver, kind, name, value):
-    """The second time is refused, whichever that is, and nothing leaks."""
+    """The second of two nested initializations is refused, and nothing leaks."""
     made = kind.__new__(kind)
     plain = {"count": 8} if kind in BUFFERS else {}
 

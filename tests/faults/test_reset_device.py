@@ -21,7 +21,7 @@ PTX = """
 
 @pytest.fixture
 def lost(driver):
-    """What there is when the device is lost."""
+    """The objects that exist when the device is lost."""
     stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
     locked = cu.LockedBuffer.from_array(np.arange(8, dtype="u1"))
     unified = cu.UnifiedBuffer.from_array(np.arange(8, dtype="u1"))
@@ -91,7 +91,10 @@ def test_what_was_there_before_is_refused(lost, thing):
 
 
 def test_page_locked_memory_is_ordinary_memory_then(lost):
-    """As after any loss of a context, the host can read it, and the driver does not know it."""
+    """After the reset, page-locked memory is ordinary memory, as after any loss of a context.
+
+    The host can read it, and the driver does not know it.
+    """
     testing.reset_device()
     locked, work = lost["locked"], cu.DeviceBuffer(8)
     assert (locked.to_numpy() == 7).all()

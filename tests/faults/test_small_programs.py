@@ -1,4 +1,4 @@
-"""The small programs are right, on every driver."""
+"""The small programs run without errors on all drivers."""
 
 import sys
 from pathlib import Path

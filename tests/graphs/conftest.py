@@ -1,4 +1,4 @@
-"""What tests of graphs share: buffers, streams, kernels."""
+"""Fixtures of the tests of graphs: buffers, streams, kernels."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class World:
         self.graph = cu.Graph(name="step")
 
     def result_of(self, step):
-        """Launch, and return what is in `result` then."""
+        """Launch an executable and wait. Returns the items of `result`."""
         step.launch(self.main).wait()
         return list(self.result)
 
@@ -39,7 +39,7 @@ def module(driver):
 
 @pytest.fixture
 def graph(world, module):
-    """work = frames, out = 1, out += 2 * work, result = out: one node each, in this order."""
+    """A graph of four nodes in order: work = frames, out = 1, out += 2 * work, result = out."""
     world.frames[:] = np.arange(16)
     saxpy = module["saxpy"]
     with world.graph.capture(world.main):

@@ -1,4 +1,4 @@
-"""Nodes that are added without a capture: what they do, their checks, and what is refused."""
+"""Nodes that are added without a capture: what they do, how they are checked, and refused nodes."""
 
 import gc
 import threading
@@ -119,7 +119,7 @@ def test_what_does_not_conflict(world):
 
 
 def test_order_follows_from_all_edges_and_from_no_others(world):
-    """Refused nodes leave no edges behind."""
+    """Nodes are ordered by their edges and by nothing else. Refused nodes add no edges."""
     graph = world.graph
     a = graph.add_fill(world.work, 1)
     b = graph.add_fill(world.out, 2)
@@ -141,9 +141,11 @@ def test_a_refused_node_teaches_its_stream_nothing(world):
     graph = world.graph
     a, b = graph.add_fill(world.work, 1), graph.add_fill(world.out, 2)
     graph.add_fill(world.result, 2)
-    with pytest.raises(cu.BufferBorrowedError):  # ordered after both, but not after the third
+    # Ordered after `a` and `b`, but not after the third node.
+    with pytest.raises(cu.BufferBorrowedError):
         graph.add_copy(world.out, world.result, after=[a, b])
-    with pytest.raises(cu.BufferBorrowedError, match="add_fill"):  # ordered after `a` alone
+    # Ordered after `a`, but not after `b`.
+    with pytest.raises(cu.BufferBorrowedError, match="add_fill"):
         graph.add_fill(world.out, 3, after=[a])
 
 
@@ -180,7 +182,7 @@ def test_after_is_taken_once_and_in_any_order(world):
     assert pairs(world.graph) == {(i, 4) for i in range(4)}
 
 
-# ---- owning ----
+# ---- what a graph keeps ----
 
 
 def test_what_a_graph_holds(world, module):
@@ -274,14 +276,16 @@ def test_a_token_of_a_discarded_capture_keeps_no_buffers_of_other_nodes(world):
 
     def capture(after):
         with world.graph.capture(world.main, after=after):
-            tokens.append(world.work.copy_from_async(world.work, world.main))  # which is no node
+            # A copy of a buffer onto itself adds no node.
+            tokens.append(world.work.copy_from_async(world.work, world.main))
             raise KeyError
 
     tokens = []
     with pytest.raises(KeyError):
         capture([node])
     del node
-    cu.DeviceBuffer.from_raw(source.into_raw(), 32, "f4").close()  # no part of it is alive
+    # `into_raw` works, because nothing keeps a part of the buffer alive.
+    cu.DeviceBuffer.from_raw(source.into_raw(), 32, "f4").close()
     assert len(tokens) == 1
 
 
@@ -316,7 +320,10 @@ def disable(node):
 
 @pytest.mark.parametrize("inside", ["graph", "body", "body of a body"])
 def test_the_driver_destroys_a_graph_into_which_a_capture_fails(world, inside, recwarn):
-    """The driver may give its handle to a new graph. This graph must not be destroyed instead."""
+    """A failed capture destroys the graph in the driver, and cudadrv must not destroy it again.
+
+    The driver may have given the handle to a new graph.
+    """
     for _ in range(5):
         graph, others = cu.Graph(name="failing"), []
         node, at = graph.add_fill(world.work, 1), graph
@@ -370,7 +377,8 @@ def built(world, value):
 def test_a_graph_is_a_node(world):
     child = built(world, 3)
     node = world.graph.add_graph(child)
-    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])  # not in the node: it has a copy
+    # This fill is not in `node`, which has a copy of the child.
+    child.add_fill(world.out[:8], 9, after=[child.nodes[1]])
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.graph.add_copy(world.result, world.out)
     assert "add_copy at" in str(caught.value)
@@ -414,7 +422,7 @@ def test_graphs_that_cannot_be_nodes(world):
     with captured.capture(world.main):
         with pytest.raises(cu.CaptureError, match=r"has no nodes|is being captured"):
             graph.add_graph(captured)
-    graph.add_graph(captured)  # it is empty, and was captured
+    graph.add_graph(captured)  # after its empty capture has ended, the graph can be added
     for wrong in (None, 3):
         with pytest.raises(TypeError):
             graph.add_graph(wrong)
@@ -424,7 +432,7 @@ def test_graphs_that_cannot_be_nodes(world):
 
 
 class Strange:
-    """Runs a function when an argument is converted."""
+    """An argument whose conversion runs a function."""
 
     def __init__(self, function):
         self.function = function
@@ -585,7 +593,10 @@ def test_a_refused_first_node_leaves_a_graph_of_no_context(world):
 
 
 def test_each_buffer_of_another_graph_has_its_own_policy(world):
-    """The buffers may overlap; the graph then uses all their bytes as one range."""
+    """Each buffer of a child graph keeps its own policy.
+
+    The buffers may overlap, although the graph then uses all their bytes as one range.
+    """
     left, right = world.out[:8], world.out[4:]
     left.ordering = "wait"
     inner = cu.Graph()
@@ -630,7 +641,7 @@ def test_a_refused_first_node_leaves_a_graph_that_can_be_captured(world, module)
 
 
 def test_names_of_graphs_as_nodes_are_used_again(world):
-    """No message about another graph has the name of one that is gone."""
+    """A node of a child graph that is gone has a general name, never the name of another graph."""
     child = built(world, 3)
     node = world.graph.add_graph(child)
     assert node.operation == "launch of graph 'child'"
@@ -641,7 +652,10 @@ def test_names_of_graphs_as_nodes_are_used_again(world):
 
 
 def test_threads_add_to_one_graph(world):
-    """Each node is added once, or the call says that another one is changing the graph."""
+    """Threads add nodes to one graph.
+
+    Each node is added once, or the call is refused because another one is changing the graph.
+    """
     buffers = [cu.LockedBuffer(4) for _ in range(8)]
     added, refused = [], []
 
@@ -676,7 +690,11 @@ def test_long_chains_and_wide_graphs(world):
 
 
 def test_a_discarded_graph_begins_anew(world):
-    """An executable of what it was neither takes its nodes, nor ends its name in messages."""
+    """After a failed capture the graph has no nodes, and can get new ones.
+
+    An older executable does not accept the new nodes. Its end does not end the graph's name in
+    messages.
+    """
     graph = world.graph
     graph.add_fill(world.out, 1)
     step = graph.instantiate()

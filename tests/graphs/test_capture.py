@@ -1,4 +1,4 @@
-"""Captures: what becomes a node, what is refused, and how a block ends."""
+"""Captures: which calls become nodes, which are refused, and how the block ends."""
 
 import ctypes
 import gc
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 
 def usable(world):
-    """The streams do real work again."""
+    """Check that the streams run work again."""
     for stream in (world.main, world.side):
         world.result.fill_async(7, stream).wait()
         assert world.result[0] == 7
@@ -191,7 +191,7 @@ def test_what_cannot_be_captured_is_refused_before_the_driver(world, module, gat
             REFUSED[name](world)
         if world.pool:
             world.pool.__exit__(None, None, None)
-        world.work.fill_async(2, world.main)  # the capture goes on
+        world.work.fill_async(2, world.main)  # after the refused call the capture goes on
     assert len(world.graph.nodes) == 2
     assert not world.work.borrowed
     gate.open()
@@ -255,7 +255,10 @@ def test_a_generator_that_is_dropped_ends_the_capture(world):
 
 
 def test_a_block_that_python_never_leaves(world):
-    """A signal between `__enter__` and the first line of the block has this effect."""
+    """A block that is entered and never left is not captured.
+
+    This happens if a signal arrives between `__enter__` and the first line of the block.
+    """
     world.graph.capture(world.main).__enter__()
     gc.collect()
     usable(world)
@@ -447,7 +450,7 @@ def test_stream_ordered_memory_is_held(world):
 
 
 def test_dropped_names_are_safe(world):
-    """Memory that a graph uses goes neither to a pool nor to the driver."""
+    """Memory that a graph uses is not released when its buffer is dropped."""
     buffer = cu.DeviceBuffer(16, "f4", name="dropped")
     alone = cu.LockedBuffer(16, "f4", pooled=False, name="alone")
     with world.graph.capture(world.main):

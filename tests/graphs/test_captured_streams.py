@@ -1,4 +1,4 @@
-"""Streams of a capture: foreign ones, default streams, those of other threads, and dropped ones."""
+"""Streams in captures: foreign, default and dropped streams, and streams of other threads."""
 
 import ctypes
 import gc
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 
 class Theirs:
-    """A stream of another library."""
+    """A stream of another library, with its handle."""
 
     def __init__(self):
         self.library = ctypes.CDLL(cu.driver_info().path)
@@ -114,7 +114,7 @@ def test_the_legacy_stream_is_ordered_with_captured_blocking_streams(world, use)
         world.work.fill_async(2, blocking)
     assert len(world.graph.nodes) == 2
     with cu.Graph().capture(world.main):
-        world.out.fill_async(1, legacy)  # `main` is not blocking
+        world.out.fill_async(1, legacy)  # allowed, because `main` is a non-blocking stream
     legacy.synchronize()
 
 
@@ -142,7 +142,10 @@ def test_a_token_of_no_bytes_stands_for_nothing_after_the_capture(world):
 
 
 def test_the_default_stream_of_another_thread_is_not_waited_for(world):
-    """The driver would take it for the default stream of the thread that waits."""
+    """A wait for the default stream of another thread is refused.
+
+    The driver would use the calling thread's own default stream instead.
+    """
 
     def work():
         stream = cu.Stream.per_thread()
@@ -169,12 +172,13 @@ def test_the_default_stream_of_another_thread_is_not_waited_for(world):
                 world.main.wait(each)
         world.side.wait(world.main)
         world.work.fill_async(1, world.side)
-        # What cannot be waited for is refused before anything is waited for.
+        # If the copy cannot be ordered after the work of one stream, no waits are inserted for
+        # others.
         with cu.ordering("wait"), pytest.raises(cu.BufferBorrowedError):
             world.out.copy_from_async(world.work, world.main)
         with pytest.raises(cu.BufferBorrowedError):
             world.work.fill_async(2, world.main)
-        cu.reap()  # does not synchronize the context
+        cu.reap()  # does not synchronize the context, which a capture would not allow
         leave.set()
         thread.join()
         world.main.wait(world.side)

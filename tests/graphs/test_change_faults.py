@@ -18,7 +18,7 @@ SET = {
 
 @pytest.fixture
 def fault(driver):
-    """Let the nth next call of a driver function fail."""
+    """Make the nth next call of a driver function fail."""
     from cudadrv import testing
 
     def fault(function, nth=1, status=NOT_PERMITTED):
@@ -54,7 +54,7 @@ def test_a_change_that_fails_changes_nothing(world, step, fault, function, statu
     assert world.result_of(step) == USUAL
     other.close()
     other = cu.LockedBuffer.zeros(16, "f4")
-    CHANGES[function](world, step, other)  # once is not for ever
+    CHANGES[function](world, step, other)  # a change works after a failed one
 
 
 @pytest.mark.parametrize("function", CHANGES)
@@ -83,7 +83,7 @@ def wide(world):
 
 @pytest.fixture
 def filling(world, wide):
-    """A fill that is two operations of the driver."""
+    """An executable with one fill, which takes two calls of the driver."""
     graph = cu.Graph(name="wide")
     with graph.capture(world.main):
         wide.fill_async(1.5, world.main)
@@ -146,7 +146,7 @@ def test_a_disabled_fill_that_cannot_be_disabled_again_after_an_update(world, wi
 @pytest.mark.parametrize("change", [change_value, disable])
 def test_a_part_of_a_change_cannot_be_undone(world, wide, filling, fault, change):
     fault(PART, 2)
-    fault(PART, 2)  # counts from when the first one has struck
+    fault(PART, 2)  # this count begins after the first failure
     with pytest.raises(cu.CudaError, match=PART):
         change(filling)
     for use in (lambda: filling.launch(world.main), lambda: filling[0], lambda: filling.nodes):
@@ -162,7 +162,10 @@ CAPTURED = ["cuStreamGetCaptureInfo", "cuGraphNodeGetDependencies", "cuMemsetD2D
 
 @pytest.mark.parametrize("function", CAPTURED)
 def test_an_operation_of_which_a_part_is_captured(world, wide, fault, function):
-    """The driver's graph has it, so nothing may be made of that graph."""
+    """If a part of an operation is captured, the graph cannot be used.
+
+    The driver's graph contains that part.
+    """
 
     def capture():
         with world.graph.capture(world.main):
@@ -223,7 +226,10 @@ def test_the_context_is_lost(script):
 
 
 def test_a_first_node_that_loses_the_context_says_so(script):
-    """Before the graph that was made for it is destroyed, which fails for the same reason."""
+    """The first node of a graph loses the context: the error of its driver call is raised.
+
+    Destroying the driver's new graph fails, too, but does not replace that error.
+    """
     said = script.quiet(
         """
         import cudadrv as cu
@@ -241,7 +247,7 @@ def test_a_first_node_that_loses_the_context_says_so(script):
 
 
 def test_the_context_is_lost_during_a_capture(script):
-    """Nothing reaches the driver afterwards, and all ends quietly."""
+    """The context is lost during a capture: cudadrv makes no more driver calls and ends quietly."""
     said = script.quiet(
         """
         import cudadrv as cu

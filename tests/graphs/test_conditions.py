@@ -1,4 +1,4 @@
-"""Conditional nodes: what runs, how their bodies are checked, and what is refused."""
+"""Conditional nodes: which bodies run, how bodies are checked, and refused nodes."""
 
 import gc
 import threading
@@ -38,7 +38,7 @@ def numbers(driver):
 
 
 def launched(graph, stream, buffer, *values):
-    """The items of a buffer after each of some launches, before which they get new values."""
+    """For each value: write it to the buffer, launch the graph, and read the buffer back."""
     found = []
     with graph.instantiate() as step:
         for value in values:
@@ -106,7 +106,7 @@ def test_switch(world, kernels, numbers):
 
 
 def test_nodes_inside_nodes(world, kernels, numbers):
-    """While numbers[0] counts down from 4: numbers[1] += 1 where numbers[0] is not 2."""
+    """A switch in a loop: numbers[0] counts down from 4; unless it is 2, numbers[1] += 1."""
     graph = world.graph
     again = graph.condition(1)
     _, outer = graph.add_while(again)
@@ -201,7 +201,7 @@ def test_a_body_cannot_change_once_a_captured_operation_runs_after_it(world, num
     graph = world.graph
     node, body = graph.add_if(graph.condition(1))
     with graph.capture(world.main, after=[node]):
-        pass  # nothing runs after the node yet
+        pass  # after this empty capture, no node runs after `node`, so the body can still change
     body.add_fill(numbers[:1], 1)
     with graph.capture(world.main, after=[node]):
         world.side.wait(world.main)
@@ -238,7 +238,10 @@ def test_a_launch_uses_what_is_in_bodies(world, numbers, gate):
 
 
 def test_a_body_may_not_write_what_is_read_after_it(world):
-    """A body may not run, so what it would write may be read: discarded contents are refused."""
+    """A write in a body does not count as initializing, because the body may not run.
+
+    So a node after it cannot read discarded contents.
+    """
     managed = cu.UnifiedBuffer.zeros(1 << 16, "u1", name="managed")
     graph = world.graph
     node, body = graph.add_if(graph.condition(0))
@@ -254,7 +257,10 @@ def test_a_body_may_not_write_what_is_read_after_it(world):
 
 @pytest.mark.parametrize("way", ["fill", "kernel", "inner"])
 def test_what_a_body_writes_is_no_write_of_the_host(world, kernels, way):
-    """The stream orders it after the copy. The host need not know that the copy is done."""
+    """Writes of a body need no order with the host.
+
+    The stream orders the launch after the copy, which the host does not know to be complete.
+    """
     items = cu.LockedBuffer.zeros(4, "u4", name="items")
     graph = world.graph
     _, body = graph.add_if(graph.condition(1))
@@ -287,7 +293,7 @@ def test_one_executable_also_of_those_made_before_the_conditions(world):
 def test_conditions_are_for_one_node_of_their_graph(world):
     graph, other = world.graph, cu.Graph(name="other")
     mine, theirs = graph.condition(), other.condition()
-    # Drivers may give conditions of two graphs the same number.
+    # Two graphs may have conditions with equal handles.
     for wrong in ({theirs} - {mine}) | {0, -1, mine + (1 << 70)}:
         with pytest.raises(ValueError, match="is not a condition of graph 'step'"):
             graph.add_while(wrong)
@@ -445,7 +451,7 @@ def test_a_capture_into_a_body_refuses_as_others_do(world, numbers, wrong):
 
 
 def counting(world, kernels, numbers):
-    """An executable with a condition, whose graph is that of `world`."""
+    """An executable of the graph of `world`, with a loop that counts down."""
     _, body = world.graph.add_while(world.graph.condition(1))
     body.add_launch(kernels.count_down, 1, 1, numbers[:1], 1)
     return world.graph.instantiate()
@@ -521,7 +527,10 @@ def test_memory_of_another_context_in_a_body(world, use, kind):
 
 
 def test_a_stream_lives_until_the_executable_is_destroyed(world, gate, numbers):
-    """Its nodes refer to the streams that they were captured on."""
+    """The streams of a capture live as long as its executable with conditions.
+
+    Its nodes refer to the streams on which they were captured.
+    """
     stream = cu.Stream()
     with world.graph.capture(stream):
         numbers.fill_async(1, stream)

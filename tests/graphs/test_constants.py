@@ -90,7 +90,7 @@ def test_the_graph_owns_it(world):
             with pytest.raises(cu.BufferBorrowedError, match="'step' uses it, in constant at"):
                 end()
     assert "before graph 'step', which uses it in constant at" in unused.explain()
-    used[:] = 3  # the host may
+    used[:] = 3  # the host may write it, because the graph is not running
     world.graph.close()
     used.close()
     unused.close()

@@ -1,4 +1,4 @@
-"""Captures that another library begins, and in which cudadrv takes part."""
+"""Captures that another library begins, and that cudadrv joins."""
 
 import ctypes
 import gc
@@ -18,7 +18,7 @@ ONE = 0x3F800000  # 1.0 as float32
 
 
 class Library:
-    """Another library, which captures a stream and launches its graph."""
+    """Another library, which captures a stream and launches its own graph."""
 
     def __init__(self, stream, mode=0):
         self.driver = ctypes.CDLL(cu.driver_info().path)
@@ -83,7 +83,7 @@ def library(world):
 
 @pytest.fixture
 def held():
-    """Closes what the test has kept."""
+    """Objects that are closed after the test."""
     kept = []
     yield kept
     for each in kept:
@@ -164,7 +164,10 @@ def test_loans_to_the_library(world, library, held):
 
 
 def test_arrays_by_dlpack_in_their_capture(world, library, held, module):
-    """A kernel of ours runs between operations of theirs, as in examples/interop/torch_graph.py."""
+    """A kernel of cudadrv runs between operations of another library, in the library's capture.
+
+    examples/interop/torch_graph.py does the same.
+    """
     saxpy = module["saxpy"]
     world.frames[:] = 4
 
@@ -302,7 +305,7 @@ def test_work_beside_it(world, held, mode):
         world.result.fill_async(4, free).wait()
         world.out.fill(1)
         memory.fill_async(1, world.main)
-        if mode == "relaxed":  # else the driver forbids it
+        if mode == "relaxed":  # in other modes the driver forbids these calls
             buffer = cu.DeviceBuffer(1 << 20, pooled=False)
             buffer.fill(1)
             buffer.close()
@@ -398,7 +401,10 @@ def test_the_library_ends_its_capture_inside(world, library, held, use):
 
 
 def test_the_library_begins_another_capture_inside(world, library, held):
-    """Nothing of ours may become a part of a graph that ours was not checked in."""
+    """If the library ends its capture in our block and begins another one, our calls are refused.
+
+    The block checks calls for the graph of the first capture only.
+    """
     library.begin()
     with cu.joins_capture(world.main) as kept:
         held.append(kept)
@@ -441,7 +447,7 @@ def test_an_exception_in_the_block(world, library, held):
     library.begin()
     with pytest.raises(KeyError):
         join()
-    with pytest.raises(cu.BufferBorrowedError):  # the library may use its graph
+    with pytest.raises(cu.BufferBorrowedError):  # the library may launch its graph at any time
         world.work.close()
     library.end()
     joined.close()
@@ -508,7 +514,7 @@ for abandoned in (False, True):
 
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_what_is_forgotten_stays_open(driver):
-    """The library may launch its graph at any time, so dropping the object frees nothing."""
+    """Dropping a `JoinedCapture` frees nothing: the library may launch its graph at any time."""
     done = subprocess.run([sys.executable, "-c", FORGET], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("kept\nkept\n", "")
 
@@ -533,7 +539,7 @@ def test_what_is_no_stream(world):
 
 
 def test_a_stream_of_theirs(world):
-    """Their stream is known before the capture: during it the driver does not answer questions."""
+    """A foreign stream must be known before its capture: the driver then answers no queries."""
 
     class Theirs:
         def __init__(self, handle):
@@ -552,7 +558,7 @@ def test_a_stream_of_theirs(world):
     stream = cu.Stream.from_object(theirs)
     library.begin()
     with cu.joins_capture(stream) as kept:
-        world.work.fill_async(1, theirs)  # the block knows it
+        world.work.fill_async(1, theirs)  # the block knows the stream
         assert cu.Stream.from_handle(handle.value) is stream
     assert library.end() == 0
     assert library.nodes() == 1
@@ -625,7 +631,7 @@ OURS = [
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 @pytest.mark.parametrize("function", OURS)
 def test_each_of_our_calls_fails(world, function):
-    """At each of its calls in the block."""
+    """Each driver call in the block fails in turn, at each of its occurrences."""
 
     def block(kept):
         with kept:

@@ -1,4 +1,4 @@
-"""Launches of graphs: what they compute, what they borrow, and what they are ordered after."""
+"""Launches of graphs: what they compute, what they borrow, and how they are ordered."""
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ import cudadrv as cu
 
 
 def captured(world, name="step"):
-    """Two branches: result = frames, by way of two halves."""
+    """A graph that copies frames to result in two halves, each in a branch."""
     graph = cu.Graph(name=name)
     with graph.capture(world.main):
         world.work.copy_from_async(world.frames, world.main)
@@ -39,7 +39,8 @@ def test_a_launch_borrows_what_its_nodes_use(world, step):
     token = step.launch(world.main)
     for name in ("frames", "work", "out", "result"):
         assert getattr(world, name).borrowed
-    assert world.frames[:4].to_numpy()[0] == 0  # it is only read
+    # The host may read `frames`, because the launch only reads this buffer, too.
+    assert world.frames[:4].to_numpy()[0] == 0
     with pytest.raises(cu.BufferBorrowedError) as caught:
         world.frames[0] = 1
     text = str(caught.value)
@@ -97,14 +98,17 @@ def test_a_launch_is_ordered_after_the_last_one_on_any_stream(world, step):
     step.launch(world.main)
     token = step.launch(world.side)
     world.out.fill_async(2, world.side)
-    world.side.synchronize()  # includes the launch on the other stream
+    world.side.synchronize()  # `side` waited for the launch on `main`
     assert list(world.result) == [1] * 16
     assert not world.frames.borrowed
     assert token.done
 
 
 def test_other_waits_need_none_for_the_last_launch(world, step):
-    """The last launch was on this thread's default stream, which other threads cannot wait for."""
+    """Under "wait" a launch inserts no wait for the last launch, which the driver orders before it.
+
+    The last launch was on this thread's default stream, for which other threads cannot wait.
+    """
 
     def launch():
         with cu.ordering("wait"):
@@ -113,7 +117,7 @@ def test_other_waits_need_none_for_the_last_launch(world, step):
     step[-1].enabled = False
     step.launch(cu.Stream.per_thread())
     world.result.fill_async(3, world.side)
-    step[-1].enabled = True  # so the next launch has to wait for the fill
+    step[-1].enabled = True  # now the next launch has to wait for the fill
     with ThreadPoolExecutor(1) as pool:
         pool.submit(launch).result().wait()
     assert set(world.result) == {0}
@@ -174,7 +178,7 @@ def test_policies(world, step):
     world.main.synchronize()
     world.out.fill_async(1, world.side)
     world.out.ordering = "wait"
-    with pytest.raises(cu.BufferBorrowedError):  # the halves have their own policy
+    with pytest.raises(cu.BufferBorrowedError):  # the halves have policies of their own
         step.launch(world.main)
 
 
@@ -308,7 +312,7 @@ def test_explain_names_a_graph_and_its_executables_once(world, step):
 
 
 def test_closed_while_it_runs(world):
-    """Closing the graph and the executable does not wait, and the borrows stay."""
+    """Closing a running graph and its executable does not wait, and the borrows stay."""
     world.frames[:] = 9
     with captured(world) as graph, graph.instantiate() as step:
         step.launch(world.main)
@@ -323,7 +327,10 @@ def test_closed_while_it_runs(world):
 
 
 def test_messages_name_the_right_graph(world):
-    """The engine has 16 bits for a name, so names of executables that are gone are used again."""
+    """Messages name the right graph.
+
+    Names are reused, because the engine has 16 bits for a name.
+    """
     held = captured(world, "held").instantiate()
     for number in range(300):
         name = f"graph {number}"
@@ -380,7 +387,7 @@ def test_default_streams(world, step):
 
 
 def test_memory_that_is_written_before_it_is_read(world):
-    """What a graph reads before it writes it needs contents; what it writes first does not."""
+    """A graph needs the contents of memory that it reads before it writes it, and of no other."""
     unified = cu.UnifiedBuffer(16, "f4")
     first, second = cu.Graph(), cu.Graph()
     with first.capture(world.main):
@@ -397,7 +404,10 @@ def test_memory_that_is_written_before_it_is_read(world):
 
 
 def test_an_operation_that_reads_what_it_writes_needs_its_contents(world, module):
-    """As does one that shares what another one reads; but that one writes it first."""
+    """An operation that reads and writes the same memory needs its contents.
+
+    A `shared` use counts as a write, so a read after it in the graph needs no contents.
+    """
     unified = cu.UnifiedBuffer(16, "f4")
     saxpy = module["saxpy"]
     first, second = cu.Graph(), cu.Graph()
@@ -411,10 +421,10 @@ def test_an_operation_that_reads_what_it_writes_needs_its_contents(world, module
         first.instantiate().launch(world.main)
     step = second.instantiate()
     step.launch(world.main)
-    with pytest.raises(cu.BufferBorrowedError):  # it is borrowed as what is read
+    with pytest.raises(cu.BufferBorrowedError):  # `unified` is borrowed because the graph reads it
         unified.fill_async(1, world.side)
     step.launch(world.main).wait()
-    unified.to_numpy()  # what is shared counts as written
+    unified.to_numpy()  # the `shared` use counts as a write, so the contents are defined
 
 
 def test_nothing_of_a_buffer_is_not_held(world, module):
@@ -437,7 +447,7 @@ def test_nothing_of_a_buffer_is_not_held(world, module):
 
 
 def test_each_buffer_has_its_own_policy(world):
-    """Two adjacent parts keep their own policies, although operations of the graph share them."""
+    """Two adjacent parts of a buffer keep their own policies in a graph."""
     left, right = world.out[:8], world.out[8:]
     left.ordering = "wait"
     graph = cu.Graph()
@@ -485,7 +495,10 @@ def test_a_shared_buffer_of_the_same_bytes_has_its_own_policy(world, module):
 
 
 def test_a_policy_of_bytes_that_are_read_and_written(world):
-    """The read need not be ordered after a read, whatever its policy; the write waits."""
+    """A graph reads bytes under "strict" and writes them under "wait".
+
+    Reads do not conflict with another read, so "strict" does not refuse; the write waits.
+    """
     reading, writing = world.out[:], world.out[:]
     writing.ordering = "wait"
     graph = cu.Graph()
@@ -531,7 +544,7 @@ def test_a_policy_of_variables(world):
 
 @pytest.mark.parametrize("names", [("work", "out"), ("out", "work")])
 def test_the_buffer_that_is_used_first_is_named(world, names):
-    """The addresses of the buffers do not matter."""
+    """A refusal names the buffer that the graph uses first, whatever the addresses are."""
     graph = cu.Graph()
     with graph.capture(world.main):
         for name in names:
@@ -543,7 +556,7 @@ def test_the_buffer_that_is_used_first_is_named(world, names):
 
 
 def test_a_closed_executable_on_a_closed_stream(world, step):
-    """The first reason counts: the executable, and then the stream."""
+    """A refusal names the first reason: the closed executable, and then the closed stream."""
     closed = cu.Stream()
     closed.close()
     with pytest.raises(ValueError, match=r"^Stream \d+ is closed"):

@@ -1,4 +1,4 @@
-"""Loans in a capture: another library's calls become nodes, and use the buffer there."""
+"""Loans in a capture: calls of another library become nodes and use the lent buffer."""
 
 import ctypes
 import gc
@@ -17,7 +17,7 @@ def library(driver):
 
 @pytest.fixture
 def fill(library):
-    """What another library queues that has the address and the handle."""
+    """Queue a fill as another library does, which knows the address and the stream's handle."""
 
     def fill(address, value, items, stream):
         handle = ctypes.c_void_p(stream.handle)
@@ -65,7 +65,7 @@ def test_nothing_runs_and_nothing_is_borrowed(world, fill):
         with world.result.lend(world.main) as address:
             fill(address, ONE, 16, world.main)
             assert not world.result.borrowed
-            world.result[0] = 4  # the host may, because nothing runs
+            world.result[0] = 4  # allowed for the host, because nothing runs
             assert "lent" not in world.result.explain()
     assert list(world.result) == [4] + [3] * 15
     assert not world.result.borrowed
@@ -129,7 +129,7 @@ def test_others_are_refused_during_the_loan(world):
             with cu.ordering("unchecked"), pytest.raises(cu.BufferExportedError):
                 world.work.fill_async(1, world.side)
             world.work[8:].fill_async(1, world.side)
-            world.work[:8].fill_async(2, world.main)  # in order with what is lent
+            world.work[:8].fill_async(2, world.main)  # ordered with the loan: the same stream
             with world.work[:8].lend(world.main):
                 pass
         world.side.wait(world.main)
@@ -138,7 +138,7 @@ def test_others_are_refused_during_the_loan(world):
 
 
 def test_what_comes_last_in_the_loan_counts(world):
-    """Another stream that waits for the middle of a loan is not ordered after its end."""
+    """A wait for an event that was recorded inside a loan does not order after the loan's end."""
     with world.graph.capture(world.main):
         with world.work.lend(world.main):
             middle = world.main.record()
@@ -190,7 +190,7 @@ def test_a_blocking_stream(world, fill):
             fill(address, ONE, 16, stream)
     world.graph.instantiate().launch(stream).wait()
     assert list(world.result) == [1] * 16
-    with world.result.lend(stream):  # outside
+    with world.result.lend(stream):  # a loan outside of the capture
         pass
     stream.synchronize()
 
@@ -212,7 +212,10 @@ def test_dlpack(world, fill):
 
 
 def test_an_array_that_ends_with_the_block(world):
-    """Its end only sets a flag, and the end of the block is the first call that sees the flag."""
+    """An array is dropped just before the block ends.
+
+    Its end only sets a flag, which the end of the block sees first.
+    """
     with world.graph.capture(world.main):
         consumer = Consumer(world.out.__dlpack__(stream=world.main.handle, max_version=(1, 0)))
         consumer.end()
@@ -223,14 +226,14 @@ def test_an_array_that_ends_with_the_block(world):
     world.side.wait(world.main)
     consumer = Consumer(world.out.__dlpack__(stream=world.side.handle, max_version=(1, 0)))
     world.main.wait(world.side)
-    consumer.end()  # nobody knows that nothing was queued since
+    consumer.end()  # nobody knows whether work was queued on `side` since the wait
     with pytest.raises(cu.CaptureError, match="is not joined again"):
         capture.__exit__(None, None, None)
     assert not world.out.borrowed
 
 
 def test_an_array_that_outlives_the_capture_is_a_loan(world, fill):
-    """The library still has the address, so nobody else may use the memory."""
+    """An array that outlives the capture keeps the loan: the library still has the address."""
     with world.graph.capture(world.main):
         capsule = world.out.lend(world.main).__dlpack__(
             stream=world.main.handle, max_version=(1, 0)
@@ -242,7 +245,7 @@ def test_an_array_that_outlives_the_capture_is_a_loan(world, fill):
         world.out.fill_async(1, world.side)
     assert "lent" in world.out.explain()
     step = world.graph.instantiate()
-    step.launch(world.main)  # to that stream
+    step.launch(world.main)  # allowed on the borrower's stream
     with pytest.raises(cu.BufferExportedError):
         step.launch(world.side)
     consumer.end()
@@ -281,7 +284,10 @@ def test_a_block_that_outlives_the_capture(world):
 
 
 def test_a_loan_that_goes_on_waits_for_other_users(world):
-    """Its borrower can use the memory at once, and a graph is not ordered with them."""
+    """A loan that outlives its capture waits for other users of the memory.
+
+    The borrower can use the memory at once, while the graph is not ordered with these users.
+    """
     world.out.fill_async(1, world.side)
     world.result.copy_from_async(world.work, world.side)
     loan, empty = world.out.lend(world.main), world.work[:0].lend(world.main)
@@ -310,11 +316,11 @@ def test_a_loan_that_goes_on_waits_for_a_dropped_stream(world):
 
 
 def test_what_was_queued_before_the_capture_ends_counts(world):
-    """A loan that goes on stands for it, so nothing is added beside it."""
+    """A loan that outlives its capture is a node that stands for the borrower's work so far."""
     loan = world.work.lend(world.main)
     with world.graph.capture(world.main):
         loan.__enter__()
-        world.out.fill_async(1, world.main)  # the borrower may queue something after it
+        world.out.fill_async(1, world.main)  # the borrower may queue more work after this
     node = world.graph.nodes[1]
     with pytest.raises(cu.BufferBorrowedError, match="written by lend"):
         world.graph.add_fill(world.work, 2, after=[node])
@@ -328,7 +334,7 @@ def test_a_loan_from_before_the_capture(world):
         with world.graph.capture(world.main):
             with pytest.raises(cu.CaptureError, match="was lent before the capture"):
                 getattr(loan, "__cuda_array_interface__")  # noqa: B009
-            with world.out.lend(world.main):  # another one
+            with world.out.lend(world.main):  # another loan, begun in the capture
                 pass
             world.work.fill_async(1, world.main)
     assert len(world.graph.nodes) == 2
@@ -337,7 +343,10 @@ def test_a_loan_from_before_the_capture(world):
 
 
 def test_a_loan_that_could_not_end_is_lent_on_or_taken_back(world):
-    """A later synchronization ends it, unless somebody has the memory again by then."""
+    """A loan that could not end in a capture ends at a later synchronization.
+
+    It does not end if the memory is lent or taken back by then.
+    """
     loans = [world.out.lend(world.main), world.work.lend(world.main)]
     for loan in loans:
         loan.__enter__()
@@ -351,7 +360,7 @@ def test_a_loan_that_could_not_end_is_lent_on_or_taken_back(world):
         world.side.wait(world.main)
         world.work.fill_async(1, world.side)
         cu.Stream().synchronize()
-        world.work.fill_async(1, world.side)  # nothing new of the other stream
+        world.work.fill_async(1, world.side)  # no new work of `main` is in the way
         with pytest.raises(cu.BufferExportedError):
             world.out.fill_async(1, world.side)
     consumer.end()
@@ -375,7 +384,7 @@ def test_loans_to_other_streams_are_for_real(world, gate):
         with world.out.lend(free):
             with pytest.raises(cu.BufferExportedError):
                 world.out.fill_async(1, world.side)
-            world.out.fill_async(1, world.main)  # runs at a launch only
+            world.out.fill_async(1, world.main)  # this fill runs only when the graph is launched
         assert world.out.borrowed
     gate.open()
     free.synchronize()
@@ -424,7 +433,7 @@ def test_a_capture_that_is_abandoned(world):
     loan.__enter__()
     del capture
     gc.collect()
-    with pytest.raises(cu.BufferExportedError):  # the block goes on
+    with pytest.raises(cu.BufferExportedError):  # the loan's block goes on
         world.work.fill_async(1, world.side)
     loan.__exit__(None, None, None)
     usable(world)
@@ -461,7 +470,7 @@ def test_buffers_that_cannot_be_lent(world):
 
 
 def test_a_closed_capture_in_another_thread(world):
-    """The loan ends while, or after, another thread ends the capture."""
+    """A loan ends in one thread, while or after another thread ends the capture."""
     for _ in range(30):
         graph = cu.Graph()
         capture = graph.capture(world.main)
@@ -598,7 +607,7 @@ def test_a_loan_in_a_graph_that_is_a_node(world, fill):
 
 
 class Cycle:
-    """What only the collector ends."""
+    """A reference cycle: only the garbage collector ends what it keeps."""
 
     def __init__(self, *kept):
         self.kept, self.me = kept, self
@@ -615,7 +624,7 @@ def test_the_collector_ends_a_capture_with_a_loan(world):
     world.graph = None
     del capture, token
     gc.collect()
-    with pytest.raises(cu.BufferExportedError):  # the block goes on
+    with pytest.raises(cu.BufferExportedError):  # the loan's block goes on
         world.work.fill_async(1, world.side)
     loan.__exit__(None, None, None)
     usable(world)
@@ -633,7 +642,7 @@ def test_a_node_that_begins_within_a_loan_is_not_ordered_with_all_of_it(world, f
     step = world.graph.instantiate()
     with pytest.raises(cu.BufferBorrowedError, match="written by lend at"):
         step[1].set(target=world.work)
-    step[2].set(source=world.work)  # it is on the stream of the loan
+    step[2].set(source=world.work)  # allowed, because this node is on the stream of the loan
     step.launch(world.main).wait()
     assert list(world.result) == [1] * 16
 
@@ -656,7 +665,7 @@ def test_what_comes_after_the_end_of_a_loan_is_ordered_with_it(world, fill):
     with world.graph.capture(world.main):
         with world.work.lend(world.main) as address:
             fill(address, ONE, 16, world.main)
-            world.side.wait(world.main)  # within the loan
+            world.side.wait(world.main)  # `side` waits for a point inside the loan
             world.frames.fill_async(3, world.side)
         world.out.fill_async(1, world.main)
         world.side.wait(world.main)

@@ -1,4 +1,4 @@
-"""Pictures of graphs, and what else says what a graph has."""
+"""Pictures of graphs, and other texts that describe graphs."""
 
 import random
 import re
@@ -25,7 +25,7 @@ def fork_and_join(world):
 
 
 def boxes(picture):
-    """For each step: its texts, and its left, top, right and bottom edge."""
+    """For each node: its texts, and the left, top, right and bottom edge of its box."""
     found = []
     for group in ElementTree.fromstring(picture).iter(f"{SVG}g"):
         box = group.find(f"{SVG}rect")
@@ -47,7 +47,7 @@ def edges(picture):
 
 
 def at(point, places):
-    """The number of the box that an edge touches above or below."""
+    """The number of the box that this end of an edge touches."""
     x, y = point
     (found,) = [
         number
@@ -76,8 +76,10 @@ def test_a_picture_has_the_edges(world):
     graph = fork_and_join(world)
     assert drawn_edges(graph.to_svg()) == {(0, 1), (0, 2), (1, 3), (2, 3)}
     (first, left, right, last) = [place for _, place in boxes(graph.to_svg())]
-    assert first[3] < left[1] == right[1] < left[3] < last[1]  # in rows
-    assert right[0] == first[0] == last[0] < right[2] < left[0]  # in columns
+    # `left` and `right` are in one row, between `first` and `last`.
+    assert first[3] < left[1] == right[1] < left[3] < last[1]
+    # `left` is in the column of `first` and `last`, and `right` in the next one.
+    assert right[0] == first[0] == last[0] < right[2] < left[0]
 
 
 def test_dot(world):
@@ -123,7 +125,7 @@ def test_names_are_escaped(world, name):
         buffer.fill_async(1, stream)
     picture = graph.to_svg()
     picture.encode("utf-8")
-    ((texts, (left, _, right, _)),) = boxes(picture)  # it is XML
+    ((texts, (left, _, right, _)),) = boxes(picture)  # parses the picture, so it must be valid XML
     assert len(texts) == 3
     assert all(text.isprintable() for text in texts)
     assert right - left < 800
@@ -145,7 +147,7 @@ def test_many_buffers_of_a_node_are_shortened(world):
     ((texts, _),) = boxes(picture)
     assert texts[:3] == ["many", "here", "reads b0"]
     assert texts[-1] == "reads 14 more"
-    assert "reads Buffer b19" in picture  # in the text that the pointer shows
+    assert "reads Buffer b19" in picture  # shown in the tooltip
 
 
 def random_graph(count, streams, seed):
@@ -183,7 +185,7 @@ def test_no_edge_is_lost_and_no_boxes_overlap(world, seed):
 
 
 def crosses(path, places):
-    """Whether an upright part of an edge goes through a box. Curves lie between rows."""
+    """Whether a vertical part of an edge goes through a box. Curves are only between rows."""
     point = None
     for command, numbers in re.findall(r"([MVC])([^MVC]*)", path):
         values = [float(each) for each in numbers.split()]
@@ -200,7 +202,7 @@ def crosses(path, places):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_edges_go_around_boxes(seed):
-    """Graphs whose edges may skip nodes of their own column, too."""
+    """Edges do not cross boxes, even if they skip nodes of their own column."""
     from cudadrv._graph_picture import Step, svg
 
     chance = random.Random(seed)

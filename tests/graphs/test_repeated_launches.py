@@ -1,4 +1,4 @@
-"""Launches of one executable after another, which the engine records when it is next used.
+"""Repeated launches of one executable, which the engine records later, when it next needs to.
 
 They take the fast path, so each program runs in a process with one Python thread.
 """
@@ -65,7 +65,8 @@ print(frames[0])
     )
     assert all("it is being read by copy_from_async at" in line for line in said[:5])
     first, last = said[1].split("launched at "), said[4].split("launched at ")
-    assert first[1] == last[1]  # the line of the last launch, until it is known to be complete
+    # Both messages name the last launch, until it is known to be complete.
+    assert first[1] == last[1]
     assert said[5:] == ["not refused", "1.0"]
 
 
@@ -255,7 +256,7 @@ refused(write)
     )
     assert "cuGraphLaunch" in said[0]
     assert "LockedBuffer 'frames'" in said[1]
-    assert said[1] == said[2]  # the line of the last launch that was queued
+    assert said[1] == said[2]  # both messages name the last launch that was queued
     assert said[3] == "not refused"
     assert "LockedBuffer 'frames'" in said[4]
     assert said[5] == "not refused"

@@ -1,4 +1,4 @@
-"""Changes of single nodes of executable graphs: what they do, hold and are checked against."""
+"""Changes of single nodes of executable graphs: their effects, checks, and what they hold."""
 
 import gc
 
@@ -242,7 +242,10 @@ def test_the_line_of_the_change(world, step):
 
 @pytest.fixture
 def forked(world):
-    """Two fills of halves in branches; a read of the first half after its fill."""
+    """An executable with two branches that fill one half each.
+
+    One branch also reads the first half after its fill.
+    """
     with world.graph.capture(world.main):
         world.side.wait(world.main)
         world.out[:8].fill_async(1, world.main)
@@ -322,7 +325,10 @@ def test_empty_buffers_conflict_with_nothing(world, module):
 
 
 def test_empty_parts_of_closed_memory_are_in_nobodys_way(world, module):
-    """A graph does not hold memory of which it uses no bytes."""
+    """A graph does not hold memory of which it uses no bytes.
+
+    So a change is not refused because such memory is closed.
+    """
     closed = cu.DeviceBuffer(4, "f4", name="closed")
     with world.graph.capture(world.main):
         world.out.fill_async(1, world.main)
@@ -426,12 +432,15 @@ def test_wrong_arguments_change_nothing(world, step, name):
 
 
 def test_memory_of_another_context(world):
-    """Such memory can only become memory of that context, and a fill of it can be disabled."""
+    """A node's memory of another context can only be replaced by memory of that context.
+
+    A fill of such memory can also be disabled.
+    """
     context = cu.Context.create(cu.Device(0))
     with context:
         there, second = (cu.LockedBuffer.zeros(16, "f4", name=name) for name in ("there", "second"))
         managed = cu.UnifiedBuffer.zeros(16, "f4", name="managed")
-    world.graph.add_fill(world.out, 0)  # the graph belongs to the primary context
+    world.graph.add_fill(world.out, 0)  # the first node assigns the graph to the primary context
     fill = world.graph.add_fill(there, 3)
     world.graph.add_copy(world.work, there, after=[fill])
     world.graph.add_copy(world.result, world.work, after=world.graph.nodes)
@@ -559,7 +568,7 @@ def test_an_exception_of_a_conversion(world, step):
 def test_after_the_end(world, graph, step):
     node = step[FILL]
     graph.close()
-    node.set(value=4)  # the executable has what it needs of the graph
+    node.set(value=4)  # works: the executable does not need the graph
     assert world.result_of(step) == line(2, 4)
     step.close()
     for use in (
@@ -584,7 +593,7 @@ def test_a_node_keeps_its_executable(world, graph, module):
     assert node.enabled
 
 
-# ---- enabled ----
+# ---- disabled nodes ----
 
 
 def test_a_disabled_node_does_nothing(world, step):
@@ -629,9 +638,9 @@ def test_all_nodes_can_be_disabled(world, step):
 @pytest.mark.parametrize("middle", ["fill", "copy", "launch"])
 @pytest.mark.parametrize("first", ["fill", "copy"])
 def test_a_disabled_node_orders_as_before(world, module, first, middle):
-    """The first node takes so long that a lost order shows.
+    """Nodes around a disabled node stay ordered. The first node takes long, so a lost order shows.
 
-    Driver 580 loses the order of what comes before and after a memset node that
+    Driver 580 loses the order between nodes before and after a memset node that
     cuGraphNodeSetEnabled has disabled.
     """
     count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
@@ -659,7 +668,7 @@ def test_a_disabled_node_orders_as_before(world, module, first, middle):
 
 
 def test_a_disabled_fill_at_the_end(world):
-    """A launch is complete only when all other nodes are."""
+    """If the last node is disabled, a launch is complete only when all other nodes are."""
     count = (1 << 16) if cu.driver_info().is_software else (64 << 20) // 4
     big, ones = cu.DeviceBuffer(count, "f4"), cu.DeviceBuffer.zeros(count, "f4")
     with world.graph.capture(world.main):
@@ -715,7 +724,7 @@ def test_another_target_of_a_disabled_fill(world, step):
 
 
 def test_contents_that_a_disabled_node_would_write(world):
-    """What is written before it is read needs no contents, unless the write is disabled."""
+    """A graph needs the contents of memory if the node that would write them first is disabled."""
     unified = cu.UnifiedBuffer(16, "f4")
     with world.graph.capture(world.main):
         unified.fill_async(1, world.main)

@@ -10,7 +10,7 @@ import cudadrv as cu
 
 
 def filling(world, value, buffer=None, name="step"):
-    """out = value, result = out."""
+    """A graph with two nodes: out = value, result = out."""
     buffer = world.out if buffer is None else buffer
     graph = cu.Graph(name=name)
     with graph.capture(world.main):
@@ -25,7 +25,10 @@ def launched(world, step):
 
 
 def branches(world, values, waits="one two", name="branches"):
-    """Two fills of halves in branches, whose sides are joined in an order."""
+    """A graph with two branches that fill one half each.
+
+    `waits` is the order of the joining waits.
+    """
     sides = {"one": world.side, "two": cu.Stream()}
     graph = cu.Graph(name=name)
     with graph.capture(world.main):
@@ -134,7 +137,7 @@ def test_a_launch_borrows_what_the_new_graph_uses(world):
 
 
 def test_messages_name_what_each_launch_did(world, gate):
-    """A launch before the update and one after it, both unfinished."""
+    """A message names the graph of its launch: one launch is before an update, and one after."""
     step = filling(world, 1, world.out).instantiate()
     gate.hold(world.main)
     step.launch(world.main)
@@ -148,7 +151,7 @@ def test_messages_name_what_each_launch_did(world, gate):
 
 
 def test_names_are_used_again(world):
-    """The engine has 16 bits for them."""
+    """Names of graphs are reused in messages: the engine has 16 bits for a name."""
     step = filling(world, 0).instantiate()
     for number in range(400):
         step.update(filling(world, number, name=f"graph {number}"))
@@ -159,7 +162,7 @@ def test_names_are_used_again(world):
 
 
 def test_launches_that_are_never_waited_for(world):
-    """Names are bounded: then messages name the launch alone."""
+    """If too many launches are unfinished, messages say "a launch" without the graph's name."""
     step = filling(world, 0, world.out).instantiate()
     both = [filling(world, i, buffer) for i, buffer in enumerate((world.work, world.out))]
     for number in range(1200):
@@ -228,7 +231,10 @@ def test_what_cannot_be_updated_changes_nothing(world, capture):
 
 
 def test_branches_that_are_joined_in_another_order(world):
-    """The driver pairs nodes by the order of their edges."""
+    """An update refuses a graph that joins its branches in another order.
+
+    The driver pairs nodes by the order of their edges.
+    """
     step = branches(world, (1, 2)).instantiate()
     step.update(branches(world, (3, 4)))
     step.launch(world.main).wait()
@@ -349,7 +355,7 @@ def test_disabled_nodes_stay_disabled(world):
     step.update(filling(world, 2))
     assert not step[0].enabled
     world.out.fill(9)
-    world.out.fill_async(9, world.side)  # the launch writes it no more, but reads it
+    world.out.fill_async(9, world.side)  # a conflict, because the launch still reads `out`
     with pytest.raises(cu.BufferBorrowedError, match="cannot read DeviceBuffer 'out'"):
         step.launch(world.main)
     world.side.synchronize()
@@ -359,7 +365,10 @@ def test_disabled_nodes_stay_disabled(world):
 
 
 def test_threads(world):
-    """Updates, launches and changes by several threads: each is made, or refused as a whole."""
+    """Several threads update, launch and change one executable.
+
+    Each call is made as a whole, or refused as a whole.
+    """
     graphs = [filling(world, value) for value in range(4)]
     step = graphs[0].instantiate()
     wrong = []

@@ -1,5 +1,7 @@
-"""Kernels that do little, from kernels.ptx: nvcc made it of kernels.cu, and the parameters got
-names."""
+"""Fixtures with simple kernels of kernels.ptx.
+
+nvcc compiled it from kernels.cu; then the parameters were given names.
+"""
 
 import sys
 from pathlib import Path
@@ -30,7 +32,7 @@ def saxpy(module):
 
 @pytest.fixture
 def vectors(driver):
-    """x = 0, 1, 2 ... and y = 1, 1, 1 ... on the device."""
+    """Two vectors on the device: x = 0, 1, 2 and so on, and y = 1, 1, 1 and so on."""
     x = cu.DeviceBuffer.from_array(np.arange(1000, dtype="f4"), name="x")
     y = cu.DeviceBuffer.from_array(np.ones(1000, dtype="f4"), name="y")
     return x, y

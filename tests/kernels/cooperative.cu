@@ -1,9 +1,9 @@
-// Blocks that wait for each other: this_grid().sync() of a cooperative launch.
+// Kernels for cooperative launches, in which blocks wait for each other: this_grid().sync().
 #include <cooperative_groups.h>
 
 namespace cg = cooperative_groups;
 
-// In each round every thread counts itself, and reads what all have counted.
+// In each round every thread adds 1 to a counter, and after a grid sync reads the sum of all.
 extern "C" __global__ void rounds(unsigned *counts, unsigned *sums, unsigned count) {
     cg::grid_group grid = cg::this_grid();
     unsigned me = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-"""Arguments: what each parameter takes, and what the kernel gets."""
+"""Arguments of launches: which values each parameter accepts, and what the kernel gets."""
 
 import ctypes
 import enum
@@ -190,7 +190,10 @@ FATBIN = PTX.with_suffix(".fatbin")
 
 
 def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
-    """Offsets and sizes: arguments say their type themselves."""
+    """For a cubin, the driver knows only the offset and the size of each parameter.
+
+    So a number must be passed as a NumPy scalar, which has a type.
+    """
     module = cu.Module.from_file(FATBIN)
     saxpy = module["saxpy"]
     if saxpy.parameters is None:
@@ -212,7 +215,7 @@ def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
 
 
 def test_variables_of_what_is_no_text(driver, stream, other):
-    """Any kernel may use any of them."""
+    """A launch from a fatbin counts as a use of all its variables: any kernel may use them."""
     module = cu.Module.from_file(FATBIN)
     counter = module.global_("counter", "u4")
     module["nothing"].launch(1, 1, stream=stream)

@@ -1,4 +1,4 @@
-"""Functions that kernels call, with what they are given and give back in registers."""
+"""Functions that kernels call, with parameters and results in registers."""
 
 from results import array_of
 
@@ -35,7 +35,7 @@ TEXT = """
 
 
 def test_parameters_in_registers(stream):
-    """Each lane has its own result, whichever way it left the function."""
+    """Each thread gets its own result, whichever branch of the function it has taken."""
     output = cu.DeviceBuffer(8, "i4")
     with cu.Module(TEXT) as module:
         module["calls"].launch(1, 8, output, stream=stream)

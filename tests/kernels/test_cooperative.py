@@ -1,4 +1,4 @@
-"""Blocks of a cooperative launch that wait for each other, as nvcc compiles it."""
+"""Grid synchronization in a cooperative launch, as nvcc compiles it."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def compiled():
-    """The source as the nvcc of this machine compiles it."""
+    """The PTX that the nvcc of this machine makes of the source."""
     try:
         return toolkit.compile(SOURCE, compiler="nvcc", cache=False)
     except (toolkit.CompilerNotFoundError, toolkit.PTXVersionError) as error:
@@ -25,14 +25,14 @@ def compiled():
 
 @pytest.fixture(params=["kept", "compiled"])
 def module(driver, request):
-    """Of the PTX beside the source, and of what nvcc makes now."""
+    """The module: once from the PTX file beside the source, once as nvcc compiles it now."""
     if request.param == "kept":
         return cu.Module.from_file(SOURCE.with_suffix(".ptx"))
     return cu.Module(request.getfixturevalue("compiled"))
 
 
 class Sums:
-    """What one launch works on."""
+    """A launch of the kernel with its buffers."""
 
     def __init__(self, module, blocks, threads):
         self.module, self.blocks, self.threads = module, blocks, threads
@@ -83,7 +83,7 @@ def test_in_several_streams_at_once(module):
         sums.check()
 
 
-# Failed for an ordinary launch on an H200 (2026-11-22); the cause is not known.
+# An ordinary launch failed here on an H200 (2026-11-22). The cause is not known.
 @pytest.mark.parametrize(
     "cooperative", [pytest.param(False, marks=pytest.mark.cuda_software), True]
 )

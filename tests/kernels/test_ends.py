@@ -1,4 +1,4 @@
-"""Kernels where a process or a context ends, and beside somebody's capture."""
+"""Kernels at the end of a process or a context, and while another library captures a stream."""
 
 import ctypes
 
@@ -41,9 +41,9 @@ def test_every_call_is_refused_in_a_forked_child(script):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 def test_a_kernel_that_loses_the_context(script, schedule):
-    """The launches that were not known to be complete are the suspects.
+    """After a kernel loses the context, the suspects are the launches not known to be complete.
 
-    The software driver says on stderr what the kernel did.
+    The software driver describes the kernel's error on stderr.
     """
     done = script.run(
         HEAD
@@ -76,7 +76,7 @@ def test_a_kernel_that_loses_the_context(script, schedule):
 
 
 def test_quiet_at_the_end_of_the_process(script):
-    """With modules, kernels and launches in any state."""
+    """A process with modules, kernels and launches in all states ends quietly."""
     script.quiet(
         HEAD
         + """
@@ -90,7 +90,7 @@ def test_quiet_at_the_end_of_the_process(script):
 
 @pytest.mark.cuda_software
 def test_beside_a_capture(module, saxpy, vectors, stream, other):
-    """Launches take no part in one, and modules that die do not disturb it."""
+    """Launches on other streams take no part in a capture. Dropped modules do not invalidate it."""
     x, y = vectors
     library = ctypes.CDLL(cu.driver_info().path)
     handle = ctypes.c_void_p(stream.handle)
@@ -159,7 +159,7 @@ def test_loading_that_fails_for_another_reason(driver, status, error):
 
 
 def test_threads_launch_at_once(module, stream):
-    """Each thread also asks for a variable, so launches and look-ups happen at the same time."""
+    """Each thread launches and also asks for a variable, so launches and look-ups overlap."""
     from threading import Thread
 
     counter = module.global_("counter", "u4")

@@ -1,4 +1,4 @@
-"""The software driver runs blocks that do not communicate in several threads."""
+"""The software driver runs blocks that do not communicate in several host threads."""
 
 import re
 
@@ -105,7 +105,7 @@ def test_each_run_reports_the_same_fault(script, cuda_schedule):
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_races_with_blocks_of_all_threads_are_found(cuda_schedule, threads):
-    """Each of these fills conflicts with one block, which another thread runs."""
+    """Data races with blocks in all host threads are found: each fill conflicts with one block."""
     with testing.configured(f"threads={threads}"), cu.Module(ALONE) as module:
         out = cu.DeviceBuffer.zeros(BLOCKS * 64, "u4")
         one, two = cu.Stream(), cu.Stream()

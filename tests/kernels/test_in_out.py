@@ -15,13 +15,13 @@ N = 1000
 
 @pytest.fixture
 def arrays(driver):
-    """x = 0, 1, 2 ... and y = 1, 1, 1 ... in memory of the host."""
+    """Two arrays of the host: x = 0, 1, 2 and so on, and y = 1, 1, 1 and so on."""
     return np.arange(N, dtype="f4"), np.ones(N, "f4")
 
 
 @pytest.fixture
 def launch(saxpy, stream, arrays):
-    """Queue y = 2 x + y."""
+    """A function that launches y = 2 x + y."""
 
     def launch(x=None, y=None, stream=stream):
         x = cu.In(arrays[0]) if x is None else x
@@ -41,7 +41,7 @@ def test_wait_brings_the_results_home(arrays, launch, stream, gate):
     assert isinstance(token, cu.ResultToken)
     assert (token.stream, token.site) == (stream, token.token.site)
     assert [each.count for each in token.reads + token.writes] == [N, N]
-    x[:] = 0  # the launch has a copy
+    x[:] = 0  # allowed, because the launch uses a copy of x
     with pytest.raises(ValueError, match="assignment destination is read-only"):
         y[0] = 7
     assert not token.done
@@ -54,13 +54,13 @@ def test_wait_brings_the_results_home(arrays, launch, stream, gate):
     assert np.array_equal(y, EXPECTED)
     assert "results home" in repr(token)
     y[0] = 7
-    token.wait()  # once is enough
+    token.wait()  # a second wait does not copy the results again
     assert token.done
     assert y[0] == 7
 
 
 def test_the_stream_brings_nothing_home(arrays, launch, stream):
-    """Results come home only by the token: `token.wait()`, or `token.done` if that is true."""
+    """Results are copied back only by the token: by `token.wait()`, or `token.done` if True."""
     token = launch()
     stream.synchronize()
     assert (arrays[1] == 1).all()
@@ -85,11 +85,14 @@ def test_polling(arrays, launch):
 
 
 def test_out_and_buffers_together(saxpy, arrays, stream, module):
-    """Out is undefined at first; buffers beside it are borrowed as ever."""
+    """The device buffer of an `Out` is undefined before the launch.
+
+    Buffers beside it are borrowed as usual.
+    """
     x, y = arrays
     device = cu.DeviceBuffer.from_array(y)
     token = saxpy.launch(8, 128, 2.0, cu.In(x), device, N, stream=stream)
-    assert type(token) is cu.Token  # nothing comes home
+    assert type(token) is cu.Token  # no results to copy back
     token.wait()
     results = np.empty((10, 100), "f4")
     token = module["saxpy"].launch(8, 128, 0.0, cu.read(device), cu.Out(results), 0, stream=stream)
@@ -201,7 +204,7 @@ def test_where_arrays_are_not_taken(saxpy, vectors, arrays, stream):
 
 
 def test_a_kernel_whose_parameters_are_not_known(driver, arrays, stream):
-    """Drivers before CUDA 12.4 do not tell the parameters of a cubin's kernel."""
+    """Before CUDA 12.4 drivers cannot report the parameters of a cubin's kernel."""
     from pathlib import Path
 
     saxpy = cu.Module.from_file(Path(__file__).with_name("kernels.fatbin"))["saxpy"]
@@ -225,7 +228,10 @@ def test_inside_an_offload_block(saxpy, arrays, stream):
 
 
 def test_many_waiters(arrays, launch, stream, gate):
-    """All find the results in the array when `wait` returns."""
+    """Several threads wait for one token.
+
+    Each finds the results in the array when `wait` returns.
+    """
     gate.hold(stream)
     token = launch()
     found = []

@@ -1,4 +1,4 @@
-"""Launches: what they compute, and what they borrow."""
+"""Launches: results and borrows."""
 
 import ctypes
 import functools
@@ -51,7 +51,10 @@ MODES = {"read": cu.read, "write": cu.write, "shared": cu.shared, "bare": lambda
 @pytest.mark.parametrize("first", MODES)
 @pytest.mark.parametrize("second", MODES)
 def test_a_token_tells_what_is_read_and_written(saxpy, stream, first, second):
-    """A launch with two buffers, with a third one, with one of them twice."""
+    """A token has the buffers that its launch reads and writes.
+
+    Launches have two or three buffers, and some have one of them twice.
+    """
     x, y, z = (cu.DeviceBuffer.zeros(32, "f4") for _ in range(3))
     given = MODES[first](x), MODES[second](y)
 
@@ -72,7 +75,7 @@ def test_a_token_tells_what_is_read_and_written(saxpy, stream, first, second):
         assert [token.reads, token.writes] == expected(*modes)
     token = saxpy.prepare(1, 32, 2.0, *given, 32).launch(stream)
     assert [token.reads, token.writes] == expected(first, second)
-    token = x.fill_async(1, stream)  # may be the same object again
+    token = x.fill_async(1, stream)  # may reuse the object of a dropped token
     assert (token.reads, token.writes) == ((), (x,))
 
 
@@ -90,7 +93,10 @@ def test_a_token_keeps_its_buffers(saxpy, stream):
 
 
 def test_ways_to_call(saxpy, stream):
-    """Python calls a function that does without Cython's own handling of arguments, if it can."""
+    """Calls with all forms of arguments.
+
+    Some forms use a function of cudadrv's own, and others Cython's handling of arguments.
+    """
     x, y = cu.DeviceBuffer.zeros(32, "f4"), cu.DeviceBuffer.zeros(32, "f4")
     arguments = 1, 32, 2.0, cu.read(x), y, 32
     keyword = {"".join(["str", "eam"]): stream}
@@ -164,14 +170,14 @@ def test_a_host_view_excludes_a_launch(saxpy, stream):
 
 
 def test_the_same_memory_several_times(module, stream, other):
-    """What a kernel does inside its own borrow is its own matter."""
+    """Overlapping arguments of one launch do not conflict with each other."""
     a = cu.DeviceBuffer.from_array(np.arange(96, dtype="u4"), name="a")
     add = module["add_into"]
     add.launch(1, 64, a[:64], cu.read(a), cu.read(a[32:96]), 64, stream=stream)
     with pytest.raises(cu.BufferBorrowedError):
         add.launch(1, 4, a[60:64], a[70:74], a[80:84], 4, stream=other)
     reading = cu.LockedBuffer(16, "u4")
-    reading.copy_from_async(a[70:86], other)  # only read by the launch
+    reading.copy_from_async(a[70:86], other)  # allowed: the launch only reads these items
     stream.synchronize()
     other.synchronize()
     expected = np.arange(96)
@@ -288,7 +294,7 @@ def test_shared_memory(module, stream):
 
 
 class Growing:
-    """A number that is another one each time."""
+    """A number whose value differs at each conversion."""
 
     def __init__(self, *numbers):
         self.numbers = iter(numbers)
@@ -309,7 +315,7 @@ def test_a_size_is_asked_again_where_it_can_change(saxpy, vectors, stream, shape
 
 
 def test_each_launch_has_its_own_shape(module, stream):
-    """What was asked for last is remembered, and must not be taken for something else."""
+    """The shape of a kernel's last launch is cached, and must not be used for another shape."""
     reverse = module["reverse"]
     x = cu.DeviceBuffer.from_array(np.arange(64, dtype="u4"))
     expected = np.arange(64)
@@ -350,7 +356,7 @@ def test_clusters_where_there_are_any(saxpy, vectors, stream):
 
 
 def test_many_arguments(driver, stream):
-    """More than fit on the stack."""
+    """More arguments than fit into the launch's buffer on the stack."""
     names = [f"p{i}" for i in range(40)]
     declared = ", ".join(f".param .u64 {name}" for name in names)
     body = "".join(
@@ -404,7 +410,7 @@ def test_prepared(saxpy, vectors, stream, other):
 
 
 def test_raw_addresses(saxpy, vectors, stream):
-    """Taken as they are: nothing is borrowed."""
+    """Raw addresses as arguments are passed unchanged, and nothing is borrowed."""
     x, y = vectors
     token = saxpy.launch(8, 128, 2.0, x.address, ctypes.c_void_p(y.address), 1000, stream=stream)
     assert (token.reads, token.writes) == ((), ())
@@ -434,7 +440,10 @@ def advice(launch):
 
 
 def test_a_refused_launch_tells_of_read(saxpy, vectors, stream, other):
-    """If the conflict is about a bare argument, which the kernel perhaps only reads."""
+    """A refused launch advises `cu.read` if the conflict is about an argument without a mode.
+
+    The kernel may only read such an argument.
+    """
     x, y = vectors
     z = cu.DeviceBuffer.from_array(np.ones(1000, dtype="f4"), name="z")
     saxpy.launch(8, 128, 2.0, x, y, 1000, stream=stream)

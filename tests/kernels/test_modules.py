@@ -1,4 +1,4 @@
-"""Modules: loading, names, bad images, variables, and their end."""
+"""Modules: loading, names, invalid images, variables, and unloading."""
 
 import gc
 import pickle
@@ -126,7 +126,7 @@ def test_what_is_no_image(driver, unchanged, image, words):
 
 
 def elf(sections):
-    """The header of a cubin with one section at an offset, and so much of it."""
+    """The beginning of a cubin: an ELF header and a section with this offset and size."""
     header = bytearray(64)
     header[:6], header[18:20] = b"\x7fELF\x02\x01", struct.pack("<H", 190)
     struct.pack_into("<Q", header, 40, 64)
@@ -162,7 +162,10 @@ def test_a_cubin_with_a_damaged_header(driver, unchanged):
 @settings(deadline=None)
 @given(st.data())
 def test_whatever_the_bytes_an_image_is_taken_or_refused(data):
-    """With a ValueError. What is taken lies within the bytes: the driver is told no length."""
+    """`checked_image` accepts an image or raises ValueError, whatever the bytes are.
+
+    An accepted image lies within the bytes: the driver is not told their length.
+    """
     from cudadrv._image import checked_image
 
     sections = data.draw(st.tuples(st.integers(0, 300), st.integers(0, 300)))
@@ -325,7 +328,7 @@ def test_a_variable_keeps_its_module(driver):
     assert array_of(counter).tolist() == [7] * 4
 
 
-# ---- the end ----
+# ---- closing and dropping ----
 
 
 def test_close(module, saxpy, vectors, stream):
@@ -450,7 +453,7 @@ def test_what_dies_is_unloaded(driver, stream):
 
 
 def test_never_closing(driver, stream):
-    """Modules in a loop, each dying with a launch that may be running."""
+    """Modules are loaded in a loop and dropped, each with a launch that may be unfinished."""
     for _ in range(20):
         cu.Module(EMPTY)["empty"].launch(1, 1, stream=stream)
     stream.synchronize()

@@ -1,4 +1,4 @@
-"""Pipeline: every kind of source, results in order, and what is left after each kind of failure."""
+"""Pipeline: all kinds of sources, results in order, and the state after each kind of failure."""
 
 import io
 import itertools
@@ -14,14 +14,14 @@ import pytest
 import cudadrv as cu
 
 CHUNK = 100
-COUNT = 1234  # twelve chunks, and a part of one
+COUNT = 1234  # twelve whole chunks and a part of one
 NUMBERS = np.arange(COUNT, dtype="f4")
 buffers = pytest.mark.parametrize("buffers", [1, 2, 3, 20])
 
 
 @pytest.fixture
 def doubled(module):
-    """Compute function: y += 1 * x in place doubles the items."""
+    """A compute function that doubles the items: saxpy with y += 1 * x."""
     saxpy = module["saxpy"]
 
     def compute(stream, given, taken):
@@ -38,7 +38,7 @@ def pipeline(doubled):
 
 
 class Results:
-    """What `consume` got."""
+    """Collects the arrays that `consume` gets."""
 
     def __init__(self):
         self.arrays = []
@@ -52,7 +52,7 @@ class Results:
 
 
 def check(pipeline):
-    """The pipeline works, and nothing of it is in use."""
+    """Check that the pipeline works, and that its buffers are not in use afterwards."""
     results = Results()
     report = pipeline.run(NUMBERS, consume=results)
     assert (report.chunks, report.items) == (13, COUNT)
@@ -64,7 +64,10 @@ def check(pipeline):
 
 
 def check_usable(pipeline):
-    """The pipeline runs, and borrows nothing afterwards, whatever its function did before."""
+    """Check that the pipeline runs, and borrows nothing afterwards.
+
+    The results are not checked, so its compute function may be any.
+    """
     assert pipeline.run(NUMBERS).chunks == 13
     assert not any(source.borrowed for source in pipeline._sources)
 
@@ -138,7 +141,7 @@ def test_numbers_of_buffers(doubled, buffers):
 
 @buffers
 def test_from_buffer_to_buffer(doubled, buffers):
-    """Source and target are buffers, and nothing consumes chunks: the host only queues."""
+    """Source and target are buffers, and no function consumes chunks: the host only queues work."""
     source, target = cu.LockedBuffer.from_array(NUMBERS), cu.UnifiedBuffer(COUNT, "f4")
     with cu.Pipeline(CHUNK, "f4", compute=doubled, buffers=buffers) as pipeline:
         report = pipeline.run(source, into=target)
@@ -150,7 +153,7 @@ def test_from_buffer_to_buffer(doubled, buffers):
 @buffers
 @pytest.mark.parametrize("consumed", [False, True])
 def test_from_buffer_to_buffer_with_outputs_apart(driver, buffers, consumed):
-    """The input of a chunk is used again before its output."""
+    """With separate outputs, the input buffer of a chunk is used again before its output buffer."""
 
     def compute(stream, given, taken):
         taken.copy_from_async(given.view("i4"), stream)
@@ -164,7 +167,7 @@ def test_from_buffer_to_buffer_with_outputs_apart(driver, buffers, consumed):
 
 
 def test_kernels_of_all_chunks_may_use_the_same_memory(driver, module):
-    """All kernels run on one stream: an accumulator needs no events, and only one copy."""
+    """Kernels of all chunks run on one stream, so they can share an accumulator without events."""
     total = cu.DeviceBuffer.zeros(CHUNK, "f4", name="total")
 
     def compute(stream, given, taken):
@@ -184,14 +187,14 @@ def test_kernels_of_all_chunks_may_use_the_same_memory(driver, module):
 
 @pytest.mark.parametrize("held", ["compute", "copy out"])
 def test_stages_before_one_that_is_held_go_on(doubled, gate, held):
-    """Chunk 0 is held in a stage; chunk 1 goes through the stages before meanwhile."""
+    """While chunk 0 is blocked in a stage, chunk 1 goes through the stages before it."""
     stage = 1 if held == "compute" else 2
     gone = []
 
     def begin(index, array):
         if index == 0:
             gate.hold(pipeline.streams[stage])
-        if index == 2:  # chunks 0 and 1 are queued
+        if index == 2:  # now chunks 0 and 1 are queued
             pipeline.streams[stage - 1].synchronize(timeout=60)
             gone.append(pipeline.streams[stage].done)
             gate.open()
@@ -205,7 +208,7 @@ def test_stages_before_one_that_is_held_go_on(doubled, gate, held):
 
 @pytest.mark.parametrize("held", ["copy in", "compute"])
 def test_stages_after_one_that_is_held_go_on(doubled, gate, held):
-    """Chunk 1 is held in a stage; chunk 0 goes through the stages after it, and is delivered."""
+    """While chunk 1 is blocked in a stage, chunk 0 goes through the stages after that."""
     stage = ["copy in", "compute"].index(held)
     delivered = []
 
@@ -233,7 +236,7 @@ def test_stages_after_one_that_is_held_go_on(doubled, gate, held):
 
 
 def test_the_host_queues_several_chunks_for_each_buffer(driver, gate):
-    """Where it uses neither source nor result, it does not wait for each of them."""
+    """If the host uses neither source nor result, it queues chunks without waiting for each one."""
     source, target = cu.LockedBuffer.from_array(NUMBERS), cu.LockedBuffer(COUNT, "f4")
     queued = []
 
@@ -261,7 +264,7 @@ def test_the_report_has_the_time_of_each_stage(doubled):
     assert report.filling_s >= 5 * pause
     assert report.consuming_s >= 5 * pause
     device = report.copying_in_s, report.computing_s, report.copying_out_s
-    assert all(seconds > 0 for seconds in device)  # an estimate from the first chunk
+    assert all(seconds > 0 for seconds in device)  # these times are estimates from the first chunk
     stages = report.filling_s + report.consuming_s + sum(device)
     assert report.overlap == pytest.approx(stages / report.elapsed_s)
 
@@ -276,7 +279,7 @@ def test_without_kernels(driver):
 
 
 def test_results_of_another_dtype_and_size(driver):
-    """One number for each chunk."""
+    """Each chunk has two results: both are its number of items."""
 
     def compute(stream, given, taken):
         assert (taken.count, taken.dtype) == (2, np.dtype("u8"))
@@ -324,7 +327,7 @@ def test_empty_sources(pipeline):
 
 def test_a_file_is_read_from_its_position_on(driver):
     class Slow(io.BytesIO):
-        """Gives three bytes at a time, as a pipe may."""
+        """A file that returns at most three bytes at a time, as a pipe may."""
 
         def readinto(self, room):
             return super().readinto(memoryview(room)[:3])
@@ -338,7 +341,10 @@ def test_a_file_is_read_from_its_position_on(driver):
 
 @pytest.mark.parametrize("buffering", [-1, 0])
 def test_a_file_on_the_disk_is_read_from_its_position_on(driver, tmp_path, buffering):
-    """Afterwards the position is where reading would have left it, also after an error."""
+    """A file is read from its position on.
+
+    The position after the run is that of an ordinary read, also after an error.
+    """
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * 8)
     results = Results()
@@ -366,7 +372,7 @@ def test_a_file_on_the_disk_that_ends_within_an_item(driver, tmp_path):
 
 
 def test_a_file_that_cannot_be_read(driver, tmp_path):
-    """Threads find the error of the system; or there is nothing to read from."""
+    """A read that fails in a thread raises OSError, as does a file that is not open for reading."""
     path = tmp_path / "file"
     path.write_bytes(bytes(1000))
     with cu.Pipeline(100) as pipeline:
@@ -388,7 +394,10 @@ def test_a_file_that_cannot_be_read(driver, tmp_path):
 
 
 def test_threads_fill_the_next_chunk_meanwhile(driver):
-    """Large chunks of an array, in a pipeline that is interrupted in the middle of them."""
+    """Threads copy large chunks of an array ahead of their use.
+
+    An exception ends the pipeline in the middle of a chunk.
+    """
     numbers = np.random.default_rng(1).integers(0, 256, (5 << 20) + 3, dtype="u1")
     with cu.Pipeline(1 << 20, buffers=2) as pipeline:
         results = Results()
@@ -398,7 +407,7 @@ def test_threads_fill_the_next_chunk_meanwhile(driver):
         with pytest.raises(Mine):
             pipeline.run(numbers, consume=third(Mine))
         for source in pipeline._sources:
-            source.fill(0)  # nobody fills it any more
+            source.fill(0)  # no thread fills it any more
             assert not source.to_numpy().any()
         results = Results()
         pipeline.run(numbers[::-1], consume=results)
@@ -412,7 +421,7 @@ def test_chunks_of_an_iterator_may_be_short(driver):
     assert [array.tolist() for array in results.arrays] == [[1], [2, 3, 4, 5], [1, 1]]
 
 
-# ---- what goes wrong ----
+# ---- errors ----
 
 
 class Mine(Exception):
@@ -420,7 +429,7 @@ class Mine(Exception):
 
 
 def third(what):
-    """Raises in the third call."""
+    """A function that raises in its third call."""
     calls = itertools.count()
 
     def function(*arguments):
@@ -482,7 +491,7 @@ def test_a_source_that_raises_or_is_interrupted(pipeline, kind, what):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("where", ["prepare", "consume"])
 def test_the_first_error_is_the_one_that_is_seen(pipeline, where):
-    """A wait that fails afterwards adds a note to it."""
+    """The first error is raised. An error of a later wait is added to it as a note."""
     from cudadrv import testing
 
     def fail(index, array):
@@ -498,7 +507,7 @@ def test_the_first_error_is_the_one_that_is_seen(pipeline, where):
 
 
 def test_a_refusal_inside(driver, stream, other):
-    """Borrows are checked as everywhere: two chunks write the same memory on other streams."""
+    """Borrows are checked inside a pipeline: two chunks write one memory on different streams."""
     common = cu.DeviceBuffer(CHUNK, "f4", name="common")
 
     def compute(given_stream, given, taken):
@@ -525,7 +534,7 @@ def broken():
 
 
 class Counting(io.BytesIO):
-    """Says that it has read more than there was room for, or less than nothing."""
+    """A file whose `readinto` returns too large a number, or a negative one."""
 
     def __init__(self, more):
         super().__init__(bytes(4000))
@@ -687,7 +696,10 @@ def test_a_driver_call_that_fails(pipeline, function):
 
 @pytest.mark.parametrize("stage", ["copy in", "compute", "copy out"])
 def test_a_signal_while_it_waits(driver, gate, stage):
-    """Ctrl-C in a wait for any stage ends the run; a second one ends the wait for the rest."""
+    """Ctrl-C in a wait for any stage ends the run.
+
+    A second Ctrl-C ends the wait for other stages.
+    """
     presses = iter([0.3, 0])
 
     def press(number, frame):

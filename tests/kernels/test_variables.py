@@ -1,4 +1,4 @@
-"""Variables that kernels reach without being given them: which launches must be ordered."""
+"""Variables that kernels use without arguments: which launches must be ordered because of them."""
 
 import re
 import threading
@@ -36,7 +36,10 @@ def kernels(text, *names):
 
 @pytest.fixture
 def refused(stream, other):
-    """Whether the second of two launches on two streams is refused; both are over then."""
+    """A function that makes two launches on two streams.
+
+    It returns the text of the second launch's refusal, or None. Then it waits for both launches.
+    """
 
     def is_refused(first, second, *args):
         first.launch(1, 1, *args, stream=stream)
@@ -97,7 +100,7 @@ def refused(stream, other):
                          ".callprototype _ ();"),
             {"A": True},
         ),
-        # Which opcodes there are says nothing: a kernel may be called as one of them.
+        # A kernel may be named like an opcode, so searching the text for opcodes proves nothing.
         (
             ".global .u32 A;" + entry("st", WRITES.format("A")) + entry("k", "st.u32 [p], 1;"),
             {},
@@ -187,7 +190,7 @@ def test_no_text_makes_the_reader_fail(noise, data):
         text.reached(name)
 
 
-# ---- two launches ----
+# ---- two launches that use variables ----
 
 SHARED = ".global .u32 A, B;" + entry("a", WRITES.format("A")) + entry("b", WRITES.format("B"))
 SHARED += entry("ra", READS.format("A")) + entry("nothing", "")
@@ -195,7 +198,7 @@ SHARED += entry("ra", READS.format("A")) + entry("nothing", "")
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_kernels_that_share_a_variable_are_ordered(driver, refused, asked):
-    """Whether or not anybody has asked for the variable."""
+    """Kernels that use one variable must be ordered, whether or not `global_` was called for it."""
     module, a, b, reads = kernels(SHARED, "a", "b", "ra")
     if asked:
         module.global_("A"), module.global_("B")
@@ -235,7 +238,7 @@ def test_the_program_can_say_what_a_kernel_does(driver, stream, other):
     module, a, reads = kernels(SHARED, "a", "ra")
     variable = module.global_("A", "u4")
     a.launch(1, 1, stream=stream)
-    a.launch(1, 1, stream=other, borrows=[cu.shared(variable)])  # also writes A
+    a.launch(1, 1, stream=other, borrows=[cu.shared(variable)])  # this launch writes A, too
     if cu.driver_info().is_software:
         from cudadrv import testing
 
@@ -253,7 +256,7 @@ def test_the_program_can_say_what_a_kernel_does(driver, stream, other):
 
 
 def test_no_second_set_of_books(driver, stream, other):
-    """The driver takes a name to end where a zero is."""
+    """Names with a zero byte are refused: the driver would find `A`, which has records already."""
     module, a = kernels(SHARED, "a")
     a.launch(1, 1, stream=stream)
     for name in ("A\0", "A\0x", "\0A"):
@@ -283,7 +286,10 @@ def test_closing_names_the_module(driver, stream):
 
 @pytest.mark.cuda_software
 def test_a_variable_that_the_driver_does_not_know(driver, refused):
-    """Such as one that its compiler has left out. Launches use it all the same."""
+    """The driver may not know a variable, for example if its compiler has removed it.
+
+    Launches still count as uses of it.
+    """
     from cudadrv import testing
 
     module = cu.Module(HEAD + SHARED)
@@ -302,7 +308,11 @@ def test_a_variable_that_the_driver_does_not_know(driver, refused):
 
 @pytest.mark.parametrize("asked", ["before", "after"])
 def test_launches_of_a_fatbin_exclude_only_uses_of_buffers(driver, stream, other, asked):
-    """Nobody knows which kernel touches what; and the answers do not depend on who asked when."""
+    """Launches from a fatbin conflict with uses of a variable's buffer, and not with each other.
+
+    Nobody knows which kernel uses which variable. The answers do not depend on when the buffer was
+    made.
+    """
     module = cu.Module.from_file(FATBIN)
     nothing = np.zeros(4, "u4")
     if asked == "before":
@@ -334,7 +344,10 @@ def test_launches_of_a_fatbin_exclude_only_uses_of_buffers(driver, stream, other
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("image", [PTX, FATBIN])
 def test_asking_does_not_wait_for_launches_that_wait(driver, stream, other, gate, image):
-    """A launch that the driver keeps, and one behind it, while another thread asks."""
+    """`global_` does not wait for launches that block.
+
+    One launch blocks in the driver, and another one waits for its lock.
+    """
     from cudadrv import testing
 
     module = cu.Module.from_file(image)
@@ -363,7 +376,7 @@ def test_asking_does_not_wait_for_launches_that_wait(driver, stream, other, gate
 
 @pytest.mark.parametrize("image", [PTX, FATBIN])
 def test_asking_while_others_launch(driver, image):
-    """Each launch is a user of the variable, whichever came first."""
+    """Each launch counts as a use of a variable, also those before `global_` is called for it."""
     for _ in range(20):
         module, streams = cu.Module.from_file(image), [cu.Stream() for _ in range(3)]
         end = time.monotonic() + 0.02
@@ -413,7 +426,7 @@ HELPERS = """
 
 
 def written_out(body, function):
-    """PTX of a body. As compilers do, it has a register of its own for each address."""
+    """The PTX of a body. As compilers do, it uses a new register for each address."""
     lines = []
     for at, (way, target) in enumerate(body):
         if way in WAYS:
@@ -423,7 +436,7 @@ def written_out(body, function):
             passed = f"st.param.u64 [x], {target}; call {PASSED[way]}, (x);"
             lines.append(f"{{ .param .u64 x; {passed} }}")
         elif function is not None and FUNCTIONS.index(target) <= FUNCTIONS.index(function):
-            continue  # no recursion
+            continue  # skips calls that would be recursive
         elif way == "pointer":
             lines.append(f"mov.u64 p{at}, {target}; call p{at}, pr{at};")
             lines.append(f"pr{at}: .callprototype _ ();")
@@ -444,7 +457,7 @@ DECLARATIONS = st.sampled_from(
 
 @st.composite
 def modules(draw):
-    """PTX with kernels k0 and k1; and what of it is in plain sight, as (kernel -> body)."""
+    """The PTX of kernels k0 and k1, and the bodies of kernels and functions by name."""
     bodies = {name: draw(BODIES) for name in [*FUNCTIONS, "k0", "k1"]}
     parts = [draw(DECLARATIONS), HELPERS]
     parts += [f".func {name} ();\n.func a{name} ();" for name in FUNCTIONS]
@@ -457,7 +470,7 @@ def modules(draw):
 
 
 def uses(bodies, name, found=None):
-    """The variables of a kernel and whether it writes them, and whether that is in plain sight."""
+    """The variables of a kernel with whether it writes them, and whether its PTX shows all uses."""
     found = {} if found is None else found
     plain = True
     for way, target in bodies[name]:
@@ -476,7 +489,10 @@ def uses(bodies, name, found=None):
 )
 @given(modules())
 def test_programs_from_a_grammar(driver, stream, other, program):
-    """What is accepted does not race; what is plainly harmless is not refused."""
+    """Accepted launches do not race.
+
+    Launches whose PTX shows that they do not conflict are accepted.
+    """
     from cudadrv import testing
 
     text, bodies = program

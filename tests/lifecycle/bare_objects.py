@@ -1,6 +1,6 @@
-"""Use everything of every extension class on objects whose ``__init__`` never ran.
+"""Use all attributes of all extension classes on objects whose ``__init__`` never ran.
 
-Prints a line for each use and, for a class whose process did not end well, how it ended. Each class
+Prints a line for each use. If the process of a class crashes, a line says how it ended. Each class
 has a process of its own, forked before anything uses the driver.
 """
 
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 
 import cudadrv
 
-HEAP_TYPE = 1 << 9  # a class that Python code has made
+HEAP_TYPE = 1 << 9  # flag of classes that are made in Python
 ARGUMENTS_OF = {
     "__getitem__": [(slice(0, 1),), (0,), ("name",)],
     "__setitem__": [(0, 1), (slice(0, 1), b"1")],
@@ -41,7 +41,7 @@ def classes():
 
 
 class World:
-    """Arguments that a method may have been meant for."""
+    """Arguments of many kinds for the methods."""
 
     def __init__(self):
         self.stream = cudadrv.Stream()
@@ -59,10 +59,10 @@ class World:
 
 
 def uses_of(cls, name, world):
-    """Ways to use an attribute, as functions of the object."""
+    """Functions that use an attribute of an object: reads, writes or calls it."""
     if isinstance(inspect.getattr_static(cls, name), (staticmethod, classmethod)):
         return
-    if not callable(getattr(cls, name)):  # a property
+    if not callable(getattr(cls, name)):  # the attribute is a property
         yield lambda thing: getattr(thing, name)
         for value in (0, 1, None, "wait", world.device):
             yield lambda thing, value=value: setattr(thing, name, value)
@@ -73,7 +73,7 @@ def uses_of(cls, name, world):
 
 
 def uses_as_a_whole():
-    """What takes the object itself."""
+    """Functions that use the object itself."""
     yield from (repr, str, bool, hash, len, iter, list, int, float, memoryview, bytes)
     yield from (copy.copy, pickle.dumps, operator.index)
     yield lambda thing: thing == cudadrv
@@ -97,7 +97,7 @@ def uses_as_a_whole():
 
 
 def answer(cls, use):
-    """What a use comes to: an exception as text, or the class of what it gives."""
+    """The result of a use: the text of the exception, or the class of the returned object."""
     try:
         thing = cls.__new__(cls)
         return type(use(thing)).__name__

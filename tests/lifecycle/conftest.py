@@ -1,4 +1,4 @@
-"""The way to the modules beside the tests, and what several of them need."""
+"""Adds the folder of the helper modules to sys.path; fixtures of several tests."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture
 def eager_threads():
-    """Threads take turns as often as they can."""
+    """Let threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

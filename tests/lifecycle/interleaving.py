@@ -1,4 +1,4 @@
-"""Threads at once, and forced interleavings: other code in a call, and a call that is held."""
+"""Tools for calls in several threads, and for calls that interrupt another call at any point."""
 
 import gc
 import threading
@@ -11,15 +11,16 @@ from limits import PATIENCE
 
 import cudadrv as cu
 
-PLACES = 60  # more than any call here has
+PLACES = 60  # more garbage collections than any call here can have
 
 
 @contextmanager
 def at_collection(number: int, action: Callable[[], Any]) -> Iterator[None]:
-    """In the block, run something at the nth garbage collection, which can be nearly anywhere.
+    """Run `action` at the nth garbage collection in the block, which can be at nearly any point.
 
-    Finalizers run there, and other threads while they do. From Python 3.12 on, collections happen
-    only between instructions of Python code, and there is nothing to get into the middle of.
+    Finalizers run at a collection, and other threads may run meanwhile. From Python 3.12 on,
+    collections happen only between Python instructions, so they cannot interrupt a call of the
+    library.
     """
     left = (number + 1) // 2
 
@@ -34,7 +35,8 @@ def at_collection(number: int, action: Callable[[], Any]) -> Iterator[None]:
     before = gc.get_threshold()
     gc.callbacks.append(count)
     gc.set_threshold(1)
-    shift = [[] for _ in range(number % 2)]  # only every second object brings a collection
+    # An odd number of lists shifts the objects at which collections happen.
+    shift = [[] for _ in range(number % 2)]
     try:
         yield
         shift.clear()
@@ -44,10 +46,10 @@ def at_collection(number: int, action: Callable[[], Any]) -> Iterator[None]:
 
 
 class Held:
-    """Another thread, inside a driver call that lasts until the gate is opened.
+    """A thread inside a driver call that blocks until the gate is opened.
 
-    It copies between two page-locked buffers, for which the driver waits, on a blocking stream: so
-    it has the issue lock of all blocking streams of the context.
+    It copies between two page-locked buffers on a blocking stream. The driver blocks in this call,
+    so the thread holds the issue lock of all blocking streams of the context.
     """
 
     def __init__(self, gate: Any) -> None:
@@ -64,7 +66,7 @@ class Held:
 
     @staticmethod
     def still_held(thread: threading.Thread) -> None:
-        """Wait until a thread has come to where it cannot go on."""
+        """Wait until a thread is blocked."""
         until_it_waits(thread)
         assert thread.is_alive()
 
@@ -81,7 +83,7 @@ class Held:
 
 
 def in_threads(count: int, work: Callable[[int], object]) -> None:
-    """Run it in many threads at once, with their numbers; raise what one of them raised."""
+    """Run `work(index)` in many threads at once, and raise an exception that one of them raised."""
     failures = []
     start = threading.Barrier(count)
 
@@ -102,13 +104,13 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
 
 
 def filled_by(stream: cu.Stream) -> cu.LockedBuffer:
-    """A buffer that is borrowed by the stream."""
+    """Make a buffer that the stream is filling, and so borrows."""
     buffer = cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, stream)
     return buffer
 
 
 def fill_after(buffer: cu.LockedBuffer, stream: cu.Stream) -> cu.Token:
-    """Use it on another stream, which waits as needed."""
+    """Fill the buffer on another stream under "wait"."""
     with cu.ordering("wait"):
         return buffer.fill_async(2, stream)

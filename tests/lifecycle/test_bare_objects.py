@@ -1,4 +1,4 @@
-"""Objects of every extension class whose ``__init__`` never ran: no use of them is a crash."""
+"""No use of an object whose ``__init__`` never ran crashes, for all extension classes."""
 
 import os
 import re
@@ -10,8 +10,8 @@ import pytest
 from limits import PATIENCE
 
 PROGRAM = Path(__file__).with_name("bare_objects.py")
-ROOT = Path(__file__).parents[2]  # where cudadrv is, if it is not installed
-# What tells that a use has gone further than it should have.
+ROOT = Path(__file__).parents[2]  # the folder from which cudadrv is imported if it is not installed
+# Outcomes that show that the use was not refused early.
 WRONG = re.compile(
     r"its process ended with|SystemError|UnboundLocalError|Cuda\w*Error|ContextLostError"
     r"|'NoneType' object (?!cannot be interpreted)|: $"
@@ -30,7 +30,7 @@ def test_every_attribute_of_every_class():
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert not [line for line in lines if WRONG.search(line)]
-    # The program has tried these uses, too, and more than 2000 in all.
+    # The output has more than 2000 uses, and these are among them.
     for use in (
         "_pool.MemoryPool.trim 0",
         "_event.Awaited._is_complete 0",

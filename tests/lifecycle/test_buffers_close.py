@@ -1,4 +1,4 @@
-"""Closing, moving and dying: what ends a buffer, and what must come first."""
+"""The end of buffers: closing, moving, dropping; and what refuses it."""
 
 import gc
 import time
@@ -63,7 +63,7 @@ def test_a_borrowed_buffer_is_not_closed(cls, stream):
 def test_an_exported_buffer_is_not_closed(cls):
     buffer = cls(8)
     view = memoryview(buffer[2:4])
-    buffer[:1].copy_from(b"x")  # the host's own views do not exclude each other
+    buffer[:1].copy_from(b"x")  # allowed: views of the host do not exclude each other
     for end in (buffer.close, buffer.into_raw):
         with pytest.raises(cu.BufferExportedError):
             end()
@@ -152,7 +152,7 @@ def test_stream_ordered_memory_outlives_its_stream():
     assert buffer.closed
 
 
-# ---- dying ----
+# ---- dropping ----
 
 
 @CLASSES
@@ -161,7 +161,7 @@ def test_a_buffer_dies_without_blocking(cls, stream, gate):
     gate.hold(stream)
     buffer.fill_async(1, stream)
     alive = weakref.ref(buffer)
-    del buffer  # whatever waits for the stream here waits for ever: the gate is closed
+    del buffer  # a wait for `stream` here would never end, because the gate is closed
     gc.collect()
     assert alive() is None
 
@@ -182,7 +182,8 @@ def test_memory_outlives_its_buffer_while_it_is_used(stream, gate, kind):
     buffer = makers[kind]()
     buffer.fill_async(1, stream)
     del buffer
-    cu.LockedBuffer(0), cu.DeviceBuffer(1, stream=cu.Stream())  # they look for what can go
+    # Allocations release what can be released.
+    cu.LockedBuffer(0), cu.DeviceBuffer(1, stream=cu.Stream())
     assert testing.live_objects()[kind] == before + 1
     gate.open()
     stream.synchronize()
@@ -212,7 +213,11 @@ def test_reap_waits(stream, gate):
 
 @pytest.mark.cuda_software
 def test_when_memory_dies_changes_no_answer(stream, gate):
-    """Stream-ordered memory is freed behind its users; blocking calls do not wait for those."""
+    """Releasing dropped memory orders nothing.
+
+    Stream-ordered memory is freed on a stream behind its users, and blocking calls do not wait for
+    these.
+    """
     gate.hold(stream)
     buffer = cu.DeviceBuffer(64, stream=stream)
     target = cu.DeviceBuffer(8)
@@ -221,7 +226,7 @@ def test_when_memory_dies_changes_no_answer(stream, gate):
     cu.DeviceBuffer(1)
     with pytest.raises(cu.BufferBorrowedError):
         target.fill(0)
-    cu.DeviceBuffer(8).fill(0)  # would wait for ever behind the gate
+    cu.DeviceBuffer(8).fill(0)  # would block for ever if it waited for `stream`
 
 
 @pytest.mark.cuda_software
@@ -240,7 +245,10 @@ def test_memory_used_by_a_closed_stream(gate):
 
 
 def test_memory_used_by_another_threads_default_stream():
-    """Nobody else can name that stream; the memory stays until the thread says that it is done."""
+    """Memory that another thread's default stream uses is kept until that thread has waited.
+
+    No other thread can wait for that stream.
+    """
     import threading
 
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""What a buffer can be made with: counts, names, dtypes, devices, addresses."""
+"""Valid and invalid arguments of buffers: counts, names, dtypes, devices, addresses."""
 
 import numpy as np
 import pytest
@@ -147,7 +147,7 @@ def test_views(cls):
         buffer.view("V3")
     with pytest.raises(ValueError, match="starts at byte 2, and float32 needs a multiple of 4"):
         buffer[2:6].view("f4")
-    assert buffer[2:6].view(np.dtype([("a", "f4")])).count == 1  # packed: not aligned
+    assert buffer[2:6].view(np.dtype([("a", "f4")])).count == 1  # a packed dtype needs no alignment
     with pytest.raises(TypeError, match="Python objects"):
         buffer.view("O")
 
@@ -243,7 +243,7 @@ def test_the_owner_outlives_the_work(stream, gate):
     gate.hold(stream)
     buffer.fill_async(1, stream)
     del owner, buffer
-    cu.DeviceBuffer(1)  # allocations look for what can go
+    cu.DeviceBuffer(1)  # an allocation releases what can be released
     assert alive()
     gate.open()
     stream.synchronize()
@@ -271,7 +271,10 @@ def test_wrong_addresses_are_refused(cls):
 
 
 def test_memory_of_a_dead_buffer_is_not_taken_twice(stream, gate):
-    """Dead memory waits to be freed while it is in use, and nobody else may free it, too."""
+    """`from_raw` refuses memory of a dropped buffer that is not released yet.
+
+    Otherwise two owners would free it.
+    """
     buffer = cu.DeviceBuffer(8)
     gate.hold(stream)
     buffer.fill_async(1, stream)

@@ -1,4 +1,4 @@
-"""A capture that another library has begun: cudadrv takes no part in it, and does not end it."""
+"""Captures that another library has begun: cudadrv takes no part in them, and does not end them."""
 
 import asyncio
 import ctypes
@@ -38,7 +38,7 @@ class Capture:
 
 @pytest.fixture(params=MODES)
 def capture(request, stream):
-    """Gives a capture that `begin` begins."""
+    """A capture, which the test begins by `begin`."""
     capture = Capture(stream)
     capture.mode = request.param
     yield capture
@@ -46,7 +46,7 @@ def capture(request, stream):
 
 
 class World:
-    """What a program has when the capture begins."""
+    """The objects of a program when the capture begins."""
 
     def __init__(self, stream, other):
         self.captured, self.other = stream, other
@@ -165,7 +165,10 @@ def test_what_runs_beside_it_does_not_end_it(capture, stream, other, name):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_memory_of_the_legacy_stream_waits_for_the_end_of_a_blocking_capture(other, mode):
-    """The legacy stream can record no event while a blocking stream is captured."""
+    """Memory that the legacy stream uses is kept while a blocking stream is captured.
+
+    The legacy stream cannot record an event during such a capture.
+    """
     captured, legacy = cu.Stream(blocking=True), cu.Stream.legacy()
     dying = [cu.DeviceBuffer(16, stream=other, pooled=False), cu.DeviceBuffer(16, pooled=False)]
     legacy.wait(other)

@@ -1,4 +1,4 @@
-"""The native threads of large copies: their number, a process that ends or forks meanwhile."""
+"""The native threads of large copies: their number; a process that ends or forks while they run."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,10 @@ def test_a_child_has_no_threads_and_ends(script):
 
 
 def test_a_fork_while_threads_fill_a_buffer(script):
-    """The child has none of the threads, and does not wait for them when it drops the filling."""
+    """A forked child does not have the copying threads, and does not wait for them.
+
+    It drops a `Filling` that the parent's threads still fill.
+    """
     script.quiet(
         HEAD
         + """
@@ -109,7 +112,7 @@ def test_a_fork_while_threads_fill_a_buffer(script):
 
 
 def test_a_buffer_that_is_being_filled_is_borrowed(driver):
-    """Until the filling ends, is cancelled or is dropped."""
+    """A buffer is borrowed until its filling ends, is cancelled or is dropped."""
     array = np.arange(1 << 22, dtype="u1")
     buffer = cu.LockedBuffer(array.size)
     for end in (Filling.end, Filling.cancel, lambda filling: None):

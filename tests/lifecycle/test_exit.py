@@ -1,4 +1,4 @@
-"""The interpreter ends, in any order, with anything still alive: quietly."""
+"""The interpreter ends quietly with any objects alive, in any order."""
 
 import itertools
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_with_something_alive(script, last):
 
 @pytest.mark.parametrize("end", ["end_as_the_process_ends", "end_without_the_gil"])
 def test_deleters_that_nothing_follows(script, end):
-    """Such deleters use nothing that is gone when they run, neither objects nor the driver."""
+    """Deleters that run last use nothing that is gone by then: neither objects nor the driver."""
     script.quiet(
         HEAD
         + f"""
@@ -135,7 +135,7 @@ def test_while_threads_work(script):
 
 @pytest.mark.parametrize("wait", ["token.wait()", "stream.synchronize()", "buffer.copy_to(back)"])
 def test_while_threads_wait_for_what_never_ends(script, wait):
-    """Daemon threads, which the interpreter does not wait for."""
+    """The interpreter ends while daemon threads wait for work that never ends."""
     script.quiet(
         HEAD
         + f"""

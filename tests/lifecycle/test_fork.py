@@ -1,4 +1,4 @@
-"""A forked child of a process that has used the driver: it refuses every call and ends quietly."""
+"""A forked child of a process that has used the driver: all calls are refused, it ends quietly."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ HEAD = """
         assert status == 0, status
 """
 
-# What a program may call in the child.
+# Calls that a child may make, separated by `|`.
 CALLS = """
     cu.driver_info() | cu.Device(0) | cu.Device.count() | cu.Device.name.__get__(stream.device)
     stream.device.attribute("warp_size") | stream.device.synchronize() | stream.device.total_memory
@@ -63,7 +63,7 @@ def test_every_call_is_refused(script):
     script.refused_after_fork(HEAD, CALLS, "pass", "end(child)")
 
 
-# A graph with what it keeps, and a joined capture of another library.
+# A program with a graph, with what the graph keeps, and with a joined capture of another library.
 GRAPHS = (
     HEAD
     + """
@@ -129,7 +129,8 @@ def test_a_fork_during_a_capture(script, block, ending):
     )
 
 
-# How to call the methods that need arguments, and what may answer because it asks no driver.
+# Arguments of methods that need some, and calls that are not refused because they make no driver
+# call.
 ARGUMENTS = """{
     "wait": [(event,)], "record": [(), (event,)], "elapsed_ms": [(timed,)], "create": [(device0,)],
     "copy_from": [(b"x" * 16,), (locked,)], "copy_to": [(bytearray(16),), (locked,)],
@@ -321,7 +322,7 @@ def test_what_needs_no_driver_still_answers(script):
 
 
 def test_a_fork_while_threads_work(script):
-    """No lock of theirs is taken for ever in the child."""
+    """A lock that another thread holds at the fork does not block the child."""
     script.quiet(
         HEAD
         + """

@@ -1,4 +1,4 @@
-"""Calls that other threads, or finalizers, get into the middle of."""
+"""Calls that other threads or finalizers interrupt in the middle."""
 
 import ctypes
 import gc
@@ -22,7 +22,7 @@ def library(driver):
 
 @pytest.fixture
 def foreign(library):
-    """Makes streams that another library owns."""
+    """A function that makes a stream which another library owns."""
     handles = []
 
     def stream() -> int:
@@ -39,7 +39,7 @@ def foreign(library):
 
 @pytest.fixture
 def eager_threads():
-    """Threads take turns as often as they can."""
+    """Let threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -51,7 +51,7 @@ def eager_threads():
 
 @pytest.mark.parametrize("function", [cu.Stream.legacy, cu.Stream.per_thread])
 def test_one_object_for_a_default_stream(driver, function):
-    # A real context takes seconds, if other tests make theirs at the same time.
+    # A real context takes seconds while other tests make theirs.
     for place in range(1, PLACES if cu.driver_info().is_software else 4):
         with cu.Context.create(cu.Device(0)):
             others = []
@@ -121,7 +121,7 @@ def test_one_primary_context(script, driver):
 
 
 def test_waiting_for_a_stream_that_another_thread_buries(gate, other):
-    """Its object is gone, and its last event is not there yet."""
+    """Wait for a dropped stream while another thread buries it and records its last event."""
     dying = cu.Stream(blocking=True)
     buffer = filled_by(dying)
     with Held(gate) as held:
@@ -149,7 +149,10 @@ def test_waiting_for_a_stream_that_another_thread_closes(gate, other):
 
 
 def test_a_token_that_becomes_known_while_one_asks(driver):
-    """Its stream is closed, and the stream's last event goes meanwhile."""
+    """A query of a token is interrupted by calls that make its work known.
+
+    The token's stream is closed, and these calls also destroy the stream's last event.
+    """
 
     def meanwhile():
         cu.Device(0).synchronize()
@@ -166,9 +169,9 @@ def test_a_token_that_becomes_known_while_one_asks(driver):
 
 @pytest.mark.cuda_software
 def test_room_for_closed_streams_while_one_is_being_closed(gate):
-    """It is the oldest, and its last event is not recorded yet.
+    """Many streams are closed while the oldest one is being closed, before its last event.
 
-    A real driver may let no other call in while it holds one.
+    A real driver may block all other calls while one call is blocked.
     """
     parts = cu.LockedBuffer.zeros(300).chunks(1)
     dying = cu.Stream(blocking=True)
@@ -186,7 +189,10 @@ def test_room_for_closed_streams_while_one_is_being_closed(gate):
 
 
 def test_a_slot_that_has_a_last_event_and_a_new_stream(driver):
-    """The event, of another context, is not what covers the new stream's work."""
+    """The last event of a closed stream and a new stream of another context share a slot.
+
+    A wait for that event does not cover the new stream's work.
+    """
     contexts = [cu.Context.create(cu.Device(0)) for _ in range(4)]
     kept = []
     for context in contexts:
@@ -195,7 +201,7 @@ def test_a_slot_that_has_a_last_event_and_a_new_stream(driver):
             kept += [unknown, filled_by(unknown), filled_by(passing)]
             known = passing.record()
             passing.wait(unknown)
-            passing.close()  # its last event is after more than what is known now:
+            passing.close()  # the last event of `passing` comes after more work than `known` covers
             known.synchronize()
     streams = [cu.Stream() for _ in range(16)]
     buffers = [filled_by(stream) for stream in streams]
@@ -255,7 +261,7 @@ def test_one_taker(driver):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_closing_what_is_closed_meanwhile(stream, ordered):
-    """Closing twice does nothing, wherever the second comes."""
+    """A second `close` that comes at any point of the first one does nothing."""
     for place in range(1, PLACES):
         buffer = cu.DeviceBuffer(64, stream=stream if ordered else None)
         with at_collection(place, buffer.close):
@@ -265,7 +271,7 @@ def test_closing_what_is_closed_meanwhile(stream, ordered):
 
 def test_created_contexts_leave_nothing_in_the_engine(driver):
     gc.collect()
-    cu.Stream().close()  # opening one tidies up
+    cu.Stream().close()  # opening a stream destroys ended streams
     before = books()
     for _ in range(20):
         context = cu.Context.create(cu.Device(0))
@@ -288,7 +294,10 @@ def test_created_contexts_leave_nothing_in_the_engine(driver):
 
 
 def test_a_host_write_frees_a_thread_that_the_driver_holds(gate):
-    """Host access takes no lock that is held across a driver call."""
+    """Host access takes no lock that a thread holds during a driver call.
+
+    So a host write can end the wait of a thread in the driver.
+    """
     buffer = cu.LockedBuffer.zeros(16)
     with Held(gate) as held:
         buffer[0] = 1

@@ -1,4 +1,4 @@
-"""Opening and closing streams for ever leaves nothing behind."""
+"""Opening and closing many streams leaves nothing behind."""
 
 import gc
 
@@ -27,7 +27,7 @@ def test_idle_streams(driver):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_streams_with_pending_work(driver, buffer, how):
-    """The driver's objects, and the engine's, stay bounded though nobody ever waits."""
+    """The numbers of driver objects and engine records stay bounded though nothing ever waits."""
     from cudadrv import testing
 
     before = testing.live_objects()

@@ -1,4 +1,4 @@
-"""Programs that never synchronize need no more memory after a million operations than after one."""
+"""Programs that never synchronize need no more memory after a million operations than at first."""
 
 import importlib.util
 import os
@@ -16,10 +16,11 @@ import cudadrv as cu
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARK = ROOT / "benchmarks" / "unsynchronized.py"
 STEPS = 20_000
-ROOM = 512  # KiB: 32 bytes a step
-STAGES = 5 * 1024  # KiB: as many page-locked blocks as there are copies under way
+ROOM = 512  # KiB; 32 bytes for each step
+STAGES = 5 * 1024  # KiB; the page-locked stages of the copies that are unfinished
 
-pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
+# These tests are about memory that goes back to the driver.
+pytestmark = pytest.mark.usefixtures("unpooled")
 
 
 def programs() -> list[str]:
@@ -53,7 +54,7 @@ def test_state_does_not_grow(program, cuda_schedule):
 
 
 def calls_of(function) -> int:
-    """How many driver calls it makes."""
+    """Number of driver calls that a function makes."""
     from cudadrv import testing
 
     before = testing.calls()
@@ -62,7 +63,7 @@ def calls_of(function) -> int:
 
 
 def drop(count, stream, owner):
-    """Buffers of the kinds that can wait long, each with unfinished work."""
+    """Drop buffers with unfinished work, of kinds that may be kept for long."""
     for _ in range(count):
         cu.DeviceBuffer(8).fill_async(0, stream)
         cu.DeviceBuffer.from_address(owner.address, 8, owner=owner).fill_async(0, stream)
@@ -82,7 +83,10 @@ def test_an_allocation_costs_the_same_however_much_waits(stream, gate):
 
 @pytest.mark.cuda_software
 def test_what_waits_is_freed_when_the_device_is_idle(stream, other, gate):
-    """All of it, and what need not wait is not held back by what must."""
+    """All dropped memory is freed when the device is idle.
+
+    Memory whose work is complete is freed earlier: it does not wait for the rest.
+    """
     from cudadrv import testing
 
     owner = cu.DeviceBuffer(8)
@@ -122,12 +126,16 @@ def test_a_copy_of_a_snapshot_costs_the_same_however_many_are_under_way(stream, 
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("opened", ["soon", "never"])
 def test_an_allocation_waits_when_very_much_waits(stream, gate, opened):
-    """Until the device is idle; but the device may be waiting for this thread."""
+    """An allocation waits for the device if much dropped memory is kept.
+
+    It gives up after a time, because the device may be waiting for this thread.
+    """
     from cudadrv import testing
 
     before = testing.live_objects()["device"]
     gate.hold(stream)
-    for _ in range(4097):  # the last is only in the queue when the next one is allocated
+    # An allocation waits if 4096 dropped buffers are queued. The latest one is not queued yet.
+    for _ in range(4097):
         cu.DeviceBuffer(8).fill_async(0, stream)
     assert testing.live_objects()["device"] == before + 4097
     timer = threading.Timer(0.02 if opened == "soon" else 30, gate.open)

@@ -1,10 +1,11 @@
-"""When memory dies, and what giving it back waits for, must not change any answer."""
+"""When memory is released, and what its release waits for, must not change any answer."""
 
 import pytest
 
 import cudadrv as cu
 
-pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
+# These tests are about memory that goes back to the driver.
+pytestmark = pytest.mark.usefixtures("unpooled")
 
 
 def test_waiting_for_dead_memory_is_no_observation(stream):

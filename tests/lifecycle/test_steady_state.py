@@ -1,4 +1,4 @@
-"""In steady state an operation costs one driver call and no event, and leaves nothing behind."""
+"""In steady state an operation makes one driver call and no event, and keeps no memory."""
 
 import ctypes
 import sys
@@ -21,7 +21,7 @@ class Mallinfo2(ctypes.Structure):
 
 
 def allocated() -> int:
-    """Bytes that C code has from malloc, as far as the C library tells."""
+    """Number of bytes that C code has allocated by malloc, or 0 if the C library cannot tell."""
     mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo2 is None:
         return 0
@@ -67,9 +67,10 @@ def test_synchronizing_costs_as_many_driver_calls_after_any_number_of_operations
 
 
 @pytest.mark.cuda_software
-@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)  # the others run threads
+# Under the other schedules the driver has threads.
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_nothing_is_left(copy, stream, cuda_schedule):
-    """Without any synchronization, Python objects and memory do not pile up."""
+    """Without any synchronization, the numbers of Python objects and bytes stay constant."""
     from cudadrv import testing
 
     def many():
@@ -82,7 +83,7 @@ def test_nothing_is_left(copy, stream, cuda_schedule):
     with testing.configured("races=off"):
         many()
         grown = []
-        for _ in range(2):  # what earlier tests left may come and go once
+        for _ in range(2):  # objects of earlier tests may be released in the first round
             blocks, memory = sys.getallocatedblocks(), allocated()
             many()
             grown.append((sys.getallocatedblocks() - blocks, allocated() - memory))

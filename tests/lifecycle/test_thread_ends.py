@@ -1,4 +1,4 @@
-"""The default stream of a thread, when the thread ends with unfinished work."""
+"""The default stream of a thread that ends with unfinished work."""
 
 import ctypes
 import threading
@@ -11,7 +11,8 @@ from limits import PATIENCE
 import cudadrv as cu
 from cudadrv._engine import books
 
-pytestmark = pytest.mark.usefixtures("unpooled")  # it is about what goes back to the driver
+# These tests are about memory that goes back to the driver.
+pytestmark = pytest.mark.usefixtures("unpooled")
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def library(driver):
 
 
 class Worker:
-    """A thread that queues a fill on its default stream, and ends when it is told to."""
+    """A thread that queues fills on its default stream, and ends when `end` is called."""
 
     def __init__(self, buffers):
         self.queued, self.go_on = threading.Event(), threading.Event()
@@ -84,7 +85,7 @@ def test_memory_that_the_default_stream_of_another_thread_used(driver, ended):
     assert testing.live_objects()["device"] == before + 1
     cu.reap()
     assert testing.live_objects()["device"] == before
-    assert alive.borrowed  # giving back teaches nothing
+    assert alive.borrowed  # releasing memory makes no work known to be complete
     worker.end()
     cu.Device(0).synchronize()
     assert alive[0] == 1
@@ -102,7 +103,10 @@ def test_synchronizing_gives_back_what_an_ended_thread_used(driver):
 
 @pytest.mark.cuda_software
 def test_what_an_ended_thread_used_waits_for_the_end_of_a_capture(library, stream):
-    """Waiting for all of the context would break it off."""
+    """Memory that an ended thread's stream used is kept while another stream is captured.
+
+    Waiting for the whole context would invalidate the capture.
+    """
     from cudadrv import testing
 
     before = testing.live_objects()["device"]
@@ -119,21 +123,24 @@ def test_what_an_ended_thread_used_waits_for_the_end_of_a_capture(library, strea
 
 
 def test_threads_that_leave_work_for_ever(driver):
-    """The engine's books stay bounded, though nobody ever waits."""
+    """The engine's records stay bounded if many threads end with unfinished work."""
     parts, most = cu.LockedBuffer.zeros(600).chunks(1), 0
-    before = books()["streams"]  # earlier tests may have left some
+    before = books()["streams"]  # streams that earlier tests have left
     for part in parts:
         started(lambda: part.fill_async(1, cu.Stream.per_thread()) and None)[0].join()  # noqa: B023
         most = max(most, books()["streams"])
     assert most > 200
-    assert most - before < 410  # internal streams are counted, too
+    assert most - before < 410  # includes the internal streams
     cu.Device(0).synchronize()
     assert [part[0] for part in parts] == [1] * 600
 
 
 @pytest.mark.cuda_software
 def test_no_allocation_waits_for_what_an_ended_thread_left(driver):
-    """Freeing in the driver would: so memory that has died is kept as long as that may run."""
+    """An allocation does not wait for work that an ended thread has left.
+
+    cuMemFree would wait, so dropped memory is kept as long as that work may run.
+    """
     from cudadrv import testing
 
     alive, dead = cu.LockedBuffer.zeros(16), cu.DeviceBuffer(64)

@@ -14,7 +14,7 @@ ROUNDS = 40
 
 @pytest.fixture
 def storm():
-    """Collections at nearly every allocation: destructors run anywhere."""
+    """Run the garbage collector at nearly every allocation, so that destructors run anywhere."""
     before = gc.get_threshold()
     gc.set_threshold(1)
     yield
@@ -39,7 +39,7 @@ def test_one_stream(stream):
 
 
 def test_a_stream_each_in_a_ring(driver):
-    """Each thread waits for its neighbour's event, however far that one is."""
+    """Each thread waits for the event of its neighbour, which records it again and again."""
     streams = [cu.Stream(blocking=index % 2 == 0) for index in range(THREADS)]
     events = [stream.record(cu.Event()) for stream in streams]
     buffers = [cu.LockedBuffer.zeros(16) for _ in range(THREADS)]
@@ -58,7 +58,7 @@ def test_a_stream_each_in_a_ring(driver):
 
 
 def test_one_buffer_handed_round(driver):
-    """Ordered by the streams alone: no thread is ever refused."""
+    """Threads use one buffer in turn. Waits of streams order the uses, so no use is refused."""
     buffer, turn = cu.LockedBuffer.zeros(16), threading.Lock()
     last = [cu.Stream().record()]
 
@@ -91,7 +91,7 @@ def test_opening_closing_and_synchronizing_everything(driver):
 
 
 def test_closing_what_others_use(driver):
-    """Every use either works or says that it is closed."""
+    """Each use of an object that another thread closes either works, or says that it is closed."""
     streams, event = [cu.Stream()], cu.Event()
     streams[0].record(event)
 

@@ -1,4 +1,7 @@
-"""A thread that is alone takes no locks; others can come while it is in the driver, and go."""
+"""Locks are skipped while a program has one thread.
+
+Other threads start and end while that thread is in a driver call.
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ def test_threads_come_and_go_beside_the_one_that_issues(driver):
     refused = 0
 
     def visit():
-        """Use the first thread's stream, and the same memory on a stream of this thread."""
+        """Use the first thread's stream here, and the same memory on a stream of this thread."""
         stream = cu.Stream()
         refused = 0
         for _ in range(20):

@@ -1,7 +1,7 @@
-"""Threads that do everything at once with everything they share.
+"""Threads that make random calls on shared objects.
 
-``CUDADRV_STRESS_S`` says for how many seconds each test runs: more than the suite's for a search.
-``CUDADRV_STRESS_SEED`` chooses the operations; their interleaving is never the same.
+``CUDADRV_STRESS_S`` sets how many seconds each test runs; use more to search for errors.
+``CUDADRV_STRESS_SEED`` chooses the calls; their interleaving differs in each run.
 """
 
 import gc
@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def settled_books():
-    """What the engine keeps when nothing is unfinished and nobody refers to anything."""
+    """Counts of the engine's records after all work is complete and dropped objects are gone."""
     gc.collect()
     cu.Device(0).synchronize()
     cu.reap()
@@ -40,8 +40,8 @@ def settled_books():
 
 @pytest.fixture
 def empty_books(driver):
-    """Afterwards the engine keeps no more than before."""
-    # These make the library's own streams, which stay.
+    """After the test the engine has no more records than before."""
+    # These calls make internal streams, which are kept.
     cu.DeviceBuffer(64).copy_from(np.zeros(64, "u1"))
     cu.DeviceBuffer(64, stream=cu.Stream())
     cu.reap()
@@ -52,12 +52,13 @@ def empty_books(driver):
 
 
 class Shared:
-    """What all threads use, and replace while others use it."""
+    """Objects that all threads use, and replace while other threads use them."""
 
     def __init__(self):
         self.streams = [self.new_stream(index) for index in range(STREAMS)]
         self.buffers = [self.new_buffer(index) for index in range(BUFFERS)]
-        self.lasting = cu.Stream()  # nobody may destroy a stream while another names it by handle
+        # A stream that nobody closes, because threads also name it by its handle.
+        self.lasting = cu.Stream()
         self.events = [cu.Event() for _ in range(EVENTS)]
         self.tokens = [buffer.fill_async(0, self.streams[0]) for buffer in self.buffers]
 
@@ -72,7 +73,7 @@ class Shared:
 
 
 class Thread:
-    """Random operations of one thread. Each method is one."""
+    """Random operations of one thread. Each method `do_...` is one."""
 
     def __init__(self, shared, random, policy):
         self.shared, self.random, self.policy = shared, random, policy
@@ -93,9 +94,10 @@ class Thread:
                     raise
 
     def explained(self, error, operation):
-        """Whether some order of the calls leads to it."""
+        """Whether some order of the threads' calls explains the error."""
         text = str(error)
-        if isinstance(error, cu.BufferBorrowedError):  # under "wait" nothing but an end is refused
+        # Under "wait" only calls that end a buffer are refused.
+        if isinstance(error, cu.BufferBorrowedError):
             return self.policy == "strict" or operation in ("do_close_buffer", "do_leave")
         return (
             isinstance(error, cu.BufferExportedError | cu.EventNotRecordedError)
@@ -245,7 +247,7 @@ class Thread:
         self.shared.events[index] = cu.Event()
         event.close()
 
-    # ---- looking, tidying ----
+    # ---- looking at all objects, and freeing dropped ones ----
 
     def do_look(self):
         buffer = self.buffer()
@@ -262,7 +264,7 @@ class Thread:
 @pytest.mark.usefixtures("empty_books")
 @pytest.mark.parametrize("policy", ["strict", "wait"])
 def test_everything_at_once(driver, policy):
-    """Nothing is refused without a reason, nothing races, nothing stays."""
+    """Several threads make random calls: refusals are explained, nothing races, nothing is left."""
     shared = Shared()
     accepted, refused = Counter(), Counter()
 
@@ -283,7 +285,7 @@ def test_everything_at_once(driver, policy):
 @pytest.mark.usefixtures("empty_books")
 @pytest.mark.parametrize("policy", ["strict", "wait"])
 def test_buffers_that_threads_hand_over_by_events(driver, policy):
-    """No thread is ever refused, and what each reads is what the one before it wrote."""
+    """Threads pass buffers on by events: no use is refused, and the contents are right."""
     ready, until = queue.SimpleQueue(), time.monotonic() + SECONDS
     start = cu.Stream()
     for number in range(2 * THREADS):

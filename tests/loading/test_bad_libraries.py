@@ -1,4 +1,4 @@
-"""Libraries that load and are not usable drivers: compiled here, as a libcuda.so.1 could be."""
+"""Libraries that load but are no usable drivers. The tests compile them as libcuda.so.1."""
 
 import ctypes
 import shutil
@@ -11,7 +11,7 @@ import cudadrv._softdriver
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 
-# Passes everything on to the software driver, but for what a test changes.
+# A library that forwards all calls to the software driver, except those that a test changes.
 PROXY = r"""
 #include <dlfcn.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ SHOW = """
 
 @pytest.fixture
 def compiled(tmp_path):
-    """Compiles C to a libcuda.so.1 and gives its path."""
+    """A function that compiles C code to a libcuda.so.1 and returns its path."""
 
     def compiled(source: str, **definitions: str) -> str:
         (tmp_path / "fake.c").write_text(source)
@@ -77,7 +77,10 @@ def test_a_driver_from_before_cuda_12(script, compiled):
 
 
 def test_auto_never_passes_over_a_driver_that_is_there(script, compiled):
-    """Too old is an error: another driver in its place would be a silent switch."""
+    """With `auto`, a driver that is too old is an error.
+
+    Using the software driver instead would go unnoticed.
+    """
     folder = Path(compiled("int cuInit(unsigned flags) { return 0; }")).parent
     answer = script.quiet(SHOW, CUDADRV_DRIVER="auto", LD_LIBRARY_PATH=str(folder))
     assert answer.startswith("DriverNotFoundError")
@@ -103,7 +106,10 @@ def test_a_driver_with_no_device_at_all(script, proxy):
 
 
 def test_a_stub_says_that_it_is_one(script, compiled):
-    """The toolkit's stub library returns error 34 from each function."""
+    """The error for the toolkit's stub library says that it is one.
+
+    Each of its functions returns error 34.
+    """
     path = compiled("""
         int cuInit(unsigned flags) { return 34; }
         int cuGetProcAddress_v2(const char *n, void **a, int v, long f, int *q) { return 34; }
@@ -123,7 +129,7 @@ def test_the_stub_of_the_toolkit(script):
 
 
 def test_a_function_that_the_driver_lacks_is_not_supported(script, proxy):
-    """Its null pointer is never called."""
+    """A function that the driver lacks is not supported: its null pointer is never called."""
     path = proxy("cuMemAllocAsync", "0")
     answer = script.quiet(
         """
@@ -161,6 +167,6 @@ def test_proxies_pass_on(script, proxy):
 
 
 def test_the_fake_is_not_opened_globally(proxy):
-    """What this file compiles is seen by the programs that it starts, and by nobody else."""
+    """Symbols of the compiled library are visible only in the programs that load it."""
     path = proxy("no such function", "0")
     assert not hasattr(ctypes.CDLL(None), "cuGetProcAddress_v2"), path

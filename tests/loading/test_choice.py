@@ -1,4 +1,4 @@
-"""CUDADRV_DRIVER: which library is opened, and what is said when none can be."""
+"""CUDADRV_DRIVER: which library is opened, and the error if none can be."""
 
 import pytest
 

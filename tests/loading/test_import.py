@@ -1,4 +1,4 @@
-"""Importing cudadrv loads no driver; the first use does, once."""
+"""Importing cudadrv loads no driver. The first use loads one."""
 
 import sysconfig
 
@@ -14,7 +14,7 @@ def test_import_opens_no_library(script):
 
 
 def test_import_brings_no_large_modules(script):
-    """What few programs need is imported where they need it."""
+    """Importing cudadrv imports no large modules: functions that few programs use import them."""
     found = script.quiet("""
         import sys
         import numpy
@@ -45,7 +45,7 @@ def test_a_module_that_was_not_imported_is_named(script):
 
 
 def test_dask_is_imported_by_its_own_module_alone(script):
-    """With Dask, tests/external/test_dask.py."""
+    """Only cudadrv.dask imports Dask. Tests with Dask are in tests/external/test_dask.py."""
     assert "needs Dask and its scheduler: pip install cudadrv[dask]" in script.quiet("""
         import sys
         import cudadrv
@@ -59,7 +59,7 @@ def test_dask_is_imported_by_its_own_module_alone(script):
 
 
 def test_import_is_quick(script):
-    """Processor time, against that of a package of the standard library in the same minutes."""
+    """Importing cudadrv takes less processor time than importing asyncio, measured alternately."""
     program = """
         import time
         import numpy
@@ -67,13 +67,14 @@ def test_import_is_quick(script):
         import {name}
         print(time.process_time() - began)
     """
-    # NumPy's other threads spin at first, and Python may be told to compile our sources each time.
+    # Without OPENBLAS_NUM_THREADS, NumPy's threads spin at first. With PYTHONDONTWRITEBYTECODE,
+    # Python would compile the sources each time.
     environment = {"OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     ours, theirs = [], []
-    for _ in range(40):  # until the machine does nothing else for a moment
+    for _ in range(40):  # repeats until the machine is idle for a moment
         for name, times in (("cudadrv", ours), ("asyncio", theirs)):
             times.append(float(script.quiet(program.format(name=name), **environment)))
-        if min(ours) < 0.55 * min(theirs):  # 0.47 when this was written
+        if min(ours) < 0.55 * min(theirs):  # the ratio was 0.47 when this was written
             return
     raise AssertionError((min(ours), min(theirs)))
 
@@ -144,7 +145,10 @@ def test_a_child_of_a_process_that_used_no_driver_can_use_one(script):
 
 
 def test_without_the_gil_it_is_not_imported(script):
-    """Such an interpreter is asked for what it has; others are told what to answer."""
+    """Importing cudadrv is refused if the GIL is disabled.
+
+    The program replaces `sys._is_gil_enabled`, so that the test also runs on a Python with a GIL.
+    """
     assert (
         script.quiet("""
         import sys
@@ -162,7 +166,10 @@ def test_without_the_gil_it_is_not_imported(script):
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python always has a GIL"
 )
 def test_a_free_threaded_python_takes_its_gil_back(script):
-    """None of the modules says that it can do without, so that all tests of threads hold there."""
+    """A free-threaded Python enables the GIL when cudadrv is imported.
+
+    No module declares that it works without the GIL, so all tests of threads hold there, too.
+    """
     program = """
         import sys, warnings
         assert not sys._is_gil_enabled()

@@ -1,4 +1,4 @@
-"""The software driver laid out as libcuda.so.1: who finds it, and who does not."""
+"""The software driver as libcuda.so.1: which libraries find it, and which do not."""
 
 import os
 import shutil
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.cuda_software
 
 COMPILER = shutil.which(os.environ.get("CC") or "cc")
 
-# What a user of the driver API does, and how often the library that it found was called.
+# Functions of a user of the driver API: `find` opens the library, `calls` counts calls in a
+# library.
 FOREIGN = """
 def find():
     return ctypes.CDLL("libcuda.so.1")
@@ -67,7 +68,10 @@ def no_system_driver():
 
 @pytest.mark.parametrize("choice", ["software", "auto"])
 def test_cudadrv_by_itself_is_not_found_as_libcuda(choice):
-    """Or importing cudadrv on a machine without a GPU would tell others that there is one."""
+    """cudadrv alone does not make the software driver visible as libcuda.so.1.
+
+    Otherwise an import on a machine without a GPU would tell other libraries that there is one.
+    """
     if not no_system_driver():
         pytest.skip("this machine has a libcuda.so.1")
     code = "print(cu.driver_info().is_software)\ntry:\n    find()\nexcept OSError: print('none')"
@@ -100,7 +104,7 @@ def test_auto_finds_the_one_that_others_find(library, first):
 
 
 def test_software_beside_a_libcuda_that_another_loaded(library):
-    """CUDADRV_DRIVER=software opens this package's driver, even if a libcuda is loaded already."""
+    """CUDADRV_DRIVER=software opens this package's driver, even if another libcuda is loaded."""
     code = "find().cuInit(0)\nprint(cu.driver_info().path)"
     (path,) = run(code, CUDADRV_DRIVER="software", LD_LIBRARY_PATH=library.parent)
     assert Path(path).name.startswith("_softdriver")
@@ -124,7 +128,7 @@ def test_a_program_that_is_linked_with_lcuda(library, tmp_path):
 
 
 def test_again_over_an_older_one(library, tmp_path):
-    """An older version made a link. It is replaced, even if its target is gone."""
+    """A link that an older version has made is replaced, even if its target no longer exists."""
     old = tmp_path / "_softdriver.so"
     shutil.copy(library, old)
     for target in (old, tmp_path / "_softdriver.gone.so"):

@@ -18,7 +18,7 @@ def shared(stream, memory, start=0, stop=8, **options):
 
 
 def host(memory, mode="write", start=0, stop=8, **options):
-    """A host access that ends at once."""
+    """Make a host access that ends before this function returns. Returns the engine's answer."""
     answer, view = memory.export(start, stop, mode, **options)
     if answer == "ok":
         view.close()
@@ -41,9 +41,10 @@ def synchronize(*streams):
 
 
 class During:
-    """Runs an action during the driver call of an operation, which is neither accepted nor refused.
+    """Runs an action during the driver call of an operation, before the engine knows the outcome.
 
-    It is passed as `driver_fails` to `issue`, which evaluates that between check and settling.
+    It is passed as `driver_fails` to `issue`, which evaluates it between the check and the settling
+    of the operation.
     """
 
     def __init__(self, action, fails=False):

@@ -1,4 +1,4 @@
-"""An engine for each test; adds the folders of the tests' modules to sys.path."""
+"""A fixture with an engine for each test; adds the folders of the test modules to sys.path."""
 
 import sys
 from pathlib import Path

@@ -1,9 +1,9 @@
-/* The threads of large copies (parallel_copy.h), used in C as the library uses them, for the
- * sanitizers.
+/* Tests the threads of large copies (parallel_copy.h) with a sanitizer. They are used in C as the
+ * library uses them.
  *
  * The owner of a copy plays the driver: it moves blocks to and from a "device", which is an
  * array, late and without any lock. Some copies are ended before they are complete. Their arrays
- * are overwritten at once, which is a data race if any thread still uses them.
+ * are overwritten at once, which is a data race if a thread still uses them.
  *
  *     copy_threads SEED ROUNDS */
 

@@ -1,4 +1,7 @@
-"""What operations do to the bytes of their buffers: at once, or at each launch of a graph."""
+"""What operations do to the bytes of their buffers.
+
+An effect runs once, or at each graph launch.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +12,8 @@ UNKNOWN = -1  # the value of a byte that nobody has written
 
 
 def an_item(dtype, value):
-    """An item of some bytes, as a fill takes it, and the bytes."""
-    count_up = value % 4 != 0  # otherwise both halves of 8 bytes are alike
+    """Return an item of this dtype, as `fill` takes it, and its bytes."""
+    count_up = value % 4 != 0  # with equal bytes, both halves of an item of 8 bytes would be equal
     bytes_ = (np.arange(dtype.itemsize) * count_up + value).astype("u1")
     item = bytes_.view(dtype)[0]
     return int(item) if dtype.kind in "iu" else item, bytes_
@@ -18,7 +21,7 @@ def an_item(dtype, value):
 
 @dataclass(eq=False)
 class Nothing:
-    """What no operation of the device does. Its buffers stay alive all the same."""
+    """The effect of a node that does nothing on the device. It still keeps its buffers alive."""
 
     buffers: tuple
     kind = "nothing"
@@ -29,26 +32,26 @@ class Nothing:
 
 @dataclass(eq=False)
 class Child:
-    """All that another graph does."""
+    """The effect of a child graph: the effects of all its nodes."""
 
-    ordered: bool = True  # as for a plan
+    ordered: bool = True  # whether the policy "strict" would accept all operations in the graph
     streams: tuple = ()
     kind = "graph"
 
 
 @dataclass(eq=False)
 class Condition:
-    """A number on the device. Each launch begins with the default."""
+    """A number on the device. Each launch begins with the default value."""
 
     handle: int
     default: int
-    used: bool = False  # a node has it
+    used: bool = False  # whether a node uses the condition
     value: int = 0
 
 
 @dataclass(eq=False)
 class Steer:
-    """A launch of a kernel that sets a condition."""
+    """The effect of a kernel that sets a condition."""
 
     condition: Condition
     value: int
@@ -77,10 +80,12 @@ class Conditional:
 
 @dataclass(eq=False)
 class Lend:
-    """A loan in a capture. What another library does with it is in `Operation.then`."""
+    """A loan in a capture. What the borrower does with the memory is in `Operation.then`."""
 
-    calls: int = 0  # how many operations of the device these are
-    loose: bool = False  # whether something that comes after it may be before one of them
+    calls: int = 0  # number of device operations that the borrower has queued
+    # Whether an operation that is ordered after the loan may run before an operation of the
+    # borrower.
+    loose: bool = False
 
     @property
     def kind(self):
@@ -101,9 +106,9 @@ class Copy:
 
 @dataclass(eq=False)
 class Fill:
-    item: Any  # its bytes
+    item: Any  # the bytes of the item
     dtype: np.dtype
-    parts: int = 0  # how many operations of the device it takes; this cannot change later
+    parts: int = 0  # number of device operations of this fill; an update cannot change it
     kind = "fill"
 
     def __post_init__(self):
@@ -111,7 +116,7 @@ class Fill:
 
     @property
     def halves(self):
-        """How many different halves of 4 bytes the item has."""
+        """Number of different 4-byte halves of the item."""
         wide = len(self.item) == 8
         return 1 + (wide and self.item[:4].tolist() != self.item[4:].tolist())
 
@@ -121,7 +126,7 @@ class Fill:
 
 @dataclass(eq=False)
 class Add:
-    """A launch of `add`. From the use `declared` on, buffers are in its `borrows`."""
+    """The effect of the kernel `add`. Uses from the index `declared` on are those in `borrows`."""
 
     count: int
     declared: int = 3
@@ -140,7 +145,8 @@ class Swap:
 
     def __call__(self, buffer, variable):
         mine, kept = buffer.bytes[: self.count], variable.bytes[: self.count]
-        if buffer.memory is variable.memory:  # one byte after the other
+        # Buffer and variable may overlap, so exchange byte after byte, as the kernel does.
+        if buffer.memory is variable.memory:
             for i in range(self.count):
                 mine[i], kept[i] = kept[i], mine[i]
         else:

@@ -1,4 +1,4 @@
-/* The engine, used in C by several threads as the library uses it, for the thread sanitizer.
+/* Tests the engine with the thread sanitizer. Several threads use it in C as the library does.
  *
  * The code between own_begin and own_settle plays the driver. It uses the memory's data without
  * any lock, so two conflicting operations that are accepted at the same time are a data race. A
@@ -15,7 +15,7 @@
 enum { THREADS = 6, STREAMS = 4, EVENTS = 4, MEMORIES = 3, BYTES = 32 };
 
 typedef struct place {
-    pthread_rwlock_t lock; /* stands for references to the stream: nobody uses a released stream */
+    pthread_rwlock_t lock; /* held while the stream is used, so that nobody releases it then */
     own_stream *stream;
 } place;
 
@@ -77,7 +77,7 @@ static void issue(own_stream *stream, uint64_t *random) {
             own_undo(&engine, &request);
         } else {
             own_settle(&engine, &request);
-            if (below(random, 4) == 0) { /* somebody waits for its token */
+            if (below(random, 4) == 0) { /* as if somebody had waited for its token */
                 own_join_host(&engine, &request.issued);
             }
             own_snapshot_drop(&engine, &request.issued);

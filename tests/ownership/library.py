@@ -6,10 +6,10 @@ As in referee.py for the engine alone, there are many short programs rather than
 call must have the oracle's outcome. Each byte that the host sees must be what the program wrote. On
 the software driver, no accepted operation may be a data race under any schedule.
 
-CUDADRV_DRIVER=cuda runs the programs on a GPU. There, bytes are compared, but there are no reports
-of races, no failing driver calls and few created contexts. On both, copies go in chunks of a few
-bytes, as only large copies do otherwise. The last programs await tokens; from then on the process
-has a second thread.
+CUDADRV_DRIVER=cuda runs the programs on a GPU. There, bytes are compared, but races are not
+reported, no driver calls fail, and few contexts are created. With both drivers, blocking copies are
+cut into chunks of a few bytes; otherwise only large copies are cut. The last programs await tokens.
+From the first of these programs on, the process has a second thread.
 """
 
 import argparse
@@ -48,7 +48,8 @@ def run(seed, policy="strict", awaits=False):
     contexts = [weakref.ref(place.context) for place in program.session.places[1:]]
     del program
     if any(context() is not None and not context().primary for context in contexts):
-        gc.collect()  # a created context would die in the middle of a later program
+        # Otherwise a created context would be destroyed in the middle of a later program.
+        gc.collect()
     return answers.total(), answers
 
 
@@ -109,7 +110,7 @@ def use_tickets():
 
 
 def choose_schedule(schedule, seed):
-    """Set the schedule of the software driver. Does nothing on a real one."""
+    """Set the schedule of the software driver. Does nothing with a real driver."""
     from cudadrv import driver_info, testing
 
     if driver_info().is_software:

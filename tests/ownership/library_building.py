@@ -29,7 +29,7 @@ class BuildChoices(ChangeChoices):
         self.random.choice(ways)(graph, self.pick_after(graph))
 
     def pick_after(self, graph):
-        """Nodes that a new one runs after: most often the last ones."""
+        """Choose the nodes that a new node runs after: most often the last one is among them."""
         count = len(graph.kept.operations) if graph.kept and not graph.closed else 0
         if graph.root.busy:
             return After(graph, [])
@@ -47,7 +47,7 @@ class BuildChoices(ChangeChoices):
         return self.graphs.index(graph), after.indices, "wrong" * (after.wrong is not None)
 
     def around(self, graph):
-        """Where most of a graph's buffers must be."""
+        """Choose the context of a new node's buffers: most often the graph's. None means any."""
         return None if self.chance(0.03) else graph.place
 
     def add_copy(self, graph, after):
@@ -144,7 +144,7 @@ class BuildChoices(ChangeChoices):
             self.note("  and another one")
             self.session.add_conditional(graph, After(graph, []), kind, condition, count)
         self.graphs += bodies
-        if bodies and kind == "while":  # else it would never end
+        if bodies and kind == "while":  # otherwise the loop would never end
             self.session.add_steer(bodies[0], After(bodies[0], []), condition, 0)
         return bodies
 

@@ -81,7 +81,7 @@ class ChangeChoices(GraphChoices):
     # ---- changes ----
 
     def pick_node(self):
-        """An executable, the index of one of its operations, and a way to name that one."""
+        """Choose a node: an executable, the index of an operation, and a way to refer to it."""
         executable = self.pick_open(self.executables)
         if executable is None or not executable.content.operations or executable.orphan is None:
             return None
@@ -96,7 +96,7 @@ class ChangeChoices(GraphChoices):
         content = executable.content
         lends = any(each.lends for each in leaves(content.operations))
         if has_loose_loans(content) or (lends and len(content.streams) > 1):
-            return  # the library refuses more changes beside loans than the oracle
+            return  # beside loans, the library refuses more changes than the oracle
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):
@@ -107,7 +107,7 @@ class ChangeChoices(GraphChoices):
             getattr(self, f"set_{kind}")(*node)
 
     def near(self, executable):
-        """The place of most buffers of a change: another one is refused."""
+        """Choose the context of a change's buffers: most often the executable's. None means any."""
         return None if self.chance(0.05) else executable.place
 
     def set_copy(self, *node):
@@ -139,7 +139,10 @@ class ChangeChoices(GraphChoices):
         return known, buffer.start, buffer.nbytes
 
     def pick_beside(self, executable, index):
-        """A buffer that a node beside this one uses, which a change must not use then, or None."""
+        """Choose a buffer that an unordered node uses, with which a change must be refused.
+
+        Returns None if there is none.
+        """
         content = executable.content
         uses = [x for each in leaves(content.beside(content.operations[index])) for x in each.uses]
         memories = {buffer.memory for buffer, _ in uses}
@@ -147,7 +150,7 @@ class ChangeChoices(GraphChoices):
         return self.pick(found) if found and self.chance(0.4) else None
 
     def pick_alike(self, old, executable, index):
-        """A buffer in the place of another one, most often on the same side of the bus."""
+        """Choose a buffer in place of `old`: most often both or neither are page-locked."""
         if (found := self.pick_beside(executable, index)) is not None:
             return found
         place = self.near(executable)
@@ -223,9 +226,9 @@ class ChangeChoices(GraphChoices):
         if alike and self.chance(0.8):
             graph = self.pick(alike)
         if executable.content.conditions and graph.root.kept and graph.root.kept.conditions:
-            return  # the driver does not say whose conditions the nodes then have
+            return  # it is not specified whose conditions the nodes would have afterwards
         if not have_same_loans(executable.content, *self.contents_of(graph)):
-            return  # the driver compares nodes of its own, and does not know of loans
+            return  # the driver compares its own nodes, and knows nothing about loans
         if self.chance(0.3) and executable.content.operations and not executable.closed:
             index = self.random.randrange(len(executable.content.operations))
             self.note("disable", self.executables.index(executable), index)
@@ -235,7 +238,7 @@ class ChangeChoices(GraphChoices):
 
 
 def have_same_loans(*contents):
-    """Whether the loans of graphs have the same calls at the same places."""
+    """Whether the loans of these contents have the same calls at the same positions."""
     found = [enumerate(leaves(content.operations)) for content in contents]
     found = [[(at, each.effect.kind) for at, each in its if each.lends] for its in found]
     return found[0] == found[-1] and not any(map(has_loose_loans, contents))

@@ -10,12 +10,15 @@ ODD = (1, 3, 7, 13)
 NBYTES = CUTS[-1]
 SIZES = (NBYTES, NBYTES, NBYTES, 8, 24, 40)
 DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
-# Dtypes of other kinds, and of sizes that the device cannot fill.
+# Dtypes of other kinds, and dtypes whose sizes the device cannot fill.
 MORE_DTYPES = tuple(map(np.dtype, ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4")))
 
 
 def divides(buffer, dtype):
-    """Whether a buffer could be viewed as items of a dtype. Memory is aligned enough for all."""
+    """Whether a buffer's size is a multiple of the dtype's.
+
+    Memory is aligned enough for all dtypes.
+    """
     return buffer.nbytes % dtype.itemsize == 0 and buffer.start % dtype.alignment == 0
 
 
@@ -31,18 +34,24 @@ class Choices:
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views, self.loans, self.raws = [], [], [], []
         self.holders, self.theirs, self.constants, self.modules = [], [], [], []
-        self.several = False  # whether there are several contexts
+        self.several = False  # whether the program has several contexts
 
     def chance(self, probability):
         return self.random.random() < probability
 
     def pick(self, things):
-        """A random thing. Recent ones are more frequent, because they more often are in use."""
+        """Choose a random thing.
+
+        Recent ones are more frequent, because they are more often in use.
+        """
         at = min(self.random.randrange(len(things)), self.random.randrange(len(things)))
         return things[-1 - at]
 
     def pick_usable(self, things, usable):
-        """A random thing, seldom one that cannot be used any more; None if there are none."""
+        """Choose a random thing, seldom one that is no longer usable.
+
+        Returns None if there are none.
+        """
         wanted = not self.chance(0.09)
         found = [thing for thing in things if bool(usable(thing)) == wanted]
         return self.pick(found or things) if things else None
@@ -56,7 +65,10 @@ class Choices:
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
     def pick_stream(self, place=None):
-        """A stream of a context, seldom a usable one of any context; None if there is none."""
+        """Choose a stream of a context.
+
+        Seldom choose a usable stream of any context. None if there is none.
+        """
         if place is not None and self.several:
             there = [stream for stream in self.streams if stream.place is place]
             if there and not self.chance(0.03):

@@ -7,8 +7,8 @@ WEIGHTS = {"capture": 16, "instantiate": 3, "launch_graph": 45, "end_graph": 3}
 WEIGHTS |= {"capture_alike": 8, "set_node": 40, "enable_node": 8, "update": 12}
 WEIGHTS |= {"build": 9, "add_node": 9, "branch": 8}
 OF_GRAPHS = tuple(WEIGHTS)
-MORE = ("discard", "part", "change_policy")  # more frequent in programs with graphs
-# The steps in the block of a capture.
+MORE = ("discard", "part", "change_policy")  # steps that are more frequent in programs with graphs
+# The steps that run in the block of a capture, and their weights.
 INSIDE = {
     "copy": 34,
     "fill": 20,
@@ -67,7 +67,7 @@ class GraphChoices(ManagedChoices):
     # ---- choices ----
 
     def captured(self, place=None):
-        """The streams that are a part of a capture."""
+        """The streams that take part in a capture."""
         return [
             stream
             for stream in self.streams
@@ -75,7 +75,10 @@ class GraphChoices(ManagedChoices):
         ]
 
     def pick_stream(self, place=None):
-        """In the block of a capture, most often a stream of it."""
+        """Choose a stream.
+
+        In the block of a capture, most often choose one of the captured streams.
+        """
         captured = self.captured(place)
         if captured and self.chance(0.85):
             return self.pick_usable(captured, self.is_usable)
@@ -100,7 +103,7 @@ class GraphChoices(ManagedChoices):
         if block is None:
             return
         self.blocks.append(block)
-        if self.chance(0.03):  # as by a signal before the first line
+        if self.chance(0.03):  # as if a signal came before the first line of the block
             self.end_capture(block, "dropped")
             return
         self.do_inside()
@@ -122,7 +125,7 @@ class GraphChoices(ManagedChoices):
             self.in_some_thread(getattr(self, name))
 
     def end_array(self, block):
-        """End an array of another library, after which the end of the block is the next call."""
+        """End an array of another library directly before the capture's block ends."""
         found = [each for each in self.holders if each.lent.capture is block.model]
         if found:
             holder = self.pick(found)
@@ -142,7 +145,10 @@ class GraphChoices(ManagedChoices):
             step()
 
     def lend_and_use(self):
-        """Lend a buffer to a captured stream, whose borrower uses it, most often for a block."""
+        """Lend a buffer to a captured stream, and let the borrower use it.
+
+        Most often use a `with` block.
+        """
         streams = [stream for stream in self.captured() if self.is_usable(stream)]
         stream = self.pick(streams) if streams else None
         buffer = self.pick_buffer(place=stream and stream.place)
@@ -172,7 +178,7 @@ class GraphChoices(ManagedChoices):
         self.session.drop_loan(loan)
 
     def fork(self):
-        """Let a stream wait for one that is captured, so that it joins."""
+        """Let a stream wait for a captured stream, so that it joins the capture."""
         captured = [stream for stream in self.captured() if self.is_usable(stream)]
         place = captured[-1].place if captured else None
         others = [
@@ -184,13 +190,13 @@ class GraphChoices(ManagedChoices):
             self.order_somehow(self.pick(others), self.pick(captured))
 
     def join(self):
-        """Let a captured stream wait for another one."""
+        """Let a captured stream wait for another captured stream."""
         captured = [stream for stream in self.captured() if self.is_usable(stream)]
         if captured:
             self.order_somehow(self.pick(captured), self.pick(captured))
 
     def order_somehow(self, stream, other):
-        """Let a stream wait for another one, or for one of its operations."""
+        """Let a stream wait for another stream, or for one of that stream's operations."""
         tokens = [
             token
             for token in self.tokens
@@ -209,7 +215,7 @@ class GraphChoices(ManagedChoices):
         self.session.wait_for_stream(stream, other)
 
     def join_all(self, block):
-        """Let the stream that was captured first wait for all others, as far as it can."""
+        """Let the origin stream of a capture wait for all other usable streams of the capture."""
         origin = next(each for each in self.streams if each.model is block.model.origin)
         if not self.is_usable(origin):
             return
@@ -247,7 +253,7 @@ class GraphChoices(ManagedChoices):
         may_fail = self.session.software and not self.session.failing and whole == used
         tokens, fails = [], False
         counts = (1, 2, 4, 4) if may_fail else (1, 1, 2, 4)
-        for number in range(self.random.choice(counts)):  # later ones take a shorter way
+        for number in range(self.random.choice(counts)):  # later launches take a faster path
             if number and self.chance(0.3):
                 stream = self.pick_stream(executable.place)
                 told = *told[:1], self.at(stream, self.streams)
@@ -262,7 +268,7 @@ class GraphChoices(ManagedChoices):
             self.wait_for_one(queued)
 
     def wait_for_one(self, tokens):
-        """Wait for one of the launches that came one after the other."""
+        """Wait for one of several launches that were made one after the other."""
         which = self.random.choice((0, 0, len(tokens) - 1, self.random.randrange(len(tokens))))
         self.note("  wait for number", which, "of them")
         self.session.synchronize_token(tokens[which])
@@ -270,7 +276,7 @@ class GraphChoices(ManagedChoices):
             self.session.compare_borrows(buffer)
 
     def discard_lent(self, executable, stream):
-        """Discard bytes that a graph may read only because it lends them."""
+        """Discard bytes that a graph lends. Without the loan, the graph could not read them."""
         used = leaves(executable.content.enabled)
         lent = {buffer.memory for each in used if each.lends for buffer, _ in each.uses}
         found = [b for b in self.buffers if b.memory in lent and b.memory.kind == "unified"]
@@ -298,7 +304,7 @@ class GraphChoices(ManagedChoices):
             self.session.close_graph(thing)
         elif not thing.root.busy:
             self.note("forget", *told)
-            if thing.root is thing:  # each body keeps its graph alive
+            if thing.root is thing:  # each body keeps its root graph alive
                 things[:] = [each for each in things if each.root is not thing]
             else:
                 things.remove(thing)
@@ -310,7 +316,7 @@ class GraphChoices(ManagedChoices):
             self.replace()
 
     def added_later(self, graph):
-        """Buffers that a graph holds, but not the executables that were made of it before."""
+        """Buffers that a graph holds, but the executables that were made from it do not hold."""
         held = {memory for memory, _ in graph.holding.held} if graph.holding else set()
         executables = [each for each in graph.made if not each.closed]
         for each in executables:
@@ -319,7 +325,7 @@ class GraphChoices(ManagedChoices):
         return [each for each in whole if executables and each.memory.model in held]
 
     def contents(self):
-        """What graphs, captures and executables have."""
+        """The operations that graphs, captures and executables contain."""
         kept = [each.kept.content() for each in self.graphs if each.kept and not each.closed]
         kept += [block.model.plan.content() for block in self.blocks]
         kept += [each.content for each in self.executables if not each.closed]
@@ -332,7 +338,7 @@ class GraphChoices(ManagedChoices):
         return [*idle, *(buffer for leaf in found for buffer, _ in leaf.uses)]
 
     def is_of_graph(self, stream):
-        """Whether a graph refers to a stream, or keeps memory that does."""
+        """Whether a graph refers to a stream, or keeps memory that refers to the stream."""
         return any(stream.model in each.streams for each in self.contents()) or any(
             buffer.memory.stream is stream for buffer in self.kept_buffers()
         )

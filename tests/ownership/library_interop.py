@@ -28,7 +28,7 @@ class InteropChoices(Choices):
                 self.enter(loan)
 
     def is_of_one_thread(self, borrower):
-        """Whether only the thread that begins such a loan could end it."""
+        """Whether only the thread that begins this loan can end it."""
         if borrower is NOBODY or not self.workers:
             return False
         return borrower is None or borrower.kind == "per_thread"
@@ -42,7 +42,7 @@ class InteropChoices(Choices):
             self.loans.remove(loan)
 
     def hold(self):
-        """Let another library make something of a loan."""
+        """Let another library take the array interface, a capsule or the block of a loan."""
         loans = [loan for loan in self.loans if loan.real is not None]
         if not loans:
             return
@@ -124,7 +124,7 @@ class InteropChoices(Choices):
             self.session.use_lent(lent, value)
 
     def turns(self):
-        """Take a lent buffer back for a block, or end the block."""
+        """Take a lent buffer back for a block, or end that block."""
         loans = [loan for loan in self.loans if loan.real is not None]
         taken = [loan for loan in loans if loan.back is not None]
         if taken and self.chance(0.7):
@@ -139,7 +139,10 @@ class InteropChoices(Choices):
                 self.use_taken(loan)
 
     def use_taken(self, loan):
-        """Fill a buffer that was taken back, on a stream that the borrower's will wait for."""
+        """Fill a buffer that was taken back.
+
+        The borrower's stream later waits for the fill's stream.
+        """
         stream = self.pick_stream(loan.buffer.memory.place)
         if stream is None or not all(map(self.is_usable, (stream, loan.stream))):
             return
@@ -149,7 +152,7 @@ class InteropChoices(Choices):
             self.keep(self.session.fill(loan.buffer, 7, stream))
 
     def stay_taken(self):
-        """Let a host view keep a buffer from its borrower, who gets it again: the loan is over."""
+        """End the block of `loan.back()` while a host view of the buffer still exists."""
         loans = [x for x in self.loans if x.real and x.entered and x.buffer.on_host and x.stream]
         loan = self.pick(loans) if loans else None
         if loan is None or loan.back is not None or not self.is_usable(loan.stream):
@@ -170,7 +173,7 @@ class InteropChoices(Choices):
             self.session.leave(loan)
 
     def end_loan(self):
-        """End something of a loan: an array, the block, the object."""
+        """End a part of a loan: an array, the block, or the `Loan` object."""
         if self.holders and self.chance(0.5):
             at = self.random.randrange(len(self.holders))
             if not self.holders[at].lent.is_reachable:
@@ -182,7 +185,9 @@ class InteropChoices(Choices):
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
             if loan.shown is not None and not loan.shown.is_reachable:
-                return  # its end could not be counted before the capture ends
+                # This would end the loan, and the borrower's work is not known before the capture
+                # ends.
+                return
             if loan.entered is not None:
                 self.note("leave", at)
                 self.session.leave(loan)
@@ -204,9 +209,10 @@ class InteropChoices(Choices):
         self.session.settle()
 
     def drop_loans(self):
-        """End them after a disagreement."""
+        """End all loans and arrays after a disagreement."""
         for loan in self.loans:
-            for block in (loan.back, loan.real):  # perhaps entered, but wrongly
+            # After a disagreement, the library may have entered the block though the model has not.
+            for block in (loan.back, loan.real):
                 with contextlib.suppress(Exception):
                     block.__exit__(None, None, None)
             loan.real = loan.back = None
@@ -230,7 +236,7 @@ class InteropChoices(Choices):
         self.theirs.append(self.session.open_theirs(kind, size, stream, value))
 
     def their_stream(self, place):
-        """A stream that another library may work on, or None."""
+        """Choose a stream on which another library may work, or None."""
         found = self.pick_stream(place)
         if found is None or found.place is not place or not place.context.primary:
             return None
@@ -238,7 +244,7 @@ class InteropChoices(Choices):
         return found if usable else None
 
     def pick_theirs(self):
-        """Memory of another library whose stream can be used, or None."""
+        """Choose memory of another library whose stream can be used, or None."""
         if not self.theirs:
             self.open_theirs()
         if not self.theirs:
@@ -284,7 +290,7 @@ class InteropChoices(Choices):
             self.constants.append(made)
 
     def use_constant(self):
-        """Use what another library gave as read-only."""
+        """Use memory that another library exported as read-only."""
         if not self.constants:
             return
         constant = self.pick(self.constants)
@@ -311,7 +317,7 @@ class InteropChoices(Choices):
                     self.keep(self.session.copy(target, constant, stream))
 
     def overlay(self):
-        """Use bytes of a buffer by their address."""
+        """Make a second buffer over the bytes of a buffer, by their address."""
         buffer = self.pick_buffer()
         if not buffer.closed and buffer.nbytes and not buffer.memory.opened:
             self.add(self.session.overlay(buffer), "overlay of", self.buffers.index(buffer))
@@ -319,8 +325,8 @@ class InteropChoices(Choices):
     def give_back(self):
         shared = [b for b in self.buffers if b.memory.shares and not b.part and not b.closed]
         buffer = self.pick(shared) if shared and self.chance(0.9) else self.pick_buffer()
-        del shared  # or it would keep the parts that are forgotten
-        if buffer.memory.opened:  # the owner needs the receipt
+        del shared  # a reference would keep the dropped parts alive
+        if buffer.memory.opened:  # the owner of shared memory needs a receipt
             return
         stream = self.maybe_stream(False, buffer.memory.place)
         theirs = [each for each in self.theirs if each.memory.model is buffer.memory.model]
@@ -340,7 +346,7 @@ class InteropChoices(Choices):
         self.replace()
 
     def is_used(self, ended):
-        """Whether another buffer has bytes of one that was given back."""
+        """Whether another buffer has some of the bytes of a closed import."""
         return any(
             buffer.memory.model is ended.memory.model
             and not buffer.closed

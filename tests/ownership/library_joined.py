@@ -10,7 +10,7 @@ MOST_JOINED = 3
 
 class JoinedChoices(BuildChoices):
     def pick_free(self):
-        """A stream that another library may capture or launch on, or None."""
+        """Choose a stream on which another library may capture or launch, or None."""
         streams = [stream for stream in self.streams if stream.kind not in DEFAULTS]
         streams = [s for s in streams if self.is_usable(s) and not s.model.in_capture]
         return self.pick(streams) if streams else None
@@ -75,7 +75,7 @@ class JoinedChoices(BuildChoices):
             self.close_used(joined)
 
     def close_used(self, joined):
-        """Close a buffer that the block used: after the block it may be closed."""
+        """Try to close a buffer that the block used. It can be closed only after the block."""
         used = {buffer.memory for each in joined.kept.operations for buffer, _ in each.uses}
         found = [b for b in self.buffers if b.memory in used and not b.part and not b.closed]
         if found and self.chance(0.6):

@@ -9,7 +9,7 @@ WEIGHTS = {"prefetch": 2, "discard": 3, "attach": 1.5, "move_to": 1.5}
 
 class ManagedChoices(InteropChoices):
     def pick_managed(self):
-        """A few buffers of managed memory, or parts of them, most often one; [] without any."""
+        """Choose a few buffers of managed memory, or parts of them. [] if there are none."""
         found = [buffer for buffer in self.buffers if type(buffer.real) is cu.UnifiedBuffer]
         if not found:
             return []

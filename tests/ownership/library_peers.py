@@ -36,13 +36,13 @@ class PeerChoices(JoinedChoices):
         getattr(self.session, step)(place, peer)
 
     def pick_elsewhere(self, buffer):
-        """A buffer in device memory of another context; None if there is none."""
+        """Choose a buffer in device memory of another context. None if there is none."""
         place = buffer.memory.place
         found = [b for b in self.buffers if not (b.on_host or b.closed or b.memory.place is place)]
         return self.pick(found) if found and not buffer.on_host else None
 
     def any_user_of(self, *buffers):
-        """A context whose streams may be able to use the buffers. Each is likely to do so."""
+        """Choose a context whose streams may be able to use the buffers."""
         owners = [buffer.memory.place for buffer in buffers if not buffer.on_host]
         if not self.several or not owners:
             return buffers[0].memory.place

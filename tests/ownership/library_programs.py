@@ -63,25 +63,29 @@ def the_loop():
 
 
 class Program(TicketChoices):
-    """One random program. `run` makes its steps and logs them, to be printed if one fails."""
+    """One random program.
 
-    with_graphs = 0.25  # of all programs
-    with_contexts = 0.25  # those with several contexts
-    with_tickets = 0  # those that lend buffers to another process
+    `run` makes its steps and logs them; the log is printed if a step fails.
+    """
+
+    with_graphs = 0.25  # share of the programs that capture graphs
+    with_contexts = 0.25  # share of the programs that have several contexts
+    with_tickets = 0  # share of the programs that lend buffers to another process
 
     def __init__(self, seed, policy="strict", awaits=False):
         super().__init__(seed)
         self.session = FullSession(*self.contexts())
         self.several = len(self.session.places) > 1
         self.policies = POLICIES[policy]
-        # Where unfinished work excludes the host, the software driver counts pending records and
-        # waits as work, and the library does not: a host access would then end the process.
+        # On devices where unfinished work excludes the host from managed memory, the software
+        # driver counts pending records and waits as work. The library does not count them, so it
+        # would accept a host access that ends the process.
         excluded = any(place.domain.host_excluded for place in self.session.places)
         self.memories = [kind for kind in CLASSES if not (excluded and kind == "unified")]
-        # Real drivers are damaged by many pools of managed memory (docs/memory-pools.md).
+        # Many pools of managed memory damage real drivers (docs/memory-pools.md).
         self.driver_pools = self.memories if self.session.software else ("device", "locked")
         self.kinds = self.random.choice((("non_blocking",) * 3 + ("foreign",), tuple(ORDERS)))
-        # Some programs have memory of several sizes, some have items of many kinds.
+        # Some programs have memory of several sizes, and some have items of many dtypes.
         self.sizes = SIZES if self.chance(0.4) else (NBYTES,)
         self.dtypes = (*DTYPES, *MORE_DTYPES) if self.chance(0.3) else DTYPES
         self.plan = _staging.plan()
@@ -96,7 +100,8 @@ class Program(TicketChoices):
         self.captures = self.chance(self.with_graphs)
         if self.captures:
             self.imports = False
-        # Graphs and loans keep the sizes that buffers had: tests/buffers/test_growing.py.
+        # Programs with graphs or loans have no growing buffers: graphs and loans keep the old
+        # sizes. tests/buffers/test_growing.py covers that.
         self.grows = self.chance(0.6) and not (self.captures or self.interop or self.imports)
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.weights = dict(self.choose_weights(awaits))
@@ -108,7 +113,7 @@ class Program(TicketChoices):
             if cu.Device.count() > 1 and self.chance(0.8):
                 found.append(cu.Device(1).context)
             create = 1 if len(found) == 1 else 0.25
-            # A GPU takes long to create a context.
+            # Creating a context takes long on a GPU.
             if self.chance(create if cu.driver_info().is_software else 0.08 * create):
                 found.append(cu.Context.create(self.random.choice(found).device))
         return found
@@ -175,7 +180,7 @@ class Program(TicketChoices):
             self.session.be_in(self.session.main)
 
     def at_once(self):
-        """Make calls in this thread and another one at the same time."""
+        """Make calls in this thread and in another one at the same time."""
         if not self.workers or self.session.here is not self.session.main:
             return
         sides = [[self.one_at_once() for _ in range(self.random.randint(1, 2))] for _ in range(2)]
@@ -187,7 +192,10 @@ class Program(TicketChoices):
             self.session.at_once(*sides, worker)
 
     def one_at_once(self):
-        """A fill or a launch that only a missing order can make fail, or None."""
+        """Choose a fill or a launch that is refused only for a missing order.
+
+        None if there is none.
+        """
         streams = [s for s in self.streams if s.model.open and s.model.thread is None]
         stream = self.pick(streams) if streams else None
         if stream is None:
@@ -216,7 +224,7 @@ class Program(TicketChoices):
                 self.session.synchronize_token(self.tokens[-1])
 
     def leave_work(self):
-        """Queue work on the thread's default stream, which ends without a last event."""
+        """Queue work on the thread's default stream. The caller then ends the thread."""
         buffer = self.pick_buffer()
         stream = self.session.open_stream("per_thread", buffer.memory.place)
         if stream not in self.streams:
@@ -271,7 +279,7 @@ class Program(TicketChoices):
         self.session.finish([*self.buffers, *self.constants], self.views)
 
     def end(self):
-        """Drop everything, even after a disagreement, so that a created context ends."""
+        """Drop all objects, even after a disagreement, so that created contexts are destroyed."""
         _staging.plan(**self.plan)
         while self.workers:
             self.stop(0)
@@ -302,7 +310,10 @@ class Program(TicketChoices):
             self.note("  keep its token")
 
     def maybe_stream(self, blocking, place):
-        """A stream argument; without one the call uses the current stream, or none."""
+        """Choose a stream argument.
+
+        None means that the call uses the current stream, if there is one.
+        """
         left_out = 0.4 if blocking else 0.5 if self.session.currents else 0.05
         return None if self.chance(left_out) else self.pick_stream(place)
 
@@ -319,7 +330,7 @@ class Program(TicketChoices):
         self.note("stream", self.streams.index(stream), kind, *self.where(place))
 
     def where(self, place):
-        """For notes: the context, if there are several."""
+        """The index of a context, for the log, if there are several contexts."""
         return ("in context", self.session.places.index(place)) if self.several else ()
 
     def close_stream(self):
@@ -328,7 +339,7 @@ class Program(TicketChoices):
         self.session.close_stream(stream)
 
     def forget_stream(self):
-        """Drop the last reference to a stream, whose work goes on."""
+        """Drop the last reference to a stream. Its work may be unfinished."""
         stream = self.pick(self.streams)
         others = [
             token
@@ -379,7 +390,7 @@ class Program(TicketChoices):
         step(stream, thing)
 
     def on_host(self, verb, *arguments):
-        """Wait for, await, or ask, a stream, an event or a token."""
+        """Wait for a stream, an event or a token, or await it, or ask whether it is done."""
         things, kind = self.random.choice(
             [(self.streams, "stream"), (self.events, "event"), (self.tokens, "token")]
         )
@@ -396,7 +407,10 @@ class Program(TicketChoices):
             self.on_host("await", the_loop())
 
     def fail(self):
-        """Make a step in which a driver call fails. Work that was not queued has not happened."""
+        """Make a step in which a driver call fails.
+
+        Work that was not queued must leave no trace.
+        """
         failures = {**FAILURES, **library_tickets.FAILURES} if self.tickets else FAILURES
         step, functions = self.random.choice(tuple(failures.items()))
         self.session.failing = self.random.choice(functions), self.random.choice((1, 2))
@@ -415,7 +429,8 @@ class Program(TicketChoices):
     def interrupt(self):
         """Press Ctrl-C in the middle of a call that waits for a stopped stream."""
         stream = self.pick_stream()
-        first = threading.current_thread() is threading.main_thread()  # gets all signals
+        # Python delivers all signals to this thread.
+        first = threading.current_thread() is threading.main_thread()
         if not self.is_usable(stream) or not first:
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
@@ -431,7 +446,7 @@ class Program(TicketChoices):
             self.session.gate.open()
 
     def synchronize_record(self, stream):
-        """Record an event on a stopped stream, and wait for it or for a token of the stream."""
+        """Interrupt a wait for a token of a stopped stream, or for an event recorded on it."""
         tokens = [token for token in self.tokens if token.stream is stream.model]
         if tokens and self.chance(0.7):
             self.session.synchronize_token(self.pick(tokens))
@@ -442,9 +457,9 @@ class Program(TicketChoices):
         self.session.synchronize_event(event)
 
     def work_and_wait(self, stream):
-        """Make a blocking fill or copy on a stopped stream. The work that it queues goes on."""
+        """Interrupt a blocking fill or copy on a stopped stream. The queued work stays queued."""
         buffer = self.pick_buffer(place=stream.place)
-        # The host may have to allocate what it is the first to use, and that may block on a GPU.
+        # The first host access to a buffer may allocate it, and on a GPU that may block.
         if buffer is None or not is_filled(buffer) or buffer.memory.unused is not None:
             return
         self.note("  buffer", self.buffers.index(buffer))
@@ -508,7 +523,8 @@ class Program(TicketChoices):
             self.buffers.append(buffer)
 
     def allocate(self):
-        # With several contexts, memory that all of them can use, or only some, is more frequent.
+        # With several contexts, choose page-locked and device memory more often: all contexts can
+        # use page-locked memory, and only some can use device memory.
         more = ("locked", "device") if self.several else ("device",)
         kind, stream = self.random.choice((*self.memories, *more)), None
         driver_pool = kind in self.driver_pools and self.chance(0.12)
@@ -534,7 +550,7 @@ class Program(TicketChoices):
         )
 
     def resize(self):
-        """Grow or shrink a buffer; sometimes to the size that it has."""
+        """Grow or shrink a buffer; sometimes the new size equals the old one."""
         growing = [buffer for buffer in self.buffers if buffer.grows]
         if not growing:
             return
@@ -546,7 +562,7 @@ class Program(TicketChoices):
         getattr(self.session, verb)(buffer, size)
 
     def reuse(self):
-        """Leave memory that a stream still uses to its pool, and allocate on the stream again."""
+        """Drop a buffer that a stream still uses, and allocate on that stream again."""
         streams = [s for s in self.streams if self.is_usable(s) and s.model.kind == "non_blocking"]
         stream = self.pick(streams) if streams else None
         kinds = [kind for kind in self.memories if kind != "device"]
@@ -568,11 +584,14 @@ class Program(TicketChoices):
         self.add(self.session.from_address(kind, size, place), kind, "from address", size)
 
     def into_raw(self):
-        """Give memory away. Sometimes parts of it are alive, so that it is refused."""
+        """Call `into_raw`.
+
+        It is sometimes called while parts of the memory are alive, and is then refused.
+        """
         buffer = self.pick_buffer()
         memory = buffer.memory
         if memory.model.end is not None or memory.was_shared or memory.shareable:
-            return  # memory that grows, or that other processes may have mapped
+            return  # memory that grows or that other processes may have mapped cannot be given away
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)
@@ -599,7 +618,7 @@ class Program(TicketChoices):
         parts = [weakref.ref(buffer.real) for buffer in self.buffers if is_other(buffer)]
         self.buffers = [buffer for buffer in self.buffers if not is_other(buffer)]
         self.tokens = [token for token in self.tokens if not any(map(is_other, token.buffers))]
-        patience = 100  # the thread that watches tokens may hold one for a moment
+        patience = 100  # the thread that watches tokens may still refer to one for a moment
         while self.session.awaited and patience and any(part() is not None for part in parts):
             time.sleep(0.001)
             patience -= 1
@@ -609,7 +628,7 @@ class Program(TicketChoices):
             self.add(self.session.from_raw(self.raws.pop()), "from raw")
 
     def cut(self, buffer, size=None):
-        """A part of a buffer, of `size` bytes if that is given."""
+        """Make a part of a buffer, of `size` bytes if `size` is given."""
         step = buffer.real.itemsize
         cuts = (*CUTS, *ODD) if buffer.nbytes <= NBYTES else (*CUTS, *ODD, *MORE_CUTS)
         cuts = [cut for cut in cuts if cut <= buffer.nbytes and cut % step == 0]
@@ -631,7 +650,7 @@ class Program(TicketChoices):
         self.view_of(self.pick_buffer(), self.dtypes)
 
     def view_of(self, buffer, dtypes):
-        """A view as items of one of these dtypes, or the buffer itself if none fits."""
+        """Make a view as items of one of these dtypes. Returns the buffer itself if none fits."""
         fitting = [dtype for dtype in dtypes if divides(buffer, dtype)]
         if not fitting:
             return buffer
@@ -643,14 +662,14 @@ class Program(TicketChoices):
     def take(self):
         buffer = self.pick_buffer()
         if buffer.memory.opened or buffer in [share.buffer for share in self.shares]:
-            return  # the shares name the object
+            return  # the share refers to this buffer object
         made = self.session.take(buffer)
         self.add(made, "taken from", self.buffers.index(buffer))
 
     def close_buffer(self):
         wholes = [b for b in self.buffers if not b.part and not b.closed]
         buffer = self.pick(wholes) if wholes and self.chance(0.8) else self.pick_buffer()
-        if buffer.memory.opened:  # the owner needs a receipt
+        if buffer.memory.opened:  # the owner of shared memory needs a receipt
             return
         given = 0.5 if buffer.memory.stream else 0.05
         stream = self.pick_stream(buffer.memory.place) if self.chance(given) else None
@@ -663,7 +682,10 @@ class Program(TicketChoices):
             self.allocate()
 
     def forget_buffer(self):
-        """Drop all references to a buffer's memory, which must outlive the work that uses it."""
+        """Drop all references to a buffer.
+
+        Its memory must stay allocated until its work is complete.
+        """
         memory = self.pick(self.buffers).memory
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
         held = (*self.views, *self.loans, *self.holders, *self.shares)
@@ -671,7 +693,7 @@ class Program(TicketChoices):
         if memory.opened:
             return
         if memory.home is not None and memory.home.stream is not None:
-            return  # the other memory keeps its stream until work with these bytes is complete
+            return  # its home refers to the stream until work on these bytes is complete
         if len(kept) > 1 and memory not in held:
             gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
             self.note("forget buffers", *gone, "and their tokens")
@@ -697,7 +719,10 @@ class Program(TicketChoices):
     # ---- operations ----
 
     def mostly_place_of(self, buffer):
-        """The context of the operation's other buffers; None for any: it may then be refused."""
+        """Choose the context for the operation's other buffers.
+
+        None means any; it may then be refused.
+        """
         share = 0.3 if self.session.access or self.session.admitted else 0.03
         if buffer.on_host or not self.several or self.chance(share):
             return None
@@ -723,7 +748,7 @@ class Program(TicketChoices):
         self.keep(self.session.copy(target, source, stream, blocking, inward))
 
     def like(self, buffer, other):
-        """A part of a buffer with the dtype and the number of items of another one, or None."""
+        """Make a part of a buffer with the dtype and the size of another buffer, or None."""
         dtype = other.real.dtype
         if buffer.closed or other.closed:
             return buffer, None
@@ -767,7 +792,8 @@ class Program(TicketChoices):
         place = self.any_user_of(out, a, b)
         stream, way = self.maybe_stream(False, place), self.random.choice(WAYS_TO_LAUNCH)
         modes = ("read", "read") if self.chance(0.7) else self.random.choices(tuple(MODES), k=2)
-        modes = ["write" if mode == "shared" else mode for mode in modes]  # shared ones would race
+        # A shared use of `a` or `b` would be a data race.
+        modes = ["write" if mode == "shared" else mode for mode in modes]
         more = []
         while self.chance(0.2):
             more.append((self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES))))
@@ -814,7 +840,7 @@ class Program(TicketChoices):
     # ---- the host ----
 
     def access(self):
-        """Read or write an item, a slice or the whole buffer by the host."""
+        """Read or write an item, a slice or the whole buffer on the host."""
         buffer = self.pick_buffer(on_host=True)
         if buffer is None:
             return
@@ -860,14 +886,14 @@ class Program(TicketChoices):
                 del self.views[at]
 
 
-# How much more frequent these steps are if there are several contexts.
+# Factors by which these steps are more frequent if there are several contexts.
 BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
 COPIES = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
     "cuMemcpyPeerAsync",
 )
 FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D32Async")
-# The driver functions that may fail in each kind of step.
+# For each kind of step, the driver functions that may fail.
 FAILURES = {
     "copy": COPIES,
     "fill": FILLS,

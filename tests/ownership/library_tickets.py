@@ -1,4 +1,4 @@
-"""The steps of random programs that lend buffers to another process: see partner.py."""
+"""The steps of random programs that lend buffers to another process, which runs partner.py."""
 
 import contextlib
 import os
@@ -16,11 +16,11 @@ FAILURES = {
     "share": ("cuEventRecord", "cuEventCreate", "cuIpcGetMemHandle", "cuIpcGetEventHandle"),
     "accept": ("cuStreamWaitEvent",),
 }
-MOST_STEPS = 6  # of the other process at a time
+MOST_STEPS = 6  # maximum number of steps that the other process makes at a time
 
 
 class Partner:
-    """The other process, which runs partner.py. It is used by one program after the other."""
+    """The other process, which runs partner.py. The programs use it one after the other."""
 
     def __init__(self):
         self.software = cu.driver_info().is_software
@@ -31,7 +31,8 @@ class Partner:
         environment["CUDADRV_DRIVER"] = "software" if self.software else "cuda"
         if self.software:
             environment["CUDADRV_SOFTWARE"] = f"devices={cu.Device.count()}"
-        self.process = Other("cuda", **environment)  # the schedule is that of each program
+        # The schedule of each program is set by `begin`.
+        self.process = Other("cuda", **environment)
 
     def _call(self, name, *what):
         return self.process(f"__import__('partner').{name}(*what)", what=what)
@@ -62,12 +63,12 @@ class Partner:
         self.start()
 
     def stop(self):
-        """End the process. Returns its status."""
+        """End the process. Returns its exit status."""
         return self.process.end()
 
 
 class TicketChoices(PeerChoices):
-    partner = None  # the other process, if programs may use one
+    partner = None  # the other process, or None if programs must not use one
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -79,7 +80,10 @@ class TicketChoices(PeerChoices):
     # ---- the owner ----
 
     def pick_to_share(self):
-        """A buffer that can probably be shared. Of each allocation, one part is away at a time."""
+        """Choose a buffer that can probably be shared.
+
+        At most one part of an allocation is lent at a time.
+        """
         away = [share.buffer.memory.model for share in self.shares if not self.is_over(share)]
         found = [
             buffer
@@ -92,7 +96,7 @@ class TicketChoices(PeerChoices):
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
     def is_over(self, share):
-        """Whether neither the other process nor a part of its program has the memory."""
+        """Whether the buffer is back, and the other process has no use of it any more."""
         return share.is_back and (not share.opened or share.died or share.receipt is not None)
 
     def share(self):
@@ -119,7 +123,7 @@ class TicketChoices(PeerChoices):
 
     def take_back(self, share):
         place = share.buffer.memory.place
-        primary = share.place.context.primary  # others have no default stream of their own
+        primary = share.place.context.primary  # other contexts have no default stream of their own
         stream = self.maybe_stream(primary, place)
         if stream is None and not primary:
             return
@@ -128,8 +132,9 @@ class TicketChoices(PeerChoices):
         self.note("accept", *told, "with a receipt" * (receipt is not None))
         if not share.is_back or receipt is not None:
             accepted = self.session.accept(share, stream, receipt)
+            # Work of the other process may still be waiting to run.
             self.awaited = self.awaited or (accepted and share.opened and not share.died)
-            if accepted and self.chance(0.5):  # work of the other process may not have begun
+            if accepted and self.chance(0.5):
                 self.note("  and copy to array")
                 on = stream or self.session.open_stream("legacy", share.place)
                 self.session.copy_out(share.buffer, on)
@@ -149,7 +154,7 @@ class TicketChoices(PeerChoices):
             self.partner.begin(f"{self.seed}.partner", self.policies, len(self.session.places) > 1)
 
     def there(self):
-        """Let the other process open a buffer, work, or give a buffer back."""
+        """Let the other process open a buffer, run some steps, or give a buffer back."""
         away = [
             share
             for share in self.shares
@@ -168,7 +173,7 @@ class TicketChoices(PeerChoices):
             self.partner.steps(steps)
 
     def open_there(self, share):
-        """Let the other process open a ticket, perhaps one that was opened or taken back before."""
+        """Let the other process open a ticket, sometimes one that is no longer valid."""
         self.begin_there()
         buffer = share.buffer
         valid = not (share.opened or share.is_back)
@@ -182,7 +187,7 @@ class TicketChoices(PeerChoices):
             share.opened = True
 
     def give_back_there(self, share):
-        """Let the other process give a buffer back. It may refuse to."""
+        """Let the other process give a buffer back. It may refuse."""
         self.note("give back there", self.shares.index(share))
         receipt, bytes_, ordered = self.partner.give_back(self.shares.index(share))
         if receipt is not None:
@@ -205,12 +210,12 @@ class TicketChoices(PeerChoices):
                 self.session.ordered = False  # what it has written may be incomplete
 
     def learn(self, share, bytes_, ordered):
-        """Note what the other process has left in a buffer."""
+        """Note which bytes the other process has left in a buffer."""
         share.buffer.bytes[:] = bytes_
         self.session.ordered = self.session.ordered and ordered
 
     def end_shares(self):
-        """Let the other process end its program, and take everything back."""
+        """Let the other process end its program, and take all buffers back."""
         if not self.began:
             found, ordered = {}, True
         else:
@@ -220,7 +225,8 @@ class TicketChoices(PeerChoices):
             self.session.answers.update({f"there {what}": n for what, n in answers.items()})
         for at, bytes_ in found.items():
             self.learn(self.shares[at], bytes_, ordered)
-            self.shares[at].opened = False  # it was dropped, and can be taken back
+            # The other process has dropped the buffer, so it can be taken back.
+            self.shares[at].opened = False
         for share in self.shares:
             if not share.is_back:
                 self.note("take back", self.shares.index(share))
@@ -228,7 +234,7 @@ class TicketChoices(PeerChoices):
                 self.session.accept(share, stream, share.receipt)
 
     def drop_shares(self):
-        """End the other program after a disagreement, and let go of what it had."""
+        """Drop the other process's program and all shares after a disagreement."""
         if self.began:
             self.began = False
             self.partner.drop()

@@ -1,4 +1,4 @@
-"""Runs a program on the engine and on the oracle, and compares every answer."""
+"""Runs a program on the engine and on the oracle, and compares each of their answers."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -13,22 +13,25 @@ class Disagreement(AssertionError):
 
 @dataclass(eq=False)
 class Both:
-    """The object of the engine and that of the oracle for the same thing."""
+    """An object of the engine, and the oracle's object for the same thing."""
 
     real: object
     model: object
 
 
 class Pair:
-    """Each method is one step of a program. It returns the answer, and the object that was made."""
+    """A program on both engine and oracle.
+
+    Each method is one step of the program. It returns the answer, and the object that was made.
+    """
 
     def __init__(self):
         self.engine = real.Engine()
         self.oracle = model.Oracle()
-        self.domains = []  # an engine's domains must live as long as it does
+        self.domains = []  # keeps the domains alive as long as the engine
         self.memories = []
         self.sites = count(1)
-        self.judging = True  # if not, the engine's answers to operations are not compared
+        self.judging = True  # whether the engine's answers to operations are compared
 
     def agree(self, what, got, expected):
         if got != expected:
@@ -112,7 +115,7 @@ class Pair:
         return "ok", Both(what, self.oracle.export(*modelled([access])[0], site, stream.model))
 
     def lend_to_nobody(self, nobody, memory, start, stop, mode):
-        """Lend bytes to work on no stream: ("ok", loan) or (reason, None)."""
+        """Lend bytes to work on no stream. Returns ("ok", loan) or (reason, None)."""
         site = next(self.sites)
         expected = self.oracle.judge_lend(memory.model, start, stop, mode, nobody.model)
         answer, what = memory.real.lend(nobody.real, start, stop, mode, site=site)
@@ -123,11 +126,14 @@ class Pair:
         return "ok", Both(what, view)
 
     def open_nobody(self, domain):
-        """What stands for work on no stream."""
+        """Make the borrower that stands for work on no stream."""
         return Both(real.StreamState(domain.real), model.Stream(domain.model, "nobody"))
 
     def end_loan(self, stream, access, view):
-        """End a loan: all that was queued counts as one use, queued now, whatever is in the way."""
+        """End a loan.
+
+        All that the borrower queued counts as one use, queued now. This is never refused.
+        """
         site = next(self.sites)
         answer, _ = stream.real.issue(*realized([access]), site=site, returns=True)
         self.agree("end of a loan", answer, "ok")
@@ -135,7 +141,7 @@ class Pair:
         self.close_export(access[0], view)
 
     def leave(self, stream, memory, start, stop, policy):
-        """End a buffer over some bytes behind all that uses them."""
+        """End a buffer over some bytes, ordered after all uses of these bytes."""
         site = next(self.sites)
         access = (memory.model, start, stop, "leave")
         expected = self.oracle.judge(stream.model, [access], policy)
@@ -158,10 +164,10 @@ class Pair:
         return self.oracle.lends_to(stream.model)
 
     def fail(self, stream, accesses, policy="strict", attach_to=None):
-        """An operation that the driver refuses if the engine accepts it.
+        """Issue an operation whose driver call fails if the engine accepts the operation.
 
-        The state must be as before. If the engine cannot undo that much, bytes of the operation may
-        stay borrowed; the oracle then takes over which ones.
+        The engine's state must be as before. If the engine cannot undo the operation completely,
+        some of its bytes may stay borrowed; the oracle is then told which ones.
         """
         site = next(self.sites)
         expected = self.oracle.judge(stream.model, modelled(accesses), policy)
@@ -193,7 +199,7 @@ class Pair:
         return answer
 
     def export(self, memory, start, stop, mode, policy="strict", uses=False):
-        """Make a view of the host. One that `uses` may read what it writes."""
+        """Make a host view. With `uses`, the host may also read what it writes."""
         site = next(self.sites)
         expected = self.oracle.judge_export(memory.model, start, stop, mode, policy, uses)
         answer, what = memory.real.export(
@@ -214,7 +220,7 @@ class Pair:
         return answer
 
     def compare(self, streams=()):
-        """Compare the states, as far as both can show them."""
+        """Compare the states of engine and oracle, as far as both show them."""
         for memory in self.memories:
             uses = uses_by_byte(memory)
             got = {byte for byte, held in enumerate(uses) if held}
@@ -231,7 +237,10 @@ EFFECTS = {"discard": "discards", "attach": "attaches", "move": "moves"}
 
 
 def effect_of(accesses):
-    """What an operation does beside reading and writing: all its accesses are of the same kind."""
+    """The effect of an operation beside reading and writing.
+
+    All its accesses have the same mode.
+    """
     return EFFECTS.get(accesses[0][3]) if accesses else None
 
 
@@ -247,7 +256,7 @@ def modelled(accesses):
 
 
 def uses_by_byte(memory):
-    """For each byte the uses that the engine keeps, independent of its ranges."""
+    """For each byte, the uses that the engine records, whatever ranges it has."""
     return [
         {use[:3] for use in memory.real.borrows(byte, byte + 1)}
         for byte in range(memory.model.nbytes)
@@ -255,9 +264,9 @@ def uses_by_byte(memory):
 
 
 def remembers(memory, start, stop):
-    """Whether the engine can surely undo an access if the driver call fails.
+    """Whether the engine certainly undoes an access if the driver call fails.
 
-    It can if the access covers all of the memory's only range, which has had few uses so far.
+    This is certain if the memory has one range with few uses so far, and the access covers it.
     """
     whole = start == 0 and stop == memory.model.nbytes and memory.real.ranges == 1
     return whole and len(memory.model.accesses) <= 2

@@ -1,8 +1,8 @@
-"""What the other process of random programs with tickets runs: a random program, step by step.
+"""The other process of random programs with tickets: it runs a random program step by step.
 
-It opens the tickets of the owner's program, uses the buffers in its steps beside buffers of its
-own, and gives them back. Its own oracle judges every answer, and what the bytes must be comes with
-each ticket. `Partner` in library_tickets.py calls these functions.
+It opens the tickets of the owner's program, uses these buffers in its steps beside buffers of its
+own, and gives them back. Its own oracle judges every answer. Each ticket comes with the bytes that
+the buffer must have. `Partner` in library_tickets.py calls these functions.
 """
 
 import gc
@@ -14,13 +14,13 @@ from library_tickets import OF_TICKETS
 import cudadrv as cu
 from cudadrv import testing
 
-# Steps that would end buffers of the owner without a receipt, or have no place here.
+# Steps that would end the owner's buffers without a receipt, and steps that cannot run here.
 LEFT_OUT = (*OF_TICKETS, "await_something", "interrupt")
 program = None
 
 
 class OtherProgram(library_programs.Program):
-    """The program of the other process. `lent` are the buffers of the owner, by their tickets."""
+    """The program of the other process. `lent` maps tickets to the owner's buffers."""
 
     def __init__(self, seed, policies, several):
         self.devices = 2 if several and cu.Device.count() > 1 else 1
@@ -31,7 +31,7 @@ class OtherProgram(library_programs.Program):
             self.weights[step] = 0
 
     def contexts(self):
-        """Tickets are opened in the primary contexts of devices."""
+        """The primary contexts of the devices: tickets can be opened only in these."""
         return [cu.Device(ordinal).context for ordinal in range(self.devices)]
 
     # ---- tickets ----
@@ -44,7 +44,7 @@ class OtherProgram(library_programs.Program):
             place = stream.place
         on = self.session._stream_of_import(stream, place)
         if on.model.in_capture and on.model.capture is None:
-            return False  # the driver would refuse the wait when the memory is mapped
+            return False  # mapping the memory needs a wait that the driver would refuse now
         self.note("open", at, "which is not valid" * (not valid), self.at(stream, self.streams))
         buffer = self.session.open_ticket(ticket, kind, place, stream, valid, start, bytes_)
         if buffer is None:
@@ -69,7 +69,8 @@ class OtherProgram(library_programs.Program):
         if receipt is not None:
             del self.lent[at]
             if self.chance(0.3):
-                self.session.copy_out(buffer)  # which is refused
+                # This call is refused, because the buffer is given back.
+                self.session.copy_out(buffer)
             self.replace()
         return receipt
 
@@ -83,7 +84,7 @@ def begin(seed, policies, several, settings):
 
 
 def noting(step, *arguments):
-    """Make a step. If it fails, the exception says what the program did until then."""
+    """Run a step. If it fails, the exception lists the steps of the program so far."""
     try:
         return step(*arguments)
     except Exception as error:
@@ -101,14 +102,20 @@ def steps(count):
 
 
 def give_back(at):
-    """Returns the receipt or None, the bytes, and whether the program has ordered all its work."""
+    """Give a buffer back.
+
+    Returns the receipt or None, the buffer's bytes, and whether the program has ordered all its
+    work.
+    """
     bytes_ = program.lent[at].bytes.copy()
     return noting(program.return_opened, at), bytes_, program.session.ordered
 
 
 def end():
-    """End the program. Returns the bytes of the buffers that it drops now, and as `give_back`; and
-    its answers.
+    """End the program.
+
+    Returns the bytes of each buffer that is still open, whether the program has ordered all its
+    work, and how often each answer occurred.
     """
     global program
     try:
@@ -117,7 +124,7 @@ def end():
         session = program.session
     finally:
         drop()
-    # After a disagreement, its traceback may keep buffers alive.
+    # After a disagreement, the exception's traceback may keep buffers alive.
     assert not count_mapped(), "memory stays mapped that no buffer has"
     return left, session.ordered, session.answers
 
@@ -129,7 +136,7 @@ def drop():
         program.lent.clear()
         program.end()
         program = None
-        patience = 100  # threads of the program may just be letting go of what they used
+        patience = 100  # threads of the program may still hold references for a moment
         gc.collect()
         cu.reap()
         while patience and count_mapped():
@@ -139,7 +146,10 @@ def drop():
 
 
 def count_mapped():
-    """How much memory of several processes is mapped. Unknown on a real driver."""
+    """The number of mapped allocations that several processes share.
+
+    0 if the driver cannot tell.
+    """
     if not cu.driver_info().is_software:
         return 0
     pairs = (

@@ -1,6 +1,6 @@
-"""Engines of their own, without any CUDA, so that the rules of ownership can be tested alone.
+"""The ownership engine without CUDA, to test the rules of ownership alone.
 
-Built with the package (`setup.py build_ext --inplace`), and no part of it.
+This module is built with the package (`setup.py build_ext --inplace`), but is not part of it.
 """
 
 cimport cython
@@ -41,7 +41,7 @@ cdef enum:
 
 @cython.final
 cdef class Engine:
-    """An ownership engine of its own, with as many contexts, streams and memories as asked for."""
+    """An ownership engine, separate from the library's and from other objects of this class."""
 
     cdef own_engine engine
 
@@ -50,7 +50,7 @@ cdef class Engine:
 
     @property
     def slots(self):
-        """How many stream slots there are: state that must not grow without bound."""
+        """The number of stream slots. It must not grow without limit."""
         return self.engine.size
 
 
@@ -67,11 +67,11 @@ cdef class Domain:
         own_domain_open(&engine.engine, &self.domain, host_excluded)
 
     def lose(self):
-        """The context is lost: nothing of it runs any more."""
+        """Mark the context as lost: none of its work runs any more."""
         own_domain_lose(&self.engine.engine, &self.domain)
 
     def snapshot(self):
-        """What a synchronization of the whole context stands for."""
+        """Return a snapshot of all work of the context, as for a synchronization."""
         cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.engine)
         if not own_domain_snapshot(&self.engine.engine, &self.domain, &snapshot.snapshot):
             raise MemoryError()
@@ -81,7 +81,7 @@ cdef class Domain:
 @cython.final
 @cython.no_gc_clear
 cdef class StreamState:
-    """A stream of a `Domain`: its operations, what it waited for, what the host knows of it."""
+    """A stream of a `Domain`: its operations, its waits, and what the host knows of both."""
 
     cdef readonly Domain domain
     cdef own_stream *stream
@@ -103,7 +103,7 @@ cdef class StreamState:
 
     @property
     def known(self):
-        """Whether the host knows that everything is complete."""
+        """Whether the host knows that all work of the stream is complete."""
         return own_stream_known(&self.domain.engine.engine, self.stream)
 
     def close(self):
@@ -111,7 +111,7 @@ cdef class StreamState:
             own_stream_close(&self.domain.engine.engine, self.stream)
 
     def snapshot(self, record=False):
-        """What stands for the work so far; with `record`, as an event recorded now does."""
+        """Return a snapshot of the work so far. With `record`, an event is recorded for it."""
         cdef Snapshot snapshot = Snapshot.__new__(Snapshot, self.domain.engine)
         cdef own_event event
         if record:
@@ -124,7 +124,7 @@ cdef class StreamState:
         return snapshot
 
     def wait(self, Snapshot snapshot not None):
-        """Order everything that follows after what the snapshot stands for."""
+        """Order all later work of the stream after the work of the snapshot."""
         if not own_wait(&self.domain.engine.engine, self.stream, &snapshot.snapshot):
             raise MemoryError()
 
@@ -132,18 +132,23 @@ cdef class StreamState:
         self, *accesses, policy="strict", driver_fails=False, site=0, effect=None,
         bint passive=False, bint returns=False, attach_to=None
     ):
-        """Begin an operation on ``(memory, start, stop, mode)`` accesses; the driver has it then.
+        """Begin and settle an operation with these accesses: ``(memory, start, stop, mode)``.
 
-        `effect` is what it does beside that, a key of EFFECTS; with `passive`, the driver may have
-        queued nothing; with `returns`, it is the end of a loan. One that "attaches" does so to
-        `attach_to`: a StreamState, "host", or None for all. Gives ``("ok", snapshot)``, or the
-        reason of the refusal and the site in the way.
+        `effect` is a key of EFFECTS: what the operation does beside its accesses. With `passive`,
+        the driver may have queued nothing. With `returns`, the operation is the end of a loan. An
+        operation that "attaches" attaches memory to `attach_to`: a StreamState, "host", or None
+        for all streams. The truth value of `driver_fails` is taken between begin and settle, in
+        place of the driver call. Returns ``("ok", snapshot)``, or the reason of the refusal and
+        the site of the conflicting use.
         """
         return self.begin(
             accesses, policy, driver_fails, site, None, effect, passive, returns, attach_to)
 
     def lend(self, *access, policy="strict", driver_fails=False, site=0):
-        """As `issue`, of one access, and lend its bytes to the stream: ``("ok", view)``."""
+        """Issue an operation with one access, and lend the bytes of the access to the stream.
+
+        Returns ``("ok", view)``, or the same as `issue` if refused.
+        """
         cdef View view = View.__new__(View)
         answer, what = self.begin(
             [access], policy, driver_fails, site, view, "uses", False, False, None)
@@ -175,12 +180,13 @@ cdef class StreamState:
         request.passive = passive
         request.attachment.site = site
         request.attachment.stream = tag_of(attach_to)
-        # As `issue` does it for a program's only thread, where that is possible, every second time.
+        # On every second turn, take the fast path of a program's only thread, if it is possible.
         alone = self.stream.seq % 2 and own_begin_alone(engine, &request, False)
         answer = OWN_OK if alone else own_begin(engine, &request)
         if answer == OWN_OK:
             try:
-                failed = bool(driver_fails)  # once: "the driver", which can do things meanwhile
+                # This is in place of the driver call: `__bool__` can call anything.
+                failed = bool(driver_fails)
             except BaseException:
                 own_undo(engine, &request)
                 if alone:
@@ -235,7 +241,7 @@ cdef int fill_access(
 @cython.final
 @cython.no_gc_clear
 cdef class Snapshot:
-    """What an event or a token stands for."""
+    """The work that an event or a token represents."""
 
     cdef readonly Engine engine
     cdef own_snapshot snapshot
@@ -248,12 +254,12 @@ cdef class Snapshot:
         own_snapshot_drop(&self.engine.engine, &self.snapshot)
 
     def join_host(self):
-        """The host has seen that it is complete."""
+        """Note that the host has seen the work complete."""
         own_join_host(&self.engine.engine, &self.snapshot)
 
     @property
     def known(self):
-        """Whether the host knows that its last operation is complete."""
+        """Whether the host knows that the last operation of the work is complete."""
         return own_known(&self.engine.engine, self.snapshot.slot, self.snapshot.seq)
 
 
@@ -280,11 +286,11 @@ cdef class MemoryState:
 
     @property
     def ranges(self):
-        """How many ranges it is cut into."""
+        """The number of ranges into which the memory is cut."""
         return self.memory.count
 
     def borrows(self, start=0, stop=None):
-        """The GPU uses not known to be complete: tuples of slot, seq, mode, start, stop."""
+        """List the GPU uses that may be unfinished: tuples (slot, seq, mode, start, stop)."""
         cdef own_borrow found[64]
         cdef uint32_t i
         cdef uint64_t end = self.memory.nbytes if stop is None else stop
@@ -297,7 +303,7 @@ cdef class MemoryState:
         return listed
 
     def discarded(self, start=0, stop=None):
-        """The first discarded bytes, and the site of that discard; None without any."""
+        """Return (start, stop, site) of the first discard in these bytes, or None."""
         cdef own_discard found
         cdef uint64_t end = self.memory.nbytes if stop is None else stop
         if not own_discarded(&self.engine.engine, self.memory, start, end, &found):
@@ -323,7 +329,10 @@ cdef class MemoryState:
         return ANSWERS[answer], blamed(answer, &conflict)
 
     def lend(self, StreamState borrower not None, start, stop, mode, site=0):
-        """Lend bytes to work on no stream, for which `borrower` stands; as `export` otherwise."""
+        """Lend bytes to work on no stream. `borrower` represents this work.
+
+        Returns the same as `export`.
+        """
         cdef own_access access
         cdef own_conflict conflict
         cdef View view = View.__new__(View)
@@ -337,27 +346,27 @@ cdef class MemoryState:
         return ANSWERS[answer], blamed(answer, &conflict)
 
     def free(self, start, stop):
-        """Whether nobody uses these bytes: ``"ok"`` or the reason. Closes nothing."""
+        """Return ``"ok"`` if nobody uses these bytes, otherwise the reason. Closes nothing."""
         cdef own_conflict conflict
         return ANSWERS[own_bytes_free(&self.engine.engine, self.memory, start, stop, &conflict)]
 
     def cut(self, end, site=0):
-        """Take away the bytes from `end` on if nobody uses them: ``"ok"`` or the reason."""
+        """Remove the bytes from `end` on, if nobody uses them. Returns ``"ok"`` or the reason."""
         cdef own_conflict conflict
         return ANSWERS[own_memory_cut(&self.engine.engine, self.memory, end, site, &conflict)]
 
     def extend(self, end):
-        """Let the bytes before `end` be used again, after `cut`."""
+        """After `cut`, make the bytes before `end` usable again."""
         own_memory_extend(&self.engine.engine, self.memory, end)
 
     def inherit(self, MemoryState other not None, mode):
-        """Let all that uses another memory use this one, which is new, in a mode."""
+        """Record all uses of `other` as uses of this new memory, in this mode."""
         if not own_memory_inherit(
                 &self.engine.engine, self.memory, other.memory, MODES[mode]):
             raise MemoryError()
 
     def close(self):
-        """Close it if nobody uses it: ``"ok"`` or the reason."""
+        """Close the memory, if nobody uses it. Returns ``"ok"`` or the reason."""
         cdef own_conflict conflict
         return ANSWERS[own_memory_free(&self.engine.engine, self.memory, True, &conflict)]
 
@@ -365,10 +374,10 @@ cdef class MemoryState:
 @cython.final
 @cython.no_gc_clear
 cdef class View:
-    """A host borrow or a loan; it lasts until `close` or until the object dies."""
+    """A host borrow or a loan. It lasts until `close`, or until the object is destroyed."""
 
     cdef MemoryState memory
-    cdef StreamState borrower   # of a loan: the engine refers to it
+    cdef StreamState borrower   # the borrower of a loan, which the engine refers to
     cdef own_export view
 
     def __dealloc__(self):

@@ -1,6 +1,7 @@
 """Runs a program on the library and on the oracle, and compares every outcome.
 
-This module has streams, events, tokens and policies; session_buffers.py has the buffers.
+This module has the steps with streams, events, tokens and policies. session_buffers.py has the
+steps with buffers.
 """
 
 import ctypes
@@ -51,9 +52,10 @@ NOT_SHAREABLE, NOT_SHARED = "not_shareable", "not_shared"
 OWN_TICKET, NO_TICKET = "own_ticket", "no_ticket"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
-INTERRUPTED, FINISHED = "interrupted", "finished"  # outcomes of accepted calls during Ctrl-C
+# Outcomes of accepted calls that Ctrl-C interrupted, or that finished before it.
+INTERRUPTED, FINISHED = "interrupted", "finished"
 
-# The exception of each refusal: exactly this class, with a text that matches this pattern.
+# The exception of each refusal: its class must be exactly this one, and its text must match.
 RAISED = {
     TAKEN: (ValueError, "is taken back for a block"),
     NOT_LENT: (ValueError, "not in anybody's hands"),
@@ -112,7 +114,7 @@ RAISED = {
     OWN_TICKET: (cu.OwnershipError, "was made by this process"),
     NO_TICKET: (cu.OwnershipError, "has taken the buffer back|was opened before|is not valid"),
 }
-# The driver calls that queue work and waits. A refused call makes none of them.
+# The driver calls that queue work or wait. A refused call must make none of them.
 QUEUEING = (
     *("cuMemcpyAsync", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"),
     "cuMemcpyPeerAsync",
@@ -124,7 +126,7 @@ QUEUEING = (
 )
 WORK = [name for name in QUEUEING if name.startswith(("cuMemcpy", "cuMemset"))]
 DEFAULTS = ("legacy", "per_thread")
-# The oracle's kind of each kind of stream of the library.
+# For each kind of stream of the library, the oracle's kind.
 ORDERS = {
     "non_blocking": "non_blocking",
     "blocking": "blocking",
@@ -135,7 +137,7 @@ ORDERS = {
 }
 
 
-# A call frees the memory of dead buffers, but gives up after a few of them that work still uses.
+# A call frees the memory of dead buffers. It gives up after a few buffers that work still uses.
 MOST_DRAINS = 3
 
 
@@ -149,7 +151,7 @@ class Place:
 
     context: cu.Context
     domain: model.Domain
-    internal: model.Stream  # of blocking calls without a stream
+    internal: model.Stream  # the internal stream, for blocking calls without a stream
     policy: str | None = None
     legacy: "Stream | None" = None
 
@@ -158,26 +160,30 @@ class Place:
 class Thread:
     """The state of a thread: its `with` blocks, and its default streams."""
 
-    orderings: list = field(default_factory=list)  # open blocks, with their policies
-    currents: list = field(default_factory=list)  # open `with stream` blocks, with their streams
-    defaults: dict = field(default_factory=dict)  # streams, by context
+    orderings: list = field(default_factory=list)  # policies of the open `ordering` blocks
+    currents: list = field(default_factory=list)  # streams of the open `with stream` blocks
+    defaults: dict = field(default_factory=dict)  # default streams, by context
 
 
 @dataclass(eq=False)
 class Stream:
-    real: cu.Stream | None  # None when it was dropped
+    real: cu.Stream | None  # None when the program has dropped it
     model: model.Stream
     kind: str
     place: Place
     foreign: "Foreign | None" = None
     turn: int = 0
-    # By the context of a task, if it was current when something was awaited; by attached memory; by
-    # a part in a graph of another library; by a loan that could not end.
+    # Whether something beside the program refers to the stream: a task's context in which something
+    # was awaited, attached memory, our part in another library's graph, or a loan that could not
+    # end.
     kept: bool = False
 
     @property
     def given(self):
-        """What a call is given for it: every other time the object of the library that made it."""
+        """The stream as an argument of a call.
+
+        A stream of the other library is given as its own object on every odd turn.
+        """
         self.turn += 1
         return self.foreign if self.foreign and self.model.open and self.turn % 2 else self.real
 
@@ -191,19 +197,23 @@ class Event:
 
 @dataclass(eq=False)
 class Token:
-    """`node` is None where there was nothing to do. It keeps its buffers and streams alive."""
+    """A token with its buffers and streams. `node` is None if there was nothing to do."""
 
     real: cu.Token
     node: model.Node | None
     buffers: list
     stream: model.Stream | None = None
-    asked: bool = False  # whether it has an event
-    capture: Any = None  # of a captured operation, whose node is in the order of the capture
-    streams: tuple = ()  # of a launched graph: the streams that its work uses
+    asked: bool = False  # whether the token already has an event
+    # The capture of a captured operation; `node` is then a node of that capture.
+    capture: Any = None
+    streams: tuple = ()  # for a launch of a graph: the streams that its work uses
 
 
 class Session:
-    """Each method is one step of a program. It returns what was made, or None if it was refused."""
+    """A program on both library and oracle.
+
+    Each method is one step of the program. It returns what was made, or None if it was refused.
+    """
 
     def __init__(self, *contexts):
         self.software = cu.driver_info().is_software
@@ -211,20 +221,21 @@ class Session:
         self.places = [self.open_place(each) for each in contexts or [cu.Device(0).context]]
         self.here = self.main = Thread()  # `here` is the thread that makes the next call
         self.oracle.thread = self.here
-        self.ordered = True  # False once "unchecked" let something pass that strict would refuse
+        self.ordered = True  # False once "unchecked" accepted something that strict would refuse
         self.queueing = list(QUEUEING)
         self.disagreed = False
         self.gate = None
         self.awaited = False
-        self.left_alone = []  # arrays of interrupted copies, which must not change any more
-        self.failing = None  # the driver function that fails in the next call, and how
+        self.left_alone = []  # arrays of interrupted copies; their bytes must not change any more
+        self.failing = None  # the driver function that fails in the next call, and its status
         self.interrupting = False  # whether Ctrl-C comes in the middle of the next call
         self.waited = True  # whether the last call was not interrupted
-        self.queued = True  # whether the driver was given the work of an interrupted call
+        self.queued = True  # whether the driver got the work of an interrupted call
         self.answers = Counter()
         self.sites = count(1)
-        self.unended = False  # whether loans were given back that the library has not ended yet
-        self.unseen = Counter()  # calls of the driver that other libraries made
+        # Whether other libraries gave loans back that the library may not have ended yet.
+        self.unended = False
+        self.unseen = Counter()  # driver calls that were not made by the library
         self.nothing = cu.LockedBuffer(0)
         self.pool = self.places[0].context.pools.locked
 
@@ -253,8 +264,8 @@ class Session:
     def call(self, what, expected, function, *buffers, unchanged=True):
         """Make a call that must have this outcome. If it is refused, nothing must have changed.
 
-        A set is of several reasons for a refusal, any of which may be given.
-        `unchanged` is False for a call that does a part of its work even if it raises.
+        If `expected` is a set, each of its outcomes is allowed. `unchanged` is False for a call
+        that does a part of its work even if it raises.
         """
         refused = expected not in (OK, WAITED)
         if refused or self.failing or self.interrupting:
@@ -264,7 +275,8 @@ class Session:
         before = self._state(buffers) if refused else None
         got, result, text = OK, None, ""
         try:
-            if self.interrupting and expected == OK:  # the text of a refusal is made by Python
+            # The library makes the text of a refusal in Python, where Ctrl-C would raise too early.
+            if self.interrupting and expected == OK:
                 result = self.interrupt(function, buffers)
             else:
                 if self.interrupting:
@@ -282,8 +294,9 @@ class Session:
         return result
 
     def settle(self):
-        """Let the library do what the next call would do: end the loans that were given back, and
-        free the memory of dead buffers.
+        """Do what the library does at the beginning of a call.
+
+        It ends the loans that were given back, and frees the memory of dead buffers.
         """
         if self.unended:
             self.unended = self.nothing.borrowed
@@ -291,10 +304,10 @@ class Session:
             self.pool.trim(keep_bytes=self.pool.limit_bytes)
 
     def fail(self, what, function, buffers):
-        """Make a call in which a driver function fails if it is called. Raises `Failed` then.
+        """Make a call in which a driver function fails if it is called, and then raise `Failed`.
 
-        Its `queued` says whether the driver had accepted something before. `kept` are the uses that
-        the library records in spite of the failure: buffer, byte and mode.
+        Sets `queued`, which says whether the driver had accepted work before the failure. Sets
+        `kept`, the uses that the library records in spite of the failure: buffer, byte and mode.
         """
         name, status = self.failing
         before = {each: testing.calls(each) for each in WORK}
@@ -318,21 +331,22 @@ class Session:
             for each, old, new in zip(buffers, uses, now, strict=True)
             for byte, use in new - old
         ]
-        # One of the same line and stream may be the older one, or the failed one in its place.
+        # A use of the same line and stream may be an older use, or that of the failed operation.
         self.ambiguous = any(old & new for old, new in zip(uses, now, strict=True))
         raise Failed
 
     def interrupt(self, function, buffers):
         """Make a call while Ctrl-C is pending. Sets `waited` and `queued`.
 
-        No Python code runs between the signal and the call. So the library is the first to check
-        for signals, or NumPy, before anything is queued.
+        No Python code runs between the signal and the call. So the first check for signals is in
+        the library, or in NumPy before anything is queued.
         """
         results, before = [], self._work(buffers)
-        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
+        # Ctrl-C may be ignored in this process.
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             results.extend(map(operator.call, (ctypes.pythonapi.PyErr_SetInterrupt, function)))
-            while True:  # the interpreter looks at the end of a round
+            while True:  # the interpreter checks for signals at the end of each round
                 pass
         except KeyboardInterrupt:
             pass
@@ -344,13 +358,13 @@ class Session:
         return results[1] if self.waited else None
 
     def _work(self, buffers):
-        """What the driver was given: its calls, or on a real driver what the library shows."""
+        """The work that the driver got, as counts of its calls, or on a real driver as borrows."""
         if self.software:
             return [testing.calls(name) for name in WORK]
         return [buffer.real.borrows for buffer in buffers]
 
     def hold(self, stream):
-        """Stop a stream until `open_gate`. Neither the library nor the oracle knows."""
+        """Stop a stream until `open_gate`. The library and the oracle do not know about this."""
         self.gate = self.gate or Gate()
         self.gate.hold(stream)
 
@@ -377,7 +391,7 @@ class Session:
         return self.here.currents
 
     def be_in(self, thread):
-        """Make the next calls in a thread."""
+        """Make the next calls in this thread."""
         self.here = self.oracle.thread = thread
 
     def open_stream(self, kind, place=None):
@@ -413,23 +427,25 @@ class Session:
             self.oracle.close_stream(stream.model)
 
     def drop_stream(self, stream):
-        """Drop the only reference to the library's stream: the caller must have none."""
+        """Drop the only reference to the library's stream. The caller must not have another one."""
         self.settle()
         died = weakref.ref(stream.real)
         stream.real = stream.foreign = None
-        patience = 1000  # the thread that watches what is awaited may just have a token in its hand
+        # The thread that watches awaited things may still refer to a token for a moment.
+        patience = 1000
         while self.awaited and patience and died() is not None:
             time.sleep(0.001)
-            gc.collect()  # the task that awaited it and its exception may refer to each other
+            # The task that awaited the stream may be in a reference cycle with its exception.
+            gc.collect()
             patience -= 1
-        # An executable with conditions is destroyed when the device is idle, and keeps its nodes
-        # until then. A GPU may still be working.
+        # An executable with conditions is destroyed only when the device is idle, and keeps its
+        # nodes until then. A GPU may still be working.
         while not self.software and patience and died() is not None:
             time.sleep(0.001)
             self.settle()
             patience -= 1
         self.agree("a stream to which nothing refers", died(), None)
-        # A later call records its last event, even if that call is refused.
+        # The next call records the stream's last event, even if that call is refused.
         self.queueing = [name for name in self.queueing if name != "cuEventRecord"]
         self.oracle.close_stream(stream.model)
 
@@ -437,12 +453,12 @@ class Session:
         return self.oracle.judge_stream(stream.model).answer
 
     def _runs(self, stream):
-        """Whether the stream can be used, and does work now."""
+        """OK if the stream can be used and is not captured, else the reason."""
         usable = self._usable(stream)
         return CAPTURED if usable == OK and stream.model.in_capture else usable
 
     def _judge_wait(self, stream, capture):
-        """Whether a usable stream can wait for work of a capture, or if that is None for others."""
+        """The answer if a usable stream waits for work of a capture (None: for other work)."""
         mine = stream.model.capture
         if capture is None:
             return CAPTURED if stream.model.in_capture else OK
@@ -450,7 +466,10 @@ class Session:
         return CAPTURED if refused else OK
 
     def _wait(self, stream, capture, node):
-        """Order a stream after a node, which is one of a capture if that is not None."""
+        """Order a stream after a node.
+
+        The node is in `capture`, or if this is None, outside of captures.
+        """
         if capture is None:
             self.oracle.wait(stream.model, node)
         else:
@@ -474,7 +493,7 @@ class Session:
             self._wait(stream, capture, self._snapshot(other))
 
     def _snapshot(self, stream):
-        """What an event on a stream stands for."""
+        """The node of an event that would be recorded on the stream now."""
         if stream.model.capture:
             return stream.model.capture.point(stream.model, record=True)
         return self.oracle.snapshot(stream.model, record=True)
@@ -513,7 +532,7 @@ class Session:
             self.end_late()
 
     def end_late(self):
-        """End what could not end before a synchronization."""
+        """End things whose end had to wait for a synchronization."""
 
     # ---- events ----
 
@@ -522,7 +541,7 @@ class Session:
         return Event(self.new(place, cu.Event), model.Event(), place)
 
     def record(self, stream, event=None):
-        """Record an event, by default a new one, and return it."""
+        """Record an event and return it. Without an argument, a new event is made."""
         usable = self._usable(stream)
         if event is not None and event.place is not stream.place:
             usable = OTHER_CONTEXT
@@ -583,7 +602,10 @@ class Session:
         return token.node is None or self.oracle.known(token.node)
 
     def judge_token(self, token):
-        """Whether a token can be waited for. It then gets an event, unless the host knows it."""
+        """The answer if a token is waited for.
+
+        The wait gives it an event, unless the host knows it.
+        """
         answer = OK
         if token.capture is not None:
             return CAPTURED
@@ -608,7 +630,10 @@ class Session:
         return answer
 
     def wait_for_token(self, stream, token):
-        """Make a stream wait for a token. One that the host knows to be complete is skipped."""
+        """Make a stream wait for a token.
+
+        The wait is skipped if the host knows it to be complete.
+        """
         answer = self._usable(stream)
         if answer == OK:
             answer = self._judge_wait_for_token(stream, token)
@@ -684,9 +709,7 @@ class Session:
         self.currents.pop().real.__exit__(None, None, None)
 
     def current(self, stream, *places):
-        """The stream of a call in one of some contexts: the argument, else the current one, or
-        None.
-        """
+        """The stream of a call: the argument, a current stream of these contexts, or None."""
         if stream is None:
             found = [current for current in self.currents if current.place in places]
             return found[-1] if found else None
@@ -714,11 +737,11 @@ class Session:
             testing.forget_races()
 
     def end_access(self):
-        """End the access of devices to the memory of others."""
+        """End the access of all devices to the memory of others."""
 
 
 def uses_by_byte(buffer):
-    """The uses that the library shows for each byte, independent of its ranges."""
+    """For each byte the uses that the library shows, whatever ranges it has."""
     return {
         (byte, borrow._replace(start=0, stop=0))
         for borrow in buffer.real.borrows
@@ -727,7 +750,7 @@ def uses_by_byte(buffer):
 
 
 def in_time(wait):
-    """A question: whether a wait of no length or of a short one comes to its end."""
+    """Turn a wait into a query: whether a wait with a timeout of zero succeeds."""
 
     def ask():
         try:
@@ -740,7 +763,7 @@ def in_time(wait):
 
 
 def new_stream(kind, context):
-    """A stream, and the object of another library that made it, if one did."""
+    """Make a stream. Returns its object, and the other library's object if that library made it."""
     if kind == "legacy":
         return cu.Stream.legacy(), None
     if kind == "per_thread":
@@ -754,14 +777,15 @@ def new_stream(kind, context):
 class Gate:
     """Stops streams until it is opened: they wait until the host writes a flag.
 
-    Meanwhile there is no garbage collection, because a destructor that the collector runs may wait
-    in a real driver: destroying an executable graph with conditional nodes waits for all streams of
-    the context, and nobody would be left to open the gate.
+    The garbage collector is disabled meanwhile. It could run a destructor that waits in a real
+    driver: destroying an executable graph with conditional nodes waits for all streams of the
+    context. Then no thread could open the gate.
     """
 
     def __init__(self):
-        self.flag = cu.LockedBuffer(1, "u4", pooled=False)  # of no stream's order
-        self.flag[0] = 0  # not filled, on a current stream
+        # Without a pool: its memory must not be ordered by any stream.
+        self.flag = cu.LockedBuffer(1, "u4", pooled=False)
+        self.flag[0] = 0  # `fill` would run on the current stream
         self.wait = ctypes.CDLL(cu.driver_info().path).cuStreamWaitValue32_v2
         self.wait.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32]
         self.holds = 0
@@ -779,7 +803,7 @@ class Gate:
 
 
 class Foreign:
-    """A stream that another library made. It ends with this object."""
+    """A stream that another library made. It is destroyed with this object."""
 
     def __init__(self, context, blocking):
         self.driver = ctypes.CDLL(cu.driver_info().path)

@@ -1,7 +1,7 @@
 """The steps of a program that concern buffers, and the bytes that must be in them.
 
-In an accepted program, operations on the same bytes are ordered, and the calls come in one of the
-orders that the graph allows. So each byte has the value that the calls give it one after the other.
+In an accepted program, operations on the same bytes are ordered, and the calls come in an order
+that the graph allows. So the effects on each byte are applied in the order of the calls.
 """
 
 import weakref
@@ -39,21 +39,23 @@ class Memory:
     model: model.Memory
     kind: str
     place: Place
-    stream: Stream | None = None  # that stream-ordered memory was allocated on
+    stream: Stream | None = None  # the stream on which stream-ordered memory was allocated
     owned: bool = True
     of_driver_pool: bool = False
-    of_module: bool = False  # a variable
+    of_module: bool = False  # whether it is a variable of a module
     bytes: Any = None
-    shares: bool = False  # whether others may have the same bytes, and the same records
+    # Whether several buffers may be made over the same bytes and share their records.
+    shares: bool = False
     ended: bool = False
-    home: "Memory | None" = None  # the memory of ours whose bytes these are
-    owner: Any = None  # a weak reference to the other library's object
-    unused: model.Access | None = None  # its allocation on a stream, until the first use
-    pool: Any = None  # DEFAULT or a DriverPool, if it comes from a pool of the driver
-    whole: Any = None  # a weak reference to the buffer of all its bytes
+    home: "Memory | None" = None  # the cudadrv memory over whose bytes this memory lies
+    owner: Any = None  # a weak reference to the owner object of another library
+    # The access of its allocation on a stream, until the first use.
+    unused: model.Access | None = None
+    pool: Any = None  # DEFAULT or a DriverPool, if it is device memory from a pool of the driver
+    whole: Any = None  # a weak reference to the buffer over the whole memory
     shareable: bool = False  # page-locked memory that other processes can map
-    was_shared: bool = False  # with another process, which may still have it mapped
-    opened: bool = False  # by a ticket of another process
+    was_shared: bool = False  # whether another process may still have it mapped
+    opened: bool = False  # whether it was opened by a ticket of another process
 
     def __post_init__(self):
         if self.bytes is None:
@@ -81,16 +83,17 @@ class Memory:
 
     @property
     def group(self):
-        """What the nodes of a copy cannot exchange for anything else."""
+        """The group of memories that can replace each other in a copy node."""
         if self.is_stream_ordered:
             return f"stream-ordered {self.kind}", None
         return "locked" if self.kind == "locked" else "device or managed", self.place
 
     def can_replace(self, present, as_source):
-        """Whether the node of a copy can have this memory in the place of other memory.
+        """Whether a copy node with the memory `present` can use this memory instead.
 
-        The driver minds the context of the source, and the library that of all its own memory. The
-        driver also tells memory of its pools apart, where the library does not know of it.
+        The driver checks the context of the source. The library checks the context of all memory
+        that it has allocated. The driver also distinguishes memory of its pools, even where the
+        library does not know of the pool.
         """
         if (self.pool is None) != (present.pool is None):
             return False
@@ -98,13 +101,13 @@ class Memory:
         return self.group == present.group if minds else self.group[0] == present.group[0]
 
     def place_for(self, place):
-        """The place of memory that a node of a graph of this place uses. A fill keeps it."""
+        """The context of this memory for a fill node of a graph in `place`."""
         return place if self.is_stream_ordered else self.place
 
 
 @dataclass(eq=False)
 class Buffer:
-    """A buffer, or a part of one. `start` counts from the first byte that the records are about."""
+    """A buffer, or a part of one. `start` is its offset in the memory that shares its records."""
 
     real: cu.Buffer
     memory: Memory
@@ -114,22 +117,22 @@ class Buffer:
     policy: str | None = None
     moved: bool = False
     grows: bool = False  # whether its size can change
-    kept: list = field(default_factory=list)  # what graphs have of it
+    kept: list = field(default_factory=list)  # the `KeptBuffer`s of graphs
 
     def change(self, **fields):
-        """Change something of the buffer, also for the graphs that keep it."""
+        """Set fields of the buffer, and of the `KeptBuffer`s that graphs have of it."""
         for each in (self, *self.kept):
             vars(each).update(fields)
 
     def keep(self):
-        """What a graph has of it: the program may drop the buffer itself."""
+        """Return a `KeptBuffer` for a graph. The program may then drop the buffer itself."""
         kept = KeptBuffer(None, self.memory, self.start, self.nbytes, self.part, self.policy)
         kept.reference = weakref.ref(self.real)
         self.kept.append(kept)
         return kept
 
     def is_object(self, real):
-        """Whether it is this buffer of the library."""
+        """Whether this is the model of the library's buffer `real`."""
         return self.real is real
 
     @property
@@ -138,7 +141,7 @@ class Buffer:
 
     @property
     def gone(self):
-        """Whether it is a part of bytes that were given back."""
+        """Whether some bytes of this buffer are behind the end of memory that has shrunk."""
         end = self.memory.model.end
         return end is not None and self.nbytes > 0 and self.start + self.nbytes > end
 
@@ -155,7 +158,7 @@ class Buffer:
 
     @property
     def bytes(self):
-        """The bytes that it must have: a view, to be changed in place."""
+        """The bytes that the buffer must have: a writable view of the memory's bytes."""
         return self.memory.bytes[self.start : self.start + self.nbytes]
 
     def use(self, mode):
@@ -173,7 +176,10 @@ class BufferSession(PeerSession):
     # ---- making and ending buffers ----
 
     def allocate(self, kind, nbytes, stream=None, place=None, driver_pool=False, **options):
-        """With `driver_pool`, memory of each kind comes from a pool of the driver, on a stream."""
+        """Allocate a buffer.
+
+        With `driver_pool`, the memory comes from a pool of the driver, on a stream.
+        """
         if stream is not None:
             options["stream"] = stream.given
         place = stream.place if stream else place or self.places[0]
@@ -193,7 +199,8 @@ class BufferSession(PeerSession):
         if usable == OK and stream is not None and stream.model.in_capture:
             if ordered and nbytes and (driver_pool or stream.kind == "legacy"):
                 usable = CAPTURED
-            # The memory is there before any launch. What has no bytes keeps its stream.
+            # Memory that is not from a driver's pool exists before any launch of the graph. A
+            # buffer without bytes keeps its stream.
             stream, on = stream if driver_pool else None, None
         made = self.call("allocation", usable, make)
         if made is None:
@@ -221,21 +228,24 @@ class BufferSession(PeerSession):
         return buffer
 
     def use_on_host(self, *buffers):
-        """The host uses buffers. What it is the first to use has no order any more."""
+        """Note that the host uses buffers.
+
+        A first use by the host ends the order of the allocation.
+        """
         for buffer in buffers:
             if buffer.memory.unused is not None and not buffer.closed:
-                if not buffer.nbytes:  # some accesses of no bytes count as the first use
+                if not buffer.nbytes:  # not every access of no bytes counts as the first use
                     assert buffer.real.address
                 buffer.memory.model.accesses.remove(buffer.memory.unused)
                 buffer.memory.unused = None
 
     def take_address(self, buffer):
-        """What a program may ask for at any time: the host is the first user, then."""
+        """Return the address. If this is the first use, the host is the first user."""
         self.use_on_host(buffer)
         return buffer.real.address
 
     def after_use(self, *buffers):
-        """Find out whether memory without order was used for the first time, and by whom.
+        """Find out whether stream-ordered host memory was used for the first time, and by whom.
 
         If its address was not known, a stream has chosen the address, and the allocation stays a
         write. Otherwise the host now ends the order of the allocation.
@@ -250,11 +260,11 @@ class BufferSession(PeerSession):
                 memory.model.accesses.remove(access)
 
     def internal(self, place):
-        """The stream of blocking calls without a stream."""
+        """The internal stream of a context, for blocking calls without a stream."""
         return Stream(None, place.internal, "internal", place)
 
     def driver_pool(self, kind, place):
-        """The program's pool of the driver for a kind of buffers."""
+        """The program's pool of the driver for buffers of this kind."""
         device = place.context.device if kind == "device" else None
         if (kind, device) not in self.driver_pools:
             self.driver_pools[kind, device] = cu.DriverPool(kind, device)
@@ -265,7 +275,7 @@ class BufferSession(PeerSession):
         return {}
 
     def part(self, buffer, start, stop, how="slice"):
-        """The bytes from `start` to `stop` of a buffer, cut out in one of several ways."""
+        """Make a part with the bytes from `start` to `stop`, by one of several calls."""
         real, size = buffer.real, buffer.real.itemsize
         first, last = start // size, stop // size
         ways = {
@@ -283,7 +293,7 @@ class BufferSession(PeerSession):
         return Buffer(made, buffer.memory, begin, (last - first) * size, True, buffer.policy)
 
     def new_buffer(self, what, make, kind, nbytes, place, owned=True):
-        """A buffer over memory that exists."""
+        """Make a buffer over memory that exists."""
         made = self.call(what, OK, lambda: self.new(place, make))
         memory = Memory(
             self.oracle.open_memory(nbytes, kind == "unified"), kind, place, owned=owned
@@ -291,7 +301,7 @@ class BufferSession(PeerSession):
         return Buffer(made, memory, 0, nbytes, part=False)
 
     def view_as(self, buffer, dtype):
-        """The same bytes as items of another dtype, which must fit."""
+        """Make a view of the same bytes as items of another dtype, whose size must fit."""
         answer = MEMORY_CLOSED if buffer.closed else OK
         made = self.call("view", answer, lambda: buffer.real.view(dtype), buffer)
         if made is None:
@@ -299,7 +309,7 @@ class BufferSession(PeerSession):
         return Buffer(made, buffer.memory, buffer.start, buffer.nbytes, True, buffer.policy)
 
     def reshape(self, buffer):
-        """The same items in another shape, which the array of another library has."""
+        """Make a view of the same items in another shape."""
         count = buffer.real.count
         shape = (count // 2, 2) if count % 2 == 0 and count else (1, -1)
         answer = MEMORY_CLOSED if buffer.closed else OK
@@ -341,7 +351,7 @@ class BufferSession(PeerSession):
             buffer.change(nbytes=nbytes)
 
     def shrink(self, buffer, nbytes):
-        """Give back the last bytes. Those that come back later have other contents."""
+        """Give back the last bytes. If the buffer grows again, these bytes are undefined."""
         answer = MEMORY_CLOSED if buffer.closed else OK
         if answer == OK and nbytes < buffer.nbytes:
             answer = self.oracle.cut(buffer.memory.model, nbytes)
@@ -370,7 +380,8 @@ class BufferSession(PeerSession):
             return answer
         if memory.stream is None or not buffer.nbytes:
             answer = self.oracle.close_memory(memory.model)
-            # The memory is not stream-ordered, so a stream is refused; either error may come first.
+            # The memory is not stream-ordered, so a stream is refused, too; either error may come
+            # first.
             return answer if answer == OK or stream is None else frozenset({answer, NOT_ORDERED})
         on = (stream or memory.stream).model
         if stream is not None and stream.place is not memory.place:
@@ -391,9 +402,9 @@ class BufferSession(PeerSession):
     def _judge(self, stream, uses, blocking, of_array=False):
         """Judge an operation: the answer, the oracle's stream, and whether there is work to do.
 
-        The answer is that after the waits which the policies insert.
+        The answer is the one after the waits that the policies insert.
 
-        A copy from or to an array is no part of a capture, and neither is one that blocks.
+        Copies from or to an array cannot be captured, and neither can blocking operations.
         """
         buffers = [buffer for buffer, _ in uses]
         place = device_side(*buffers).memory.place
@@ -402,7 +413,8 @@ class BufferSession(PeerSession):
         on = place.internal if stream is None else stream.model
         overlapping, same = relation(*buffers)
         closed = [buffer for buffer in buffers if buffer.closed]
-        if closed and all(buffer.gone for buffer in closed):  # the stream may be checked first
+        # The library may check the stream first.
+        if closed and all(buffer.gone for buffer in closed):
             answers = {MEMORY_CLOSED, self.oracle.judge_stream(on).answer} - {OK}
             return frozenset(answers), on, False
         if closed:
@@ -419,14 +431,14 @@ class BufferSession(PeerSession):
             return CAPTURED, on, False
         if same or not buffers[0].nbytes:
             return OK, on, False
-        if of_array and on.in_capture:  # the order may be checked first
+        if of_array and on.in_capture:  # the library may check the order first
             policies = [self.policy_of(buffer) for buffer in buffers]
             asked = self.oracle.judge(on, [buffer.use(mode) for buffer, mode in uses], policies)
             return frozenset({asked.answer, CAPTURED} - {OK, MUST_WAIT}), on, False
         return self._judge_order(on, uses), on, True
 
     def _judge_order(self, on, uses, policy=None, passive=False, lends=False):
-        """The answer after the waits of a policy, by default those that are in force."""
+        """The answer after the waits of a policy, by default of the policies in force."""
         if on.capture is not None:
             return self._judge_captured(on, uses, policy)
         if on.in_capture:
@@ -441,7 +453,7 @@ class BufferSession(PeerSession):
         return WAITED if answer == OK and before == MUST_WAIT else answer
 
     def _judge_captured(self, on, uses, policy=None):
-        """The answer to an operation of a capture, after the waits of the policies."""
+        """The answer to a captured operation, after the waits of the policies."""
         capture = on.capture
         accesses = [buffer.use(mode) for buffer, mode in uses]
         policies = [policy or self.policy_of(buffer) for buffer, _ in uses]
@@ -454,7 +466,7 @@ class BufferSession(PeerSession):
     def issue(self, on, uses, effect, more=()):
         """Issue an accepted operation, or capture it. `effect` changes the bytes of its buffers.
 
-        Returns its node. `more` are accesses of no buffer.
+        Returns its node. `more` are accesses that belong to no buffer.
         """
         site = next(self.sites)
         if on.capture is not None:
@@ -467,7 +479,7 @@ class BufferSession(PeerSession):
     def _operate(self, what, stream, uses, blocking, call, effect=None):
         """Make an operation of the GPU. Returns whether it was accepted, and its token.
 
-        One without an `effect` is a copy from or to an array.
+        An operation without an `effect` is a copy from or to an array.
         """
         answer, on, something = self._judge(stream, uses, blocking, effect is None)
         buffers = [buffer for buffer, _ in uses]
@@ -489,12 +501,13 @@ class BufferSession(PeerSession):
         return True, None if blocking else Token(result, node, buffers, on, capture=on.capture)
 
     def after_failure(self, on, uses):
-        """Tell the oracle about a failed call: work that the driver accepted is borrowed.
+        """Tell the oracle about a failed call. Work that the driver accepted counts as borrowed.
 
-        Uses of other work that the library could not undo may stay, of the same bytes and modes.
+        If the library could not undo the operation, uses of the same bytes in the same modes may
+        stay, even where the driver accepted nothing.
         """
         self.failing = None
-        left, self.kept = self.kept, []  # else the session would keep the buffers alive
+        left, self.kept = self.kept, []  # otherwise the session would keep the buffers alive
         self.after_use(*(buffer for buffer, _ in uses))
         accesses = [buffer.use(mode) for buffer, mode in uses]
         if self.queued:
@@ -537,7 +550,7 @@ class BufferSession(PeerSession):
         return token
 
     def copy_in(self, buffer, array, stream=None, blocking=False):
-        """Copy from an array, which the program changes after the call."""
+        """Copy from an array. The program changes the array after the call."""
         method = getattr(buffer.real, name_of("copy_from", blocking))
         items = array.view(buffer.real.dtype)
         done, token = self._on_either_side(buffer, "write", method, items, stream, blocking)
@@ -557,7 +570,7 @@ class BufferSession(PeerSession):
             self.left_alone.append(array)
 
     def _on_either_side(self, buffer, mode, method, argument, stream, blocking, effect=None):
-        """An operation on one buffer. Without a stream, the host makes it if it can."""
+        """Make an operation on one buffer. Without a stream, the host makes it if it can."""
         options = stream_option(stream)
         what, call = method.__name__, partial(method, argument, **options)
         current = self.current(stream, buffer.memory.place)
@@ -569,7 +582,8 @@ class BufferSession(PeerSession):
             if done and effect is not None:
                 effect(buffer)
             return done, None
-        if blocking and not buffer.nbytes and what != "fill":  # it is no work of the stream
+        # Such a copy is no work of the stream.
+        if blocking and not buffer.nbytes and what != "fill":
             usable = OK if current is None else self._usable(current)
             answer = MEMORY_CLOSED if buffer.closed else usable
             self.call(what, answer, call, buffer)
@@ -579,7 +593,7 @@ class BufferSession(PeerSession):
     # ---- the host ----
 
     def judge_host(self, buffer, mode, lends=False):
-        """The answer for a host access, after the waits of its policy."""
+        """The answer for a host access, after the waits of the policy in force."""
         if buffer.closed:
             return MEMORY_CLOSED
         self.use_on_host(buffer)
@@ -599,20 +613,20 @@ class BufferSession(PeerSession):
         return answer in (OK, WAITED)
 
     def compare(self, what, got, expected):
-        """Compare the bytes that the host sees with those that must be there, if known."""
+        """Compare the bytes that the host sees with the expected ones, where those are known."""
         if self.ordered:
             known = expected != UNKNOWN
             self.agree(f"bytes of {what}", got[known].tolist(), expected[known].tolist())
 
 
 def takes_order(stream):
-    """Whether host-readable memory is allocated in the order of a stream."""
+    """Whether host-readable memory that is allocated on the stream is stream-ordered."""
     usual = stream is not None and stream.model.kind == "non_blocking"
     return usual and not stream.place.domain.host_excluded
 
 
 def kept(uses):
-    """The uses that a graph keeps."""
+    """Replace the buffers of uses by `KeptBuffer`s for a graph."""
     found = {buffer: buffer.keep() for buffer, _ in uses}
     return [(found[buffer], mode) for buffer, mode in uses]
 
@@ -632,7 +646,7 @@ def stream_option(stream):
 
 
 def device_side(target, source=None):
-    """The buffer whose context a copy runs in: device before managed before page-locked memory."""
+    """The buffer whose context a copy uses: device before managed before page-locked memory."""
     if source is None:
         return target
     managed = target.memory.kind == "unified" and source.memory.kind == "device"
@@ -640,7 +654,11 @@ def device_side(target, source=None):
 
 
 def relation(target, source=None):
-    """Whether two buffers overlap partly, which copies refuse, and whether they are the same."""
+    """Compare the bytes of two buffers.
+
+    Returns whether they overlap partly, which copies refuse, and whether they begin at the same
+    byte.
+    """
     if source is None or target.memory.model is not source.memory.model:
         return False, False
     same = target.start == source.start

@@ -92,7 +92,7 @@ class BuildSession(ChangeSession):
         self.after_use(buffer)
 
     def add_child(self, graph, after, child):
-        """Add all that another graph does as one node."""
+        """Add a child graph: all nodes of another graph as one node."""
         reasons = {NO_SUCH_CHANGE} if child is graph else set()
         if child.closed:
             reasons.add(GRAPH_CLOSED)
@@ -112,7 +112,7 @@ class BuildSession(ChangeSession):
         return graph.place if buffer.on_host and graph.place else buffer.memory.place
 
     def _add(self, graph, after, place, node, call, reasons):
-        """Add a node, unless there are reasons to refuse it. Returns it, or None."""
+        """Add a node unless there are reasons to refuse it. Returns the node, or None."""
         plan = graph.kept or oracle_graphs.Plan()
         followed = [] if graph.closed else [plan.operations[index] for index in after.indices]
         answer = any_of(frozenset(reasons)) if reasons else OK
@@ -166,7 +166,7 @@ class BuildSession(ChangeSession):
         return found
 
     def _judge_node(self, plan, operation):
-        """The answer, the edges that policies add, and whether strict has the node."""
+        """The answer, the edges that the policies add, and whether strict would accept the node."""
         plan.thread = self.here
         found = operation.leaves()
         policies = [[self.policy_of(buffer) for buffer, _ in leaf.uses] for leaf in found]
@@ -219,7 +219,7 @@ class BuildSession(ChangeSession):
         return self._add(graph, after, graph.place, node, call, reasons)
 
     def steering(self, place):
-        """The kernel that sets a condition, in a context."""
+        """The kernel that sets a condition, in this context."""
         if ("steer", place) not in self.kernels:
             self.kernels["steer", place] = self.new(place, cu.Module, STEER)["steer"]
         return self.kernels["steer", place]
@@ -245,13 +245,13 @@ class BuildSession(ChangeSession):
         return [Body(real, graph, plan) for real, plan in pairs]
 
     def _is_fixed(self, graph):
-        """Whether a graph cannot change now."""
+        """Whether a graph cannot be changed at the moment."""
         return graph.root.busy or (graph.kept is not None and graph.kept.frozen)
 
     # ---- constants ----
 
     def constant(self, graph, array):
-        """Copy an array into memory of a graph that is being captured."""
+        """Call `Graph.constant`: it copies an array into memory of a graph during capture."""
         answer = GRAPH_CLOSED if graph.closed else OK if graph.capturing else CAPTURED
         place = graph.place or self.places[0]
         make = lambda: self.new(place, graph.real.constant, array)  # noqa: E731
@@ -265,7 +265,7 @@ class BuildSession(ChangeSession):
 
 
 class After:
-    """An argument `after`: indices of nodes of a graph, and perhaps a node of another one."""
+    """The argument `after` of a call: indices of nodes, and perhaps a node of another graph."""
 
     def __init__(self, graph, indices, wrong=None):
         self.graph, self.indices, self.wrong = graph, indices, wrong

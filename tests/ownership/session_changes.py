@@ -14,13 +14,13 @@ class ChangeSession(GraphSession):
     # ---- one node ----
 
     def node(self, executable, index, way):
-        """A node of an executable, as the program names it."""
+        """Return a node of an executable, in one of the ways in which a program can refer to it."""
         real = executable.real
         index += 0 if way == "index" else -len(executable.content.operations)
         return real[real.nodes[index] if way == "node" else index]
 
     def shown(self, executable, index, mode):
-        """The buffer that a node has now, to be used again."""
+        """Return the buffer that the library shows for a node, to be used in another call."""
         operation = executable.content.operations[index]
         buffer = next(each for each, its in operation.uses if its == mode)
         node = executable.real.nodes[index]
@@ -28,7 +28,7 @@ class ChangeSession(GraphSession):
         return Buffer(real, buffer.memory, buffer.start, buffer.nbytes, True, buffer.policy)
 
     def set_copy(self, executable, index, way, target, source):
-        """Change a copy. What is None stays."""
+        """Change a copy node. An argument that is None is left unchanged."""
         old = executable.content.operations[index]
         (old_target, _), (old_source, _) = old.uses
         to, origin = target or old_target, source or old_source
@@ -57,10 +57,10 @@ class ChangeSession(GraphSession):
 
     @property
     def driver_is_known(self):
-        """Whether the copies are known that the driver lets an executable graph change.
+        """Whether it is known which copies the driver lets an executable graph change.
 
-        With several devices, driver 580 compares the contexts of both sides, which it chooses by
-        the memory and by the access that the devices have at that time.
+        With several devices, driver 580 compares the contexts of both sides. It derives these from
+        the memory and from the access that the devices have at that time.
         """
         devices = {place.context.device.ordinal for place in self.places}
         return self.software or len(devices) == 1
@@ -69,7 +69,10 @@ class ChangeSession(GraphSession):
         return buffer.memory.place_for(executable.place) is not executable.place
 
     def set_fill(self, executable, index, way, target, value, meddle=None):
-        """Change a fill. What is None stays. `meddle` is called while the value is converted."""
+        """Change a fill node. An argument that is None is left unchanged.
+
+        `meddle` is called while the value is converted.
+        """
         old = executable.content.operations[index]
         ((old_target, _),) = old.uses
         effect, to, item = old.effect, target or old_target, None
@@ -95,7 +98,10 @@ class ChangeSession(GraphSession):
         self._set(executable, index, way, [(to, "write")], effect, reasons, (), options)
 
     def set_launch(self, executable, index, way, buffers, modes, more):
-        """Change the arguments of a launch of `add`. With `more` None, `borrows` stay."""
+        """Change the arguments of a launch of `add`.
+
+        If `more` is None, `borrows` is left unchanged.
+        """
         old = executable.content.operations[index]
         count = min(buffer.nbytes for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True)]
@@ -105,7 +111,8 @@ class ChangeSession(GraphSession):
             options["borrows"] = [MODES[mode](buffer.real) for buffer, mode in more]
             uses += more
         uses += old.uses[old.effect.declared :] if more is None else []
-        given = [buffer for buffer, _ in uses]  # of those that stay, empty ones may be moved
+        # Check all buffers, also those that are not changed: `take` may have moved an empty one.
+        given = [buffer for buffer, _ in uses]
         reasons = self._reasons(executable, old, given, empty=True)
         self._set(executable, index, way, uses, Add(count), reasons, args, options)
 
@@ -127,30 +134,31 @@ class ChangeSession(GraphSession):
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
     def set_steer(self, executable, index, way, value):
-        """Change the number to which a launch sets a condition."""
+        """Change the value to which a launch sets a condition."""
         effect = executable.content.operations[index].effect
         effect = Steer(effect.condition, value)
         args = effect.condition.handle, value
         self._set(executable, index, way, [], effect, set(), args, {})
 
     def set_wrongly(self, executable, index, way):
-        """Pass what belongs to another operation, or nothing."""
+        """Pass arguments that fit another kind of operation, or no arguments."""
         old = executable.content.operations[index]
         reasons = self._reasons(executable, old, ()) | {NO_SUCH_CHANGE}
         options = {} if old.effect.kind == "fill" else {"value": 1}
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
     def meddle(self, executable, index):
-        """Try to use an executable that is being changed."""
+        """Try to close and to change an executable while it is being changed."""
         self.call("close", CAPTURED, executable.real.close)
         self.call("set", CAPTURED, lambda: executable.real[index].set(value=1))
 
     def _reasons(self, executable, old, given, empty=False):
-        """The reasons to refuse buffers. Some operations take empty ones."""
+        """The reasons to refuse buffers. Only with `empty`, buffers without items are accepted."""
         found = set()
         if any(buffer.closed for buffer in given):
             found.add(MEMORY_CLOSED)
-        domains = {old.domain, executable.place.domain}  # of a stream of another context
+        # These differ if the operation was captured on a stream of another context.
+        domains = {old.domain, executable.place.domain}
         if any(not b.on_host and domains != {b.memory.place.domain} for b in given):
             found.add(OTHER_CONTEXT)
         if not empty and any(not buffer.nbytes for buffer in given):
@@ -163,7 +171,8 @@ class ChangeSession(GraphSession):
         if any(not buffer.goes_to(executable.place) for buffer, _ in uses):
             reasons.add(OTHER_CONTEXT)
         answer, strictly = self.oracle.judge_change(executable.content, old, uses, policies)
-        if reasons or answer != OK:  # the order may be checked first, except with empty buffers
+        # The library may check the order first, except with empty buffers.
+        if reasons or answer != OK:
             answer = any_of(frozenset(reasons | ({answer} - {OK})))
         if executable.closed:
             answer = GRAPH_CLOSED
@@ -191,7 +200,7 @@ class ChangeSession(GraphSession):
             return False
 
     def take_over(self, executable, content):
-        """Let an executable have another content, which it keeps from now on."""
+        """Give an executable another content, which it then keeps alive."""
         executable.content.holding.let_go()
         executable.content = content
 
@@ -215,7 +224,7 @@ class ChangeSession(GraphSession):
             self.agree("enabled", self.node(executable, index, way).enabled, enabled)
 
     def _judge_switch(self, executable, operation, enabled):
-        """The answer to disabling a node, or to enabling it."""
+        """The answer to disabling or enabling a node."""
         if operation.effect.kind != "fill" or operation.line is not None:
             return OK
         ((target, _),) = operation.uses
@@ -262,7 +271,7 @@ class ChangeSession(GraphSession):
 
 
 class Meddler:
-    """A value whose conversion calls the program."""
+    """A value that calls a function of the program when it is converted to an array."""
 
     def __init__(self, number, dtype, meddle):
         self.number, self.dtype, self.meddle = number, dtype, meddle
@@ -273,7 +282,7 @@ class Meddler:
 
 
 def can_become(uses, buffers):
-    """Whether a copy with these uses can have other buffers: its target and its source."""
+    """Whether a copy with these uses can get these buffers: its target and its source."""
     return all(
         new.memory.can_replace(present.memory, mode == "read")
         for new, (present, mode) in zip(buffers, uses, strict=True)
@@ -281,13 +290,17 @@ def can_become(uses, buffers):
 
 
 def home_of(fill, place):
-    """The domain of a fill for the driver: of its memory if it was added, else of its stream."""
+    """The domain that the driver uses for a fill.
+
+    For a node that was added, this is the domain of the memory. For a captured node, it is the
+    domain of the stream.
+    """
     memory = fill.uses[0][0].memory
     return fill.domain if fill.line is None else memory.place_for(place).domain
 
 
 def are_of_one_context(fills, place):
-    """Whether fills have one context for the driver, and the library's own memory has one."""
+    """Whether fills have one context for the driver. Memory of cudadrv must have one, too."""
     memories = [each.uses[0][0].memory for each in fills]
     owned = all(memory.is_known for memory in memories)
     homes = {id(memory.place_for(place)) for memory in memories}
@@ -311,7 +324,7 @@ def is_alike(old, new, place):
 
 
 def shape(operation, place):
-    """What must stay in an update: the order, the kind, and what the driver cannot change."""
+    """What an update cannot change: the order, the kind, and what the driver keeps fixed."""
     effect = operation.effect
     if effect.kind not in CHANGED:
         return operation.after, effect.kind, list(map(len, operation.groups))

@@ -18,16 +18,17 @@ INVALID = 1
 
 @dataclass(eq=False)
 class Graph:
-    """A graph."""
+    """A graph of the program."""
 
     real: cu.Graph | None
     place: Place | None = None
-    kept: oracle_graphs.Plan | None = None  # None: it has never had nodes
+    kept: oracle_graphs.Plan | None = None  # None: the graph has never had nodes
     capturing: bool = False
-    busy: bool = False  # of a whole graph: a part of it is being captured
+    busy: bool = False  # for a whole graph: whether a part of it is being captured
     closed: bool = False
-    pattern: Any = None  # what its operations have in common with those of other graphs
-    made: list = field(default_factory=list)  # its executables
+    # The pattern by which its operations were chosen; several graphs may share it.
+    pattern: Any = None
+    made: list = field(default_factory=list)  # the executables that were made from it
 
     @property
     def root(self):
@@ -38,7 +39,7 @@ class Graph:
         return self.kept and self.kept.holding
 
     def discard(self):
-        """Note that all its nodes are discarded, and what they held is let go."""
+        """Note that all its nodes are discarded, and that what they held is released."""
         self.kept.holding.let_go()
         self.kept.ended = True
         self.kept = self.place = None
@@ -62,7 +63,7 @@ class Body(Graph):
 
     @closed.setter
     def closed(self, value):
-        """A body is never closed by itself, so setting this does nothing."""
+        """Do nothing: a body is never closed by itself."""
 
 
 @dataclass(eq=False)
@@ -71,9 +72,9 @@ class Executable:
     place: Place
     content: oracle_graphs.Content
     pattern: Any
-    last: Node | None = None  # its last launch
+    last: Node | None = None  # node of its last launch
     closed: bool = False
-    # Whether the driver has destroyed the graph that it was made from; None if that is not known.
+    # Whether the driver has destroyed the graph from which it was made. None: not known.
     orphan: bool | None = False
     busy = False
 
@@ -88,7 +89,7 @@ class Executable:
 
 @dataclass(eq=False)
 class Block:
-    """A capture that goes on."""
+    """A capture that is in progress."""
 
     real: Any
     graph: Graph
@@ -98,7 +99,7 @@ class Block:
 class GraphSession(BufferSession):
     def __init__(self, *contexts):
         super().__init__(*contexts)
-        self.begun = []  # blocks of captures
+        self.begun = []  # the blocks of captures in progress
 
     # ---- captures ----
 
@@ -108,7 +109,7 @@ class GraphSession(BufferSession):
     def begin(self, graph, stream, after=None):
         """Begin a capture on a stream, by default the current one. Returns the block, or None.
 
-        `after` are indices of nodes of the graph, after which the captured operations run.
+        `after` are indices of the graph's nodes that the captured operations run after.
         """
         given = () if stream is None else (stream.given,)
         if stream is None and self.currents:
@@ -146,7 +147,7 @@ class GraphSession(BufferSession):
         return any_of(frozenset(reasons)) if reasons else OK
 
     def end(self, block, way="block"):
-        """End a capture by the end of its block, by an exception, or because it was dropped."""
+        """End a capture: at the end of its block, by an exception, or by dropping the block."""
         captured, graph = block.model, block.graph
         joined = captured.is_joined() and captured.calls_are_joined()
         answer = CAPTURED if way == "block" and not joined else OK
@@ -157,7 +158,8 @@ class GraphSession(BufferSession):
         if way == "block" and answer == OK:
             self.compare_graph(graph)
         else:
-            for executable in graph.root.made:  # the capture was one into nodes that it has, too
+            # These executables were made from a graph that had nodes before the capture.
+            for executable in graph.root.made:
                 executable.orphan = captured.breaks_graph()
             graph.root.discard()
 
@@ -180,7 +182,7 @@ class GraphSession(BufferSession):
         return next(place for place in self.places if place.domain is stream.domain)
 
     def compare_graph(self, graph):
-        """The edges of the graph have all the order that was declared."""
+        """Compare the edges: the library's graph must have the declared order."""
         nodes, operations = graph.real.nodes, graph.kept.operations
         index = {node: at for at, node in enumerate(nodes)}
         self.agree("number of nodes", len(nodes), len(operations))
@@ -206,7 +208,10 @@ class GraphSession(BufferSession):
             self.end_graph(graph)
 
     def end_graph(self, graph):
-        """Note the end of a graph or an executable: what was held by it alone can be closed."""
+        """Note that a graph or an executable was closed.
+
+        Memory that only it held can now be closed.
+        """
         graph.closed = True
         if graph.holding is not None:
             graph.holding.let_go()
@@ -214,14 +219,16 @@ class GraphSession(BufferSession):
             graph.kept.ended = True
 
     def drop_graph(self, graph):
-        """Drop the only reference to a graph, with all its bodies, or to an executable."""
+        """Drop the only reference to a graph with all its bodies, or to an executable."""
         graph.real = None
         if not graph.closed and graph.root is graph:
             self.end_graph(graph)
 
     def instantiate(self, graph):
         if self.begun and graph.made and graph.kept.conditions:
-            return None  # a closed executable may be destroyed by now, or be so after the captures
+            # The driver may already have destroyed a closed executable, or do so after the
+            # captures.
+            return None
         whole = self.is_whole(graph)
         reasons = set() if whole and self.is_single(graph) else {CAPTURED}
         if whole and any(body.uses_far_memory(graph.place) for body in graph.kept.bodies()):
@@ -239,13 +246,13 @@ class GraphSession(BufferSession):
         return made
 
     def is_whole(self, graph):
-        """Whether a graph can be instantiated, or be a part of another one."""
+        """Whether a graph can be instantiated or be a child graph."""
         plan = graph.kept
         made = plan is not None and (plan.operations or plan.captured)
         return bool(made) and plan.outer is None and not graph.root.busy
 
     def is_single(self, graph):
-        """Whether its conditions let a graph have another executable."""
+        """Whether its conditions allow only one executable of the graph."""
         unused = any(not condition.used for condition in graph.kept.all_conditions())
         other = any(not executable.closed for executable in graph.made)
         return not unused and not (graph.kept.conditions and (other or graph.kept.is_part))
@@ -253,10 +260,11 @@ class GraphSession(BufferSession):
     # ---- launches ----
 
     def launch_graph(self, executable, stream, watched=(), fails=False):
-        """Launch a graph: its operations happen at this line, one after the other.
+        """Launch a graph. The effects of its operations are applied here, one after the other.
 
-        If it may fail, `watched` are buffers over all that it uses. With `fails`, the driver
-        refuses it, and nobody looks at the buffers before that.
+        For a launch that may fail, `watched` are buffers that cover all memory that it uses. With
+        `fails`, the driver refuses the launch, and the program does not look at the buffers before
+        that.
         """
         answer, on = self._judge_graph(executable, stream)
         options, real = stream_option(stream), executable.real
@@ -286,7 +294,7 @@ class GraphSession(BufferSession):
         return Token(result, node, buffers, on.model, streams=content.streams)
 
     def _leaves_no_uses(self, operations):
-        """Whether the library surely undoes a launch that fails: see `is_plain` of the oracle.
+        """Whether the library certainly undoes a failed launch: see `is_plain` of the oracle.
 
         Of several launches on one stream, only the last one counts.
         """
@@ -300,7 +308,10 @@ class GraphSession(BufferSession):
         return True
 
     def _launch_that_fails(self, call):
-        """Returns None, or a token: in another current context the library tries it once more."""
+        """Make a launch that fails. Returns None, or a token.
+
+        In another current context, the library tries the launch again, and returns a token.
+        """
         testing.fail("cuGraphLaunch", INVALID)
         try:
             result, self.waited = call(), True
@@ -337,7 +348,10 @@ class GraphSession(BufferSession):
 
 
 def any_of(answers):
-    """The answer of a call. Which of several reasons a refusal names is not defined."""
+    """The expected outcome.
+
+    If a call can be refused for several reasons, any of them is allowed.
+    """
     return answers if len(answers) > 1 else min(answers)
 
 

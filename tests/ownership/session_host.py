@@ -17,7 +17,7 @@ from session_tickets import TicketSession
 import cudadrv as cu
 from cudadrv import testing
 
-# The ways to make a view, by whether it excludes all GPU work or only GPU writes.
+# The ways to make a host view, with modes: "write" excludes all GPU work, "read" only GPU writes.
 WAYS = {
     "with read": "read",
     "with write": "write",
@@ -29,14 +29,15 @@ WAYS = {
 
 @dataclass(eq=False)
 class View:
-    """A view of a buffer: the array of a `with` block, a memoryview."""
+    """A host view of a buffer: the array of a `with` block, or a memoryview."""
 
     buffer: Buffer
     model: model.View
     mode: str
-    block: Any  # of `with`, else None
+    block: Any  # the `with` block, or None
     array: Any
-    kept: Any = None  # refers to the block's memory, which is an error when the block ends
+    # An object that refers to the memory after the block: this makes the end of the block fail.
+    kept: Any = None
 
     @property
     def of_part(self):
@@ -83,14 +84,15 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, Ti
         made = self.call(way, answer, lambda: made_view(buffer.real, way), buffer)
         if answer not in (OK, WAITED):
             return None
-        if way == "asarray" and made[1].base is None:  # for 0 bytes NumPy keeps no reference
+        # NumPy keeps no reference to a buffer of 0 bytes.
+        if way == "asarray" and made[1].base is None:
             assert not buffer.nbytes
             return None
         export = self.oracle.export(*buffer.use(mode), next(self.sites))
         return View(buffer, export, mode, *made)
 
     def use_view(self, view, values):
-        """Read all of it, and write it if it may be written."""
+        """Read the whole view, and write it if it is writable."""
         bytes_ = bytes_of(view.array)
         self.compare("view", bytes_, view.buffer.bytes)
         if view.mode == "write":
@@ -98,12 +100,12 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, Ti
             view.buffer.bytes[:] = values
 
     def keep_view(self, view):
-        """Make something refer to the array's memory after the end of its block."""
+        """Make an object that refers to the array's memory after the end of its block."""
         if view.block is not None and view.kept is None and view.array.size:
-            view.kept = view.array.flat  # cannot be emptied with the array
+            view.kept = view.array.flat  # an iterator; emptying the array does not empty it
 
     def close_view(self, view):
-        """Close a view. Returns False if the view's `kept` leaves the buffer borrowed."""
+        """Close a view. Returns False if `view.kept` leaves the buffer borrowed."""
         if view.block is None:
             if isinstance(view.array, memoryview):
                 view.array.release()
@@ -120,7 +122,7 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, Ti
     # ---- the rest ----
 
     def compare_borrows(self, buffer):
-        """Compare the uses of a buffer that the library shows."""
+        """Compare the uses that the library shows for a buffer with those of the oracle."""
         if buffer.closed:
             return
         borrowed = self.oracle.borrowed_bytes(buffer.memory.model)
@@ -135,7 +137,10 @@ class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, Ti
         cu.reap()
 
     def finish(self, buffers, views):
-        """End everything. All bytes must be as the program wrote them, without a data race."""
+        """End everything.
+
+        All bytes must be as the program wrote them, and there must be no data race.
+        """
         for view in views:
             while not self.close_view(view):
                 pass
@@ -162,7 +167,7 @@ def item_of(buffer, index):
 def made_view(buffer, way):
     """Make a view: the `with` block or None, and the array or memoryview."""
     if way == "memoryview":
-        return None, memoryview(buffer.view("u1"))  # not every dtype has a format
+        return None, memoryview(buffer.view("u1"))  # not every dtype has a buffer format
     if way == "readonly":
         return None, memoryview(buffer.view("u1").readonly())
     if way == "asarray":

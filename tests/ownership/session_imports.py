@@ -29,12 +29,12 @@ from session_loans import LoanSession, driver, fill_raw, handle_of
 
 import cudadrv as cu
 
-DEVICES = {"device": 2, "locked": 3, "unified": 13}  # as DLPack numbers them
+DEVICES = {"device": 2, "locked": 3, "unified": 13}  # DLPack's numbers of the kinds of memory
 
 
 @dataclass(eq=False)
 class Raw:
-    """Memory that was given away, with its bytes."""
+    """Memory that `into_raw` has given away, with its bytes."""
 
     address: int
     kind: str
@@ -45,17 +45,21 @@ class Raw:
 
 @dataclass(eq=False)
 class Theirs:
-    """Memory of another library, which works on one stream. Its arrays may overlap."""
+    """Memory of another library, which uses it on one stream.
+
+    Several arrays may have the same bytes.
+    """
 
     owner: "Owner"
     memory: Memory
     stream: Stream
-    records: cu.Buffer  # over bytes behind it, never used: keeps what is noted of the allocation
-    busy: bool = False  # whether its own work may be unfinished
+    # A buffer over bytes behind the memory; it keeps the records of the allocation alive.
+    records: cu.Buffer
+    busy: bool = False  # whether the other library's own work may be unfinished
 
 
 class Array:
-    """An array of another library, by the CUDA Array Interface."""
+    """An array of another library with the CUDA Array Interface."""
 
     def __init__(self, theirs, start, shape, stream, readonly=False):
         self.theirs = theirs
@@ -73,7 +77,10 @@ class Array:
 
 
 class Tensor:
-    """An array of another library, by DLPack. It orders the consumer's stream after its own."""
+    """An array of another library with DLPack.
+
+    It orders the consumer's stream after its own stream.
+    """
 
     def __init__(self, theirs, start, shape, session, readonly=False):
         self.theirs, self.start, self.shape, self.session = theirs, start, shape, session
@@ -95,7 +102,7 @@ class ImportSession(LoanSession):
     # ---- addresses ----
 
     def into_raw(self, buffer, parts):
-        """Give the memory away. `parts` says whether parts of it are alive."""
+        """Give the memory away. `parts` says whether other objects refer to parts of it."""
         self.settle()
         answer = self._judge_raw(buffer, parts)
         address = self.call("into_raw", answer, buffer.real.into_raw, buffer)
@@ -124,7 +131,7 @@ class ImportSession(LoanSession):
         return PARTS_LIVE if parts else OK
 
     def from_raw(self, raw):
-        """Take memory back. The new buffer has no uses."""
+        """Take memory back from a raw address. The new buffer has no uses."""
         make = lambda: CLASSES[raw.kind].from_raw(raw.address, len(raw.bytes))  # noqa: E731
         buffer = self.new_buffer("from_raw", make, raw.kind, len(raw.bytes), raw.place)
         buffer.memory.bytes[:], buffer.memory.pool = raw.bytes, raw.pool
@@ -137,7 +144,7 @@ class ImportSession(LoanSession):
         self.call("from_raw of a live buffer's memory", LIVE, call, buffer)
 
     def from_address(self, kind, nbytes, place):
-        """Use memory that another library allocates, and frees at the end."""
+        """Make a buffer over memory that another library allocates, and frees at the end."""
         owner = Owner(kind, nbytes, place.context)
         make = lambda: CLASSES[kind].from_address(  # noqa: E731
             owner.address.value, nbytes, owner=owner
@@ -147,7 +154,7 @@ class ImportSession(LoanSession):
         return made
 
     def overlay(self, buffer):
-        """Use the bytes of a live buffer by their address: the records are those of the buffer."""
+        """Make a second buffer over the bytes of a live buffer. Both share the buffer's records."""
         make = CLASSES[buffer.memory.kind].from_address
         address = self.take_address(buffer)
         memory = buffer.memory
@@ -158,7 +165,7 @@ class ImportSession(LoanSession):
         return made
 
     def _over(self, memory, start, make, answer=OK):
-        """A buffer over bytes that others may have as well."""
+        """Make a buffer over bytes that other buffers may use, too."""
         real = self.call("a buffer over memory", answer, lambda: self.new(memory.place, make))
         if answer not in (OK, WAITED):
             return None
@@ -171,7 +178,7 @@ class ImportSession(LoanSession):
     # ---- arrays of other libraries ----
 
     def open_theirs(self, kind, nbytes, stream, value):
-        """Another library allocates memory, and fills it on its stream."""
+        """Let another library allocate memory and fill it on its stream."""
         place = stream.place
         owner = Owner(kind, nbytes + 8, place.context)
         make = lambda: CLASSES[kind].from_address(owner.address.value + nbytes, 8)  # noqa: E731
@@ -182,21 +189,21 @@ class ImportSession(LoanSession):
         return theirs
 
     def work_raw(self, theirs, start, stop, value):
-        """Another library fills some of its own memory."""
+        """Let another library fill some of its own memory."""
         with theirs.memory.place.context:
             fill_raw(theirs.owner.address.value + start, value, stop - start, theirs.stream)
         theirs.memory.bytes[start:stop] = value
         theirs.busy = True
 
     def wait_raw(self, theirs):
-        """Another library waits for all of its work."""
+        """Let another library wait for all of its own work."""
         if theirs.busy:
             with theirs.memory.place.context:
                 assert driver().cuCtxSynchronize() == 0
         theirs.busy = False
 
     def order_raw(self, stream, theirs):
-        """Another library lets a stream wait for its own one."""
+        """Let another library make a stream wait for its own stream."""
         if not theirs.busy:
             return
         event, handle = ctypes.c_void_p(), theirs.stream.real.handle
@@ -209,7 +216,11 @@ class ImportSession(LoanSession):
         self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
 
     def from_dlpack(self, theirs, start, shape, stream, readonly=False):
-        """Import an array: a write on the stream, which the other library has ordered."""
+        """Import an array by DLPack.
+
+        The import counts as a write on the stream. The other library has ordered this stream after
+        its own work.
+        """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         seen = theirs.memory.kind != "locked"
@@ -221,7 +232,10 @@ class ImportSession(LoanSession):
         return self._import(theirs, start, shape, make, on if seen else None)
 
     def from_cuda_array(self, theirs, start, shape, stream, named, readonly=False):
-        """The same by the array interface. If it names its stream, the library waits for that."""
+        """Import an array by the CUDA Array Interface.
+
+        The library waits for the stream that it names.
+        """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         if named is None:
@@ -234,7 +248,8 @@ class ImportSession(LoanSession):
             try:
                 return cu.from_cuda_array(array, **options)
             except cu.OwnershipError:
-                if named not in (None, on):  # what it waited for does no harm
+                # The library has already inserted a wait for that stream.
+                if named not in (None, on):
                     self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
                 raise
 
@@ -256,7 +271,7 @@ class ImportSession(LoanSession):
         return made
 
     def write_constant(self, buffer, stream, way):
-        """Try to write what another library gave as read-only."""
+        """Try to write memory that another library exported as read-only."""
         real = buffer.real
         calls = {
             "fill": lambda: real.fill_async(0, stream.real),
@@ -272,7 +287,10 @@ class ImportSession(LoanSession):
         return self.current(stream, place) or self.open_stream("legacy", place)
 
     def give_back(self, buffer, stream, parts):
-        """End an import: the stream waits for all uses. `parts`: whether parts of it are alive."""
+        """End an import: the stream waits for all uses.
+
+        `parts` says whether other objects refer to parts of it.
+        """
         self.settle()
         given, on = stream_option(stream), self.current(stream, buffer.memory.place)
         owner = buffer.memory.owner and buffer.memory.owner()
@@ -306,7 +324,7 @@ class ImportSession(LoanSession):
         return self._judge_order(on.model, [(buffer, "leave")], "wait", passive=True)
 
     def launch_theirs(self, out, theirs, start, b, stream, mode, tensor):
-        """A launch whose second argument is an array of another library: out = array + b."""
+        """Launch a kernel whose second argument is an array of another library: out = array + b."""
         nbytes = min(out.nbytes, theirs.memory.model.nbytes - start)
         a = Buffer(None, theirs.memory, start, nbytes, part=False)
         waits = []
@@ -327,7 +345,7 @@ class ImportSession(LoanSession):
         def call():
             try:
                 return add.launch(1, 1, *args, **options)
-            except cu.OwnershipError:  # the refused call may have inserted its waits already
+            except cu.OwnershipError:  # the refused call may already have inserted its waits
                 self.unseen["cuStreamWaitEvent"] += len(waits)
                 self.unseen["cuEventRecord"] += sum(other.open for other in waits)
                 raise
@@ -354,7 +372,7 @@ class Owner:
 
     def __init__(self, kind, nbytes, context):
         self.kind, self.context, self.address = kind, context, ctypes.c_uint64()
-        self.waits = None  # the context of its stream, to which uses were given back
+        self.waits = None  # the context of the stream that waits for the uses of a closed import
         made, size = ctypes.byref(self.address), ctypes.c_size_t(nbytes)
         with context:
             if kind == "device":

@@ -1,4 +1,4 @@
-"""The steps of a program in which another library captures graphs, and our operations join."""
+"""The steps of a program in which another library captures a graph, and cudadrv joins in."""
 
 import ctypes
 from contextlib import suppress
@@ -20,17 +20,17 @@ RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: any thread may allocate during th
 
 @dataclass(eq=False)
 class Joined:
-    """A graph that another library captures, and our part in it."""
+    """A graph that another library captures, and the operations that cudadrv adds to it."""
 
     stream: Stream
-    part: Any = None  # the library's JoinedCapture
-    real: Any = None  # the same, as long as its block goes on
+    part: Any = None  # the library's `JoinedCapture`
+    real: Any = None  # the same object until its block ends, then None
     model: oracle_graphs.Capture | None = None
-    capturing: bool = True  # whether the other library has not ended its capture
+    capturing: bool = True  # whether the other library's capture has not ended
     driver_graph: Any = field(default_factory=ctypes.c_void_p)
     executable: Any = field(default_factory=ctypes.c_void_p)
     closed: bool = False
-    graph = None  # there is no `cu.Graph` of it
+    graph = None  # there is no `cu.Graph` for it
 
     @property
     def kept(self):
@@ -40,11 +40,12 @@ class Joined:
 class JoinedSession(LoanSession):
     def __init__(self, *contexts):
         super().__init__(*contexts)
-        self.joined = []  # the graphs of other libraries that are not gone
-        self.let_go = []  # our closed parts in those that are gone: they keep nothing alive
+        self.joined = []  # the graphs of other libraries that still exist
+        # Closed `JoinedCapture` objects of destroyed graphs; they must keep nothing alive.
+        self.let_go = []
 
     def theirs(self, joined, name, *arguments):
-        """Another library calls the driver. Returns the status."""
+        """Make a call to the driver as another library does. Returns the status."""
         with joined.stream.place.context:
             return getattr(driver(), name)(*arguments)
 
@@ -60,7 +61,7 @@ class JoinedSession(LoanSession):
         return joined
 
     def join(self, joined):
-        """Begin our part."""
+        """Begin the block that joins the capture."""
         stream = joined.stream
         join = lambda: self.begun.append(entered(cu.joins_capture(stream.real)))  # noqa: E731
         self.call("joins_capture", OK, join)
@@ -69,23 +70,23 @@ class JoinedSession(LoanSession):
         joined.model.joined = True
 
     def join_nobody(self, stream):
-        """Try to take part in the capture of a stream that no other library captures."""
+        """Try to join the capture of a stream that no other library captures."""
         self.call("joins_capture", CAPTURED, lambda: cu.joins_capture(stream.real).__enter__())
 
     def use_theirs(self, joined):
-        """Try to use the stream of another library's capture outside our part in it."""
+        """Try to use the stream of another library's capture outside the joining block."""
         self.call("record", THEIRS, joined.stream.real.record)
 
     def close_early(self, joined):
-        """Try to let the memory go inside the block."""
+        """Try to close the `JoinedCapture` inside its block, which is refused."""
         self.call("kept.close()", CAPTURED, joined.part.close)
 
     def use_ended(self, joined):
-        """Try to capture something when the other library has ended its capture."""
+        """Try to capture something after the other library has ended its capture."""
         self.call("record", CAPTURED, joined.stream.real.record)
 
     def leave_theirs(self, joined, way):
-        """End our part. The capture goes on."""
+        """End the joining block. The other library's capture goes on."""
         answer = CAPTURED if way == "block" and not joined.model.is_joined() else OK
         self._leave(joined, way, answer)
         joined.model.end()
@@ -93,7 +94,10 @@ class JoinedSession(LoanSession):
         self.agree("number of nodes", len(joined.part.nodes), len(joined.kept.operations))
 
     def end_theirs(self, joined):
-        """Let the other library end its capture. It has no graph if some work is not joined."""
+        """Let the other library end its capture.
+
+        The driver makes no graph if a stream is not joined.
+        """
         joined.capturing = False
         handle, made = ctypes.c_void_p(handle_of(joined.stream)), ctypes.byref(joined.driver_graph)
         status = self.theirs(joined, "cuStreamEndCapture", handle, made)
@@ -106,9 +110,9 @@ class JoinedSession(LoanSession):
     # ---- graphs ----
 
     def launch_theirs_graph(self, joined, stream, loans):
-        """Let the other library launch its graph. It is lent all that our operations use.
+        """Let the other library launch its graph. Our operations' buffers are lent to it meanwhile.
 
-        `loans` are those of the program, which ends them if something is wrong.
+        `loans` is the program's list of loans. After a disagreement, the program ends those in it.
         """
         before = len(loans)
         if all(self._lend_to(stream, use, loans) for use in self._uses(joined)):
@@ -126,7 +130,10 @@ class JoinedSession(LoanSession):
         return [use for leaf in leaves(joined.kept.operations) for use in leaf.uses]
 
     def _lend_to(self, stream, use, loans):
-        """Lend what an operation uses, and note the loan. Returns whether it was lent."""
+        """Lend the bytes that an operation uses, and note the loan.
+
+        Returns whether it was accepted.
+        """
         kept, mode = use
         buffer = Buffer(kept.reference(), kept.memory, kept.start, kept.nbytes, True, kept.policy)
         if kept.closed or buffer.real is None:
@@ -138,7 +145,7 @@ class JoinedSession(LoanSession):
         return self.enter(loan)
 
     def close_theirs(self, joined):
-        """End a graph of another library when its launches are complete, and let the memory go."""
+        """Destroy a graph of another library after its launches, and close the `JoinedCapture`."""
         self._destroy(joined)
         self.call("kept.close()", OK, joined.part.close)
         joined.kept.holding.let_go()
@@ -155,7 +162,7 @@ class JoinedSession(LoanSession):
             assert self.theirs(joined, "cuGraphDestroy", joined.driver_graph) == 0
 
     def end_all_theirs(self):
-        """End all graphs of other libraries, even after a disagreement."""
+        """Destroy all graphs of other libraries, even after a disagreement."""
         self.let_go.clear()
         while self.joined:
             joined = self.joined.pop()

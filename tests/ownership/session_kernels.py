@@ -1,4 +1,4 @@
-"""The steps of a program that launch kernels with several buffers, which may share memory."""
+"""The steps of a program that launch kernels with several buffers, which may overlap."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +11,9 @@ from session_buffers import Buffer, BufferSession, Memory, stream_option
 
 import cudadrv as cu
 
-# How a program says what a kernel does with a buffer.
+# For each mode, the function that declares it for an argument of a launch.
 MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
-ARGUMENTS = 3  # how many arguments of a launch are buffers
+ARGUMENTS = 3  # number of arguments of a launch that are buffers
 WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
 # One thread adds byte after byte, so that the result is defined even if the buffers overlap.
 ADD = """
@@ -44,8 +44,8 @@ LOOP:
 }
 """
 
-# Like `add`, byte after byte: `swap` exchanges the bytes of a buffer and a variable, `peek` copies
-# those of a constant.
+# Like `add`, these kernels go byte after byte: `swap` exchanges the bytes of a buffer and a
+# variable, and `peek` copies the bytes of a constant to a buffer.
 VARIABLES = """
 .version 6.4
 .target sm_75
@@ -96,7 +96,7 @@ VARIABLE_BYTES = 16
 
 @dataclass(eq=False)
 class Module:
-    """A loaded module. Its launches borrow its code and the variables that they use."""
+    """A loaded module. Its launches borrow the module's code and the variables that they use."""
 
     real: cu.Module
     place: Place
@@ -126,7 +126,7 @@ class KernelSession(BufferSession):
         return Buffer(module.global_(name), memory, 0, VARIABLE_BYTES, part=True)
 
     def global_(self, module):
-        """A buffer over the writable variable. All such buffers have the same memory."""
+        """Make a buffer over the writable variable. All these buffers share one memory."""
         answer = MEMORY_CLOSED if module.closed else OK
         made = self.call("global_", answer, lambda: module.real.global_("kept"))
         return made and Buffer(made, module.kept.memory, 0, VARIABLE_BYTES, part=True)
@@ -152,13 +152,14 @@ class KernelSession(BufferSession):
         return OK
 
     def can_swap(self, buffer, variable):
-        """Whether the result of `swap` is defined: if the two overlap, the bytes depend on the
-        order in which a GPU loads and stores them.
+        """Whether the result of `swap` is defined.
+
+        If buffer and variable overlap, the bytes depend on the order of the GPU's loads and stores.
         """
         return self.software or buffer.memory is not variable.memory
 
     def swap(self, module, buffer, stream):
-        """Exchange as many bytes of a buffer and a variable as both have."""
+        """Exchange bytes of a buffer and a variable, as many as the smaller one has."""
         return self._launch_of(module, Swap, buffer, stream, (module.kept, "write"))
 
     def peek(self, module, buffer, stream):
@@ -183,7 +184,7 @@ class KernelSession(BufferSession):
     # ---- launches ----
 
     def kernel(self, place):
-        """The kernel of a context. Loading it calls the driver."""
+        """The kernel of a context. The first call loads it, which calls the driver."""
         if place not in self.kernels:
             self.kernels[place] = self.new(place, cu.Module, ADD)["add"]
         return self.kernels[place]
@@ -193,9 +194,9 @@ class KernelSession(BufferSession):
         return {}
 
     def launch(self, out, a, b, stream=None, way="plain", modes=("read", "read"), more=()):
-        """out[i] = a[i] + b[i], for as many bytes as all have. The launch borrows them wholly.
+        """Launch out[i] = a[i] + b[i] for as many bytes as the smallest has. It borrows all bytes.
 
-        `more` are buffers and modes that are declared as reached through pointers.
+        `more` are buffers that the kernel reaches through pointers, each with its declared mode.
         """
         count = min(out.nbytes, a.nbytes, b.nbytes)
         uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
@@ -229,7 +230,7 @@ class KernelSession(BufferSession):
         return Token(result, node, buffers, on, capture=on.capture)
 
     def _judge_launch(self, place, stream, uses):
-        """The answer after the waits of the policies, and the oracle's stream."""
+        """The answer after the waits of the policies, and the oracle's stream of the launch."""
         stream = self.current(stream, place)
         closed = any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
         if stream is None:
@@ -240,7 +241,7 @@ class KernelSession(BufferSession):
             return OTHER_CONTEXT, None
         if closed:
             return MEMORY_CLOSED, None
-        for buffer, _ in uses:  # buffers in `borrows` are checked one by one
+        for buffer, _ in uses:  # the library checks buffers in `borrows` one by one
             if buffer.closed:
                 return MEMORY_CLOSED, None
             if not self.can_use(buffer, stream.model):

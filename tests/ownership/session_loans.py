@@ -28,27 +28,29 @@ from session_kernels import KernelSession
 
 import cudadrv as cu
 
-NOBODY, HOST = "work on no stream", "the host"  # borrowers that are no streams
+NOBODY, HOST = "work on no stream", "the host"  # borrowers that are not streams
 
 
 @dataclass(eq=False)
 class Lent:
-    """What a borrower has, from its first holder to its last one."""
+    """A loan that has begun: from its first holder to its last one."""
 
     buffer: Buffer
     borrower: Stream | str
     mode: str
     address: int = 0
-    view: model.View | None = None  # None: it is over, or taken back
+    view: model.View | None = None  # None: the loan has ended, or the buffer is taken back
     holders: int = 0
-    capture: Any = None  # the capture that knows of it; None: it is one for real
-    operation: Any = None  # its node there
-    call: model.Node | None = None  # the last that the borrower queued there
-    barred: bool = False  # outlived its capture, and its end could not wait for some work
+    # The capture in which the loan was made; None: it was made outside of captures.
+    capture: Any = None
+    operation: Any = None  # its node in that capture
+    call: model.Node | None = None  # the last node that the borrower queued in that capture
+    # Whether it outlived its capture, and its end could not wait for some work.
+    barred: bool = False
 
     @property
     def is_reachable(self):
-        """Whether the stream of the borrower does work where the loan is known."""
+        """Whether the borrower's stream and the loan are in the same capture, or both in none."""
         if not isinstance(self.borrower, Stream):
             return True
         stream = self.borrower.model
@@ -57,19 +59,20 @@ class Lent:
 
 @dataclass(eq=False)
 class Loan:
-    """What `buffer.lend()` gives. It may be a block, and other libraries may make arrays of it."""
+    """The result of `buffer.lend()`. It can be a `with` block and can export arrays."""
 
-    real: Any  # None: dropped
+    real: Any  # None when the program has dropped it
     buffer: Buffer
     borrower: Stream | str
     mode: str
     lent: Lent | None = None
-    entered: Lent | None = None  # what its block holds
+    entered: Lent | None = None  # the begun loan that its `with` block holds
     left: bool = False
-    shown: Lent | None = None  # what its interface holds, as long as the object lives
-    back: Any = None  # the block in which the buffer is taken back
-    kept: Any = None  # what keeps the buffer open in that block
-    views: int = 0  # memoryviews, which refer to the object
+    # The begun loan that its array interface holds, as long as the object lives.
+    shown: Lent | None = None
+    back: Any = None  # the `loan.back()` block in which the buffer is taken back
+    kept: Any = None  # the view that keeps the buffer open in that block
+    views: int = 0  # number of memoryviews that refer to the object
 
     @property
     def stream(self):
@@ -82,7 +85,7 @@ class Holder:
 
     real: Any
     lent: Lent
-    loan: Loan | None = None  # the object that it refers to
+    loan: Loan | None = None  # the `Loan` to which the array refers
 
     @property
     def buffer(self):
@@ -96,12 +99,12 @@ class Holder:
 class LoanSession(KernelSession):
     def __init__(self, *contexts):
         super().__init__(*contexts)
-        self.late = []  # loans that could not end, because their streams were captured
+        self.late = []  # loans that could not end, because their streams were being captured
 
     # ---- lending ----
 
     def lend(self, buffer, borrower, readonly=False, device=None):
-        """Make a loan to a stream, or to `NOBODY`. It begins with its first holder."""
+        """Make a loan to a stream, or to `NOBODY`. It begins when it gets its first holder."""
         place = buffer.memory.place
         if borrower is not NOBODY:
             borrower = self.current(borrower, place)
@@ -110,26 +113,27 @@ class LoanSession(KernelSession):
             answer = NO_STREAM
         if answer == OK and isinstance(borrower, Stream) and not buffer.fits(borrower.model):
             answer = OTHER_CONTEXT
-        # None would be: work on no stream.
+        # Without a current stream, omit the argument: None as an argument means work on no stream.
         given = () if borrower is None else (getattr(borrower, "given", None),)
         options = {} if device is None else {"device": device}
         call = lambda: buffer.real.lend(*given, readonly=readonly, **options)  # noqa: E731
         real = self.call("lend", answer, call, buffer)
         if answer != OK:
             return None
-        if buffer.grows:  # the loan keeps the size that the buffer has now
+        if buffer.grows:  # the loan keeps the buffer's present size
             buffer = replace(buffer, grows=False, kept=[])
         return Loan(real, buffer, borrower, "read" if readonly else "write")
 
     def enter(self, loan):
-        """Begin the block of a loan."""
+        """Enter the `with` block of a loan."""
         entered, _ = self._hold("lend", loan, loan.real.__enter__)
         loan.entered = entered
         return entered is not None
 
     def leave(self, loan):
-        """End a block. What was queued in it counts as one use, queued now, if nobody else holds
-        the loan.
+        """Leave the `with` block of a loan.
+
+        If it was the last holder, the work that was queued in it counts as one use, queued now.
         """
         lent, loan.entered, loan.left = loan.entered, None, True
         call = lambda: loan.real.__exit__(None, None, None)  # noqa: E731
@@ -146,7 +150,7 @@ class LoanSession(KernelSession):
             self._let_go(lent)
 
     def show(self, loan):
-        """Ask for the array interface."""
+        """Read the `__cuda_array_interface__` of a loan."""
         call = lambda: loan.real.__cuda_array_interface__  # noqa: E731
         shown, interface = self._hold("__cuda_array_interface__", loan, call)
         if shown is None:
@@ -159,23 +163,24 @@ class LoanSession(KernelSession):
         self.agree("stream", interface["stream"], handle_of(loan.borrower))
 
     def export(self, loan, stream):
-        """Let a consumer on a stream take a capsule of the loan."""
+        """Let a consumer on a stream take a DLPack capsule of the loan."""
         handle = handle_of(stream)
         usable = self.usable_handle(loan.borrower) if has_name(loan.buffer) else NO_NAME
-        if usable == OK and handle != handle_of(loan.borrower):  # all contexts' defaults share one
+        # The default streams of all contexts have the same handle.
+        if usable == OK and handle != handle_of(loan.borrower):
             usable = OTHER_CONSUMER
         call = lambda: loan.real.__dlpack__(stream=handle, max_version=(1, 0))  # noqa: E731
         lent, capsule = self._hold("loan.__dlpack__", loan, call, usable)
         return self._holder(capsule, lent, loan.mode)
 
     def numpy(self, loan):
-        """Let NumPy take the loan, which is one to no stream."""
+        """Let NumPy import the loan, which is a loan to work on no stream."""
         answer = OK if has_name(loan.buffer) else NO_NAME
         call = lambda: np.from_dlpack(loan.real)  # noqa: E731
         lent, array = self._hold("numpy.from_dlpack", loan, call, answer)
         if lent is None:
             return None
-        if array.size:  # otherwise it need not be of the memory
+        if array.size:  # an array without items may have other memory
             self.agree("writeable", array.flags.writeable, loan.mode == "write")
         return Holder(array, lent)
 
@@ -188,7 +193,10 @@ class LoanSession(KernelSession):
         return Holder(view, lent, loan)
 
     def export_buffer(self, buffer, borrower, word):
-        """Let a consumer take a capsule of a buffer: a loan to what the `word` says."""
+        """Let a consumer take a DLPack capsule of a buffer.
+
+        `word` says to whom that lends the buffer.
+        """
         options = {} if word is None else {"stream": word}
         loan = Loan(None, buffer, borrower, "write")
         call = lambda: buffer.real.__dlpack__(max_version=(1, 0), **options)  # noqa: E731
@@ -197,7 +205,7 @@ class LoanSession(KernelSession):
         return self._holder(capsule, lent, loan.mode)
 
     def numpy_of_buffer(self, buffer):
-        """Let NumPy take page-locked memory: a loan to the host."""
+        """Let NumPy import page-locked memory by DLPack: a loan to the host."""
         loan = Loan(None, buffer, HOST, "write")
         call = lambda: np.from_dlpack(buffer.real)  # noqa: E731
         answer = OK if has_name(buffer) or buffer.closed else NO_NAME
@@ -214,17 +222,17 @@ class LoanSession(KernelSession):
         self.agree("flags", consumer.managed.flags, int(mode == "read"))
         return Holder(consumer, lent)
 
-    # ---- what they do with it ----
+    # ---- what borrowers do with the memory ----
 
     def use_lent(self, lent, value):
-        """Let a borrower use the memory, on its stream or on none, if it has it."""
+        """Let a borrower use the memory, on its stream or on none, unless the loan has ended."""
         if lent.view is None or not lent.buffer.nbytes or not lent.is_reachable or lent.barred:
             return
         stream = lent.borrower if isinstance(lent.borrower, Stream) else None
         place = stream.place if stream else lent.buffer.memory.place
         address, nbytes = lent.address, lent.buffer.nbytes
         if stream is None and self.begun and not lent.buffer.on_host:
-            return  # some captures keep all streams from such copies
+            return  # during some captures, such a copy would invalidate the capture
         if lent.capture is not None and lent.buffer.memory.place_for(place) is not place:
             return
         with place.context:
@@ -235,7 +243,10 @@ class LoanSession(KernelSession):
                 self._filled(lent, value)
 
     def _filled(self, lent, value):
-        """Note a fill by the borrower: it runs at once, or at each launch."""
+        """Note a fill by the borrower.
+
+        It takes effect now, or at each launch of the captured graph.
+        """
         bytes_, capture, effect = lent.buffer.bytes, lent.capture, None
         if capture is None:
             bytes_[:] = value
@@ -250,7 +261,7 @@ class LoanSession(KernelSession):
         lent.call = line.last
 
     def _copy_at_once(self, lent, address, value):
-        """Look at memory as a library does that works on no stream, and perhaps write it."""
+        """Read lent memory as a library without a stream does. Write it if the loan allows that."""
         nbytes = lent.buffer.nbytes
         found = (ctypes.c_ubyte * nbytes)()
         host = lent.buffer.on_host
@@ -270,10 +281,10 @@ class LoanSession(KernelSession):
             assert driver().cuStreamSynchronize(ctypes.c_void_p(1)) == 0
         lent.buffer.bytes[:] = value
 
-    # ---- the ends ----
+    # ---- ends of loans ----
 
     def end_holder(self, holder, way="end"):
-        """Let an array end. The loan ends at the latest before the next call does anything."""
+        """Let an array end. The loan ends at the latest at the beginning of the next call."""
         real, holder.real = holder.real, None
         if isinstance(real, Consumer):
             getattr(real, way)()
@@ -287,7 +298,10 @@ class LoanSession(KernelSession):
             self._let_go_if_dead(holder.loan)
 
     def drop_loan(self, loan):
-        """Drop the reference to a loan. Its arrays keep the memory, and its interface ends."""
+        """Drop the reference to a loan.
+
+        Its arrays keep the loan alive, and its array interface ends.
+        """
         died, loan.real = weakref.ref(loan.real), None
         if not loan.views:
             self.agree("a loan to which nothing refers", died(), None)
@@ -300,7 +314,10 @@ class LoanSession(KernelSession):
             self._let_go(shown)
 
     def _let_go(self, lent, passive=False):
-        """One holder less. The last one ends it: what was queued is a use, queued now."""
+        """Remove one holder.
+
+        The last holder ends the loan: the borrower's work is one use, queued now.
+        """
         lent.holders -= 1
         if lent.holders == 0 and lent.view is not None:
             self._end(lent, passive)
@@ -308,7 +325,8 @@ class LoanSession(KernelSession):
     def end_late(self):
         for lent in [each for each in self.late if each.is_reachable]:
             self.late.remove(lent)
-            if lent.view is not None and not lent.holders:  # not taken back, and not lent on
+            # This loan was not taken back, and has no new holder.
+            if lent.view is not None and not lent.holders:
                 self._end(lent)
 
     def _end(self, lent, passive=False):
@@ -347,9 +365,9 @@ class LoanSession(KernelSession):
             loan.kept.of = lent.buffer.memory
 
     def give_again(self, loan):
-        """End the block of `back`: the borrower's stream waits for what was done inside.
+        """End a `loan.back()` block: the borrower's stream waits for what was done inside.
 
-        Where it cannot, the buffer is lent again all the same: the borrower has an array of it.
+        If the wait is refused, the loan goes on nevertheless, because the borrower has an array.
         """
         back, loan.back = loan.back, None
         self.oracle.close_export(loan.buffer.memory.model, loan.kept)
@@ -364,9 +382,9 @@ class LoanSession(KernelSession):
     # ---- what begins a loan ----
 
     def _hold(self, what, loan, call, answer=OK, waits=False):
-        """Make a call that adds a holder, and begins the loan if it has not begun.
+        """Make a call that adds a holder. It begins the loan if the loan has not begun.
 
-        Returns the Lent, or None if it was refused, and the result.
+        Returns the `Lent`, or None if the call was refused, and the result of the call.
         """
         lent = loan.lent
         if answer == OK and loan.back is not None:
@@ -395,7 +413,7 @@ class LoanSession(KernelSession):
         return lent, result
 
     def _judge_lent(self, loan, waits):
-        """The answer to the beginning of a loan, after the waits of the policy or the protocol."""
+        """The answer for beginning a loan, after the waits of the policy or of the protocol."""
         buffer, use = loan.buffer, (loan.buffer, loan.mode)
         if buffer.closed:
             return MEMORY_CLOSED
@@ -433,7 +451,7 @@ class LoanSession(KernelSession):
         lent.capture.lents.append(lent)
 
     def outlive(self, capture):
-        """A capture has ended. The loans that go on are ordinary ones from now on."""
+        """Note the end of a capture. Loans that go on become loans outside of captures."""
         while capture.lents:
             lent = capture.lents.pop(0)
             user, use = lent.borrower.model, lent.buffer.use(lent.mode)
@@ -442,7 +460,7 @@ class LoanSession(KernelSession):
             self._lend_anyway(lent, waits=not capture.joined)
 
     def _lend_anyway(self, lent, waits):
-        """The borrower has an array of the memory, so the loan goes on, whoever else uses it."""
+        """Let a loan go on, whoever else uses the memory: the borrower still has an array of it."""
         user, use = lent.borrower.model, lent.buffer.use(lent.mode)
         lent.view = self.oracle.export(*use, next(self.sites), user)
         lent.view.of = lent.buffer.memory
@@ -451,20 +469,23 @@ class LoanSession(KernelSession):
         lent.barred = self.oracle.judge(user, [use], "strict").answer not in (OK, DISCARDED)
 
     def usable_handle(self, stream):
-        """Whether the handle of a borrower can be asked for."""
+        """The answer for asking for the handle of a borrower."""
         if not isinstance(stream, Stream) or stream.kind in ("legacy", "per_thread"):
             return OK
         return self._usable(stream)
 
 
 def has_name(buffer):
-    """Whether DLPack has a name for the buffer's items."""
+    """Whether DLPack can describe the buffer's dtype."""
     dtype = buffer.real.dtype
     return dtype.kind in "iufc" and dtype.isnative
 
 
 def handle_of(stream):
-    """A stream as the protocols spell it: None for work on no stream, any number if closed."""
+    """A stream as the protocols encode it:
+
+    None for work on no stream, any number if it is closed.
+    """
     if not isinstance(stream, Stream):
         return None
     if stream.kind in ("legacy", "per_thread"):
@@ -473,7 +494,7 @@ def handle_of(stream):
 
 
 def fill_raw(address, value, nbytes, stream):
-    """Queue a fill as another library does: only the driver sees it."""
+    """Queue a fill as another library does: the driver gets it, and cudadrv does not see it."""
     status = driver().cuMemsetD8Async(
         ctypes.c_uint64(address),
         ctypes.c_ubyte(value),

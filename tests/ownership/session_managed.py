@@ -20,9 +20,9 @@ class ManagedSession(BufferSession):
         return self._queue("prefetch", buffers, "move", stream, call)
 
     def move_to(self, buffer, place, stream):
-        """Move the pages of a buffer by `to`, which counts as a write, but changes no byte.
+        """Call `to` on a buffer: it moves the pages. It counts as a write, but changes no byte.
 
-        Without a stream the host waits.
+        Without a stream, the host waits.
         """
         given, home = stream and stream.given, buffer.memory.place
         on = self.current(stream, home) or self.internal(home)
@@ -35,7 +35,7 @@ class ManagedSession(BufferSession):
             self.oracle.synchronize(token.node)
 
     def discard(self, buffers, place, stream, batch):
-        """Discard the contents of buffers, which nobody may read before they are written."""
+        """Discard the contents of buffers. They must be written before anybody reads them."""
         given = stream and stream.given
         if batch:
             real = [buffer.real for buffer in buffers]
@@ -51,7 +51,7 @@ class ManagedSession(BufferSession):
         return token
 
     def attach(self, buffer, to, stream):
-        """Attach memory to a stream, or "global", or to the "host"."""
+        """Attach memory to a stream, to "global", or to "host"."""
         if isinstance(to, Stream):
             stream, given = to, (to.given,)
         else:
@@ -83,7 +83,8 @@ class ManagedSession(BufferSession):
             accesses = [buffer.use(mode) for buffer, mode in uses]
             node = self.oracle.issue(stream.model, accesses, next(self.sites))
         capture = stream.model.capture
-        if capture is not None:  # it has no bytes
+        # The operation uses no bytes, so the token stands for the stream's last node.
+        if capture is not None:
             node = capture.point(stream.model, record=False)
         return Token(result, node, buffers, stream.model, capture=capture)
 
@@ -112,5 +113,5 @@ def is_whole(buffer):
 
 
 def is_of_pool(memory):
-    """Whether the bytes are memory of a pool of the driver."""
+    """Whether the memory is from a pool of the driver."""
     return (memory.home or memory).of_driver_pool

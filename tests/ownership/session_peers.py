@@ -1,16 +1,16 @@
-"""The steps of a program with access of devices to the memory of others, and what it permits."""
+"""The steps of a program that give devices access to memory of other devices, and its effects."""
 
 from functools import cached_property
 
 from oracle import OK
 from session import UNFINISHED, Session
 
-# The pool of memory that was allocated on a stream, unless it is a DriverPool.
+# Stands for the pool of memory that was allocated on a stream without a DriverPool.
 DEFAULT = "default"
 
 
 def are_apart(target, source=None):
-    """Whether a copy is between the device memory of two contexts."""
+    """Whether a copy is between device memory of two contexts."""
     if source is None or target.on_host or source.on_host:
         return False
     return target.memory.place is not source.memory.place
@@ -19,14 +19,14 @@ def are_apart(target, source=None):
 class PeerSession(Session):
     @cached_property
     def access(self):
-        """Pairs of contexts: the first one has access to the memory of the second one."""
+        """Pairs of contexts: the first context has access to the second one's memory."""
         return set()
 
     @cached_property
     def admitted(self):
-        """Pairs of an ordinal and a pool: the device has access to the memory of the pool.
+        """Pairs of an ordinal and a pool: the device has access to the pool's memory.
 
-        The default pool of a device is a pair of DEFAULT and the ordinal of the device.
+        The default pool of a device is the pair of DEFAULT and the ordinal of the device.
         """
         return set()
 
@@ -35,7 +35,7 @@ class PeerSession(Session):
     def fit(self, buffers, on, strict=False):
         """Whether an operation can use buffers on a stream of the oracle.
 
-        `strict`: access to memory of other contexts does not help.
+        With `strict`, access to memory of other contexts does not count.
         """
         if are_apart(*buffers) and any(buffer.fits(on) for buffer in buffers):
             return True
@@ -48,10 +48,10 @@ class PeerSession(Session):
         return on.capture is None and self.reaches(place, buffer)
 
     def reaches(self, place, buffer):
-        """Whether kernels of a context can use device memory of another one."""
+        """Whether kernels of a context can use device memory of another context."""
         owner, ordinal = buffer.memory.place, place.context.device.ordinal
         if ordinal == owner.context.device.ordinal or buffer.memory.model.end is not None:
-            return False  # memory that grows has its users from the beginning
+            return False  # memory that can grow is mapped for a fixed set of devices
         if (buffer.memory.of_module or buffer.memory.opened) and buffer.nbytes:
             return False
         if buffer.memory.pool is None or not buffer.nbytes:
@@ -84,7 +84,7 @@ class PeerSession(Session):
                 self.admitted.discard((place.context.device.ordinal, default_pool(peer)))
 
     def allow_access(self, pool, place, access):
-        """Choose the access of a device to a DriverPool."""
+        """Give a device access to a `DriverPool`, or end that access."""
         key = place.context.device.ordinal, pool
         answer = OK
         if access is None and key in self.admitted:
@@ -95,7 +95,7 @@ class PeerSession(Session):
             (self.admitted.discard if access is None else self.admitted.add)(key)
 
     def end_access(self):
-        """End all access, when all work is complete."""
+        """End all access after all work is complete."""
         for place, peer in self.access:
             place.context.disable_access(peer.context)
         self.access.clear()
@@ -104,7 +104,7 @@ class PeerSession(Session):
         return [each for each in self.places if each.context.device == place.context.device]
 
     def _is_last(self, place, peer):
-        """Whether no other context of the device has access to a context of the peer's device."""
+        """Whether this is the only access of the place's device to the peer's device."""
         rest = [
             other
             for each, other in self.access - {(place, peer)}
@@ -113,7 +113,7 @@ class PeerSession(Session):
         return all(other.context.device != peer.context.device for other in rest)
 
     def _judge_end(self, places):
-        """Access ends only when the host knows that all work of the contexts is complete."""
+        """The answer for ending access: all work of the contexts must be known to be complete."""
         streams = [stream for place in places for stream in place.domain.streams]
         return OK if all(map(self.oracle.stream_known, streams)) else UNFINISHED
 

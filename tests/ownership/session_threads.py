@@ -1,4 +1,4 @@
-"""Two threads at once: some order of their calls must explain the outcome of each call."""
+"""Two threads make calls at once: some order of the calls must explain the outcome of each call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,10 +50,10 @@ class ThreadSession(ImportSession):
         return Operation(stream, uses, call, lambda: Add(count)(out, a, b))
 
     def can_be_at_once(self, first, second, thread):
-        """Whether the oracle can tell afterwards what happened, for every order of the calls.
+        """Whether the oracle can judge these calls afterwards, for every order of the calls.
 
-        No call may wait, and the rules of the default streams may not order operations of the two
-        threads, because that depends on the order.
+        No call may wait. The rules of the default streams may not order operations of the two
+        threads, because that order would depend on the order of the calls.
         """
         strict = self._all_strict(first)
         self.be_in(thread)
@@ -71,7 +71,10 @@ class ThreadSession(ImportSession):
         return all(self.policy_of(buffer) == "strict" for op in operations for buffer, _ in op.uses)
 
     def at_once(self, first, second, worker):
-        """Make the calls of two threads at the same time. Each thread makes its own in order."""
+        """Make the calls of two threads at the same time.
+
+        Each thread makes its own calls in order.
+        """
         orders = {}
         for order in merges(first, second):
             answers = self._answers(order)
@@ -96,7 +99,7 @@ class ThreadSession(ImportSession):
                 op.answer = self._named("a call at once with others", error)
 
     def _answers(self, order):
-        """The answer to each operation in this order. Changes nothing."""
+        """The answer to each operation if the calls come in this order. Changes nothing."""
         before = self.oracle.order()
         uses = [
             (memory, len(memory.accesses), memory.discarded.copy())
@@ -116,7 +119,10 @@ class ThreadSession(ImportSession):
         return answer
 
     def _apply(self, orders):
-        """Apply one of the possible orders. Bytes that depend on the order become unknown."""
+        """Apply the effects of one possible order.
+
+        Bytes that depend on the order become unknown.
+        """
         order = orders[0]
         accepted = [op for op in order if op.answer == OK]
         memories = {buffer.memory for op in accepted for buffer, _ in op.uses}

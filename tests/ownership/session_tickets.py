@@ -1,8 +1,8 @@
-"""The steps of a program that lend buffers to another process, or open what that one has lent.
+"""The steps of a program that lend buffers to another process, or open that process's tickets.
 
-Both processes run random programs with an oracle each. The oracle of the owner knows the buffer as
-lent, and that of the other process as memory that its owner has written on the stream of `open`.
-What the bytes must be goes with the ticket and the receipt.
+Both processes run random programs, each with an oracle. The owner's oracle knows the buffer as
+lent. The other process's oracle knows it as memory that its owner has written on the stream of
+`open`. The bytes that the buffer must have are passed with the ticket and the receipt.
 """
 
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class Share:
 
     ticket: cu.Ticket
     buffer: Buffer
-    place: Place  # of the stream of `share`
-    node: model.Node  # what the other process comes after
-    view: model.View | None  # None: it is back
+    place: Place  # the context of the stream of `share`
+    node: model.Node  # the node that the other process's work is ordered after
+    view: model.View | None  # None: the buffer is back
     opened: bool = False
     receipt: Any = None
     died: bool = False  # the process that had opened it was killed
@@ -61,7 +61,7 @@ class TicketSession(ImportSession):
             return None
         site, use = next(self.sites), buffer.use("write")
         node = self.oracle.issue(stream.model, [buffer.use("share")], site)
-        # Nobody here has the bytes, not even work on the stream of `share`.
+        # The borrower is the other process: here even the stream of `share` cannot use the bytes.
         nobody = model.Stream(stream.model.domain, "another process")
         view = self.oracle.export(*use, site, nobody)
         view.of = buffer.memory
@@ -82,7 +82,7 @@ class TicketSession(ImportSession):
         return self._judge_order(stream.model, [(buffer, "share")])
 
     def accept(self, share, stream, receipt):
-        """Take a buffer back. Returns whether it is back."""
+        """Take a buffer back. Returns whether the call was accepted."""
         buffer, options = share.buffer, stream_option(stream)
         on = self._stream_of_import(stream, share.place)
         answer = self._judge_accept(share, on)
@@ -115,7 +115,7 @@ class TicketSession(ImportSession):
         return EXPORTED if share.opened and share.receipt is None else OK
 
     def open_own(self, share):
-        """Try to open a ticket in the process that has made it."""
+        """Try to open a ticket in the process that made it."""
         on = self._stream_of_import(None, share.buffer.memory.place)
         usable = self._usable(on)
         call = lambda: cu.open(share.ticket, on.real)  # noqa: E731
@@ -124,9 +124,10 @@ class TicketSession(ImportSession):
     # ---- the other process ----
 
     def open_ticket(self, ticket, kind, place, stream, valid, start, bytes_):
-        """Open a ticket of which the owner says whether it is valid. Returns the buffer or None.
+        """Open a ticket, which the owner says is `valid` or not. Returns the buffer or None.
 
-        `start` is where the buffer begins, and `bytes_` are those of the whole allocation.
+        `start` is the buffer's offset in its allocation, and `bytes_` are those of the whole
+        allocation.
         """
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         answer = self._judge_open(on, place, valid)
@@ -138,7 +139,7 @@ class TicketSession(ImportSession):
         memory.shares = memory.opened = True
         memory.bytes[:] = bytes_
         buffer = Buffer(real, memory, start, real.nbytes, part=False)
-        self.oracle.wait(on.model, None)  # for an event of the owner
+        self.oracle.wait(on.model, None)  # the library waits for an event of the owner
         self.oracle.issue(on.model, [buffer.use("write")], next(self.sites), passive=True)
         return buffer
 
@@ -151,7 +152,7 @@ class TicketSession(ImportSession):
         return NO_TICKET if usable == OK and not valid else usable
 
     def return_opened(self, buffer, stream, parts):
-        """Give an opened buffer back. Returns the receipt or None."""
+        """Give an opened buffer back. Returns the receipt, or None if the call was refused."""
         self.settle()
         options, on = stream_option(stream), self.current(stream, buffer.memory.place)
         answer = self._judge_return(buffer, on, parts)

@@ -1,4 +1,4 @@
-"""In steady state on one stream, a check allocates nothing. Every allocation in C is counted."""
+"""In steady state on one stream, a check allocates no memory. Every allocation in C is counted."""
 
 import os
 import shutil

@@ -12,7 +12,7 @@ def discard(stream, memory, start=0, stop=8, **options):
 
 
 def discarded(memory):
-    """The discarded bytes, with the sites of their discards."""
+    """The discarded bytes, each with the site of its discard."""
     found = {byte: memory.discarded(byte, byte + 1) for byte in range(8)}
     return {byte: discard[2] for byte, discard in found.items() if discard}
 
@@ -130,7 +130,7 @@ def test_a_discard_that_failed_discards_nothing(streams, memory):
 
 
 def test_contents_change_when_the_engine_accepts(streams, memory):
-    """During the driver call, another thread meets what will be there."""
+    """Discards and writes take effect before the driver call, and other threads see them then."""
     seen = []
     look = During(lambda: seen.append(len(discarded(memory))))
     discard(streams[0], memory, driver_fails=look)
@@ -139,7 +139,7 @@ def test_contents_change_when_the_engine_accepts(streams, memory):
 
 
 def test_books_of_discards_do_not_grow(streams, memory):
-    """Memory of a program that discards for ever."""
+    """The records of discards stay bounded in a program that discards again and again."""
     import resource
 
     def rounds(count):
@@ -154,7 +154,8 @@ def test_books_of_discards_do_not_grow(streams, memory):
 
     rounds(100)
     before = rounds(1000)
-    assert rounds(20_000) - before < 1000  # KiB; one entry has 64 bytes
+    # `ru_maxrss` is in KiB; one record of a discard has 64 bytes.
+    assert rounds(20_000) - before < 1000
 
 
 def test_discards_of_one_line_are_joined(streams, memory):
@@ -181,7 +182,7 @@ def test_memory_dies_with_discards(streams, domain):
 
 @pytest.fixture
 def excluding():
-    """A context where work excludes the host from managed memory."""
+    """Make a domain in which unfinished work excludes the host from managed memory."""
     return Domain(Engine(), host_excluded=True)
 
 

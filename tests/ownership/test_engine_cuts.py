@@ -1,4 +1,4 @@
-"""Memory that shrinks: its last bytes go away, and may come back."""
+"""Memory that shrinks: its last bytes are cut off, and may come back later."""
 
 import pytest
 from calls import host, read, synchronize, write
@@ -62,7 +62,7 @@ def test_a_policy_does_not_help(streams, memory):
 
 
 def test_with_discarded_bytes(streams, memory):
-    """The limits share a record."""
+    """Memory can have a cut and discarded bytes at the same time: one record has both limits."""
     assert write(streams[0], memory, 0, 8, effect="discards") == "ok"
     synchronize(streams[0])
     assert memory.cut(4) == "ok"

@@ -58,7 +58,10 @@ def test_a_failure_without_memory(streams):
 
 
 def test_what_cannot_be_undone_stays_borrowed(streams, memory):
-    """If the memory is cut into several ranges, the uses stay until the stream is known."""
+    """A failed operation on memory with several ranges stays a borrow.
+
+    The borrow ends when the work of the operation's stream is known to be complete.
+    """
     write(streams[0], memory, 0, 4)
     fail(streams[0], (memory, 0, 8, "write"))
     assert write(streams[1], memory) == "borrowed"
@@ -67,7 +70,7 @@ def test_what_cannot_be_undone_stays_borrowed(streams, memory):
 
 
 def test_a_failure_forgets_nobody(streams, memory):
-    """Whether it can be undone or not, other uses stay recorded."""
+    """After a failed operation other uses stay recorded, whether or not it can be undone."""
     first, second, third = streams
     for start, stop in ((0, 4), (4, 8), (0, 8)):
         read(first, memory, start, stop)
@@ -100,7 +103,10 @@ def test_a_failed_blocking_operation_has_not_waited(domain, memory):
 
 
 def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed(domain, memory):
-    """In the driver it never waited for the legacy stream, so that stream's uses must stay."""
+    """The failed blocking operation never waited for the legacy stream in the driver.
+
+    So completion of the blocking stream's work must not release the legacy stream's uses.
+    """
     legacy, blocking = StreamState(domain, "legacy"), StreamState(domain, "blocking")
     write(legacy, memory, 0, 4)
     write(legacy, memory, 4, 8)
@@ -115,7 +121,7 @@ def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed
 
 
 def test_an_operation_on_its_way_is_in_no_snapshot(streams, memory):
-    """The driver may get it after it was asked to synchronize."""
+    """A synchronization that begins during the driver call of an operation may not cover it."""
     event = []
     driver = During(lambda: event.append(streams[0].snapshot()))
     assert write(streams[0], memory, driver_fails=driver) == "ok"
@@ -135,7 +141,7 @@ def test_an_operation_on_its_way_is_a_borrow(streams, memory):
 
 
 def test_a_snapshot_on_the_way_does_not_say_what_a_failed_operation_would_have(domain, memory):
-    """One thread queries a stream while another thread's operation on it fails."""
+    """One thread takes a snapshot of a stream while another thread's operation on it fails."""
     legacy, blocking = StreamState(domain, "legacy"), StreamState(domain, "blocking")
     write(legacy, memory)
     event = []

@@ -1,4 +1,4 @@
-"""Host views, shared and exclusive: they conflict only with GPU work. Closing. Managed memory."""
+"""Host views, shared and exclusive, conflict only with GPU work; closing memory; managed memory."""
 
 import pytest
 from calls import During, after, host, read, shared, synchronize, write
@@ -41,7 +41,7 @@ def test_a_view_ends_with_its_object(streams, memory):
 def test_views_end_in_any_order(streams, memory):
     views = [memory.export(at, at + 4, "read", site=at)[1] for at in (0, 2, 4)]
     views[1].close()
-    views[1].close()  # once more does nothing
+    views[1].close()  # closing a view again does nothing
     assert streams[0].issue((memory, 0, 4, "write")) == ("exported", 0)
     views[0].close()
     assert write(streams[0], memory, 0, 4) == "ok"
@@ -132,7 +132,7 @@ def test_close_looks_at_all_ranges(streams, memory):
 
 @pytest.fixture
 def excluded(domain):
-    """A second context, of a device without concurrent managed access."""
+    """A second domain, as on a device without concurrent managed access."""
     return Domain(domain.engine, host_excluded=True)
 
 

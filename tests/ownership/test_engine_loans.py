@@ -1,4 +1,4 @@
-"""Loans, and bytes that leave memory which several buffers share."""
+"""Loans; and bytes that leave memory which several buffers share."""
 
 import pytest
 from calls import after, host, read, record, shared, synchronize, write
@@ -7,7 +7,7 @@ from private_engine import StreamState
 
 @pytest.fixture
 def nobody(domain):
-    """Stands for work on no stream."""
+    """A stream state that stands for work on no stream."""
     return StreamState(domain)
 
 
@@ -26,7 +26,10 @@ def test_work_on_no_stream_comes_after_what_the_host_knows(streams, memory, nobo
 
 
 def test_what_is_lent_goes_to_no_other_process(streams, memory):
-    """A loan to the same stream is in the way, too: its borrower may queue more work there."""
+    """Lent memory cannot be lent to another process, not even on the borrower's own stream.
+
+    The borrower may queue more work on that stream.
+    """
     _, loan = streams[0].lend(memory, 0, 4, "write")
     assert streams[0].issue((memory, 3, 5, "write"), effect="shares")[0] == "exported"
     assert streams[0].issue((memory, 4, 8, "write"), effect="shares")[0] == "ok"
@@ -83,7 +86,7 @@ def test_bytes_leave_behind_every_use(streams, memory):
     _, loan = streams[1].lend(memory, 0, 4, "read")
     assert write(streams[0], memory, 0, 4, **leave) == "exported"
     assert write(streams[1], memory, 0, 4, **leave) == "ok"  # a stream's loans do not block it
-    assert write(streams[1], memory) == "ok"  # the memory stays
+    assert write(streams[1], memory) == "ok"  # the rest of the memory is still usable
     assert write(streams[1], memory, effect="closes") == "exported"
     loan.close()
     assert write(streams[1], memory, effect="closes") == "ok"

@@ -1,4 +1,4 @@
-"""Modes: reads share, writes exclude, `shared` is not checked. And the policies."""
+"""Access modes: reads share, writes exclude, `shared` is not checked. The policies."""
 
 import pytest
 from calls import after, host, reach, read, record, shared, synchronize, write
@@ -11,7 +11,7 @@ def test_reads_share(streams, memory):
 
 
 def test_a_write_waits_for_every_reader(streams, memory):
-    """A second reader must not hide the first."""
+    """A write must wait for both readers: the record of the second must not replace the first's."""
     first, second, writer = streams
     read(first, memory)
     read(second, memory)
@@ -32,7 +32,7 @@ def test_the_host_waits_for_every_reader(streams, memory):
 
 
 def test_memory_is_not_freed_under_a_shared_use(streams, memory):
-    """`shared` uses are not ordered with others, but the memory has to outlive them."""
+    """Memory stays allocated until its `shared` uses are complete, though nothing orders these."""
     user, owner, _ = streams
     shared(user, memory)
     assert write(owner, memory) == "ok"
@@ -97,14 +97,14 @@ def test_shared_conflicts_with_nothing_but_close(streams, memory):
 
 
 def test_shared_may_be_used_under_a_host_view(streams, memory):
-    """Such as a flag that the host sets while the kernel spins."""
+    """`shared` works under a host view: the host can set a flag while the kernel polls it."""
     _, view = memory.export(0, 8, "write")
     assert shared(streams[0], memory) == "ok"
     view.close()
 
 
 def test_shared_does_not_hide_other_uses(streams, memory):
-    """A shared use after a write of the same stream leaves the write in force."""
+    """After a `shared` use, an earlier write of the same stream still excludes other streams."""
     write(streams[0], memory)
     shared(streams[0], memory)
     assert read(streams[1], memory) == "borrowed"
@@ -156,7 +156,7 @@ def test_a_wait_is_all_that_must_wait_asks_for(streams, memory):
 
 
 def test_what_cannot_be_waited_for_is_refused_first(streams, memory):
-    """Before a wait is inserted for another access."""
+    """If one access of an operation can never be ordered, no waits are inserted for the others."""
     other = MemoryState(memory.engine, 8)
     write(streams[0], memory)
     _, view = other.export(0, 8, "write", site=7)
@@ -227,7 +227,7 @@ def test_one_operation_does_not_conflict_with_itself(streams, memory):
 @pytest.mark.parametrize("mode", ["read", "write", "shared"])
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_the_same_bytes_several_times_are_one_use(streams, memory, mode, count):
-    """A kernel that gets one buffer as several arguments uses memory like this."""
+    """An operation may name the same bytes several times, as a launch with equal arguments does."""
     neighbour = MemoryState(memory.engine, 8)
     assert streams[0].issue(*[(memory, 0, 8, mode)] * count)[0] == "ok"
     assert [use[2:] for use in memory.borrows()] == [(mode, 0, 8)]
@@ -255,7 +255,10 @@ def test_blame_names_the_operation_in_the_way(streams, memory):
 
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, others):
-    """However many other memories it uses. A range has space for two uses, and allocates more."""
+    """One operation can use a memory in all modes.
+
+    A range has space for two uses, and allocates space for more.
+    """
     stream = streams[0]
     more = [(MemoryState(domain.engine, 8), 0, 8, "read") for _ in range(others)]
     write(stream, memory)
@@ -273,7 +276,7 @@ def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, ot
 
 
 def test_reach_shares_with_reach_alone(streams, memory):
-    """A reach may be a use, so it is ordered with all certain uses, as a write is."""
+    """Two `reach` accesses share. Because a reach may be a use, reads and writes exclude it."""
     assert [reach(stream, memory) for stream in streams] == ["ok"] * 3
     assert read(streams[0], memory) == "borrowed"
     assert write(streams[0], memory) == "borrowed"

@@ -1,4 +1,4 @@
-"""Which calls make which work known, to streams and to the host."""
+"""Which calls make work known to be complete, or ordered, for streams and for the host."""
 
 from calls import after, host, read, record, synchronize, write
 from private_engine import Domain, Engine, MemoryState, StreamState
@@ -52,7 +52,7 @@ def test_recording_again_does_not_change_earlier_waits(streams, memory):
     event = record(streams[0])
     streams[1].wait(event)
     write(streams[0], memory)
-    event = record(streams[0])  # the same event, recorded again
+    event = record(streams[0])  # record the same event again
     assert write(streams[1], memory) == "borrowed"
     streams[1].wait(event)
     assert write(streams[1], memory) == "ok"
@@ -61,7 +61,7 @@ def test_recording_again_does_not_change_earlier_waits(streams, memory):
 def test_what_a_stream_learns_later_does_not_reach_its_old_snapshots(streams, memory):
     first, second, third = streams
     first.issue()
-    second.wait(record(first))  # so that it has a clock to share
+    second.wait(record(first))  # now `second` shares its clock
     event = record(second)
     write(first, memory)
     second.wait(record(first))
@@ -94,7 +94,7 @@ def test_a_snapshot_waited_for_late_says_only_what_it_said_then(streams, memory)
 
 
 def test_the_host_does_not_forget(streams, memory):
-    """Joining an old snapshot later changes nothing."""
+    """The host's knowledge never shrinks: joining an old snapshot later changes nothing."""
     old = record(streams[0])
     write(streams[0], memory)
     synchronize(streams[0])
@@ -126,7 +126,7 @@ def test_operations_without_memory_count_as_work(streams):
 
 
 def test_asking_changes_nothing(streams, memory):
-    """The engine learns nothing from queries, only from what the program observed."""
+    """A query of the engine establishes no order."""
     write(streams[0], memory)
     for _ in range(3):
         assert not streams[0].known
@@ -136,7 +136,7 @@ def test_asking_changes_nothing(streams, memory):
 
 
 def test_engines_are_independent():
-    """Two engines use the same slots and numbers, and know nothing of each other."""
+    """Two engines have the same slots and numbers, and do not influence each other."""
     answers = []
     engines = [Engine(), Engine()]
     domains = [Domain(engine) for engine in engines]
@@ -174,7 +174,7 @@ def test_a_refused_access_refuses_the_whole_operation(streams, memory):
 
 
 def near_and_far():
-    """A stream of one context, which has written a memory, and two streams of another context."""
+    """A stream of one context that has written a memory, and two streams of another context."""
     engine = Engine()
     near, far = Domain(engine), Domain(engine)
     writer, memory = StreamState(near), MemoryState(engine, 8)
@@ -201,7 +201,10 @@ def test_synchronizing_a_context_says_nothing_of_another_one():
 
 
 def test_synchronizing_a_context_covers_what_its_streams_have_waited_for():
-    """The waits themselves are work of the context, even if nothing follows them."""
+    """Synchronizing a context also covers work for which its streams only waited.
+
+    A wait is work of its context, even if nothing is queued after it.
+    """
     near, far, writer, memory = near_and_far()
     waiter = StreamState(far)
     after(waiter, writer)
@@ -211,7 +214,10 @@ def test_synchronizing_a_context_covers_what_its_streams_have_waited_for():
 
 
 def test_synchronizing_a_context_covers_what_dead_streams_have_waited_for():
-    """Answers must not depend on whether a stream object is still alive."""
+    """Synchronizing a context covers the waits of its dead streams, too.
+
+    The answer must not depend on whether a stream object is still alive.
+    """
     for works in (False, True):
         for drop in (False, True):
             near, far, writer, memory = near_and_far()
@@ -228,7 +234,7 @@ def test_synchronizing_a_context_covers_what_dead_streams_have_waited_for():
 
 
 def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
-    """Several streams use one slot in turn, and another stream then takes it over."""
+    """Synchronizing a context covers all waits of dead streams, even if these shared a slot."""
     engine = Engine()
     near, far = Domain(engine), Domain(engine)
     memories = [MemoryState(engine, 8) for _ in range(20)]
@@ -248,7 +254,7 @@ def test_synchronizing_a_context_covers_all_that_dead_streams_have_waited_for():
 
 
 def test_what_a_dead_stream_has_waited_for_says_nothing_of_later_work(memory):
-    """This holds even if the later work is of a stream that has the dead stream's slot."""
+    """Waits of a dead stream say nothing about later work of another stream in the same slot."""
     near, far, writer, written = near_and_far()
     after(StreamState(far), writer)
     write(writer, memory := MemoryState(writer.domain.engine, 8))

@@ -1,4 +1,4 @@
-"""Overlapping accesses of one operation: each byte is used in the strongest of their modes."""
+"""Overlapping accesses of one operation: each byte is used in the strongest of its modes."""
 
 import itertools
 
@@ -28,7 +28,10 @@ def test_every_byte_of_two_accesses(streams, pair):
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_what_the_driver_refuses_uses_no_more_than_it_would_have(streams, pair):
-    """Bytes that it does not use stay free. Its own bytes may stay borrowed."""
+    """A failed operation leaves bytes free that it did not name.
+
+    Its own bytes may stay borrowed.
+    """
     user, other, _ = streams
     memory = MemoryState(streams[0].domain.engine, 8)
     user.issue(*[(memory, *access) for access in pair], driver_fails=True)
@@ -66,7 +69,7 @@ def test_many_parts_of_one_memory(streams):
 
 
 def test_new_memory_inherits_the_users_of_another(streams):
-    """A variable of a module inherits the users of the module when it is first used."""
+    """A module's variable starts with the uses of the module's code, by `inherit`."""
     user, second, other = streams
     code, variable, constant = (MemoryState(streams[0].domain.engine, size) for size in (1, 16, 16))
     for stream in (user, second):

@@ -1,4 +1,4 @@
-"""Borrows by range of bytes: disjoint ranges do not conflict, and cut ranges are joined again."""
+"""Borrows of byte ranges: disjoint ranges do not conflict, and ranges are joined again."""
 
 import pytest
 from calls import after, host, read, synchronize, write
@@ -15,16 +15,16 @@ def test_halves_on_two_streams(streams, memory):
 @pytest.mark.parametrize(
     ("start", "stop", "answer"),
     [
-        (0, 2, "ok"),  # ends where it begins
-        (6, 8, "ok"),  # begins where it ends
+        (0, 2, "ok"),  # ends at the start of the write
+        (6, 8, "ok"),  # begins at the end of the write
         (0, 3, "borrowed"),
         (5, 8, "borrowed"),
         (2, 6, "borrowed"),  # the same bytes
-        (3, 5, "borrowed"),  # inside
-        (0, 8, "borrowed"),  # around
+        (3, 5, "borrowed"),  # inside the written bytes
+        (0, 8, "borrowed"),  # around the written bytes
         (2, 3, "borrowed"),
         (5, 6, "borrowed"),
-        (4, 4, "ok"),  # no bytes at all
+        (4, 4, "ok"),  # an empty range
     ],
 )
 @pytest.mark.parametrize("by", ["gpu", "host", "gpu under a view"])
@@ -99,7 +99,7 @@ def test_a_read_and_a_write_of_one_operation_stay_apart(streams, memory):
 
 
 def test_a_cut_keeps_all_uses_on_both_sides(streams, memory):
-    """With more uses than a range has space for without an allocation."""
+    """Both sides of a cut range keep all uses, even more uses than a range has inline space for."""
     for stream in streams:
         read(stream, memory)
     read(streams[0], memory, 3, 5)
@@ -124,7 +124,7 @@ def test_known_uses_go_when_the_bytes_are_used_again(streams, memory):
 
 
 def test_many_ranges(streams, domain):
-    """More than one allocation has space for."""
+    """A memory can have more ranges than the first allocation has space for."""
     large = MemoryState(domain.engine, 10_000)
     for start in range(0, 10_000, 2):
         assert write(streams[start // 2 % 2], large, start, start + 1) == "ok"
@@ -139,7 +139,7 @@ def test_many_ranges(streams, domain):
 
 
 def test_a_million_operations_ordered_by_events_alone_need_no_more_state(streams, memory):
-    """The host never synchronizes."""
+    """The records of a program that only uses events stay bounded: the host never synchronizes."""
     producer, consumer, _ = streams
     item = (memory, 0, 8, "write"), (memory, 0, 8, "read")
     for _ in range(500_000):
@@ -165,7 +165,7 @@ def test_sub_ranges_for_ever_need_no_more_state(streams, memory):
 
 
 def test_parts_that_are_not_used_again_are_joined(streams, domain):
-    """Uses that the host knows to be complete do not keep ranges apart for ever."""
+    """Ranges are joined if the host knows their uses to be complete."""
     large = MemoryState(domain.engine, 1_000_000)
     most = 0
     for start in range(0, 1_000_000, 10):
@@ -178,7 +178,7 @@ def test_parts_that_are_not_used_again_are_joined(streams, domain):
 
 
 def test_joining_forgets_no_use(streams, domain):
-    """Parts with unfinished uses stay apart, each with its own use."""
+    """Ranges with unfinished uses are not joined: each keeps its own uses."""
     large = MemoryState(domain.engine, 1_000)
     tokens = []
     for start in range(0, 1_000, 2):

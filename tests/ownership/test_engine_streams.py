@@ -37,7 +37,10 @@ def test_blocking_streams_come_after_legacy_work(legacy, blocking, memory):
 def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
     legacy, blocking, memory
 ):
-    """The driver may complete an allocation at once, so that its stream waits for nothing."""
+    """An operation that perhaps queues nothing, such as an allocation, orders no default streams.
+
+    The driver may complete it at once, so that its stream waits for nothing.
+    """
     write(legacy, memory)
     allocated = MemoryState(memory.engine, 8)
     assert blocking[0].issue((allocated, 0, 8, "write"), passive=True)[0] == "ok"
@@ -48,7 +51,10 @@ def test_what_may_have_queued_nothing_tells_nothing_of_the_default_streams(
 
 
 def test_what_may_have_queued_nothing_is_no_work_that_others_come_after(legacy, blocking, memory):
-    """On both sides of the rules, as the first work and after other work."""
+    """Legacy and blocking streams are not ordered after an operation that perhaps queues nothing.
+
+    This holds for both kinds of streams, with and without other work before the operation.
+    """
     for first, second in ((legacy, blocking[0]), (blocking[0], legacy), (legacy, blocking[1])):
         other = MemoryState(memory.engine, 8)
         write(first, other)
@@ -79,7 +85,7 @@ def test_blocking_streams_are_ordered_by_legacy_work_between(legacy, blocking, m
 
 
 def test_they_are_ordered_by_legacy_work_of_any_kind(legacy, blocking, domain):
-    """A record and a wait count as work, too, on both sides of the rules."""
+    """A record or a wait on the legacy stream orders blocking streams, as other work does."""
     event = record(StreamState(domain))
     for use in (lambda: record(legacy), lambda: legacy.wait(event)):
         memory = MemoryState(domain.engine, 8)
@@ -162,7 +168,10 @@ def test_a_refused_legacy_operation_orders_nothing(legacy, blocking, streams, me
 
 
 def test_a_refused_blocking_operation_has_not_waited(legacy, blocking, streams, memory):
-    """The driver was not called, so its stream is not ordered after the legacy work."""
+    """A refused operation does not order its blocking stream after the legacy work.
+
+    The driver was not called.
+    """
     other = MemoryState(memory.engine, 8)
     write(streams[0], other)
     write(legacy, memory)
@@ -173,7 +182,10 @@ def test_a_refused_blocking_operation_has_not_waited(legacy, blocking, streams, 
 
 
 def test_a_closed_blocking_stream_is_not_among_those_that_exist(legacy, blocking, memory):
-    """Its handle is destroyed, and it is not documented that the driver waits for its work."""
+    """Later legacy work is not ordered after a closed blocking stream.
+
+    Its handle is destroyed, and no documentation says that the driver waits for its work.
+    """
     write(blocking[0], memory)
     blocking[0].close()
     assert write(legacy, memory) == "borrowed"
@@ -186,7 +198,7 @@ def test_a_closed_stream_takes_no_work(streams, memory):
     streams[0].close()
     assert streams[0].issue((memory, 0, 8, "write")) == ("stream_closed", None)
     assert streams[0].issue(policy="unchecked") == ("stream_closed", None)
-    streams[0].close()  # once more does nothing
+    streams[0].close()  # closing a stream again does nothing
 
 
 def test_closing_orders_nothing(streams, memory):
@@ -244,7 +256,7 @@ def test_a_slot_is_used_again_without_mistaking_old_work_for_new(domain, memory)
 
 
 def test_a_new_stream_knows_nothing_of_its_slots_waits(domain, streams, memory):
-    """The waits of the stream that had the slot before are not its own."""
+    """A new stream in a slot has none of the waits of the slot's former stream."""
     first = StreamState(domain)
     write(streams[0], memory)
     after(first, streams[0])
@@ -267,7 +279,10 @@ def test_ten_thousand_streams_need_no_more_slots(domain, memory):
 
 
 def test_ten_thousand_streams_whose_work_is_known_late_need_few_slots(domain, memory):
-    """Each is closed with unfinished work, which becomes known together with a later stream's."""
+    """Slots are used again when the work of closed streams becomes known.
+
+    Each stream is closed with unfinished work, which becomes known with a later stream's work.
+    """
     token = None
     for _ in range(10_000):
         stream = StreamState(domain)
@@ -291,7 +306,10 @@ def test_more_streams_than_slots(domain, memory):
 
 
 def test_the_garbage_collector_may_end_them_in_any_order():
-    """This happens when the traceback of a failing test refers to all of them."""
+    """Engine, domains, streams and memory can be destroyed in any order.
+
+    The collector chooses one if the traceback of a failing test refers to all of them.
+    """
     for _ in range(20):
         stream = StreamState(Domain(Engine()))
         stream.issue()

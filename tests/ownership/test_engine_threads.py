@@ -1,6 +1,7 @@
-"""Several threads, each on streams of its own.
+"""Several threads, each on its own streams.
 
-These tests take no issue locks, as the library does, so no two threads use the same stream.
+These tests do not take the issue locks, which the library takes. So no two threads use the same
+stream.
 """
 
 import threading
@@ -12,7 +13,7 @@ THREADS, TURNS = 6, 1_500
 
 
 def run_at_once(work):
-    """Run `work(number)` in threads numbered from 0, and raise what they raise."""
+    """Run `work(number)` in numbered threads at once, and raise the exceptions of the threads."""
     failures = []
     ready = threading.Barrier(THREADS)
 
@@ -52,7 +53,10 @@ def test_each_thread_has_its_part(domain):
 
 
 def test_a_memory_that_goes_round_by_tokens(domain):
-    """Each thread waits for the token of the one before; meanwhile all of them read the state."""
+    """Threads write one memory in turn, each after the token of the thread before.
+
+    All threads read the state of the memory meanwhile.
+    """
     memory = MemoryState(domain.engine, 8)
     streams = [StreamState(domain) for _ in range(THREADS)]
     tokens = [None] * THREADS
@@ -70,7 +74,7 @@ def test_a_memory_that_goes_round_by_tokens(domain):
             if tokens[at - 1]:
                 stream.wait(tokens[at - 1])
             answer, token = stream.issue((memory, 0, 8, "write"))
-            while answer == "exported":  # somebody is looking
+            while answer == "exported":  # another thread just has a host view
                 answer, token = stream.issue((memory, 0, 8, "write"))
             assert answer == "ok"
             tokens[at] = token

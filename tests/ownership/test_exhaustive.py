@@ -1,7 +1,7 @@
 """All short programs over a few streams, two ranges of one memory, an event and the host.
 
-An engine cannot be copied, so programs run from their start. Only the last step is judged and
-compared: the steps before it are the last ones of shorter programs.
+An engine cannot be copied, so each program runs from its start. Only the last step of a program is
+judged and compared: each earlier step was the last one of a shorter program.
 """
 
 import pytest
@@ -13,7 +13,7 @@ MODES = ("read", "write")
 
 
 class Small:
-    """The objects of a program: few, because they are made anew for each program.
+    """The objects of a program. They are few, because each program makes them anew.
 
     Each step returns whether it changed anything.
     """
@@ -69,7 +69,7 @@ LAST = [(Small.host, part, mode) for part in (0, 1) for mode in MODES]
 
 
 def begun(kinds, program):
-    """New objects with which a program has run that was judged before."""
+    """Make new objects, and run a program on them whose steps were judged before."""
     small = Small(kinds)
     small.pair.judging = False
     for step, *arguments in program:
@@ -86,9 +86,9 @@ def changes_anything(kinds, program):
 def run_all(kinds, length, shortened=False):
     """Run all programs of this length, and return their number.
 
-    A host access changes nothing, so it comes only as the last step. All last steps follow the same
-    run of the steps before, until one changes anything. By symmetry, the range that is used first
-    is the first one, and so are streams of the same kind.
+    A host access changes nothing, so it can only be the last step. All last steps are tried on the
+    same objects, until one changes anything. By symmetry, the range that is used first is always
+    the first range, and likewise for streams of the same kind.
 
     `shortened` skips programs with an earlier step that changes nothing, such as a refused
     operation: shorter programs cover them.
@@ -134,7 +134,7 @@ def test_all_programs_of_four_steps_with_the_three_kinds():
 
 
 def test_the_oracle_itself_refuses_and_accepts():
-    """An oracle that accepts everything would prove nothing."""
+    """The oracle also refuses: comparing with an oracle that accepts everything proves nothing."""
     oracle = Oracle()
     domain = oracle.open_domain(False)
     first, second = (oracle.open_stream(domain, "non_blocking") for _ in range(2))

@@ -1,4 +1,7 @@
-"""Random programs through the public API: the outcome of each call, the bytes, and no races."""
+"""Random programs through the public API.
+
+The oracle predicts the outcome of each call and the bytes, and there are no races.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -13,13 +16,13 @@ from pair import Disagreement
 from session_host import FullSession
 
 FOLDER = Path(__file__).parent
-PROGRAMS = 120  # for each policy, under each schedule
-# The least share of each other answer: a dozen calls. A GPU has no failing calls and other
-# steps than the software driver, so its shares differ: the smallest was 0.0029.
+PROGRAMS = 120  # number of programs for each policy, under each schedule
+# The minimal share of each other answer: about a dozen calls. The shares on a GPU differ, because
+# no calls fail there and the steps are others: the smallest was 0.0029.
 LEAST = 0.002
-# Misuse that needs no oracle: it is enough if it happens at all.
+# Refusals that need no oracle. Each has to happen at least once.
 SELDOM = {session.IS_PART, session.DEFAULT_STREAM, session.NOT_ORDERED, session.OVERLAP}
-# Of these refusals, only some kinds need to happen.
+# Refusals of which more than half have to happen.
 RARE = {session.OTHER_CONTEXT, session.LENT, session.PARTS_LIVE, session.LIVE, session.NOT_OURS}
 RARE |= {session.NO_SUCH_FILL, session.NO_SUCH_CHANGE, session.ENDED, oracle.OTHER_THREAD}
 RARE |= {session.TAKEN, session.NOT_LENT, session.NO_TURNS, session.NO_NAME, session.USED_PARTS}
@@ -33,7 +36,7 @@ RARE |= {
     session.THEIRS,
     session.GRAPH_CLOSED,
 }
-# Refusals of programs with a second process, and what that one must have answered.
+# Refusals of programs with a second process, and answers that the second process must have given.
 OF_TICKETS = {session.NOT_SHAREABLE, session.NOT_SHARED, session.OWN_TICKET, session.NO_TICKET}
 THERE = {oracle.OK, oracle.EXPORTED, oracle.MEMORY_CLOSED, session.NO_TICKET, session.USED_PARTS}
 RAISED = session.RAISED.keys() - OF_TICKETS
@@ -44,7 +47,7 @@ def test_seeded_programs(driver, policy):
     answers = Counter()
     for seed in range(PROGRAMS):
         answers.update(library.run(f"{policy}.{seed}", policy)[1])
-    # Programs in which most calls, or no calls, are refused would test little.
+    # Limits for the share of accepted calls: programs with few or no refusals would test little.
     assert answers.keys() >= RAISED - RARE
     assert len(answers.keys() & RARE) > len(RARE) / 2
     shares = {answer: count / answers.total() for answer, count in answers.items()}
@@ -75,13 +78,13 @@ def test_programs_of_two_processes(partner, policy):
 
 
 def test_programs_that_await(driver):
-    """From then on, the process has a second thread, which watches tokens."""
+    """Programs with tokens that are awaited. From then on, a second thread watches tokens."""
     for seed in range(20):
         library.run(f"await.{seed}", awaits=True)
 
 
 def first_lines(programs=150, policy="strict"):
-    """The disagreements of programs after a test has broken the oracle or a model."""
+    """The first lines of disagreements, in a run in which the oracle or a model is wrong."""
     for seed in range(programs):
         try:
             library.run(str(seed), policy)
@@ -122,7 +125,10 @@ def test_a_call_that_is_wrongly_refused_is_noticed(driver, monkeypatch):
 @lazily
 @pytest.mark.cuda_software
 def test_wrong_bytes_and_races_are_noticed(driver, monkeypatch):
-    """Unchecked operations are not ordered, but this test treats them as ordered."""
+    """The comparison notices wrong bytes and races.
+
+    The operations are unchecked and not ordered, and the session is told that they are ordered.
+    """
     always = property(lambda self: True, lambda self, ordered: None)
     monkeypatch.setattr(FullSession, "ordered", always, raising=False)
     lines = list(first_lines(policy="unchecked"))

@@ -1,4 +1,4 @@
-"""Random programs through the public API, which Hypothesis shrinks to a few calls if they fail."""
+"""Random programs through the public API. Hypothesis shrinks a failing program to a few calls."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,8 @@ policies = st.sampled_from(["strict", "wait", "unchecked", None])
 sides = st.sampled_from([(0, 8), (8, 16), (4, 12), (2, 10)])
 cuts = st.sampled_from(CUTS)
 values = st.integers(0, 255)
-places = st.sampled_from([0, 0, 1])  # the first device's primary context, or a created one
+# Indices of contexts: the first device's primary context, and a created one.
+places = st.sampled_from([0, 0, 1])
 PROGRAMS = 60
 
 
@@ -43,7 +44,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         device = cu.Device(0)
         contexts = [device.context]
-        if cu.driver_info().is_software:  # on a GPU, creating one takes long
+        if cu.driver_info().is_software:  # creating a context takes long on a GPU
             contexts.append(cu.Context.create(device))
         self.session = FullSession(*contexts)
         self.all_buffers, self.all_views = [], []
@@ -59,7 +60,7 @@ class Machine(RuleBasedStateMachine):
             kept.append(thing)
         return thing
 
-    # ---- what there is ----
+    # ---- streams, events and buffers ----
 
     @initialize(target=buffers)
     def first_buffers(self):
@@ -240,7 +241,7 @@ class Machine(RuleBasedStateMachine):
             self.all_buffers.clear()
 
 
-@pytest.mark.cuda_allow("races")  # of "unchecked" operations
+@pytest.mark.cuda_allow("races")  # operations under the policy "unchecked" may race
 def test_machine(driver):
     run_state_machine_as_test(
         Machine,

@@ -1,4 +1,4 @@
-"""Random programs on the engine and on the oracle: the same answer at each step.
+"""Random programs on the engine and on the oracle, which must give the same answers.
 
 Hypothesis shrinks a failing program to a few steps. The seeded programs are faster, so there are
 many more of them.
@@ -111,14 +111,14 @@ class Referee(RuleBasedStateMachine):
 
     @rule(target=views, memory=memories, part=parts, mode=modes, policy=policies)
     def export(self, memory, part, mode, policy):
-        if mode not in ("read", "write"):  # the host has only these modes
+        if mode not in ("read", "write"):  # a host access has only these modes
             return multiple()
         answer, view = self.pair.export(memory, *part, mode, policy)
         return (memory, view) if answer == "ok" else multiple()
 
     @rule(target=views, stream=streams, memory=memories, part=parts, mode=modes, policy=policies)
     def lend(self, stream, memory, part, mode, policy):
-        if mode not in ("read", "write"):  # loans have only these modes
+        if mode not in ("read", "write"):  # a loan has only these modes
             return multiple()
         answer, view = self.pair.lend(stream, (memory, *part, mode), policy)
         return (memory, view) if answer == "ok" else multiple()
@@ -133,7 +133,7 @@ class Referee(RuleBasedStateMachine):
 
 
 def apart(uses):
-    """The uses without those that overlap an earlier one."""
+    """Remove uses that overlap an earlier use in the list."""
     found = []
     for memory, part, mode in uses[:8]:
         access = (memory, *part, mode)
@@ -160,7 +160,7 @@ def test_seeded_programs(batch):
         _, found = referee.run(str(seed))
         for answer, count in found.items():
             answers[answer] = answers.get(answer, 0) + count
-    # Programs in which most steps, or no steps, are refused would test little.
+    # Limits for the share of refused steps: programs with few or no refusals would test little.
     total = sum(answers.values())
     for answer in ("ok", "borrowed", "exported", "host ok", "host borrowed"):
         assert answers[answer] / total > 0.03, answers
@@ -169,7 +169,7 @@ def test_seeded_programs(batch):
 
 
 def test_a_wrong_answer_is_noticed():
-    """An oracle with one edge too few disagrees, and the program that shows it is printed."""
+    """An oracle that lacks one edge disagrees with the engine, and the program is printed."""
 
     class Deaf(referee.Program):
         def __init__(self, seed):

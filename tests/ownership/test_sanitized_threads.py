@@ -1,4 +1,4 @@
-"""The engine, and the threads of large copies, in C programs under the compiler's sanitizers."""
+"""The engine and the threads of large copies, in C programs that run under sanitizers."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ def build(source: Path, target: Path, sanitizer: str) -> subprocess.CompletedPro
 
 @pytest.fixture(params=["thread", "address,undefined"])
 def compiled(request, tmp_path):
-    """Compiles one of the programs with a sanitizer that works on this machine."""
+    """Return a function that compiles one of the programs with a sanitizer, if that works here."""
     empty, target = tmp_path / "empty.c", tmp_path / "program"
     empty.write_text("int main(void) { return 0; }\n", encoding="utf-8")
     try:
@@ -47,7 +47,7 @@ def compiled(request, tmp_path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_several_threads(compiled, name):
-    """No data race, not even between operations that the engine accepts; no record is left."""
+    """The engine has no data race in several threads, and no record is left at the end."""
     program = compiled(name)
     for seed in SEEDS:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""One sdist, one wheel from it and one installation of that, shared by the packaging tests.
+"""One sdist, one wheel from it, and one installation of the wheel, which all packaging tests share.
 
-Nothing here needs a network: the build uses the packages that the tests themselves run with.
+No network is needed: the build uses the packages that are installed for the tests.
 """
 
 import fcntl
@@ -19,7 +19,10 @@ NOT_SOURCES = [".git", "build", "dist", ".venv*", "*.so", "*.egg-info", "*_cache
 
 
 def run(command: list[str | Path], cwd: Path, **environ: str) -> str:
-    """The output of a command that sees no checkout through PYTHONPATH unless told so."""
+    """Run a command, and return its output.
+
+    By default PYTHONPATH is unset, so it finds no checkout.
+    """
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(part) for part in command],
@@ -35,7 +38,7 @@ def run(command: list[str | Path], cwd: Path, **environ: str) -> str:
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]:
-    """Fills a folder by a function, once for all workers of pytest-xdist: building takes long."""
+    """A function that fills a folder once for all workers of pytest-xdist: building takes long."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -45,7 +48,7 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]
         with (shared / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not done.exists():
-                shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
+                shutil.rmtree(folder, ignore_errors=True)  # the result of an attempt that failed
                 folder.mkdir()
                 fill(folder)
                 done.touch()
@@ -55,7 +58,7 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]
 
 
 def copy_with_leftovers(folder: Path) -> Path:
-    """A copy of the sources, with leftovers of a build that must not get anywhere."""
+    """Copy the sources, and add leftovers of a build, which must not get into a distribution."""
     copy = folder / "cudadrv"
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_SOURCES))
     leftovers = [
@@ -84,13 +87,13 @@ def sdist(made_once, tmp_path_factory) -> Path:
 
 
 def unpacked_beside_objects(sdist: Path, folder: Path) -> Path:
-    """An unpacked sdist, with the C files and objects that the checkout's build made.
+    """Unpack an sdist, and add the C files and objects of the checkout's build.
 
-    They save nearly all the time of a build. test_distributions.py checks that the sdist has every
-    source. The build makes a file again if it is older than its source. One module and one file of
-    the software driver are always built, which shows that the sdist has all that a build needs.
+    These save nearly all the time of a build, which makes a file only if it is older than its
+    source. One module and one file of the software driver are always built, so that missing sources
+    show. test_distributions.py checks that the sdist has every source.
     """
-    run(["tar", "-xf", sdist], folder)  # it keeps the times of the files
+    run(["tar", "-xf", sdist], folder)  # keeps the times of the files
     (tree,) = folder.iterdir()
     made_again = shutil.ignore_patterns("_token.*", "range.o")
     built = [ROOT / "build" / "cython"]
@@ -109,7 +112,7 @@ def wheel(sdist, made_once, tmp_path_factory) -> Path:
         tree = unpacked_beside_objects(sdist, tmp_path_factory.mktemp("unpacked"))
         pip = [sys.executable, "-m", "pip", "wheel", "--no-index", "--no-deps"]
         pip += ["--no-build-isolation", "--wheel-dir", str(folder), str(tree)]
-        # Only whether it builds and installs is tested here, so it needs no optimization.
+        # Without optimization, because only building and installing are tested here.
         run(pip, folder, CFLAGS="-O0 -g0")
 
     (archive,) = made_once("wheel", build).glob("*.whl")
@@ -118,15 +121,18 @@ def wheel(sdist, made_once, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel, made_once) -> Path:
-    """The Python of a new environment with the wheel in it, and this one's packages behind that."""
+    """The Python of a new environment with the wheel.
+
+    It also finds the packages of this environment.
+    """
 
     def install(folder: Path) -> None:
         venv.create(folder, symlinks=True)
         pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
         run([*pip, "install", "--no-index", "--no-deps", wheel], folder)
         (site,) = folder.glob("lib/python*/site-packages")
-        # Folders named by a .pth are searched, but their own .pth files, an editable install, are
-        # not.
+        # Python searches folders that a .pth names, but ignores the .pth files in them. So the
+        # editable install of this environment is not found.
         behind = [entry for entry in sys.path if entry.endswith("-packages")]
         (site / "behind.pth").write_text("\n".join(behind) + "\n")
 
@@ -135,13 +141,13 @@ def installed(wheel, made_once) -> Path:
 
 @pytest.fixture
 def wheel_python(installed) -> Callable[..., str]:
-    """Runs Python where cudadrv is the installed wheel."""
+    """A function that runs Python with the installed wheel."""
     return lambda cwd, *arguments, **environ: run([installed, *arguments], cwd, **environ)
 
 
 @pytest.fixture(params=["wheel", "checkout"])
 def python(request) -> Callable[..., str]:
-    """Runs Python where cudadrv is the installed wheel, or this checkout (an editable install)."""
+    """A function that runs Python with the installed wheel, or with this checkout."""
     if request.param == "wheel":
         return request.getfixturevalue("wheel_python")
     return lambda cwd, *arguments, **environ: run(

@@ -1,4 +1,4 @@
-"""What the build says where it cannot be done; before it takes any time."""
+"""The errors of a build that lacks something. They come before anything is built."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ runpy.run_path("setup.py", run_name="__main__")
 
 
 def build(folder: Path, include: str = "", **environ: str) -> str:
-    """What a build says that fails, without a trace in the checkout."""
+    """Run a build that fails, and return its message. It must leave nothing in the checkout."""
     before = set((ROOT / "build").glob("*"))
     done = subprocess.run(
         [sys.executable, "-c", BUILD, str(folder), include],

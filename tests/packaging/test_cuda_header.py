@@ -1,4 +1,4 @@
-"""Where the build looks for cuda.h, and what it says when that fails."""
+"""Where the build searches for cuda.h, and the error if it finds none."""
 
 import importlib.util
 from pathlib import Path
@@ -30,7 +30,7 @@ def write_nvcc(file: Path, text: str = "exit 1") -> Path:
 
 @pytest.fixture
 def find(tmp_path):
-    """find_cuda_header() on a machine that has only what the test puts under tmp_path."""
+    """find_cuda_header() on a machine with only the files under tmp_path."""
 
     def find(**environ):
         environ.setdefault("PATH", str(tmp_path / "bin"))

@@ -1,4 +1,4 @@
-"""The programs of docs/cython.md run: built against the wheel, with nothing but PyPI's cuda.h."""
+"""The programs of docs/cython.md build against the wheel, with only the cuda.h of PyPI, and run."""
 
 import re
 from importlib.metadata import PackageNotFoundError, files

@@ -1,4 +1,4 @@
-"""What is in the sdist and in the wheel, and that the wheel works away from its sources."""
+"""The contents of the sdist and the wheel. The wheel works without the sources."""
 
 import re
 import subprocess
@@ -82,7 +82,8 @@ def test_pytest_finds_the_plugin(installed, tmp_path):
         "    print(entry.group, entry.name, entry.load().__file__)"
     )
     group, name, path = output(installed, "-I", "-c", code).split()
-    # `pytest_plugins` and `-p` load it by the module's name, and must not load it again.
+    # The name must be that of the module: then `pytest_plugins` and `-p` do not load the plugin
+    # twice.
     assert (group, name) == ("pytest11", "pytest_cudadrv")
     assert Path(path).is_relative_to(installed.parents[1])
     (tmp_path / "test_it.py").write_text("def test(cuda_checked): pass\n")
@@ -92,7 +93,7 @@ def test_pytest_finds_the_plugin(installed, tmp_path):
 
 
 def test_readme_of_an_index_leads_nowhere_wrong(wheel):
-    """An index shows README.md, but has none of the files beside it."""
+    """The README of an index has no relative links: the index has none of the other files."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         text = archive.read(name).decode()
@@ -121,7 +122,7 @@ def test_nothing_links_to_the_driver(unpacked):
     for binary in unpacked.glob("*.so"):
         lines = output("readelf", "--dynamic", binary).splitlines()
         needed = [line for line in lines if "(NEEDED)" in line]
-        if not binary.name.startswith("_nvjitlink"):  # which calls nothing
+        if not binary.name.startswith("_nvjitlink"):  # this library calls nothing
             assert "libc.so" in str(needed), binary.name
         assert "libcuda" not in str(needed), binary.name
 

@@ -1,4 +1,4 @@
-"""Another project's `cimport cudadrv` builds and runs, on the wheel and on a checkout."""
+"""Another project with `cimport cudadrv` builds and runs, with the wheel and with a checkout."""
 
 import importlib.util
 import re
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 IMPORTED_TYPE = re.compile(
     r'__Pyx_ImportType_\w+\(\w+, "(cudadrv[\w.]*)", "(\w+)",.*?(CheckSize_[A-Z][a-z]+)', re.DOTALL
 )
-# As with a version of cudadrv that has other functions.
+# Changes the functions of cudadrv before the import, as another version of cudadrv would.
 IMPORT = """
 from cudadrv import _custom
 functions = _custom.__pyx_capi__
@@ -48,7 +48,8 @@ def test_downstream(python, cuda_include, tmp_path, pytestconfig):
 
     types = IMPORTED_TYPE.findall((project / "downstream.c").read_text())
     assert len(types) > 10
-    assert {size for *_, size in types} == {"CheckSize_Ignore"}, types  # no layout is relied upon
+    # The project relies on no layout of a class.
+    assert {size for *_, size in types} == {"CheckSize_Ignore"}, types
 
     def imported(change: str) -> str:
         return python(project, "-c", IMPORT.format(change))

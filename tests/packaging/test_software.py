@@ -1,4 +1,4 @@
-"""cudadrv-software: the driver and the command alone, installed where nothing else is."""
+"""cudadrv-software: the software driver and `run` alone, in an environment without cudadrv."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def call(*command, status=0, **options):
 
 @pytest.fixture(scope="module")
 def tree(made_once):
-    """The source tree, with the objects of the checkout: compiling the driver takes minutes."""
+    """The source tree, with the checkout's objects: compiling the driver would take minutes."""
 
     def make(folder):
         call(sys.executable, ROOT / "tools" / "software_tree.py", folder)
@@ -54,7 +54,8 @@ def tree(made_once):
 
 @pytest.fixture(scope="module")
 def software_wheel(tree, made_once):
-    pytest.importorskip("setuptools")  # before pip, which imports the system's distutils
+    # Must be imported before pip, which imports the system's distutils.
+    pytest.importorskip("setuptools")
     pytest.importorskip("pip")
 
     def build(folder):
@@ -85,7 +86,7 @@ def test_wheel_has_the_driver_and_the_command(software_wheel):
     modules = {f"cudadrv_software/{name}.py" for name in OURS}
     libraries = {f"cudadrv_software/_{name}.abi3.so" for name in LIBRARIES}
     assert names == modules | libraries
-    assert "-cp311-abi3-linux_" in software_wheel.name  # one for all versions of Python
+    assert "-cp311-abi3-linux_" in software_wheel.name  # one wheel for all versions of Python
     assert "\nName: cudadrv-software\n" in text
     assert "Requires-Dist" not in text
     with (ROOT / "pyproject.toml").open(encoding="utf-8") as file:
@@ -94,7 +95,7 @@ def test_wheel_has_the_driver_and_the_command(software_wheel):
 
 
 def test_sdist_builds_by_itself(tree, tmp_path):
-    """The sdist has every source, and no built file."""
+    """The sdist has every source and no built file, and builds by itself."""
     code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
     call(sys.executable, "-c", code, cwd=tree)
     [archive] = tmp_path.glob("*.tar.gz")
@@ -124,7 +125,7 @@ def test_run(environment, tmp_path):
 
 
 def test_what_the_wheels_workflow_tries(environment, tree):
-    """The command is that of cibuildwheel, which the workflow runs on each wheel."""
+    """The command with which cibuildwheel tests each wheel in the workflow works."""
     with (tree / "pyproject.toml").open("rb") as file:
         command = tomllib.load(file)["tool"]["cibuildwheel"]["test-command"]
     words = [word.format(package=tree) for word in command.split()]

@@ -1,4 +1,4 @@
-"""What these tests share: the scripts of benchmarks/, which are no package."""
+"""Fixtures with the scripts of benchmarks/, which is not a package."""
 
 import importlib
 import json
@@ -16,7 +16,10 @@ BENCHMARKS = ROOT / "benchmarks"
 
 @pytest.fixture
 def scripts(monkeypatch):
-    """Imports a script of benchmarks/ as a module; processes that it starts find this cudadrv."""
+    """A function that imports a script of benchmarks/ as a module.
+
+    Processes that the script starts find this cudadrv.
+    """
     before = set(sys.modules)
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -33,7 +36,7 @@ def instructions(scripts):
 
 @pytest.fixture
 def benchmark_results(tmp_path):
-    """Runs a script on the software driver: what it wrote as JSON, and what it printed."""
+    """A function that runs a script on the software driver. Returns its JSON and its output."""
 
     def run(script, *options):
         results = tmp_path / "results.json"

@@ -1,4 +1,4 @@
-"""What calls cost with little of their code in the caches: a driver fills them."""
+"""The benchmark of calls whose code is not in the caches: its driver fills the caches with code."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""The benchmark of imports measures what is installed, and says what is not."""
+"""The benchmark of imports measures the installed packages, and reports the missing ones."""
 
 import pytest
 

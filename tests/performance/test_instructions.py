@@ -1,6 +1,6 @@
-"""The calls of a loop take about as many instructions as when they were last recorded.
+"""The calls of a loop take about as many instructions as were last recorded.
 
-A change that is meant to make one dearer records them anew, and says why in its commit:
+A change that makes a call slower on purpose records new counts, and its commit says why:
     python benchmarks/instructions.py --record
 """
 
@@ -25,7 +25,7 @@ def test_growth_is_seen(instructions):
 
 
 def test_what_is_recorded_is_whole(instructions):
-    """Each build's counts are of the same operations, and of at least one build there are some."""
+    """The counts of all builds are of the same operations, and at least one build has counts."""
     names = [tuple(counts) for counts in instructions.recorded().values()]
     assert names
     assert len(set(names)) == 1

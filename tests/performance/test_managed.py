@@ -1,4 +1,4 @@
-"""The benchmark of managed memory, pipelines and pools measures what it says."""
+"""The benchmarks of managed memory, pipelines and pools measure what they say."""
 
 import io
 
@@ -43,11 +43,11 @@ def test_all_parts_are_measured(benchmark_results):
 
 @pytest.mark.cuda_software
 def test_each_way_moves_pages_as_it_says(managed):
-    """By the software driver's count of faults."""
+    """Each way to move pages causes the stated number of page faults in the software driver."""
     from cudadrv import testing
 
     moves = managed.OurMoves(1 << 20)
-    blocks = 16  # of 64 KiB
+    blocks = 16  # of 64 KiB each
     for to_host in (False, True):
         ways = managed.ways_to_move(moves, to_host)
         for name, prepare in ways.items():
@@ -62,7 +62,7 @@ def test_each_way_moves_pages_as_it_says(managed):
 
 
 def test_wrong_numbers_are_found(managed, scripts):
-    """A loop that leaves out its kernel has wrong numbers."""
+    """A loop without its kernel gives wrong results, which are found."""
     made = scripts("pipeline").Pipeline(1 << 16, 1 << 14, [managed.BUFFERS])
     numbers = made.source.to_numpy()
     array = managed.Source(numbers, made.count)
@@ -77,7 +77,7 @@ def test_wrong_numbers_are_found(managed, scripts):
 
 
 def test_the_stage_of_the_host_is_that_of_a_pipeline(managed, scripts):
-    """All bytes of the source reach page-locked memory."""
+    """The host's stage writes all bytes of the source to page-locked memory, as a pipeline does."""
     made = scripts("pipeline").Pipeline(1 << 16, 1 << 14, [managed.BUFFERS])
     numbers = made.source.to_numpy()
     for file in (None, io.BytesIO()):

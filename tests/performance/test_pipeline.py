@@ -1,4 +1,4 @@
-"""The benchmark of pipelines checks what comes out of each, and relates them to their stages."""
+"""The benchmark of pipelines checks the results, and compares times with those of single stages."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_each_pipeline_is_right_and_compared_with_both_bounds(benchmark_results)
 
 
 def test_wrong_numbers_are_found(scripts, driver):
-    """A pipeline that leaves out its kernel has wrong numbers."""
+    """A pipeline without its kernel gives wrong results, which are found."""
     pipeline = scripts("pipeline")
     made = pipeline.Pipeline(1 << 16, 1 << 14, [2])
     made.check(made.by_class, 2)

@@ -1,4 +1,7 @@
-"""Runs of pytest on small test files, each in a process of its own: a driver is opened once."""
+"""Runs of pytest on small test files.
+
+Each has a process of its own, because a process opens one driver.
+"""
 
 import os
 from pathlib import Path
@@ -6,12 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PRINTS_MORE = ("CI", "BUILD_NUMBER")  # with one of these, pytest's short summary is not short
+# With one of these variables, pytest does not shorten its short summary.
+PRINTS_MORE = ("CI", "BUILD_NUMBER")
 
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Run pytest with the plugin on a test file, and with settings in its ini file."""
+    """Run pytest with the plugin on a test file, with settings in its ini file."""
     ours = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU", "PYTEST_CUDADRV_LIBCUDA")
     for name in (*ours, "PYTEST_ADDOPTS", *PRINTS_MORE):
         monkeypatch.delenv(name, raising=False)
@@ -22,8 +26,9 @@ def run(pytester, monkeypatch):
         pytester.makepyfile("import pytest\nimport cudadrv as cu\n" + text)
         pytester.makeini("[pytest]\n" + ini)
         load = ["-p", "pytest_cudadrv"] if plugin else []
-        load += ["-p", "no:benchmark"]  # it warns, where it is installed
-        load += ["-W", "ignore::pytest_cudadrv.UnfinishedWorkWarning"]  # but for tests about that
+        load += ["-p", "no:benchmark"]  # the benchmark plugin prints a warning if it is installed
+        # Ignore this warning, except in tests of the warning itself.
+        load += ["-W", "ignore::pytest_cudadrv.UnfinishedWorkWarning"]
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *load, *options)
 
     return run

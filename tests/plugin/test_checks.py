@@ -1,4 +1,4 @@
-"""What `cuda_device` and `cuda_checked` do before a test and find after it."""
+"""What `cuda_device` and `cuda_checked` do before a test, and what they find after it."""
 
 import pytest
 
@@ -102,7 +102,10 @@ def test_cycle(cuda_checked):
 
 
 def test_what_fixtures_have_made_is_not_waited_for(run):
-    """Waiting after each test would be most of the time of many projects' tests."""
+    """The plugin does not wait after a test for work of fixtures that are still set up.
+
+    In many projects such waits would take most of the time.
+    """
     text = """
 @pytest.fixture
 def buffer():
@@ -206,7 +209,7 @@ def test_unittest_is_checked_too(run):
 
 
 def test_the_state_at_the_start_is_the_same(run):
-    """What the test before did to the driver makes no difference."""
+    """Each test starts with the same state of the driver, whatever the test before has changed."""
     text = """
 from cudadrv import testing
 
@@ -351,7 +354,10 @@ def test_a_fault_that_a_test_has_not_noticed_is_an_error_of_that_test(run):
 
 
 def test_an_overrun_inside_of_pooled_memory_is_found_without_pools(run):
-    """The block that the pool has is larger than the buffer."""
+    """Without pools, an access behind the end of a buffer is a fault.
+
+    The block of a pool is larger than the buffer, so with pools nobody notices.
+    """
     text = KERNEL + (
         "def test_fault(cuda_device):\n"
         "    cu.DeviceBuffer(512).fill(0)\n"
@@ -403,14 +409,17 @@ def test_work_that_nobody_waited_for_can_be_a_failure(run):
 
 
 def test_a_driver_that_was_opened_too_early(run, pytester):
-    """conftest.py uses a device at once; the tests still get the driver that is named."""
+    """conftest.py uses a device when it is imported.
+
+    The tests still get the driver of the option.
+    """
     pytester.makeconftest("import cudadrv as cu\ncu.Device.count()")
     text = "def test(cuda_device): assert cu.driver_info().is_software"
     run(text, "--cuda-driver=software").assert_outcomes(passed=3)
 
 
 def test_the_line_that_repeats_a_test_works_where_pytest_was_called(run, pytester, monkeypatch):
-    run("")  # sets the root directory
+    run("")  # sets the root directory of pytest
     folder = pytester.mkdir("deeper")
     (folder / "test_deep.py").write_text("def test_fails(cuda_device):\n    assert 0\n")
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""The example project: its tests do what they say, on every schedule."""
+"""The tests of the example project pass or fail as they say, under every schedule."""
 
 import os
 import subprocess
@@ -17,7 +17,8 @@ def run(*options: str) -> str:
     for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU"):
         environment.pop(name, None)
     command = [sys.executable, "-m", "pytest", "-p", "pytest_cudadrv", "-p", "no:cacheprovider"]
-    command += ["-p", "no:benchmark"]  # it warns under pytest-xdist, and warnings are errors
+    # This plugin warns under pytest-xdist, and warnings are errors here.
+    command += ["-p", "no:benchmark"]
     done = subprocess.run(
         [*command, "-W", "error", *options],
         cwd=PROJECT,

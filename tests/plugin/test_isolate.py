@@ -53,7 +53,7 @@ def test_after_it(device):
     )
     result = run(text, "--cuda-libcuda", "--cuda-isolate", "-n", workers)
     result.assert_outcomes(passed=1, failed=1)
-    # What the driver has found is in the report of the test, and names it in the summary.
+    # The report of the test and the summary show what the driver has found, with the test's name.
     result.stdout.fnmatch_lines(
         [
             "*E       assert 700 == 0",

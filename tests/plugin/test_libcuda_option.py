@@ -1,4 +1,4 @@
-"""``--cuda-libcuda``: for projects that do not use cudadrv, and never name a fixture of it."""
+"""``--cuda-libcuda``, for projects that do not use cudadrv and none of its fixtures."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_without_it_nothing_is_reported(run):
 
 
 def test_beside_fixtures_of_cudadrv(run):
-    """cudadrv's fixtures set the schedule of each test, and processes of tests write reports."""
+    """With the option, fixtures still set the schedule, and processes of tests write reports."""
     text = """
 import os
 

@@ -1,4 +1,4 @@
-"""The markers: what needs a GPU, what needs the software driver, what is allowed."""
+"""The markers: tests that need a GPU or the software driver, and allowed leaks and races."""
 
 import pytest
 
@@ -45,7 +45,10 @@ def test_a_missing_gpu_can_be_a_failure(run, monkeypatch, how):
 
 
 def test_who_requires_a_gpu_gets_the_real_driver(run):
-    """The option overrides the project's cuda_driver, under which every test would pass."""
+    """--cuda-require-gpu overrides the project's `cuda_driver`.
+
+    Otherwise every test would pass on the software driver.
+    """
     ini = "cuda_driver = software"
     result = run("import os\ndef test(): print(os.environ['CUDADRV_DRIVER'])", "-s",
                  "--cuda-require-gpu", ini=ini)  # fmt: skip

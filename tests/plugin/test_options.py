@@ -1,4 +1,4 @@
-"""What the plugin's options choose, and how they are told."""
+"""What the options of the plugin choose, and how the plugin shows that."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def test_an_option_outweighs_the_environment_and_that_the_settings(run, monkeypa
 
 
 def test_a_path_is_looked_at(run):
-    """The library at the path is a software driver, so tests run under each schedule."""
+    """If `--cuda-driver` is the path of a software driver, tests run under each schedule."""
     result = run(SHOW, f"--cuda-driver={cudadrv._library.software_path()}", "-s")
     result.assert_outcomes(passed=3)
 
@@ -123,7 +123,7 @@ def test_workers_of_xdist_share_a_random_seed(run):
     assert re.findall(r"--cuda-seed=(\d+)$", result.stdout.str(), re.M) == [seed] * 3
 
 
-# ---- projects that do not use it ----
+# ---- projects that do not use the plugin ----
 
 LOADED = """
 import os, sys
@@ -150,7 +150,7 @@ def test_without_it_nothing_of_it_is_there(run):
 
 
 def test_it_is_left_as_it_was_afterwards():
-    """In the same process, as pytester and IDEs run pytest."""
+    """A run of pytest inside a process leaves the process's environment unchanged."""
     program = (
         "import os, pytest\n"
         "pytest.main(['-p', 'pytest_cudadrv', '--cuda-driver=software', '--co', '/dev/null'])\n"

@@ -1,4 +1,4 @@
-"""What the tests of pools share."""
+"""Fixtures of the tests of pools."""
 
 import pytest
 
@@ -7,6 +7,6 @@ import cudadrv as cu
 
 @pytest.fixture(autouse=True)
 def pools(driver):
-    """The pools of device 0, empty."""
+    """The pools of device 0, which are empty."""
     cu.reap()
     return cu.Device(0).context.pools

@@ -1,4 +1,4 @@
-"""The driver's own pools as the source of buffers: allocating, ending, choosing, settings."""
+"""`DriverPool`: the driver's own pools. Allocating, closing, choosing a pool, settings."""
 
 import gc
 import threading
@@ -17,7 +17,8 @@ MIB = 1 << 20
 def new_pool(kind, **options):
     try:
         return cu.DriverPool(kind, **options)
-    except ValueError as error:  # an older driver, or a device without concurrent access
+    # The driver is too old, or the device has no concurrent managed access.
+    except ValueError as error:
         pytest.skip(str(error))
 
 
@@ -119,7 +120,7 @@ def test_an_empty_buffer_has_no_memory_of_it(pool, make):
     assert buffer.nbytes == 0
 
 
-# ---- how they end ----
+# ---- how buffers of a pool end ----
 
 
 @software
@@ -220,7 +221,8 @@ def test_a_pool_is_closed_while_its_memory_waits_to_be_freed(pool, make, stream,
     before = cu.testing.calls("cuMemPoolDestroy")
     pool.close()
     assert pool.closed
-    assert cu.testing.calls("cuMemPoolDestroy") == before  # drivers crash if it is destroyed now
+    # Drivers crash if the pool is destroyed now.
+    assert cu.testing.calls("cuMemPoolDestroy") == before
     cu.DriverPool().close()
     assert cu.testing.calls("cuMemPoolDestroy") == before + 1
     gate.open()
@@ -280,7 +282,7 @@ def test_a_failing_allocation_counts_as_no_buffer(pool, make, stream):
     pool.close()
 
 
-# ---- which buffers ----
+# ---- which buffers are from a pool ----
 
 
 def test_other_kinds_and_unpooled_buffers_come_from_elsewhere(pool):
@@ -355,7 +357,7 @@ def test_a_block_is_of_its_thread(pool, in_a_thread):
 
 def test_settings(pool):
     assert pool.release_threshold == 0
-    for threshold in (MIB, 2**64 - 1):  # the second one is how programs say "release nothing"
+    for threshold in (MIB, 2**64 - 1):  # 2**64 - 1 is how programs say "release nothing"
         pool.release_threshold = threshold
         assert pool.release_threshold == threshold
     names = [name for name in dir(pool) if name.startswith("reuse_")]
@@ -373,7 +375,7 @@ def test_settings(pool):
 def test_stats_and_trim(pool, make, stream):
     pool.release_threshold = 1 << 40
     make(MIB, stream=stream).close(stream)
-    cu.Device(0).synchronize()  # an H200 trims nothing after stream.synchronize()
+    cu.Device(0).synchronize()  # after stream.synchronize(), an H200 trims nothing
     stats = pool.stats
     assert stats.used_bytes == 0
     assert stats.peak_used_bytes >= MIB
@@ -394,13 +396,14 @@ def test_a_limit(kind, stream):
         with pytest.raises(cu.CudaOutOfMemoryError, match="cuMemAllocFromPoolAsync"):
             KINDS[kind](48 * MIB, stream=stream)
         del buffer
-        KINDS[kind](48 * MIB, stream=stream).close(stream)  # what has died is freed for it
+        # This allocation succeeds, because it releases the dropped buffer.
+        KINDS[kind](48 * MIB, stream=stream).close(stream)
 
 
 def test_access():
     pool = cu.DriverPool()
     assert pool.access(cu.Device(0)) == "readwrite"
-    with pytest.raises(cu.CudaError):  # its own device cannot lose it
+    with pytest.raises(cu.CudaError):  # a device always has access to its own pool
         pool.allow_access(cu.Device(0), None)
     pool.allow_access(cu.Device(0))
     with pytest.raises(ValueError, match="access is 'readwrite', 'read' or None"):
@@ -413,7 +416,10 @@ def test_access():
 
 
 def test_kernels_of_all_devices_may_use_page_locked_memory(stream):
-    """Without access, a kernel that uses it would lose the context."""
+    """All devices have access to pools of page-locked memory.
+
+    Without access, a kernel that uses such memory would lose the context.
+    """
     for pool in (new_pool("locked"), cu.DriverPool.of("host")):
         with pool:
             buffer = cu.LockedBuffer(64, "u4")
@@ -470,7 +476,7 @@ def test_default_pools():
         pool.close()
     del buffer
     pool.close()
-    with cu.DriverPool.of():  # closing did not destroy it
+    with cu.DriverPool.of():  # the default pool is usable after `close`
         cu.DeviceBuffer(16).close()
 
 
@@ -559,7 +565,10 @@ def test_misuse_of_the_class():
 @software
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_dead_memory_tells_nothing_of_another_context(driver):
-    """Its memory is freed after work there, of which synchronizing its own context says nothing."""
+    """Memory of a second context is dropped: synchronizing the first makes none of its work known.
+
+    The memory is freed after work of the second context.
+    """
     pool, second = new_pool("locked"), cu.Context.create(cu.Device(0))
     with second:
         theirs = cu.Stream()

@@ -1,4 +1,4 @@
-"""How much is kept, in which sizes, and what makes it go."""
+"""How much memory pools keep, in which sizes, and what releases it."""
 
 import pytest
 
@@ -10,14 +10,14 @@ MIB = 1 << 20
 
 @pytest.fixture
 def limit(pools):
-    """The limit of the device pool, put back afterwards."""
+    """The device pool. Its limit is restored after the test."""
     former = pools.device.limit_bytes
     yield pools.device
     pools.device.limit_bytes = former
 
 
 def addresses(count, nbytes=512):
-    """Of as many buffers at a time, in the order in which they are closed."""
+    """Make this number of buffers, close them in order, and return their addresses."""
     buffers = [cu.DeviceBuffer(nbytes) for _ in range(count)]
     found = [buffer.address for buffer in buffers]
     for buffer in buffers:
@@ -79,7 +79,10 @@ def test_an_empty_buffer_takes_nothing(pools):
 
 
 def test_the_first_of_a_size_has_no_byte_too_many(pools):
-    """A driver that checks bounds then finds accesses behind the end of the buffer."""
+    """The first allocation of a size has exactly this size.
+
+    So a driver that checks bounds finds accesses behind the end of the buffer.
+    """
     buffer = cu.DeviceBuffer(100_003)
     assert pools.device.stats.used_bytes == 100_003
     buffer.close()
@@ -150,7 +153,8 @@ def test_a_lower_limit_trims(limit):
 def test_without_a_limit_to_speak_of(limit):
     limit.limit_bytes = 0
     addresses(3)
-    for nbytes in (1000, 1001, 1002):  # exactly what is asked for, each time
+    # With this limit, each allocation has exactly the requested size.
+    for nbytes in (1000, 1001, 1002):
         buffer = cu.DeviceBuffer(nbytes)
         assert limit.stats[:2] == (nbytes, 0)
         buffer.close()
@@ -188,7 +192,8 @@ def test_trimming_waits_for_nobody(pools, stream, gate, ordered):
     del buffer
     pools.device.trim()
     assert pools.device.stats.cached_bytes == 0
-    assert testing.live_objects()[kind] == before + (not ordered)  # that is freed behind its use
+    # Stream-ordered memory is already freed, behind its work.
+    assert testing.live_objects()[kind] == before + (not ordered)
     gate.open()
     cu.reap()
     assert testing.live_objects()[kind] == before
@@ -217,7 +222,7 @@ def test_what_cannot_be(pools):
             cls()
 
 
-# ---- no memory ----
+# ---- out of memory ----
 
 
 @pytest.mark.cuda_software

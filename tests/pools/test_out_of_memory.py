@@ -1,4 +1,4 @@
-"""`pools.on_out_of_memory`: the program makes room when a buffer finds none."""
+"""`pools.on_out_of_memory`: a function of the program that makes room when an allocation fails."""
 
 import threading
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cuda_software
 
 @pytest.fixture
 def on_out_of_memory(pools):
-    """Set the function; none afterwards."""
+    """A function that sets `on_out_of_memory`, which is None again after the test."""
 
     def set_it(function):
         pools.on_out_of_memory = function
@@ -23,7 +23,7 @@ def on_out_of_memory(pools):
 
 
 class Room:
-    """Memory that fills the device, and gives way when it is asked."""
+    """Memory that fills the device. Called as `on_out_of_memory`, it releases the memory."""
 
     def __init__(self, *answers):
         self.calls, self.answers = [], list(answers)
@@ -75,7 +75,7 @@ def test_it_is_not_called_while_cudadrv_can_free_something(on_out_of_memory):
     pools = cu.Device(0).context.pools
     former, pools.device.limit_bytes = pools.device.limit_bytes, free
     try:
-        cu.DeviceBuffer(free - 4 * MIB).close()  # now in the pool
+        cu.DeviceBuffer(free - 4 * MIB).close()  # this memory is now in the pool
         on_out_of_memory(lambda nbytes, context: pytest.fail("called"))
         cu.DeviceBuffer(64 * MIB).close()
     finally:
@@ -115,7 +115,7 @@ def test_its_own_allocations_do_not_call_it_again(on_out_of_memory, stream):
     inner = []
 
     def spill(nbytes, context):
-        copy = cu.LockedBuffer(16)  # there is room for this
+        copy = cu.LockedBuffer(16)  # the host has memory for this
         copy.fill(1)
         with pytest.raises(cu.CudaOutOfMemoryError) as caught:
             cu.DeviceBuffer(1 << 50)
@@ -130,7 +130,7 @@ def test_its_own_allocations_do_not_call_it_again(on_out_of_memory, stream):
 
 
 def test_a_program_spills_to_the_host(on_out_of_memory, stream):
-    """What the function is for: device buffers go to page-locked memory."""
+    """A program moves device buffers to page-locked memory: the purpose of the function."""
     free = cu.Device(0).memory_info()[0]
     held = {"big": cu.DeviceBuffer(free - 4 * MIB, pooled=False)}
     held["big"][:16].fill(7)
@@ -152,7 +152,7 @@ def test_a_program_spills_to_the_host(on_out_of_memory, stream):
 
 
 def test_threads(on_out_of_memory):
-    """Each thread asks for itself; one that runs the function does not silence the others."""
+    """Each thread calls `on_out_of_memory` for its own allocation, even if another thread does."""
     inside, done, asked = threading.Event(), threading.Event(), []
 
     def spill(nbytes, context):

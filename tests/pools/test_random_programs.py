@@ -1,8 +1,8 @@
-"""Random programs against a model that keeps, for every use, all that is ordered before it.
+"""Random programs on pools, compared with a model that keeps all uses and their order.
 
-The model says for each allocation which memory it must get, in both directions: none that is still
-in use, and one that is free if the pool looks at it. So the answers are the same under all
-schedules of the driver, and the fixture finds the races that memory handed out too early would be.
+The model says which memory each allocation must get: never a block that is still in use, and a free
+block if the pool looks at it. So the answers are the same under all schedules of the driver. If the
+pool gave out memory too early, the fixture would find a data race.
 """
 
 import random
@@ -12,13 +12,13 @@ import pytest
 
 import cudadrv as cu
 
-LOOKS = 4  # of a pool, at the newest and at the oldest of a size class
+LOOKS = 4  # number of blocks that a pool looks at, from each end of a size class
 SIZES = (100, 300, 512, 700, 5000, 5100)
 STEPS = 150
 
 
 def size_class(nbytes):
-    """The most bytes of the class; only as far as SIZES go."""
+    """The number of bytes in the blocks of a size class, for the sizes in SIZES."""
     return 512 * -(-nbytes // 512) if nbytes <= 4096 else 5120 if nbytes > 4608 else 4608
 
 
@@ -26,8 +26,10 @@ def size_class(nbytes):
 class Queue:
     real: cu.Stream
     order: str
-    before: set = field(default_factory=set)  # what its next operation is after
-    ordered: set = field(default_factory=set)  # of it, what the rules order before other queues
+    before: set = field(default_factory=set)  # uses that its next operation is ordered after
+    # The uses in `before` that a default stream's implicit order passes on to later work of other
+    # queues.
+    ordered: set = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -42,10 +44,10 @@ class Program:
         self.random = random.Random(seed)
         orders = ["plain", "plain", "plain", "blocking", "blocking", "legacy"]
         self.queues = [self.queue(order) for order in orders]
-        self.known = set()  # to the host
+        self.known = set()  # uses that the host knows to be complete
         self.count = 0
-        self.alive = []  # (buffer, memory, shelf)
-        self.kept = {}  # by shelf and class, newest first
+        self.alive = []  # tuples (buffer, memory, shelf)
+        self.kept = {}  # blocks in the pools, by shelf and size class, the newest first
         self.hits = self.misses = 0
 
     def queue(self, order):
@@ -54,7 +56,7 @@ class Program:
         return Queue(cu.Stream(blocking=order == "blocking"), order)
 
     def view(self, queue):
-        """What the queue's next operation is after."""
+        """The uses that the queue's next operation is ordered after."""
         found = queue.before | self.known
         for other in self.queues:
             if {queue.order, other.order} <= {"blocking", "legacy"} and "legacy" in (
@@ -65,7 +67,7 @@ class Program:
         return found
 
     def touch(self, queue):
-        """Something that the driver has of the queue: a record, a wait, an operation."""
+        """Note work of the queue in the driver: a record, a wait or an operation."""
         queue.before = self.view(queue)
         queue.ordered = set(queue.before)
 
@@ -107,7 +109,8 @@ class Program:
             row.remove(wanted)
             self.hits += 1
         if queue is not None:
-            self.note(queue, memory)  # without the default streams' rules: nothing may be queued
+            # An allocation may queue nothing, so the rules of the default streams do not count.
+            self.note(queue, memory)
         self.alive.append((buffer, memory, shelf if pooled else None))
 
     def fill(self):
@@ -151,14 +154,14 @@ class Program:
 
 
 class HostProgram(Program):
-    """Of page-locked or managed memory: its address is chosen when it is first used."""
+    """A program with page-locked or managed memory, whose address is chosen at its first use."""
 
     def __init__(self, seed, cls):
         super().__init__(seed)
         self.cls = cls
 
     def obtain(self, row, nbytes, free):
-        """What the pool gives: a block whose uses are free, or a new one, without an address."""
+        """The memory for an allocation: a block whose uses are all in `free`, or new memory."""
         looked = row[:LOOKS] + row[LOOKS:][: -LOOKS - 1 : -1]
         for memory in looked:
             if memory.nbytes >= nbytes and memory.uses <= free:
@@ -175,7 +178,7 @@ class HostProgram(Program):
         row = self.kept.setdefault(("device", size_class(nbytes)), [])
         buffer = self.cls(nbytes, stream=queue and queue.real)
         if queue is not None and queue.order != "plain":
-            queue = None  # default and blocking streams do not order allocations
+            queue = None  # default and blocking streams do not order allocations of this memory
         block = self.obtain(row, nbytes, self.view(queue) if queue else self.known)
         uses = set()
         if queue:

@@ -1,4 +1,4 @@
-"""Who gets the memory that a buffer leaves: whoever is ordered after all its uses."""
+"""Reuse of memory from pools: only by allocations that are ordered after all its uses."""
 
 import gc
 
@@ -17,7 +17,7 @@ KINDS = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 def leave(buffer, how):
-    """End the buffer, and give the address of what it leaves."""
+    """End the buffer, and return its address. The memory goes to the pool."""
     address = buffer.address
     if how == "closed":
         buffer.close()
@@ -52,7 +52,7 @@ def test_not_before_the_host_knows_that_its_work_is_complete(make, stream):
 
 
 def test_however_fast_the_work_was(stream):
-    """What the driver knows is nobody's knowledge."""
+    """Memory is reused only if the program has waited for its work, however early that is done."""
     buffer = cu.DeviceBuffer(1000)
     buffer.fill_async(1, stream)
     address = buffer.address
@@ -96,7 +96,10 @@ def test_another_stream_has_to_be_ordered_after_all_uses(stream, other, how):
 
 
 def test_users_are_ordered_after_those_before_by_the_allocation(stream, other):
-    """The fill that must not be overtaken is behind an event which only `other` waits for."""
+    """The allocation of a reused block is a use of the stream that waited for the old users.
+
+    A third stream that is ordered only after earlier work of this stream is refused.
+    """
     before = cu.DeviceBuffer(1000, stream=stream)
     before.fill_async(1, stream)
     address = before.address
@@ -116,7 +119,11 @@ def test_users_are_ordered_after_those_before_by_the_allocation(stream, other):
 
 @pytest.mark.parametrize("kind", ["blocking", "legacy"])
 def test_other_streams_have_the_drivers_memory(pools, stream, kind):
-    """A call that is left out would order nothing, and calls on these order other streams."""
+    """On blocking and default streams, buffers get memory of the driver, not of the pool.
+
+    An allocation of the driver on such a stream orders other streams. An allocation from the pool
+    would make no driver call, so this order would be missing.
+    """
     other = cu.Stream(blocking=True) if kind == "blocking" else cu.Stream.legacy()
     pooled = cu.DeviceBuffer(1000, stream=stream)
     other.wait(stream)
@@ -130,7 +137,10 @@ def test_other_streams_have_the_drivers_memory(pools, stream, kind):
 
 
 def test_what_is_queued_nowhere_tells_nothing_of_the_default_stream(gate):
-    """The host may not learn from an idle blocking stream that the legacy stream is done."""
+    """An allocation from a pool on an idle blocking stream queues nothing.
+
+    So the host must not learn from this stream that the legacy stream's work is complete.
+    """
     legacy, blocking = cu.Stream.legacy(), cu.Stream(blocking=True)
     buffer = cu.DeviceBuffer(8)
     cu.DeviceBuffer(1000, stream=blocking).close()
@@ -138,7 +148,7 @@ def test_what_is_queued_nowhere_tells_nothing_of_the_default_stream(gate):
     gate.hold(legacy)
     token = buffer.fill_async(1, legacy)
     cu.DeviceBuffer(1000, stream=blocking)
-    assert blocking.done in (False, True)  # drivers differ in that, and either may tell the host
+    assert blocking.done in (False, True)  # drivers differ here, and either answer is right
     assert buffer.borrowed
     gate.open()
     token.wait()
@@ -257,7 +267,7 @@ def test_policies_do_not_hurry_it(stream):
 
 
 def test_unchecked_uses_count(stream, other):
-    """Both writers are still unfinished when the memory dies."""
+    """Two unordered writers are unfinished when the memory is dropped, and both count."""
     buffer = cu.DeviceBuffer(1000)
     with cu.ordering("unchecked"):
         buffer.fill_async(1, stream)
@@ -290,7 +300,8 @@ def test_a_loan_is_a_use(stream, other):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("name", ["cuStreamIsCapturing", "cuCtxGetCurrent"])
 def test_a_refused_reuse_leaves_the_block_in_the_pool(pools, stream, name):
-    assert stream.handle  # others may capture with it, so the driver is asked
+    # As the handle is public, cudadrv asks the driver whether the stream is captured.
+    assert stream.handle
     cu.DeviceBuffer(4096, stream=stream).close()
     before = pools.device.stats
     testing.configure(f"fault={name}:1:2")

@@ -1,4 +1,4 @@
-"""Allocation in the order of a stream: ``stream=``, and inside ``with stream:``."""
+"""Allocation in the order of a stream: with ``stream=``, and in ``with stream:``."""
 
 import contextlib
 import ctypes
@@ -20,7 +20,7 @@ ALLOCATIONS = ("cuMemAllocAsync", "cuMemHostAlloc", "cuMemAllocManaged", "cuMemA
 
 @pytest.fixture(params=["block", "argument"])
 def allocate(request):
-    """Make a buffer in the order of a stream: inside a block, or by the argument."""
+    """Make a buffer in the order of a stream: in a `with` block, or by the argument."""
 
     def allocate(kind, count, stream, **options):
         if request.param == "argument":
@@ -49,7 +49,7 @@ def stats_of(pools, kind):
 
 @contextlib.contextmanager
 def allocations(count):
-    """The driver allocates so often in the block. Not checked on a real driver."""
+    """Check the number of driver allocations in the block. Not checked on a real driver."""
     software = cu.driver_info().is_software
     before = sum(testing.calls(name) for name in ALLOCATIONS) if software else 0
     yield
@@ -61,7 +61,7 @@ def allocations(count):
 
 
 @KINDS
-@pytest.mark.cuda_software  # a driver may block in an allocation behind the gate
+@pytest.mark.cuda_software  # a driver may block in an allocation while the gate is closed
 def test_a_loop_that_never_waits_allocates_once(pools, stream, gate, allocate, kind):
     gate.hold(stream)
     before = stats_of(pools, kind)
@@ -141,7 +141,10 @@ def test_the_first_use_is_ordered_after_the_allocation(stream, other, allocate, 
 
 @KINDS
 def test_what_the_stream_waited_for_counts(stream, other, allocate, left, kind):
-    """A third stream knows an operation of `other` from before the wait, which is not enough."""
+    """The allocation of a reused block is a write of the stream that waited for the old user.
+
+    A third stream that is ordered only after earlier work of this stream is refused.
+    """
     early = cu.LockedBuffer.zeros(4).fill_async(1, other)
     address = left(kind)
     other.wait(stream)
@@ -168,7 +171,7 @@ def test_the_host_waits_for_what_the_stream_did_first(stream, allocate, left, ki
     buffer[0] = 1
 
 
-# ---- the host first ----
+# ---- buffers that the host uses first ----
 
 
 def read_block(buffer):
@@ -190,7 +193,7 @@ def shown(buffer):
     array = np.from_dlpack(buffer.lend(None, device="cpu"))
     array[0] = 1
     del array
-    assert buffer.address  # the call ends the loan
+    assert buffer.address  # this call ends the loan
 
 
 def into_raw(buffer):
@@ -223,7 +226,7 @@ FIRST = {
 
 @ON_HOST
 @pytest.mark.parametrize("way", FIRST)
-@pytest.mark.cuda_software  # as above
+@pytest.mark.cuda_software  # a driver may block in an allocation while the gate is closed
 def test_a_host_that_is_first_gets_memory_that_nothing_uses(
     pools, stream, gate, allocate, left, kind, way
 ):
@@ -245,9 +248,9 @@ def test_a_host_that_is_first_gets_memory_that_nothing_uses(
 
 @ON_HOST
 @pytest.mark.parametrize("policy", ["strict", "wait", "unchecked"])
-@pytest.mark.cuda_software  # as above
+@pytest.mark.cuda_software  # a driver may block in an allocation while the gate is closed
 def test_uploads_that_the_host_writes(pools, stream, gate, kind, policy):
-    """Each chunk reaches its target, although nothing is waited for; the fixture finds races."""
+    """Each chunk reaches its target though the host never waits. The fixture finds data races."""
     targets = [cu.DeviceBuffer(1000) for _ in range(6)]
     gate.hold(stream)
     with stream, cu.ordering(policy):
@@ -281,7 +284,7 @@ def test_the_host_prefers_what_is_free(pools, stream, allocate, kind):
     address = free.address
     busy.fill_async(1, stream)
     free.close()
-    del busy  # the newest
+    del busy  # now the newest block in the pool
     with allocations(0):
         buffer = allocate(kind, 1000, stream)
         buffer[0] = 1
@@ -328,7 +331,7 @@ def test_memory_that_nobody_used_is_as_it_was(pools, stream, allocate, left, kin
     stream.synchronize()
 
 
-# ---- what is not ordered ----
+# ---- buffers that are not stream-ordered ----
 
 
 @KINDS
@@ -364,7 +367,7 @@ def test_streams_that_the_default_streams_order(stream, left, kind, order):
     queue.wait(stream)
     with queue:
         buffer = CLASSES[kind](1000)
-    buffer.fill_async(1, stream)  # the allocation is no use
+    buffer.fill_async(1, stream)  # allowed: the allocation does not count as a use
     assert buffer.address != address
     stream.synchronize()
 
@@ -435,7 +438,10 @@ def test_arguments(stream, kind):
 
 @KINDS
 def test_an_allocation_on_a_closed_stream_calls_no_driver(stream, kind, unchanged):
-    """Unlike other allocations, this one does not free the memory of dropped buffers either."""
+    """An allocation on a closed stream is refused without driver calls.
+
+    Unlike other allocations, it does not release the memory of dropped buffers.
+    """
     closed, pool = cu.Stream(), cu.DriverPool()
     dead = cu.DeviceBuffer(1000, stream=stream, pooled=False)
     dead.fill_async(1, stream)
@@ -512,7 +518,7 @@ def test_a_capturing_stream_allocates_nothing(pools, stream, kind):
 
 @KINDS
 def test_a_copy_for_a_consumer_on_another_stream(stream, other, kind):
-    """`copy=True` queues on the consumer's stream, whatever stream is current."""
+    """An export with `copy=True` copies on the consumer's stream, whatever stream is current."""
     source = CLASSES[kind].zeros(16)
     with stream:
         capsule = source.__dlpack__(stream=other.handle, copy=True, max_version=(1, 0))
@@ -569,7 +575,7 @@ def test_the_host_needs_memory_and_the_driver_fails(pools, stream, allocate, lef
     testing.fail(function, 1)
     with pytest.raises(cu.CudaError, match=function):
         buffer[0] = 1
-    testing.fail(function, 2)  # out of memory once: then the pools make room
+    testing.fail(function, 2)  # out of memory at the first call: the pools then make room
     buffer[0] = 1
     assert stats_of(pools, kind).used_bytes == 1000
     stream.synchronize()
@@ -577,7 +583,7 @@ def test_the_host_needs_memory_and_the_driver_fails(pools, stream, allocate, lef
 
 @ON_HOST
 def test_threads_that_are_first_at_once(kind):
-    """The host and a stream use new memory at the same time: either may be refused."""
+    """The host and a stream use new memory at the same time. Either use may be refused."""
     stream = cu.Stream()
     start = threading.Barrier(2)
     wrong = []

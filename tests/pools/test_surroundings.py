@@ -1,4 +1,4 @@
-"""Pools and everything else: threads, captures, forks, the interpreter's end, contexts, faults."""
+"""Pools beside threads, captures, forks, the interpreter's end, contexts and faults."""
 
 import ctypes
 import random
@@ -11,7 +11,10 @@ from cudadrv import testing
 
 
 def test_threads_never_share_memory(driver):
-    """Each writes its own mark, and must read it; the fixture finds races."""
+    """Each thread writes its own mark to its buffers and reads it back.
+
+    The fixture finds data races.
+    """
     wrong = []
 
     def work(seed):
@@ -46,7 +49,7 @@ def test_threads_never_share_memory(driver):
 
 @pytest.mark.cuda_software
 def test_a_capture_notices_nothing(pools, stream):
-    """In the mode in which the driver forbids every allocation."""
+    """Allocations from pools do not invalidate a capture, even if it forbids all allocations."""
     library = ctypes.CDLL(cu.driver_info().path)
     kept = [cu.DeviceBuffer(1000), cu.LockedBuffer(1000), cu.UnifiedBuffer(1000)]
     dying = cu.DeviceBuffer(5000)
@@ -186,7 +189,7 @@ def test_devices_have_pools_of_their_own(script):
 
 
 def test_no_two_buffers_get_one_block(driver):
-    """A destructor that allocates may run in the middle of an allocation, for example."""
+    """Two buffers never get one block, even if a destructor allocates during an allocation."""
     import gc
 
     class Maker:

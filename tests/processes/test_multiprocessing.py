@@ -1,4 +1,4 @@
-"""Buffers as arguments of spawned processes, over pipes and queues."""
+"""Buffers as arguments of spawned processes, and through pipes and queues."""
 
 import copy
 import multiprocessing
@@ -24,7 +24,7 @@ def software(driver, monkeypatch):
 def test_an_argument(software, kind):
     stream = cu.Stream()
     buffer = kind(10, "i4", **({"shareable": True} if kind is cu.LockedBuffer else {}))
-    buffer.fill_async(3, stream=stream)  # not ordered before anything
+    buffer.fill_async(3, stream=stream)  # nothing in this process orders later work after this fill
     here, there = SPAWN.Pipe()
     process = SPAWN.Process(target=spawned.double, args=(buffer, there))
     process.start()

@@ -1,4 +1,4 @@
-"""Buffers that are lent to other processes: tickets, receipts, and what is refused."""
+"""Buffers that are lent to other processes: tickets, receipts, and refusals."""
 
 import os
 import pickle
@@ -25,7 +25,7 @@ def filled(count=1000, dtype="i4", value=1):
 
 
 def wait_until_gone(buffer, stream):
-    """Take the buffer back without a receipt, once the other process has dropped it."""
+    """Take the buffer back without a receipt, as soon as the other process has dropped it."""
     import time
 
     end = time.monotonic() + PATIENCE
@@ -63,7 +63,7 @@ def test_the_default_stream(other):
 
 
 def test_work_that_has_not_begun(other, gate):
-    """The ticket is opened, and work is queued there, before the owner's work has begun."""
+    """The other process opens the ticket and queues work before the owner's work has begun."""
     stream = cu.Stream()
     buffer = filled()
     gate.hold(stream)
@@ -81,7 +81,7 @@ def test_work_that_has_not_begun(other, gate):
 
 
 def test_work_there_that_has_not_begun(other):
-    """The buffer is given back, and used here, before the other process's work has begun."""
+    """The owner takes the buffer back and uses it before the other process's work has begun."""
     stream = cu.Stream()
     buffer = filled()
     result = cu.LockedBuffer(1000, "i4")
@@ -127,7 +127,10 @@ def test_uses_during_the_loan_are_refused(other):
 
 
 def test_what_is_lent_is_not_shared(driver):
-    """A library to which a buffer is lent may queue work on the same stream, after `share`."""
+    """A buffer that is lent to a library is not shared.
+
+    The library may queue work on the same stream after `share`.
+    """
     stream = cu.Stream()
     buffer = filled(100)
     with buffer[:50].lend(stream):
@@ -219,8 +222,10 @@ def test_a_failed_open_leaves_the_ticket_valid(other, driver):
 
 
 def start_on_board(ticket):
-    """The start time of the process that has the buffer. What another process had left there would
-    make the owner believe that this one has ended.
+    """Read from the board the start time of the process that has the buffer.
+
+    If the start time of an earlier process were left there, the owner would believe that the
+    present process has ended.
     """
     file, _, slot = struct.unpack_from("<iQI", bytes(ticket), 12)
     return int.from_bytes(os.pread(file, 8, 32 * slot + 8), "little")
@@ -232,7 +237,10 @@ def start_on_board(ticket):
     "name", ["cuEventCreate", "cuStreamCreateWithPriority", "cuStreamWaitEvent", "cuEventRecord"]
 )
 def test_a_failed_give_back_can_be_repeated(other, name, gate):
-    """The owner's work is not complete, so `give_back` calls more functions of the driver."""
+    """`give_back` can be repeated after a driver call in it has failed.
+
+    Because the owner's work is not complete, `give_back` makes more driver calls.
+    """
     stream = cu.Stream()
     buffer = filled()
     gate.hold(stream)
@@ -245,7 +253,7 @@ def test_a_failed_give_back_can_be_repeated(other, name, gate):
         other("testing.fail(name, 1)", name=name)
         with pytest.raises(cu.CudaError):
             other("there.give_back(s)")
-        other("there.fill_async(2, stream=s) and None")  # still in use
+        other("there.fill_async(2, stream=s) and None")  # works: the buffer is still open
     receipt = other("there.give_back(s)")
     gate.open()
     buffer.accept(receipt, stream)
@@ -329,7 +337,7 @@ def test_a_buffer_that_is_dropped_here_lives_there(other):
 
 
 def test_closing_while_the_memory_is_mapped_there(other):
-    """The buffer is back, and closed, before the other process has unmapped its memory."""
+    """The owner takes a buffer back and closes it before the other process has unmapped it."""
     stream = cu.Stream()
     buffer = filled()
     other("there := cu.open(ticket, s := cu.Stream())", ticket=buffer.share(stream))
@@ -353,7 +361,10 @@ def test_many_rounds_use_one_event(other):
 
 
 def test_an_event_that_is_used_again_orders_nothing_else(other):
-    """What the other process had queued before an earlier `give_back` is not ordered by `open`."""
+    """An event is reused for a later ticket, and then orders only the work of that ticket.
+
+    `open` does not order work that was queued before an earlier `give_back`.
+    """
     stream, later = cu.Stream(), cu.Stream()
     first, second = filled(), filled()
     other("[s := cu.Stream(), t := cu.Stream(), own := cu.DeviceBuffer(10, 'i4')] and None")
@@ -361,8 +372,9 @@ def test_an_event_that_is_used_again_orders_nothing_else(other):
     other("own.fill_async(1, stream=s)")
     receipt = other("there.give_back(s)")
     other("globals().pop('there') and None")
-    other("[cu.DeviceBuffer(10, pooled=False) for _ in range(9)] and None")  # unmaps it, if idle
-    first.accept(receipt, stream)  # and the event can be used again
+    # These allocations unmap the shared memory, because it is unused.
+    other("[cu.DeviceBuffer(10, pooled=False) for _ in range(9)] and None")
+    first.accept(receipt, stream)  # now the event can be used for another ticket
     other("there := cu.open(ticket, t)", ticket=second.share(later))
     with pytest.raises(cu.BufferBorrowedError, match="fill_async on Stream"):
         other("own.fill_async(2, stream=t)")
@@ -403,7 +415,7 @@ def test_files_of_an_owner_that_has_ended_are_closed(driver):
         owner.kill()
         cu.reap()
         files.append(open_files(os.getpid()))
-    assert len(set(files[1:])) == 1  # only the last one is not forgotten yet
+    assert len(set(files[1:])) == 1  # only the file of the last process is still open
 
 
 # ---- what a process cannot know of another one ----
@@ -411,7 +423,7 @@ def test_files_of_an_owner_that_has_ended_are_closed(driver):
 
 @contextmanager
 def no_more_files():
-    """Opening a file fails: this process has as many as it may have."""
+    """Limit the open files of this process, so that opening a file fails."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
@@ -421,7 +433,7 @@ def no_more_files():
 
 
 class Word:
-    """The word of a ticket on this process's board: what the processes say to each other."""
+    """The state of a ticket on this process's board, by which the processes communicate."""
 
     offered = 1
 
@@ -435,7 +447,7 @@ class Word:
             os.pwrite(board.fileno(), struct.pack("<Q", state), self.offset)
 
     def set_opened_by(self, pid):
-        """Leave the slot as a process does that has claimed the ticket, and has done no more."""
+        """Set the state of a process that has claimed the ticket and done nothing else."""
         self.set(2 | pid << 8)
 
 
@@ -462,7 +474,7 @@ def test_an_owner_lives_when_no_file_can_be_opened(other):
     buffer = filled()
     ticket = buffer.share(stream)
     other("[s := cu.Stream(), h := __import__('resource').getrlimit(7)] and None", ticket=ticket)
-    other("cu.open and None")  # it is imported now
+    other("cu.open and None")  # imports the module of `open`
     other(limit.format(0))
     with pytest.raises(OSError, match="Too many open files"):
         other("cu.open(ticket, s)")
@@ -472,10 +484,11 @@ def test_an_owner_lives_when_no_file_can_be_opened(other):
 
 
 def files_of_processes():
-    """The open files that say when another process ends."""
+    """The pidfds, by which this process sees that another process has ended."""
     found = set()
     for file in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # the list itself was one
+        # The file descriptor of the listing itself is closed by now.
+        with suppress(FileNotFoundError):
             if "pidfd" in str(file.readlink()):
                 found.add(int(file.name))
     return found
@@ -522,7 +535,10 @@ def test_threads_open_one_file_for_a_borrower(other):
 
 
 def test_a_borrower_that_has_not_said_when_it_started(other, driver):
-    """Another process, which has ended, had an earlier ticket in the same slot."""
+    """A process claims a ticket, and ends before it has written its start time.
+
+    An earlier process had a ticket in the same slot of the board.
+    """
     stream = cu.Stream()
     buffer = filled()
     earlier = Other(driver)
@@ -700,7 +716,8 @@ def test_bytes_that_are_no_ticket(other):
         "    return True\\n''', globals())"
     )
     assert other(refused, damaged=damaged) == []
-    other("there := cu.open(ticket, s)", ticket=ticket)  # nobody has opened it meanwhile
+    # Works: the ticket was not opened by the refused calls.
+    other("there := cu.open(ticket, s)", ticket=ticket)
     buffer.accept(other("there.give_back(s)"), stream)
 
 
@@ -758,7 +775,7 @@ def test_a_stale_ticket_does_not_disturb_the_next_one_of_its_slot(other, driver)
         third.kill()
 
 
-# ---- death ----
+# ---- processes that die ----
 
 
 def test_a_borrower_that_dies_before_it_opens(other):
@@ -779,7 +796,7 @@ def test_a_borrower_that_dies_with_the_buffer(other):
         buffer.accept()
     other.kill()
     with pytest.raises(cu.BufferExportedError, match="has ended"):
-        buffer.fill(2)  # it ends only by a call of the program
+        buffer.fill(2)  # the loan ends only by a call of the program
     buffer.accept(stream=stream)
     buffer.fill(2, stream=stream)
     assert buffer.to_numpy(stream=stream).tolist() == [2] * 1000
@@ -831,7 +848,7 @@ def test_an_owner_that_dies_afterwards(other):
     stream.synchronize()
 
 
-# Expressions that make the stream `s` of the other process wait for ever.
+# Expressions that block the stream `s` of the other process for ever.
 STUCK = (
     "f := cu.LockedBuffer.zeros(1, 'u4'), __import__('ctypes').CDLL(cu.driver_info().path)"
     ".cuStreamWaitValue32_v2(__import__('ctypes').c_void_p(s.handle),"
@@ -841,7 +858,7 @@ STUCK = (
 
 @pytest.fixture
 def stuck(driver):
-    """A process whose stream gets stuck. On a GPU, it can then free no device memory."""
+    """A process for tests that block its stream. On a GPU, it can then free no device memory."""
     process = Other(driver)
     yield process
     assert process.end() == 0
@@ -865,15 +882,16 @@ def test_an_owner_that_dies_with_unfinished_work(other, stuck, driver, how):
     elif how == "drops":
         stuck("globals().pop('there') and None")
     with pytest.raises(TimeoutError):
-        stuck("work.wait(timeout=0.6)")  # the owner is alive
+        stuck("work.wait(timeout=0.6)")  # the owner is still running
     other.process.kill()
     assert not stuck("work.done")
-    if driver != "cuda":  # a real driver opens files, too
+    if driver != "cuda":  # only on the software driver: a real driver opens files, too
         names = (
             "r := __import__('resource'), nofile := r.RLIMIT_NOFILE, most := r.getrlimit(nofile)"
         )
         stuck(f"[{names}]")
-        stuck("r.setrlimit(nofile, (3, most[1]))")  # so that it cannot ask which process has ended
+        # Now the process cannot open a pidfd to see which process has ended.
+        stuck("r.setrlimit(nofile, (3, most[1]))")
         with pytest.raises(TimeoutError):
             stuck("work.wait(timeout=0.2)")
         stuck("r.setrlimit(nofile, most)")

@@ -1,4 +1,4 @@
-/* A client of the driver API: what it does is in its arguments. */
+/* A client of the driver API. Its arguments are the calls that it makes. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ int cuMemAlloc_v2(unsigned long long *, size_t), cuTexRefCreate(void **);
 static void *context;
 static unsigned long long address;
 
-/* A destructor of the program runs before those of the libraries that it uses. */
+/* The program's destructor. It runs before the destructors of the libraries that it uses. */
 int cuMemFree_v2(unsigned long long);
 static int frees_late;
 __attribute__((destructor)) static void free_late(void) {

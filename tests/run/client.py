@@ -1,4 +1,4 @@
-"""A client of the driver API by ctypes, as other libraries are. It does not import cudadrv."""
+"""A client of the driver API, by ctypes as in other libraries. It does not import cudadrv."""
 
 import ctypes
 
@@ -40,7 +40,8 @@ def allocate(size=1024):
 
 def stream():
     handle = ctypes.c_void_p()
-    call("cuStreamCreate", ctypes.byref(handle), 1)  # not ordered with the legacy stream
+    # A non-blocking stream: not ordered with the legacy stream.
+    call("cuStreamCreate", ctypes.byref(handle), 1)
     return handle
 
 

@@ -1,4 +1,4 @@
-"""Runs of ``python -m cudadrv run``, and clients of the driver API that know nothing of cudadrv."""
+"""Fixtures that run ``python -m cudadrv run`` with clients of the driver API without cudadrv."""
 
 import json
 import os
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 
 
 class Ran:
-    """What a run printed, its exit status, and its report."""
+    """The result of a run: output, exit status and report."""
 
     def __init__(self, done, file):
         self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
@@ -29,7 +29,7 @@ class Ran:
 
 @pytest.fixture
 def run(tmp_path):
-    """Run with arguments of the command line. ``--json`` is among them unless report is False."""
+    """Run `run` with these arguments. `--json` is added unless `report` is False."""
     file = tmp_path / "report.json"
 
     def run(*arguments, report=True, cwd=tmp_path, **changes):
@@ -49,7 +49,10 @@ def run(tmp_path):
 
 @pytest.fixture
 def python(run):
-    """Run a program of Python that is a client: it finds functions of the driver in ``cuda``."""
+    """Run a Python program with the functions of client.py.
+
+    The driver is in the variable ``cuda``.
+    """
 
     def python(program, *options, **changes):
         client = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nfrom client import *\n{program}"
@@ -60,7 +63,7 @@ def python(run):
 
 @pytest.fixture(scope="session")
 def c_client(tmp_path_factory):
-    """A program in C that is linked with -lcuda, without an RPATH."""
+    """A C program that is linked with -lcuda, without an RPATH."""
     compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None:
         pytest.skip("there is no C compiler")

@@ -1,4 +1,4 @@
-"""How a run is started: its command line and its environment."""
+"""The command line and the environment with which a run is started."""
 
 import os
 import sys

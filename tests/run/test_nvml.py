@@ -1,4 +1,4 @@
-"""libnvidia-ml.so.1: what a program that knows nothing of cudadrv learns of the devices by NVML."""
+"""libnvidia-ml.so.1: what programs without cudadrv see of the devices through NVML."""
 
 import ctypes
 import re
@@ -77,7 +77,10 @@ print(ask("nvmlDeviceGetCount_v2"), ask("nvmlDeviceGetTemperature"), nvml.nvmlSh
 
 
 def test_it_counts_all_devices_and_tells_which_is_which(program):
-    """CUDA_VISIBLE_DEVICES is for the driver. The UUID and the PCI address say which it is."""
+    """NVML counts all devices, and finds a device of the driver by its UUID or PCI address.
+
+    CUDA_VISIBLE_DEVICES affects only the driver.
+    """
     text = """
 assert (nvml.nvmlInit_v2(), cuda.cuInit(0)) == (0, 0)
 address = ctypes.create_string_buffer(20)
@@ -97,7 +100,7 @@ print(unknown, ask("nvmlDeviceGetCount_v2"))
 
 
 def test_structures_of_both_sizes(program):
-    """The structure of nvmlDeviceGetPciInfo_v2 is shorter than that of its successor."""
+    """Both PCI structures work: that of nvmlDeviceGetPciInfo_v2 is shorter than the later one."""
     text = """
 assert nvml.nvmlInit_v2() == 0
 for name, size in (("nvmlDeviceGetPciInfo_v2", 52), ("nvmlDeviceGetPciInfo_v3", 68)):
@@ -135,7 +138,10 @@ print(rates())
 
 
 def test_it_does_not_forbid_forked_children(program):
-    """Programs ask NVML before they fork, because it does not initialise CUDA."""
+    """A child that was forked after nvmlInit can use the driver.
+
+    Programs call NVML before a fork, because NVML does not initialise CUDA.
+    """
     text = """
 import os
 nvml.nvmlInit_v2()

@@ -1,4 +1,4 @@
-"""Options, settings and errors. Where something is wrong with them, nothing is started."""
+"""Options, settings and errors. After an error, no command is started."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ def settings(ran):
 
 
 def refused(ran, status=2):
-    """The message of a run that started nothing."""
+    """The message of a run that was refused and has started nothing."""
     assert (ran.status, ran.out) == (status, "")
     assert "Traceback" not in ran.err
     assert "====" not in ran.err
@@ -48,7 +48,10 @@ def test_the_command_sees_them(python):
 
 
 def test_programs_find_that_nvjitlink_is_too_old(run):
-    """Programs use a library that is loaded already before they look in their own folders."""
+    """The run preloads a libnvJitLink that does nothing, so that programs treat it as too old.
+
+    Programs use a loaded library before they search their own folders.
+    """
     code = (
         "import ctypes, os\n"
         "for name in 'libnvJitLink.so.12', 'libnvJitLink.so.13':\n"
@@ -59,18 +62,18 @@ def test_programs_find_that_nvjitlink_is_too_old(run):
 
 
 def test_all_find_the_same_driver(run):
-    """By LD_LIBRARY_PATH, and cudadrv, and pytest with its plugin."""
+    """All users find one driver: by LD_LIBRARY_PATH, in cudadrv, and in pytest with its plugin."""
     names = ("LD_LIBRARY_PATH", "CUDADRV_DRIVER", "PYTEST_CUDADRV_LIBCUDA")
     code = f"import os; print(*[os.environ[name] for name in {names}], sep='\\n')"
     ran = run("--", sys.executable, "-c", code, LD_LIBRARY_PATH="/first:/second")
     searched, driver, libcuda = ran.out.splitlines()
     assert driver == libcuda
     assert searched == f"{Path(driver).parent}:/first:/second"
-    assert not Path(driver).exists()  # it is gone with the run
+    assert not Path(driver).exists()  # the library is deleted at the end of the run
 
 
 def test_the_command_begins_with_the_first_word(run):
-    """`--` may be left out, as with nsys, compute-sanitizer and valgrind."""
+    """`--` before the command may be omitted, as with nsys, compute-sanitizer and valgrind."""
     ran = run("--seed", "3", "sh", "-c", 'echo "$@"', "sh", "--seed", "4", "--", "-x")
     assert ran.out == "--seed 4 -- -x\n"
     assert ran.report["settings"] == "seed=3"
@@ -148,7 +151,7 @@ def test_a_script_whose_interpreter_is_missing(run, tmp_path):
 
 @pytest.mark.parametrize("file", ["no/such/folder/report.json", "."])
 def test_json_that_cannot_be_written(run, file):
-    """The error comes before the command runs, which may take hours."""
+    """A JSON file that cannot be written is an error before the command, which may take hours."""
     words = refused(run("--json", file, "echo", "started", report=False))
     assert words.startswith(f"python -m cudadrv run: --json {file}: ")
 
@@ -175,7 +178,10 @@ def test_a_folder_for_temporary_files_that_cannot_be_named(run, tmp_path, name):
 
 
 def test_names_with_control_characters(python, tmp_path):
-    """The names stay in their lines, the terminal obeys none of them, and the JSON has them."""
+    """Control characters in names do not reach the terminal, and names stay in one line.
+
+    The JSON file has the names unchanged.
+    """
     code = """
 import ctypes
 cuda, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
@@ -195,7 +201,7 @@ subprocess.run([sys.executable, "-c", CODE, b'a\n\x1b[31m"\\\xc3\xbf\xff'], chec
 
 
 def test_names_that_clients_make_up(python):
-    """A client's own names are in the reports of races, and may have any bytes."""
+    """Reports of races have names that clients choose, with any bytes."""
     program = r"""
 Describe = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int)
 def describe(address, text, size):
@@ -218,7 +224,7 @@ cuda.cuCtxSynchronize()
 
 
 def test_reports_that_cannot_be_written(python, tmp_path):
-    """The program must not suffer; the driver says it once."""
+    """If a report cannot be written, the program runs on, and the driver prints one message."""
     program = """
 import os, shutil
 shutil.rmtree(os.environ["CUDADRV_SOFTWARE"].rpartition("=")[2])
@@ -232,7 +238,7 @@ print(cuda.cuInit(0))
 
 
 def test_a_report_that_is_cut_off(python):
-    """A process that is killed while it writes leaves such a report, and so does a full disk."""
+    """A report may be cut off: its process was killed while it wrote, or the disk was full."""
     program = """
 import glob, os
 unsupported(2)
@@ -250,7 +256,7 @@ with open(folder + "/empty.jsonl", "w") as empty, open(folder + "/other.jsonl", 
 
 
 def test_numbers_that_cannot_be_kept(python):
-    """What happened is told without them."""
+    """Without a file for counts, the report has the mistakes but no counts."""
     program = """
 import glob, os
 unsupported(2)
@@ -266,7 +272,10 @@ os.remove(file)
 
 @pytest.mark.parametrize("path", ["relative", ""])
 def test_a_folder_for_reports_is_absolute(run, path):
-    """A program may change its folder. (Runs set it; others can, too.)"""
+    """A relative folder for reports is refused, because a program may change its directory.
+
+    Runs set the folder, but a program can set it, too.
+    """
     code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     script = f'CUDADRV_SOFTWARE=report={path} exec {sys.executable} -c "{code}"'
     assert run("--", "sh", "-c", script).out == "1\n"

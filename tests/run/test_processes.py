@@ -1,4 +1,4 @@
-"""Children and grandchildren; processes that are forked, killed, or replaced."""
+"""Child and grandchild processes; processes that fork, are killed, or are replaced."""
 
 import os
 import signal
@@ -32,7 +32,10 @@ def test_children_and_grandchildren(run, c_client):
 
 
 def test_a_fork_before_the_driver_is_used(python):
-    """Parent and child may both use the driver, and each writes its own report."""
+    """After a fork before cuInit, parent and child can use the driver.
+
+    Each writes its own report.
+    """
     program = """
 import os
 unsupported(2)
@@ -52,7 +55,7 @@ os.wait()
 
 
 def test_a_fork_after_cuinit(python):
-    """The classic mistake: the child cannot use the driver, and the report says where it tried."""
+    """A child that is forked after cuInit cannot use the driver. The report names its calls."""
     program = """
 import os
 initialise()
@@ -76,7 +79,7 @@ def test_a_forked_child_that_calls_nothing(python):
 
 @pytest.mark.parametrize(("last", "status"), [("_exit", 5), ("kill", 137)])
 def test_ends_without_exit_handlers(run, c_client, last, status):
-    """The numbers are those of the last call."""
+    """A process that ends without exit handlers has a report with all its calls."""
     ran = run("--", c_client, "init", "context", "alloc", "stream", "many", last)
     assert ran.status == status
     [process] = ran.report["processes"]
@@ -86,7 +89,10 @@ def test_ends_without_exit_handlers(run, c_client, last, status):
 
 
 def test_processes_of_multiprocessing(python, tmp_path):
-    """Such processes end by os._exit. Each opens the driver, because the parent has not done so."""
+    """Processes of multiprocessing end by os._exit.
+
+    Each opens the driver, because the parent has not.
+    """
     program = """
 import multiprocessing
 def work(number):
@@ -119,7 +125,7 @@ def test_a_million_calls(run, c_client):
 
 
 def test_mistakes_without_end(python):
-    """A report has at most 500 mistakes, so it does not fill the disk."""
+    """A report has at most 500 mistakes, so that it does not fill the disk."""
     program = """
 initialise()
 memory, one, two = allocate(1 << 19), stream(), stream()
@@ -133,7 +139,7 @@ for i in range(700):
 
 
 def test_a_process_that_is_still_running(run, c_client, tmp_path):
-    """A daemon does not keep the run from ending."""
+    """The run ends although a background process still runs."""
     ended = tmp_path / "ended"
     code = (
         "import ctypes, os, time; ctypes.CDLL('libcuda.so.1').cuInit(0); print(os.getpid())\n"
@@ -151,7 +157,10 @@ def test_a_process_that_is_still_running(run, c_client, tmp_path):
 
 
 def test_a_program_that_closes_files_that_it_does_not_know(python, tmp_path):
-    """The report is not written to a file of the program that got the number of the report's."""
+    """A program closes the file of its report, and opens files that get the same number.
+
+    The report is not written to these files.
+    """
     program = """
 import os
 initialise()
@@ -166,7 +175,7 @@ race()
 
 
 def test_a_run_in_a_run(run, c_client):
-    """The reports of both runs have what the inner one ran."""
+    """A run inside a run: the reports of both have the calls of the inner command."""
     ran = run("--seed=4", "--", *line("--json", "inner.json", "--", c_client, "init", "many"))
     assert ran.status == 3
     assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1_000_000}
@@ -175,7 +184,7 @@ def test_a_run_in_a_run(run, c_client):
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1"])
 def test_signals_go_on_to_the_command(tmp_path, name):
-    """Sent to the run alone, which then reports, and ends with the status that a shell gives."""
+    """The run forwards a signal to its command, reports, and exits with the command's status."""
     code = (
         "import ctypes, signal, sys, time\n"
         "ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
@@ -188,7 +197,8 @@ def test_signals_go_on_to_the_command(tmp_path, name):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # no terminal, whose foreground gets some signals by itself
+        # Without a terminal, whose foreground processes get some signals directly.
+        start_new_session=True,
     )
     with started:
         assert started.stdout.readline() == "ready\n"
@@ -207,7 +217,10 @@ def test_a_command_that_a_signal_ends(run, name):
 
 
 def test_ctrl_c_in_a_terminal(tmp_path):
-    """The terminal sends it to both, so the command gets it once. Then comes the report."""
+    """A terminal sends Ctrl-C to the run and the command.
+
+    The command gets it once; the run reports.
+    """
     import pty
 
     code = (
@@ -225,7 +238,7 @@ def test_ctrl_c_in_a_terminal(tmp_path):
     while time.monotonic() < deadline:
         try:
             told += os.read(terminal, 1000)
-        except OSError:  # Linux says so when the other end is closed
+        except OSError:  # on Linux, this error means that the other end is closed
             break
         if told.endswith(b"ready\r\n"):
             os.write(terminal, b"\x03")

@@ -1,4 +1,4 @@
-"""What the report says of the processes of a command, as text and as JSON."""
+"""The report on the processes of a command, as text and as JSON."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ def test_calls_that_are_not_supported(python):
 
 
 def test_variants_of_a_function_are_counted_apart(python):
-    """The count of a function must not be added to that of its per-thread variant."""
+    """The calls of a function and of its per-thread variant are counted separately."""
     name = "cuSignalExternalSemaphoresAsync"
     ran = python(f"cuda.{name}(0)\nfor i in range(2): cuda.{name}_ptsz(0)")
     assert ran.report["unsupported_calls"] == {
@@ -51,7 +51,7 @@ def test_a_kernel_fault(python):
     assert fault["pid"] == process(ran)["pid"]
     assert fault["text"].startswith("kernel 'writes_nowhere', PTX line 11: st.global.u32: write")
     assert "Kernel faults: 1\n" in ran.err
-    # Once when it happened, and once in the report.
+    # once when the fault happened, and once in the report
     assert ran.err.count(fault["text"]) == 2
 
 
@@ -110,7 +110,7 @@ def test_work_that_has_not_run(python):
 
 
 def test_the_program_frees_last(run, c_client):
-    """Its destructors run before the report is complete."""
+    """Memory that the program's destructors free does not count as alive at the end."""
     ran = run("--", c_client, "init", "context", "alloc", "late")
     assert ran.report["alive_at_exit"] == {}
     assert process(ran)["calls"] == 5
@@ -168,7 +168,7 @@ def test_no_process_that_calls_the_driver(run):
 
 
 def test_the_schema(python):
-    """Others read this: a change needs a new number of the format."""
+    """The types of the fields in the JSON. A change needs a new number of the format."""
     ran = python("initialise()\nrace()\nunsupported()\nkernel_fault()", "--memory", "1MiB")
     kinds = {name: type(value) for name, value in ran.report.items()}
     assert kinds == {
@@ -217,7 +217,7 @@ def test_an_exit_status_for_mistakes(python, program, status):
 
 
 def test_many_things_are_one_screen(python):
-    """The text is cut to one screen; the JSON has every line."""
+    """The text shows at most one screen of entries. The JSON has all of them."""
     program = """
 initialise()
 for name in ("MulticastCreate", "MulticastBindMem", "MulticastUnbind", "MulticastAddDevice",

@@ -23,17 +23,17 @@ PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
 PTX_RUN = FUZZ.parent / "ptx_run.cpp"
 DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").rglob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
-# Half of the driver's files include this, and reading it takes half of their time.
+# Half of the driver's files include this header. Reading it takes half of their compile time.
 PRECOMPILED = '#include "api/state.h"\n'
-# The files of each folder are compiled as one, in a quarter of the time: most of it is for headers.
-# Not these files: they have functions of the same name as others, or declare cuda.h's otherwise.
+# The files of a folder are compiled as one, in a quarter of the time, because headers take most of
+# it. The files in ALONE are compiled alone: they have functions with equal names, or declare
+# functions of cuda.h differently.
 ALONE = ("names", "constant", "decode_approximate", "decode_bits", "decode_convert")
 ALONE += ("decode_float", "decode_integer")
-# -Og compiles a quarter faster than -O1, and what it makes runs nearly as fast.
+# -Og compiles a quarter faster than -O1, and its code is nearly as fast.
 COMMON = ["-std=c++17", "-Og", "-g1", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
-# Programs are C or ctypes, and may pass any number where an enumeration is declared. Whether a
-# pointer points to something is what the address sanitizer asks: the same asked by the other one
-# takes half the time of the build.
+# `enum` is off, because programs may pass any number as an enumeration. The other checks are off
+# because the address sanitizer finds invalid pointers, too, and they would double the build time.
 ADDRESS = [
     "-fsanitize=address,undefined",
     "-fno-sanitize=enum,null,alignment,object-size,vptr",
@@ -50,7 +50,7 @@ def compiler() -> str:
 
 
 def require(flags: list[str], folder: Path) -> None:
-    """Skips where the compiler or its sanitizer's library is absent, or cannot run here."""
+    """Skip the test if the compiler or its sanitizer is missing, or does not work here."""
     source, program = folder / "empty.cpp", folder / "empty"
     source.write_text("int main() { return 0; }\n", encoding="utf-8")
     for command in ([compiler(), *flags, str(source), "-o", str(program)], [str(program)]):
@@ -76,10 +76,10 @@ def _bytes_of(path: Path) -> int:
 
 
 class Build:
-    """The driver's files, and the fuzz tests, compiled with these flags.
+    """The driver's files and the fuzz tests, compiled with these flags.
 
-    Files that are as new as their sources and all headers are kept from the last time, and tests
-    that run side by side wait for each other's.
+    Files that are newer than their sources and all headers are kept from earlier builds. A lock
+    keeps parallel tests from building at the same time.
     """
 
     def __init__(self, name: str, flags: list[str]) -> None:
@@ -89,7 +89,8 @@ class Build:
             require(flags, self.folder)
         self.flags = [*COMMON, *flags]
         self.includes = [
-            f"-iquote{ROOT / 'softdriver'}",  # its names must not hide the system's headers
+            # -iquote, because names of the driver's headers must not hide the system's headers.
+            f"-iquote{ROOT / 'softdriver'}",
             *("-isystem", _header_folder()),
             *("-isystem", sysconfig.get_path("include")),
         ]
@@ -106,13 +107,13 @@ class Build:
             objects = self._objects(sources)
             newest = max(Path(path).stat().st_mtime for path in objects)
             if not target.exists() or target.stat().st_mtime < newest:
-                made = target.with_suffix(".new")  # the old one may be running
+                made = target.with_suffix(".new")  # the old program may be running
                 self._run([compiler(), *self.flags, *objects, *options, "-o", str(made)])
                 made.replace(target)
         return target
 
     def _compile(self, sources: list[Path]) -> str:
-        """Compile a file, or the files of a folder as one."""
+        """Compile one file, or the files of a folder as one."""
         first = sources[0]
         parts = first.parent if len(sources) > 1 else first.with_suffix("")
         target = self.folder / ("_".join(parts.relative_to(ROOT).parts) + ".o")
@@ -132,7 +133,7 @@ class Build:
 
     def _precompile(self) -> None:
         header = self.folder / "precompiled.h"
-        target = header.with_suffix(".h.gch")  # where compilers look first for what is included
+        target = header.with_suffix(".h.gch")  # compilers prefer this file to the header
         if self._is_old(target, *DRIVER_HEADERS):
             header.write_text(PRECOMPILED, encoding="utf-8")
             command = [compiler(), *self.flags, *self.includes, "-x", "c++-header", str(header)]

@@ -1,4 +1,4 @@
-"""The PTX text that is taken out of a container of code for several devices."""
+"""The PTX text that is taken out of a fatbin, a container of code for several devices."""
 
 import shutil
 import struct
@@ -15,7 +15,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def text_of(tmp_path_factory):
-    """Whether there is a text for the device, and the text, or why there is none."""
+    """A function that asks for the PTX text for a device.
+
+    It returns True and the text, or False and the reason why there is none.
+    """
     program = Build("address", ADDRESS).ptx_program(PTX_DUMP)
     file = tmp_path_factory.mktemp("fatbin") / "code.fatbin"
 
@@ -80,7 +83,7 @@ def test_particular_devices(text_of, flags, made_for, capability, fits):
                     "older device")  # fmt: skip
 
 
-# The text, and its block by hand: literals, then matches that overlap what they append.
+# Texts and their compressed blocks, made by hand: literals, then matches that overlap their output.
 BLOCKS = [
     (b"abc", b"\x30abc"),
     (b"abcabcabcabcX", b"\x35abc\x03\x00\x10X"),
@@ -98,13 +101,13 @@ def test_compressed(text_of, text, block):
 @pytest.mark.parametrize(
     ("block", "text_bytes"),
     [
-        (b"\x30ab", 3),  # literals that are not there
-        (b"\x30abc", 2),  # longer than it says
-        (b"\x30abc", 4),  # shorter
-        (b"\x30abc\x04\x00\x10X", 8),  # back before the beginning
-        (b"\x30abc\x00\x00\x10X", 8),  # back to itself
-        (b"\x30abc\x01", 7),  # half a match
-        (b"\xf0\xff\xff", 1000),  # a length without an end
+        (b"\x30ab", 3),  # fewer literals than announced
+        (b"\x30abc", 2),  # more bytes than announced
+        (b"\x30abc", 4),  # fewer bytes than announced
+        (b"\x30abc\x04\x00\x10X", 8),  # a match before the beginning
+        (b"\x30abc\x00\x00\x10X", 8),  # a match with distance 0
+        (b"\x30abc\x01", 7),  # an incomplete match
+        (b"\xf0\xff\xff", 1000),  # a length that does not end
         (b"\x1fa\x01\x00" + b"\xff" * 100, 1 << 20),
         (b"", 0),
         (b"\x30abc", 1 << 62),
@@ -143,12 +146,12 @@ GOOD = container(entry(b"text\0\0\0\0", 75))
         GOOD[:15],
         GOOD[:-1],
         b"text" + GOOD[4:],
-        GOOD[:6] + b"\x0f\x00" + GOOD[8:],  # a header shorter than itself
+        GOOD[:6] + b"\x0f\x00" + GOOD[8:],  # a header size smaller than the header
         GOOD[:8] + b"\xff" * 8 + GOOD[16:],
-        GOOD[:20] + b"\x3f\0\0\0" + GOOD[24:],  # an entry's header shorter than itself
+        GOOD[:20] + b"\x3f\0\0\0" + GOOD[24:],  # a header size of the entry smaller than its header
         GOOD[:20] + b"\xff" * 4 + GOOD[24:],
         GOOD[:24] + b"\xff" * 8 + GOOD[32:],
-        GOOD[:32] + b"\x09\0\0\0" + GOOD[36:],  # more compressed bytes than bytes
+        GOOD[:32] + b"\x09\0\0\0" + GOOD[36:],  # more compressed bytes than there are bytes
     ],
     ids=range(10),
 )

@@ -1,6 +1,6 @@
-"""What runs PTX: lanes that part and meet, barriers, shuffles, calls, faults, what was accessed.
+"""The PTX interpreter: diverging lanes, barriers, shuffles, calls, faults, recorded accesses.
 
-The interpreter is built alone, with the address sanitizer; ptx_run runs one kernel of a text.
+The interpreter is built alone, with the address sanitizer. The program ptx_run runs one kernel.
 """
 
 import subprocess
@@ -14,7 +14,8 @@ HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 REGISTERS = (
     ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f32 %f<8>;\n.reg .b16 %h<8>;"
 )
-# %rd1: the array; %r1: the thread in its block; %rd2: the thread's word.
+# Sets %rd1 to the address of the array, %r1 to the index of the thread in its block, and %rd2 to
+# the address of the thread's word.
 START = """ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
 add.u64 %rd2, %rd1, %rd2;
 """
@@ -98,7 +99,7 @@ def test_a_kernel_that_never_ends(run):
 
 
 def test_a_wait_for_an_mbarrier_that_never_ends(run):
-    """One of two arrivals is missing, and other warps are at it, too."""
+    """A wait for an mbarrier never ends: one of two arrivals is missing. Several warps wait."""
     body = """setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [0], 2;
     @%p1 mbarrier.arrive.shared.b64 %rd3, [0]; bar.sync 0;
     again: mbarrier.try_wait.parity.shared.b64 %p2, [0], 0; @!%p2 bra again;"""
@@ -107,7 +108,7 @@ def test_a_wait_for_an_mbarrier_that_never_ends(run):
 
 
 def test_what_copies_access(run):
-    """What is not read, because fewer bytes are wanted, is not accessed either."""
+    """Only the bytes that a copy reads are recorded as read."""
     body = """mul.lo.u32 %r2, %r1, 16; add.u64 %rd3, %rd1, 64; mov.u32 %r3, 5;
     cp.async.ca.shared.global [%r2], [%rd3], 16, %r3; cp.async.wait_all;
     cp.async.bulk.global.shared::cta.bulk_group [%rd1], [0], 32;"""
@@ -160,7 +161,7 @@ def test_shuffles(run, mode, b, c, expected):
 
 
 def test_lanes_of_a_mask_come_to_one_vote(run):
-    """The lanes arrive in two groups, and vote as one."""
+    """Lanes that arrive in two groups vote together."""
     body = """setp.lt.u32 %p1, %r1, 9; @%p1 bra first; add.u32 %r1, %r1, 0;
     first: vote.sync.ballot.b32 %r2, %p1, -1; st.global.u32 [%rd2], %r2; ret;"""
     assert run(body).words[:32] == [0x1FF] * 32
@@ -398,7 +399,10 @@ def test_the_limit_of_instructions_is_for_all_threads(run, helpers):
 
 @both_sanitizers
 def test_several_threads_report_one_fault_the_same_each_time(run):
-    """All blocks fault, each in another place."""
+    """With several host threads, the same one of many faults is reported each time.
+
+    Every block faults, each at another address.
+    """
     body = """mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd1, %rd2;
     mov.u32 %r4, 0; work: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3000; @%p1 bra work;
     st.global.u32 [%rd2+4096], %r2; ret;"""
@@ -407,7 +411,7 @@ def test_several_threads_report_one_fault_the_same_each_time(run):
     assert faults.pop().startswith("700 kernel 'k', PTX line")
 
 
-# What makes the order of the blocks matter: each block takes the next number, or adds a float.
+# Instructions whose results depend on the order of the blocks, such as taking the next number.
 ORDERED = [
     "atom.global.add.u32 %r3, [%rd1], 1; st.global.u32 [%rd2+4], %r3;",
     "atom.add.u32 %r3, [%rd1], 1; st.global.u32 [%rd2+4], %r3;",
@@ -428,7 +432,7 @@ atom.global.add.u32 %r1, [at], 1; st.global.u32 [at+4], %r1; ret; }
 @pytest.mark.parametrize("program", ["thread_program"], indirect=True)
 @pytest.mark.parametrize("body", ORDERED)
 def test_blocks_that_communicate_run_in_one_thread(run, body):
-    """Each of these has one result for each seed."""
+    """Blocks that communicate run in one host thread, so each seed has one result."""
     start = """mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd2, %rd1, %rd2;
     cvt.rn.f32.u32 %f1, %r2; mul.f32 %f1, %f1, 0f3DCCCCCD; mov.u32 %r4, 0;
     work: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 300; @%p1 bra work;"""

@@ -1,6 +1,6 @@
-"""What reads PTX texts: the trees that it makes of right ones, and the problems of wrong ones.
+"""The PTX parser: the trees of valid texts, and the errors of invalid texts.
 
-The parser is built alone, with the address sanitizer, and its trees are printed by ptx_dump.
+The parser is built alone, with the address sanitizer. The program ptx_dump prints its trees.
 """
 
 import os
@@ -49,13 +49,13 @@ def lines(dump):
 
 
 def instructions(lines: list[str]) -> list[str]:
-    """The instructions of all functions, without their places and line numbers."""
+    """The instructions of all functions, without positions and line numbers."""
     return [line.partition(") ")[2] for line in lines if line[0].isdigit()]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_texts(build, seed):
-    """No text and no fatbin, whatever it is, is an error of memory or takes long."""
+    """No random text or fatbin causes a memory error or takes long."""
     program = build.ptx_program(PTX_FUZZ)
     command = [str(program), str(seed), INPUTS, *map(str, CORPUS)]
     done = subprocess.run(
@@ -168,7 +168,7 @@ def test_operands(lines, operands, expected):
 
 
 def test_scopes(lines):
-    """An inner name hides an outer one; labels may be used before they stand anywhere."""
+    """An inner name hides an outer one. Labels may be used before they are defined."""
     found = lines(
         ".entry k { .reg .b32 a; .reg .pred p; { .reg .b64 a; L: mov.b64 a, 1; @p bra L; bra M; }\n"
         "{ L: bra L; { bra L; } } mov.b32 a, 2; M: @p bra L; L: bra N; N: }"
@@ -215,7 +215,10 @@ def test_parameters(lines):
 
 
 def test_calls(lines):
-    """Each callee once, also of lists; an alias is what it stands for."""
+    """The list of called functions has each of them once, also those in lists of targets.
+
+    An alias counts as the function for which it stands.
+    """
     found = lines(
         ".func f (.reg .b32 x) { } .func a (.reg .b32 x); .func g { }\n.alias a, f;\n"
         ".entry k { .reg .b64 p; .reg .b32 x; call f, (x); call a, (x); call f, (x);\n"
@@ -305,7 +308,7 @@ def test_problem_in_a_body(dump, text, expected):
     assert not good
     line, _, text = lines[0].partition(": ")
     assert text == expected
-    assert line in ("7", "9")  # the first thing that does not fit may stand behind it
+    assert line in ("7", "9")  # the first unexpected token may be in a later line
 
 
 @pytest.mark.parametrize(
@@ -358,7 +361,7 @@ def test_problem_of_a_module(dump, text, expected):
 
 
 def test_several_problems(dump):
-    """One is not hidden by another, and there are no more of them than are of use."""
+    """Each error is reported, up to a maximum number."""
     good, lines = dump(HEAD + ".entry k { mov a, 1;\n" + "mov b, c;\n" * 100 + "}")
     assert not good
     assert lines[:3] == ["4: unknown symbol 'a'", "5: unknown symbol 'b'", "5: unknown symbol 'c'"]
@@ -366,7 +369,10 @@ def test_several_problems(dump):
 
 
 def test_parameters_in_registers(lines):
-    """Such parameters are loaded at the start and stored at each end; labels keep their meaning."""
+    """Parameters in registers are loaded at the start, and stored before each return.
+
+    Labels still refer to the same instructions.
+    """
     found = lines(
         ".func (.reg .b32 r) f (.reg .b32 x, .param .b64 y, .reg .f64 z) { .reg .pred p;\n"
         "bra L; @p ret; L: ret; M: }"

@@ -1,6 +1,6 @@
-"""The software driver under the compiler's sanitizers: random calls, and the conformance tests.
+"""The software driver under sanitizers: random calls, and the conformance tests.
 
-A failed fuzz run says how to repeat it: the program stays in build/sanitizers/.
+A failed fuzz run prints how to repeat it. The program stays in build/sanitizers/.
 """
 
 import json
@@ -16,7 +16,7 @@ from limits import PATIENCE
 from .sanitized import ADDRESS, ROOT, THREAD, Build, compiler
 
 SCHEDULES = ("eager", "lazy", "random")
-# Odd seeds make streams really wait, even ones can be replayed.
+# With odd seeds, streams really wait. Runs with even seeds can be replayed.
 SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "2")))
 CALLS = os.environ.get("CUDADRV_FUZZ_CALLS", "20000")
 
@@ -46,7 +46,7 @@ def fuzz(program: Path, *arguments: object) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_random_calls(address_fuzz, schedule):
-    """No memory error and nothing undefined, whatever is called with whatever arguments."""
+    """Random calls with random arguments cause no memory error and no undefined behaviour."""
     for seed in SEEDS:
         fuzz(address_fuzz, seed, CALLS, 1, f"schedule={schedule}")
 
@@ -61,7 +61,7 @@ def test_random_calls_of_several_threads(address_fuzz, schedule):
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_no_data_race(thread_fuzz, schedule):
-    """Calls of several threads, and the driver's own threads, do not race."""
+    """Calls in several threads do not race with each other, nor with the driver's own threads."""
     for seed in SEEDS:
         fuzz(thread_fuzz, seed, int(CALLS) // 8, 4, f"schedule={schedule}")
 
@@ -69,7 +69,10 @@ def test_no_data_race(thread_fuzz, schedule):
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address_fuzz", "thread_fuzz"])
 def test_reports(request, tmp_path, monkeypatch, sanitizer):
-    """Several threads write at once, and each line is whole. The program ends by _exit."""
+    """Several threads write to the report at once, and each line is complete.
+
+    The program ends by _exit.
+    """
     monkeypatch.setenv("CUDADRV_SOFTWARE", f"report={tmp_path}")
     fuzz(request.getfixturevalue(sanitizer), 1, int(CALLS) // 8, 4, "schedule=random")
     [report] = tmp_path.glob("*.jsonl")
@@ -82,7 +85,7 @@ def test_reports(request, tmp_path, monkeypatch, sanitizer):
 
 @pytest.mark.slow
 def test_conformance(address):
-    """The conformance tests, on a library that is built with the address sanitizer."""
+    """The conformance tests pass on a library that is built with the address sanitizer."""
     library = address.library()
     runtimes = [
         subprocess.run(
@@ -95,12 +98,12 @@ def test_conformance(address):
     environment = {
         **os.environ,
         "LD_PRELOAD": " ".join(runtimes),
-        # Python itself leaks at exit, and one test needs the signal of a bad access.
+        # Python leaks at exit, and one test needs the signal of an invalid access.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
     }
-    # A forked child hangs where a worker held a lock of the sanitizer's allocator at the fork.
+    # A forked child hangs if a thread held a lock of the sanitizer's allocator at the fork.
     chosen = ["tests/conformance", "-m", "not slow", "-k", "not test_forked_child"]
     chosen += ["-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A compiler that is a shell script, and no compiler but the test's own."""
+"""A compiler that is a shell script. The tests find no other compiler."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ grep -q nothing "$1" && exit 0
 
 
 class FakeNvcc:
-    """An nvcc in a toolkit of its own; `calls` are the compilations that it was asked for."""
+    """An nvcc in a toolkit of its own. `calls` are the command lines with which it was called."""
 
     def __init__(self, home: Path, release: str = "13.0", ptx: str = "9.0") -> None:
         self.home = home
@@ -35,7 +35,7 @@ class FakeNvcc:
         self.say(release, ptx)
 
     def say(self, release: str, ptx: str) -> None:
-        """Become the nvcc of another release."""
+        """Write the script again, so that it reports this release."""
         self.path.write_text(SCRIPT.format(release=release, ptx=ptx, calls=self.log))
         self.path.chmod(0o755)
 
@@ -53,13 +53,13 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def make_nvcc():
-    """Makes an nvcc in a folder, of a release and with a version of PTX."""
+    """A function that makes an nvcc of a release and a PTX version in a folder."""
     return FakeNvcc
 
 
 @pytest.fixture
 def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
-    """The only nvcc of this test, with a cache of its own."""
+    """The only nvcc that the test finds. The test has a cache of its own."""
     fake = FakeNvcc(tmp_path / "toolkit")
     monkeypatch.setenv("CUDA_HOME", str(fake.home))
     for name in [name for name in os.environ if name.startswith("NVCC_")]:
@@ -68,7 +68,7 @@ def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
 
 
 def real(name: str) -> toolkit.Compiler:
-    """The compiler of that name, which this machine may not have."""
+    """The real compiler of this name. Skips the test if this machine does not have it."""
     try:
         return toolkit.find_compilers(name)[0]
     except toolkit.CompilerNotFoundError as error:
@@ -77,5 +77,5 @@ def real(name: str) -> toolkit.Compiler:
 
 @pytest.fixture(params=["nvcc", "nvrtc"])
 def compiler(request, cache) -> str:
-    """Each compiler that is here."""
+    """The name of each real compiler on this machine."""
     return real(request.param).name

@@ -1,4 +1,4 @@
-"""What is compiled once and what again, where it is kept, and that a bad cache is no error."""
+"""The cache: what is compiled again, where PTX is kept, and damaged caches, which are no error."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def test_what_the_environment_adds(nvcc, monkeypatch, variable):
 
 
 class Project:
-    """A file that includes others, and how often it has been compiled."""
+    """A source that includes other files, with counts of compilations."""
 
     def __init__(self, folder: Path, nvcc) -> None:
         self.folder, self.nvcc = folder, nvcc
@@ -81,7 +81,7 @@ class Project:
         return path
 
     def compiled(self, source: Path | str | None = None) -> bool:
-        """Whether compiling it took the compiler."""
+        """Compile the source. Returns whether the compiler was called."""
         before = len(self.nvcc.calls)
         compile_(source or self.folder / "main.cu", options=self.options)
         return len(self.nvcc.calls) > before
@@ -116,7 +116,8 @@ def test_included_file(project, line):
 def test_included_by_an_included_file(project):
     project.write("main.cu", '#include "sub/a.h"')
     project.write("sub/a.h", '#include "b.h"')
-    project.write("sub/b.h", '#include "a.h"')  # a cycle, which guards make harmless
+    # Two files that include each other, as is possible with include guards.
+    project.write("sub/b.h", '#include "a.h"')
     assert project.compiled()
     assert not project.compiled()
     project.write("sub/b.h", "changed")
@@ -167,7 +168,10 @@ def test_an_include_that_a_macro_names_is_not_kept(project):
 
 
 def test_a_source_that_changes_meanwhile_is_not_kept(project, nvcc):
-    """The compiler changes it here, after the key was made."""
+    """If a source changes while it is compiled, the result is not cached.
+
+    Here the compiler script changes the source, after the key was made.
+    """
     path = project.write("main.cu", "first")
     nvcc.path.write_text(nvcc.path.read_text().replace("\nwhile", f"\necho x > {path}\nwhile"))
     compile_(path)
@@ -196,7 +200,7 @@ def test_damaged_file(nvcc, cache, damage):
 
 
 def test_an_entry_of_another_key(nvcc, cache):
-    """What was made from one source is not believed to be made from another."""
+    """An entry of the cache that belongs to another source is not used."""
     expected = compile_("one")
     (one,) = cache.glob("*.ptx")
     compile_("two")
@@ -253,7 +257,7 @@ def test_only_the_user_can_read_it(nvcc, cache):
 
 def test_bounded_and_the_least_used_go_first(tmp_path):
     cache = Cache(tmp_path, most_bytes=10_000)
-    ptx = "x" * 935  # 1,000 bytes with the checksum and its line end
+    ptx = "x" * 935  # 1,000 bytes with the checksum and its newline
     for number in range(10):
         cache.store(f"key{number}", ptx)
         os.utime(tmp_path / f"key{number}.ptx", (number, number))

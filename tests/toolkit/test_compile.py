@@ -119,7 +119,7 @@ def test_arguments_of_another_type(nvcc, arguments, words):
 
 @pytest.mark.parametrize("name", [*RUNS, ".", "..", "/", "n" * 300, "\\", 'a"b\\n.cu'])
 def test_a_name_is_no_path(nvcc, name):
-    """nvcc gives names of files to a shell: that of a str never gets there."""
+    """The `name` of a source text is not passed to nvcc, which gives file names to a shell."""
     with pytest.raises(toolkit.CompileError) as caught:
         toolkit.compile("wrong", arch="compute_75", name=name, compiler="nvcc")
     assert caught.value.log == f"{name}(1): error: this is wrong\n"
@@ -160,7 +160,10 @@ def test_a_temporary_folder_that_a_shell_would_take_otherwise(nvcc, tmp_path, mo
 
 
 def test_temporary_files_of_nvcc_are_in_a_folder_of_its_own(nvcc, tmp_path, monkeypatch):
-    """The folder does not depend on TMPDIR, whose name nvcc's shell would expand."""
+    """Temporary files of nvcc are in a folder of their own, which does not depend on TMPDIR.
+
+    nvcc's shell would expand the name in TMPDIR.
+    """
     monkeypatch.setenv("TMPDIR", "/$(touch ran)")
     nvcc.path.write_text(nvcc.path.read_text().replace('echo "$*"', 'echo "$TMPDIR"'))
     toolkit.compile("k", arch="compute_75")
@@ -171,7 +174,7 @@ def test_temporary_files_of_nvcc_are_in_a_folder_of_its_own(nvcc, tmp_path, monk
 
 @pytest.fixture
 def broken(nvcc):
-    """An nvcc that can say its version, but has no C++ compiler."""
+    """An nvcc that can report its version, but finds no C++ compiler."""
     calls = 'echo "$*" >> '
     before, _, _ = nvcc.path.read_text().partition(calls)
     nvcc.path.write_text(f"{before}{calls}{nvcc.log}\necho 'gcc: No such file' >&2\nexit 1\n")
@@ -233,7 +236,10 @@ def test_device_or_architecture(driver, nvcc):
 
 
 def test_architecture_of_the_current_device(driver, nvcc):
-    """nvcc here knows 7.5, 8.0 and 12.0; the newest that the device can run is chosen."""
+    """The newest architecture is chosen that nvcc knows and the device can run.
+
+    This nvcc knows 7.5, 8.0 and 12.0.
+    """
     major, minor = cu.Device(0).compute_capability
     newest = max(known for known in (75, 80, 120) if known <= 10 * major + minor)
     toolkit.compile("k")
@@ -250,7 +256,10 @@ def test_device_that_is_too_old(driver, nvcc):
 
 
 def test_ptx_that_is_too_new(driver, nvcc):
-    """Refused before the driver hears of it, with what to install."""
+    """PTX that is too new for the driver is refused before it is loaded.
+
+    The message says what to install.
+    """
     major, minor = cu.driver_info().version
     nvcc.say(f"{major}.{minor + 1}", "99.0")
     with pytest.raises(toolkit.PTXVersionError) as caught:
@@ -259,7 +268,8 @@ def test_ptx_that_is_too_new(driver, nvcc):
     assert f"nvcc {major}.{minor + 1} writes PTX 99.0" in text
     assert f"the driver, of CUDA {major}.{minor}," in text
     assert f"=={major}.{minor}.*'" in text
-    # PTX from the cache is refused, too. With arch=, it may be for any driver, so it is not.
+    # PTX from the cache is refused, too. With arch= it is not refused: it may be for another
+    # driver.
     with pytest.raises(toolkit.PTXVersionError):
         toolkit.compile("k", compiler="nvcc")
     toolkit.compile("k", arch="compute_75", compiler="nvcc")
@@ -275,7 +285,10 @@ def test_one_that_is_not_too_new_is_preferred(driver, nvcc, make_nvcc, tmp_path,
 
 
 def test_newer_compiler_whose_ptx_is_understood(driver, nvcc):
-    """CUDA 12.6 writes what 12.5 reads: the version of the PTX decides."""
+    """A compiler that is newer than the driver works if the driver reads its PTX version.
+
+    For example, CUDA 12.5 reads the PTX of CUDA 12.6.
+    """
     nvcc.say("99.0", "8.0")
     assert toolkit.compile("k", compiler="nvcc").startswith(".version 8.0")
 

@@ -1,4 +1,4 @@
-"""The compilers of this machine, each of which may be missing."""
+"""The compilers of this machine. Each of them may be missing."""
 
 import contextlib
 import re
@@ -26,7 +26,7 @@ def test_file_and_its_header(compiler, file):
     ptx = toolkit.compile(file, arch="compute_80", compiler=compiler)
     assert ".visible .entry scale(" in ptx
     assert re.search(r"^\.target sm_80$", ptx, re.MULTILINE)
-    assert "0f40400000" in ptx  # 3.0
+    assert "0f40400000" in ptx  # the number 3.0
     file.with_name("factor.h").write_text("#define FACTOR 5.0f\n")
     assert "0f40A00000" in toolkit.compile(file, arch="compute_80", compiler=compiler)
 
@@ -119,7 +119,7 @@ def test_a_name_runs_nothing(compiler, tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("part", ["$(touch ran)", "`touch ran`", '"; touch ran; "'])
 @pytest.mark.parametrize("place", ["file", "option", "temporary folder", "working directory"])
 def test_a_folder_runs_nothing(compiler, file, tmp_path, monkeypatch, part, place):
-    """The folder is refused, or the compiler finds the right files."""
+    """Names with shell code run nothing: they are refused, or the right files are compiled."""
     folder = tmp_path / part
     folder.mkdir()
     where = tmp_path
@@ -142,7 +142,7 @@ def test_a_folder_runs_nothing(compiler, file, tmp_path, monkeypatch, part, plac
         if compiler != "nvcc" or place == "working directory" or "to a shell" not in str(error):
             raise
     except toolkit.CompileError:
-        if (place, part) != ("option", '"; touch ran; "'):  # which no compiler takes
+        if (place, part) != ("option", '"; touch ran; "'):  # no compiler accepts this option
             raise
     else:
         assert "0f40400000" in ptx
@@ -150,10 +150,14 @@ def test_a_folder_runs_nothing(compiler, file, tmp_path, monkeypatch, part, plac
 
 
 def test_without_a_cpp_compiler(cache, tmp_path, monkeypatch, caplog):
-    """A real nvcc that finds nothing on PATH; NVRTC, which needs nothing there, may be here."""
+    """A real nvcc that finds no C++ compiler on PATH is not used.
+
+    NVRTC, which needs none, still works.
+    """
     text = 'extern "C" __global__ void k() {}'
     with contextlib.suppress(toolkit.CompilerNotFoundError, toolkit.CompileError):
-        toolkit.compile(text, arch="compute_75", cache=False)  # fills caches while PATH is usable
+        # Fills the caches while PATH is valid.
+        toolkit.compile(text, arch="compute_75", cache=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
         found = toolkit.find_compilers()

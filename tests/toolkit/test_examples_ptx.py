@@ -1,4 +1,4 @@
-"""The PTX of examples/kernels is what its CUDA C gives, and is as old as it says."""
+"""The PTX in examples/kernels is what its CUDA C compiles to, with the version that it names."""
 
 import importlib.util
 import re

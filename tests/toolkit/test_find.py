@@ -1,4 +1,4 @@
-"""Which compiler is found, and what is said when there is none."""
+"""Which compiler is found, and the error if there is none."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ from cudadrv import toolkit
 
 @pytest.fixture
 def places(tmp_path, make_nvcc):
-    """Toolkits of three releases, each where nvcc may be; the environment that names them all."""
+    """An environment with three toolkits: in CUDA_HOME, on PATH, and in the default place."""
     for number, place in enumerate(["home", "path", "default"]):
         make_nvcc(tmp_path / place, f"12.{number}")
     environ = {"CUDA_HOME": str(tmp_path / "home"), "PATH": str(tmp_path / "path" / "bin")}
@@ -41,7 +41,7 @@ def test_empty_variables_are_none(places):
 
 
 def test_chosen_toolkit_without_nvcc(places, tmp_path):
-    """Somebody chose it: the one on PATH is not taken instead."""
+    """If CUDA_HOME has no nvcc, the nvcc on PATH is not used: the user has chosen a toolkit."""
     environ, default = places
     environ["CUDA_HOME"] = str(tmp_path)
     with pytest.raises(toolkit.CompilerNotFoundError, match=r"no bin/nvcc in it"):
@@ -49,7 +49,7 @@ def test_chosen_toolkit_without_nvcc(places, tmp_path):
 
 
 def test_nvcc_of_the_package(make_nvcc, tmp_path):
-    """Where the package nvidia-cuda-nvcc of CUDA 13 puts it; the toolkits come before."""
+    """The nvcc of CUDA 13's package nvidia-cuda-nvcc is found, after those of toolkits."""
     nvcc = make_nvcc(tmp_path / "site" / "nvidia" / "cu13", "13.1")
     path = [str(tmp_path / "other"), str(tmp_path / "site")]
     (found,) = toolkit.find_compilers("nvcc", {}, tmp_path / "none", path)
@@ -103,7 +103,7 @@ def test_broken_nvcc(nvcc, script, words):
 
 
 def test_binding_without_its_library(monkeypatch):
-    """What cuda.bindings does when libnvrtc is not installed: it fails at the first call."""
+    """cuda.bindings without libnvrtc, which fails at the first call, counts as no compiler."""
 
     def version():
         raise RuntimeError("Failure finding libnvrtc.so\nmore about it")
@@ -116,7 +116,7 @@ def test_binding_without_its_library(monkeypatch):
 
 
 def test_nvcc_comes_first(nvcc):
-    """If there is an nvcc, NVRTC is not even imported."""
+    """If there is an nvcc, NVRTC is not imported."""
     before = "cuda.bindings.nvrtc" in sys.modules
     toolkit.compile("k", arch="compute_75")
     assert nvcc.calls
@@ -135,7 +135,10 @@ def test_importing_it_looks_for_nothing(script):
 
 
 def test_release_of_the_header_package_is_said():
-    """NVRTC's identity has the package's full version, where its own has two numbers only."""
+    """NVRTC is identified by the full version of its package.
+
+    NVRTC itself reports only two numbers.
+    """
     metadata = importlib.import_module("importlib.metadata")
     try:
         version = metadata.version("nvidia-cuda-nvrtc")

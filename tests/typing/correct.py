@@ -1,4 +1,4 @@
-"""Uses that type checkers must accept, and that must run. Executed by test_typing.py."""
+"""Uses that type checkers must accept, and that must run. test_typing.py executes this file."""
 
 from collections.abc import Iterator
 from contextlib import suppress

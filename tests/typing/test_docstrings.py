@@ -1,4 +1,4 @@
-"""What help(), inspect and editors say: docstrings, and signatures that are those of the stubs."""
+"""Docstrings and signatures, as help(), inspect and editors show them, agree with the stubs."""
 
 import ast
 import inspect
@@ -15,9 +15,9 @@ from cudadrv import testing, toolkit
 
 STUBS = Path(cu.__file__).parent
 SOURCES = STUBS.parent / "pyx"
-# Types of Python itself say enough about these.
+# Special methods that need no docstring of their own: Python documents them.
 PYTHONS_OWN = {"__init__", "__new__", "__reduce__", "__repr__", "__str__", "__getattr__", "__dir__"}
-# What public methods return, under no public name.
+# Classes of objects that public methods return, but that have no public name.
 RETURNED = {
     "Loan": "_loan",
     "HostView": "_buffers",
@@ -32,7 +32,7 @@ def load(name: str, module: str) -> type:
 
 
 def public() -> dict[str, object]:
-    """All public functions and classes, and the classes of what they return."""
+    """All public functions and classes, and the classes in RETURNED."""
     found = {f"cudadrv.{name}": getattr(cu, name) for name in cu.__all__ if name[0] != "_"}
     for module in (toolkit, testing):
         found |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
@@ -40,7 +40,7 @@ def public() -> dict[str, object]:
 
 
 def attributes(kind: type) -> dict[str, object]:
-    """What a class and its bases of ours define: public names, and special methods with a body."""
+    """The public attributes and special methods that a class and its bases in cudadrv define."""
     found: dict[str, object] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.partition(".")[0] == "cudadrv":
@@ -75,10 +75,10 @@ def test_docstring(name):
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_docstring_of_each_attribute(name):
-    """No public attribute without a docstring of its own; properties and special methods too."""
+    """Each public attribute has a docstring of its own, also properties and special methods."""
     found = attributes(ORDINARY[name])
     without = [each for each, value in found.items() if not getattr(value, "__doc__", None)]
-    # Constants have the docstring of their type.
+    # Constants would only have the docstring of their type, so classes must not have any.
     constants = [each for each, value in found.items() if isinstance(value, (bool, int, str))]
     assert (without, constants) == ([], [])
 
@@ -90,7 +90,7 @@ def test_docstring_names_each_field(name):
 
 
 def parameters(function: object) -> list[tuple[str, str, object]]:
-    """Name, kind and default of each parameter, as Python finds them."""
+    """Name, kind and default of each parameter of a function, as Python finds them."""
     return [
         (each.name, each.kind.name, each.default)
         for each in inspect.signature(function).parameters.values()
@@ -98,9 +98,9 @@ def parameters(function: object) -> list[tuple[str, str, object]]:
 
 
 def defined(arguments: ast.arguments, skip: int) -> list[tuple[str, str, object]]:
-    """The same of a definition, without its first arguments.
+    """Name, kind and default of each parameter in a definition, without the first `skip` ones.
 
-    One that takes `Never` stands for a class that refuses whatever it is given.
+    A definition with a parameter of type `Never` stands for a class that cannot be called.
     """
 
     def default(node: ast.expr | None) -> object:
@@ -126,8 +126,10 @@ def defined(arguments: ast.arguments, skip: int) -> list[tuple[str, str, object]
 
 
 def stubs() -> dict[str, tuple[object, ast.FunctionDef, int]]:
-    """Public functions, methods and constructors that have stubs: what is meant, and how many of
-    the definition's arguments are not the caller's."""
+    """Public functions, methods and constructors with stubs.
+
+    Each comes with its stub, and with the number of parameters that callers do not pass.
+    """
     named = {found.__name__: found for found in PUBLIC.values() if hasattr(found, "__name__")}
     named |= {base.__name__: base for kind in ORDINARY.values() for base in kind.__mro__}
     found: dict[str, tuple[object, ast.FunctionDef, int]] = {}
@@ -175,12 +177,12 @@ def test_signature_is_that_of_the_stub(name):
 
 
 def constructors() -> dict[str, ast.arguments]:
-    """What each class of a .pyx takes, from its source, without the C types."""
+    """The parameters of each class in a .pyx file, from its source and without C types."""
     found = {}
     for path in sorted(SOURCES.glob("_*.pyx")):
         classes = re.split(r"^(?:cdef )?class (\w+)", path.read_text(encoding="utf-8"), flags=re.M)
         for name, body in zip(classes[1::2], classes[2::2], strict=True):
-            # Take the parameters of `__cinit__` or of `__init__`, whichever has any.
+            # Only one of `__cinit__` and `__init__` has parameters.
             for match in re.finditer(r"    def __c?init__\(\s*self,?\s*([^)]*?)\s*\):", body):
                 text = re.sub(r"\w+ (?=\w)", "", match[1].replace(" not None", ""))
                 if text or name not in found:
@@ -191,12 +193,12 @@ def constructors() -> dict[str, ast.arguments]:
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_signature_of_a_class_is_what_it_takes(name):
-    """The docstring of a class begins with its signature: it has to agree with the code."""
+    """The signature in the docstring of a class agrees with its constructor in the source."""
     kind = ORDINARY[name]
     made = constructors()
     if kind.__name__ in made:
         assert parameters(kind) == defined(made[kind.__name__], 0)
-    elif not issubclass(kind, Exception):  # those of Python have no signature either
+    elif not issubclass(kind, Exception):  # exceptions of Python have no signature either
         inspect.signature(kind)
 
 
@@ -209,7 +211,8 @@ def test_each_method_has_a_signature(name):
 
 @pytest.mark.parametrize("module", [cu, testing, toolkit], ids=lambda module: module.__name__)
 def test_dir_has_what_is_public(module):
-    names = {name for name in dir(module) if name[0] not in "_@"}  # pytest's begin with @
+    # Names that begin with @ are pytest's.
+    names = {name for name in dir(module) if name[0] not in "_@"}
     others = names - set(module.__all__)
     submodules = {name for name in others if isinstance(getattr(module, name), ModuleType)}
     if module is cu:
@@ -218,7 +221,7 @@ def test_dir_has_what_is_public(module):
 
 
 def test_dir_right_after_the_import():
-    """No module that cudadrv imports shows in it, and the names of kernels do, not yet imported."""
+    """dir(cudadrv) shows no imported modules, and shows names that are imported on first use."""
     program = "import cudadrv; print([n for n in dir(cudadrv) if n[:1] != '_'])"
     done = subprocess.run(
         [sys.executable, "-c", program],

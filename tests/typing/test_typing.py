@@ -1,4 +1,4 @@
-"""The published types: what they accept, what they refuse, that they are those of the modules."""
+"""The published types: what they accept, what they refuse, and that they agree with the modules."""
 
 import os
 import re
@@ -17,7 +17,7 @@ ERROR = re.compile(r"^(?:.*[/\\])?(\w+\.py):(\d+): error: .* \[([\w-]+)\]$", re.
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    # In the root, where the package is found first; no settings of a user's own.
+    # Runs in the root folder, where the package is found first, and without the user's settings.
     command = [sys.executable, *arguments]
     environment = {**os.environ, "CUDADRV_DRIVER": "software", "MYPY_FORCE_COLOR": "0"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -25,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def errors() -> dict[str, set[tuple[int, str]]]:
-    """What mypy says about each of the two files: line and kind."""
+    """The errors that mypy reports in the two files: line and kind."""
     files = [str(HERE / name) for name in ("correct.py", "wrong.py")]
     found = run("-m", "mypy", "--config-file=", "--strict", "--hide-error-context", *files)
     assert found.returncode == 1, found.stdout + found.stderr

@@ -1,4 +1,4 @@
-"""Buffers for tests of what is done with them."""
+"""A fixture with buffers."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import cudadrv as cu
 
 @pytest.fixture
 def buffers(driver):
-    """One on the host, with the numbers from 0 to 63, and one on the device."""
+    """A buffer on the host with the numbers from 0 to 63, and a buffer on the device."""
     buffers = cu.LockedBuffer.from_array(np.arange(64, dtype="u1")), cu.DeviceBuffer(64)
     yield buffers
     cu.Device(0).synchronize()

@@ -24,7 +24,7 @@ def buffer(driver):
 
 
 async def ends(waiting) -> None:
-    """Wait for something that must end, and not for ever."""
+    """Await something that must complete within PATIENCE."""
     await asyncio.wait_for(waiting, PATIENCE)
 
 
@@ -49,14 +49,17 @@ def test_the_loop_goes_on_while_it_waits(stream, buffer, gate):
 
 
 def test_the_host_knows_when_the_coroutine_goes_on(stream, buffer, gate):
-    """If it knew when the watching thread does, the answers would depend on timing."""
+    """Work becomes known to the host when the coroutine continues, not in the watching thread.
+
+    Otherwise answers would depend on timing.
+    """
     gate.hold(stream)
     token = buffer.fill_async(1, stream)
 
     async def main():
         coroutine = token.__await__()
         future = next(coroutine)
-        future._asyncio_future_blocking = False  # as a task does with what it is given
+        future._asyncio_future_blocking = False  # a task does this with each future that it gets
         gate.open()
         await ends(future)
         assert buffer.borrowed
@@ -224,7 +227,7 @@ def test_a_lost_context_reaches_the_coroutine(script):
 
 
 def test_exit_while_somebody_waits(script):
-    """The waiting thread is a daemon."""
+    """The process ends while a coroutine waits: the watching thread is a daemon."""
     script.quiet("""
         import asyncio
         import cudadrv as cu
@@ -265,7 +268,7 @@ def test_everything_that_waits_can_be_awaited(stream, buffer, gate, name):
 
     asyncio.run(main())
     assert buffer[0] == 1
-    with pytest.raises(StopIteration):  # now complete, and that needs no loop
+    with pytest.raises(StopIteration):  # an object whose work is complete needs no event loop
         awaited.__await__().__next__()
 
 

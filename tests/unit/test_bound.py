@@ -43,7 +43,7 @@ def test_what_takes_no_stream_is_called_as_it_is(stream, buffers):
 
 
 class Library:
-    """What a user may have."""
+    """An object of a user, whose methods take a stream in various ways."""
 
     def explicit(self, *, stream):
         return stream
@@ -66,7 +66,7 @@ def test_anything_can_be_bound(stream):
     assert bound.without(7) == 7
     assert bound.static() is stream
     settings = {}
-    stream.bind(settings).update(a=1)  # of no known signature
+    stream.bind(settings).update(a=1)  # a method without a known signature
     assert settings == {"a": 1}
 
 

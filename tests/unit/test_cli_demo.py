@@ -1,4 +1,4 @@
-"""``python -m cudadrv demo``, as a person runs it: in a process of its own."""
+"""``python -m cudadrv demo``, run in a process of its own as a user runs it."""
 
 import errno
 import os
@@ -21,14 +21,17 @@ KIB = 1024
 
 @pytest.fixture
 def command(driver):
-    """The command line, and the environment that runs it on the test's driver and schedule."""
+    """The command line, and an environment with the test's driver and schedule."""
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return [sys.executable, "-W", "error", "-m", "cudadrv"], environ
 
 
 @pytest.fixture
 def cli(command, tmp_path):
-    """Runs a command in an empty folder; what it printed, by stream, and its exit status."""
+    """A function that runs a command in an empty folder.
+
+    It returns the output, the error output and the exit status.
+    """
 
     def run(*arguments, **changes):
         line, environ = command
@@ -46,14 +49,14 @@ def cli(command, tmp_path):
 
 @pytest.fixture
 def file(tmp_path):
-    """Bytes that differ from chunk to chunk, and no whole number of chunks."""
+    """A file whose chunks all differ, and whose size is no multiple of the chunk size."""
     path = tmp_path / "a file"
     path.write_bytes(bytes(range(251)) * 1000)
     return path
 
 
 def large_file(path, nbytes):
-    """A file that is one hole: it takes no room on the disk."""
+    """Make a sparse file, which takes no space on the disk."""
     try:
         with path.open("wb") as file:
             file.truncate(nbytes)
@@ -100,7 +103,10 @@ def test_histogram_of_the_file(cli, tmp_path):
 
 
 def test_histogram_that_is_wrong(driver, file, monkeypatch, capsys):
-    """In this process, where NumPy can be made to count one byte too many."""
+    """A wrong histogram is reported.
+
+    The command runs in this process, where NumPy can be made to count one byte too many.
+    """
     from cudadrv import _demo_pipeline
 
     really_count = _demo_pipeline.count_bytes
@@ -127,7 +133,7 @@ def test_progress_on_a_terminal(command, file):
     process = subprocess.Popen([*line, "demo", str(file), *chunk], env=environ, stdout=theirs)
     os.close(theirs)
     text = b""
-    with suppress(OSError):  # EIO is how Linux says that the other side is closed
+    with suppress(OSError):  # on Linux, EIO means that the other side is closed
         while part := os.read(ours, 1 << 16):
             text += part
     os.close(ours)
@@ -209,7 +215,10 @@ def test_standard_input_that_is_a_terminal(command):
 
 
 def test_unreadable_file(driver, file, monkeypatch, capsys):
-    """In this process, because root may read everything."""
+    """A file that cannot be read is an error.
+
+    The command runs in this process, because in another one root could read the file.
+    """
 
     really_open = Path.open
 
@@ -249,7 +258,7 @@ def test_usage(cli, options):
 
 
 def test_chunks_that_do_not_fit(cli, tmp_path, driver):
-    """Out of memory is one message."""
+    """Running out of memory is reported by one message, without a traceback."""
     large_file(tmp_path / "large", 1 << 43)
     done = cli("demo", "large", "--chunk", "2048GiB")
     assert done.returncode == 1

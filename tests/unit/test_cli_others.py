@@ -68,7 +68,7 @@ def test_info_names_variables_that_nobody_reads(cli):
 
 
 def test_variables_that_are_read_are_known_to_info():
-    """Each name in the sources is one that `info` knows."""
+    """`info` knows each CUDADRV_ variable that the sources read."""
     root = Path(cu.__file__).parents[1]
     named = set()
     for pattern in ("pyx/*.pyx", "cudadrv/*.py", "softdriver/**/*.cpp", "pytest_cudadrv.py"):
@@ -112,7 +112,10 @@ def test_info_without_a_driver_still_helps(cli, changes, words):
 
 
 def test_info_of_a_driver_that_counts_wrong(driver, monkeypatch, capsys):
-    """Nobody waits for two thousand million devices to be printed."""
+    """With a wrong number of devices, `info` prints only some of them.
+
+    Printing 2,000,000,000 devices would take too long.
+    """
 
     class Many:
         def __new__(cls, ordinal):
@@ -147,7 +150,7 @@ print(cuda.cuInit(0), cuda.cuDeviceGetName(name, 100, 0), name.value.decode())
 
 @pytest.mark.cuda_software
 def test_libcuda(cli, tmp_path):
-    for _ in range(2):  # again over the link of the first time
+    for _ in range(2):  # the second time, the link exists already
         done = cli("libcuda", "soft driver")
         assert (done.returncode, done.stderr) == (0, "")
     shell = f"{done.stdout}exec {sys.executable} -c '{ANY_CLIENT}'"

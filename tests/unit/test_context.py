@@ -1,4 +1,4 @@
-"""Context: the primary one, those of one's own, and ``with context:``."""
+"""Context: the primary context, created contexts, and ``with context:``."""
 
 import ctypes
 import gc
@@ -133,7 +133,7 @@ def test_synchronize_covers_streams_that_died(driver):
 
 
 class Elsewhere:
-    """Streams of a context of one's own that wait for work of the primary one, and then go."""
+    """Streams of a created context that wait for work of the primary context and then end."""
 
     def __init__(self, stream, gate):
         self.context = new_context()
@@ -191,7 +191,10 @@ class Elsewhere:
     "ends", [name for name in vars(Elsewhere) if name[:2] in ("li", "di", "is")]
 )
 def test_synchronize_covers_what_its_streams_had_waited_for_elsewhere(stream, gate, ends):
-    """However the stream has ended: whether its object is still alive changes no answer."""
+    """Synchronizing a context covers the waits of its ended streams.
+
+    It makes no difference how a stream has ended, or whether its object is still alive.
+    """
     elsewhere = Elsewhere(stream, gate)
     getattr(elsewhere, ends)()
     gc.collect()
@@ -243,7 +246,10 @@ def test_ordering_of_a_context_is_a_policy(driver):
 
 @pytest.mark.cuda_software
 def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
-    """Destroying it would block in a destructor."""
+    """A context that is dropped with unfinished work is not destroyed, and a warning says so.
+
+    Destroying it would block in a destructor.
+    """
     script.quiet("""
         import gc, warnings
         import cudadrv as cu
@@ -266,12 +272,17 @@ def test_a_context_that_dies_with_unfinished_work_is_left_and_says_so(script):
 
 
 def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
-    """Its page-locked memory refers to it until that can go; other contexts go on meanwhile."""
+    """A created context that the garbage collector ends leaves memory, which is freed later.
+
+    The page-locked memory keeps the context in the driver until then. Other contexts are not
+    disturbed.
+    """
 
     def use():
         context = new_context()
         with context:
-            cu.DeviceBuffer(16).copy_from(bytes(16))  # through memory that the context keeps
+            # Copies through a stage, which the context keeps.
+            cu.DeviceBuffer(16).copy_from(bytes(16))
             cu.DeviceBuffer(16).fill(1)
         context.synchronize()
         return weakref.ref(context)
@@ -285,7 +296,10 @@ def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
 
 @pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
-    """The collector may end them in any order. Freed memory is overwritten."""
+    """The garbage collector may end a context and its buffers in any order.
+
+    The program overwrites freed memory, so that its use is noticed.
+    """
     script.quiet(
         """
     import gc
@@ -307,7 +321,7 @@ def test_one_that_the_garbage_collector_ends_with_its_buffers(script):
 
 
 def used_by_the_pool() -> int:
-    """Bytes of the device's memory pool that are allocated."""
+    """Number of allocated bytes in the device's default memory pool."""
     library = ctypes.CDLL(cu.driver_info().path)
     pool = ctypes.c_void_p()
     used = ctypes.c_uint64()
@@ -317,7 +331,10 @@ def used_by_the_pool() -> int:
 
 
 def test_its_pooled_stream_ordered_memory_ends_with_it(script):
-    """The driver keeps it for the device: nobody could free it any more."""
+    """Stream-ordered memory in a context's pool is freed with the context.
+
+    The driver would keep it for the device, and nobody could free it any more.
+    """
     script.quiet(
         f"""
     import ctypes

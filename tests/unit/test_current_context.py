@@ -1,4 +1,4 @@
-"""Other libraries change the thread's current context: nothing minds, and theirs comes back."""
+"""Other libraries change the current context of a thread: cudadrv works and restores it."""
 
 import ctypes
 import threading
@@ -9,7 +9,7 @@ import cudadrv as cu
 
 
 class OtherLibrary:
-    """Somebody else who uses the driver, and thinks that the current context is his own affair."""
+    """A library that uses the driver, and makes contexts current itself."""
 
     def __init__(self):
         self.driver = ctypes.CDLL(cu.driver_info().path)
@@ -34,7 +34,7 @@ def library(driver):
 
 @pytest.fixture
 def foreign(library):
-    """A context that another library has made and made current."""
+    """A context that another library has created and made current."""
     context = ctypes.c_void_p()
     before = library.current()
     library.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
@@ -129,7 +129,10 @@ def test_destructors_in_a_fresh_thread(library):
 
 
 def test_a_context_that_was_destroyed_while_current(library):
-    """The driver leaves it current in other threads, where every use of it fails."""
+    """cudadrv works while a destroyed context is current.
+
+    The driver leaves such a context current in other threads, and each use of it fails.
+    """
     context, before = ctypes.c_void_p(), library.current()
     library.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
     in_a_fresh_thread(lambda: library.call("cuCtxDestroy_v2", context))

@@ -1,4 +1,4 @@
-"""``with stream:`` — the current stream, by context and by task."""
+"""``with stream:``, the current stream, by context and by task."""
 
 import asyncio
 import contextvars
@@ -156,7 +156,7 @@ def test_a_stream_that_is_closed_in_its_block(driver):
             with pytest.raises(ValueError, match="is closed"):
                 use()
         assert cu.LockedBuffer(16, pooled=False).count == 16
-        locked[0] = 1  # the host needs no stream
+        locked[0] = 1  # access of the host needs no stream
     assert cu.Stream.current() is None
 
 
@@ -183,7 +183,10 @@ def test_allocations_of_new_threads_do_not(stream):
 
 
 def test_the_default_stream_of_another_thread(driver):
-    """In a copied context, as by asyncio.to_thread: it is not usable there, whatever for."""
+    """A per-thread default stream is current in another thread, as by asyncio.to_thread.
+
+    No call can use it there.
+    """
     found = []
 
     def use():

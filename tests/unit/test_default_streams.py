@@ -58,7 +58,7 @@ def test_another_thread_may_not_use_it(driver, in_a_thread):
 
 
 def test_a_token_with_an_event_crosses_threads(driver, in_a_thread):
-    """Its own thread has recorded it."""
+    """A token of a per-thread default stream that has an event can be used in other threads."""
     token = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream.per_thread())
     event = cu.Stream.per_thread().record()
     assert in_a_thread(event.synchronize) is None
@@ -111,7 +111,10 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
 @pytest.mark.parametrize("nbytes", [4, 1024, 16384, 32768, 65536, 131072])
 @pytest.mark.parametrize("writer", ["blocking", "legacy", "per thread"])
 def test_a_copy_to_the_device_is_after_what_writes_its_source(driver, writer, nbytes):
-    """The driver may read page-locked memory in the call, if only these rules order the copy."""
+    """The default streams' rules order copies to the device after the writer of their source.
+
+    If only these rules order a copy, a driver may read page-locked memory during the call.
+    """
     streams = {"blocking": cu.Stream(blocking=True), "per thread": cu.Stream.per_thread()}
     writer = streams.get(writer, cu.Stream.legacy())
     reader = cu.Stream.legacy() if writer is not cu.Stream.legacy() else streams["blocking"]
@@ -121,7 +124,7 @@ def test_a_copy_to_the_device_is_after_what_writes_its_source(driver, writer, nb
     for value in range(1, 20):
         source[:] = 0
         former.fill(value)
-        large[1].copy_from_async(large[0], writer)  # so that the next copy is late
+        large[1].copy_from_async(large[0], writer)  # delays the next copy
         source.copy_from_async(former, writer)
         target.copy_from_async(source, reader)
         result.copy_from_async(target, reader)
@@ -147,7 +150,10 @@ def test_that_costs_two_calls_for_small_copies_on_blocking_streams(driver):
 
 
 def test_legacy_work_is_not_after_a_blocking_stream_that_died(driver):
-    """The stream counts as closed at once, because the time at which its handle goes varies."""
+    """Legacy work is not ordered after a blocking stream that was dropped.
+
+    The stream counts as closed at once, because the time at which its handle is destroyed varies.
+    """
     blocking, buffer = cu.Stream(blocking=True), cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, blocking)
     del blocking
@@ -157,7 +163,7 @@ def test_legacy_work_is_not_after_a_blocking_stream_that_died(driver):
 
 
 class OtherLibrary:
-    """Makes and destroys streams of its own."""
+    """A library that makes and destroys streams of its own."""
 
     def __init__(self):
         self.driver = ctypes.CDLL(cu.driver_info().path)
@@ -187,12 +193,15 @@ def test_a_foreign_stream(library, flags):
     cu.LockedBuffer.zeros(16).fill_async(1, stream).wait()
     stream.close()
     assert stream.closed
-    library.destroy(handle)  # closing has not
+    library.destroy(handle)  # works, because `close` has not destroyed the handle
 
 
 @pytest.mark.parametrize("closing", [False, True])
 def test_a_foreign_stream_is_the_same_under_a_later_object(library, closing):
-    """Its earlier work stays earlier, whether an object is kept or made for each operation."""
+    """A foreign stream keeps its order under a new object for the same handle.
+
+    This holds whether one object is kept or each operation makes a new one.
+    """
     handle, buffer = library.stream(1), cu.LockedBuffer.zeros(16)
     before, slots = books()["streams"], []
     for value in range(600):
@@ -202,7 +211,8 @@ def test_a_foreign_stream_is_the_same_under_a_later_object(library, closing):
             stream.close()
         del stream
         slots.append(books()["streams"])
-    assert max(slots) - before < 300  # of closed streams with work that nobody waited for
+    # New records are those of closed streams whose work is not known to be complete.
+    assert max(slots) - before < 300
     cu.Stream.from_handle(handle).synchronize()
     assert buffer[0] == 599 % 256
     cu.Device(0).synchronize()
@@ -251,7 +261,11 @@ def test_the_owner_lives_as_long_as_the_stream(library):
 
 
 def test_the_owner_lives_as_long_as_the_work_of_a_stream_that_died(library, gate):
-    """The stream's last event is recorded later, on its handle: it must still be there."""
+    """The owner of a foreign stream is kept until the stream's work is complete.
+
+    The last event is recorded on the handle after the stream was dropped, so the handle must still
+    exist.
+    """
 
     class Owner:
         def __init__(self):
@@ -274,7 +288,10 @@ def test_the_owner_lives_as_long_as_the_work_of_a_stream_that_died(library, gate
 
 
 def test_a_handle_that_was_used_again_is_another_stream(library):
-    """Drivers reuse handles; some at once."""
+    """A handle that the driver has reused is another stream.
+
+    Some drivers reuse handles at once.
+    """
     first = library.stream()
     old = cu.Stream.from_handle(first)
     library.destroy(first)
@@ -308,7 +325,7 @@ def test_a_stream_of_a_context_that_nobody_knows(library):
 
 @pytest.fixture
 def capture(stream):
-    """Begins a capture of the stream, and ends it."""
+    """Capture the stream during the test."""
     driver = ctypes.CDLL(cu.driver_info().path)
     handle, graph = ctypes.c_void_p(stream.handle), ctypes.c_void_p()
     relaxed = 2

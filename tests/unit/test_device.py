@@ -1,4 +1,4 @@
-"""Device: ordinals, what a device says of itself, and ``with device:``."""
+"""Device: ordinals, properties, and ``with device:``."""
 
 import uuid
 
@@ -104,7 +104,7 @@ assert books()["contexts"] == 0
 
 def test_memory_info(unpooled):
     device = cu.Device(0)
-    for _ in range(5):  # other processes may free memory of a GPU meanwhile
+    for _ in range(5):  # other processes may free memory of the GPU in the meantime
         before, total = device.memory_info()
         assert 0 < before <= total <= device.total_memory
         kept = cu.DeviceBuffer(512 << 20, pooled=False)

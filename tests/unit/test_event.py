@@ -1,4 +1,4 @@
-"""Event: recorded or not, waiting, timing, closing."""
+"""Event: recording, waiting, timing, closing."""
 
 import threading
 
@@ -16,7 +16,10 @@ def event(stream):
 
 
 def test_never_recorded_is_refused_everywhere(stream):
-    """The driver would count it as complete."""
+    """All uses of an event that was never recorded are refused.
+
+    The driver would count it as complete.
+    """
     event = cu.Event(timing=True)
     recorded = stream.record(cu.Event(timing=True))
     uses = [
@@ -74,12 +77,12 @@ def test_never_initialized_is_as_closed(stream):
 
 
 def test_a_wait_is_a_snapshot(stream, other, gate):
-    """Recording it again moves the event, and not the waits made before."""
+    """A wait for an event is not changed by later recordings of the event."""
     event = stream.record(cu.Event())
     other.wait(event)
     gate.hold(stream)
     stream.record(event)
-    other.synchronize()  # would never end if it waited for the second recording
+    other.synchronize()  # would never return if `other` waited for the second recording
     assert not event.done
     gate.open()
     event.synchronize()
@@ -155,14 +158,14 @@ def test_blocking_sync_events_wait_too(stream):
 
 
 def waiting(event) -> tuple[threading.Thread, list]:
-    """Start a thread that waits for the event. Returns when it waits."""
+    """Start a thread that waits for the event, and return when it waits."""
     thread, answers = started(event.synchronize)
     until_it_waits(thread)
     return thread, answers
 
 
 def test_closing_while_another_thread_waits(stream, gate):
-    """The driver's event lives until that thread is back."""
+    """The driver's event exists until a thread that waits for it has returned."""
     gate.hold(stream)
     event = stream.record()
     thread, answers = waiting(event)
@@ -177,14 +180,18 @@ def test_closing_while_another_thread_waits(stream, gate):
 
 
 def test_recording_elsewhere_while_another_thread_waits(stream, other, gate):
-    """The driver then answers for the new recording, which says nothing of the old one."""
+    """An event is recorded on another stream while a thread waits for it. The wait is an error.
+
+    The driver then waits for the new recording, which says nothing about the old one.
+    """
     buffer = cu.LockedBuffer.zeros(16)
     gate.hold(stream)
     buffer.fill_async(1, stream)
     event = stream.record(cu.Event())
     thread, answers = waiting(event)
     other.record(event)
-    gate.open()  # a device may have fewer queues than the program has streams
+    # A device may have fewer queues than the program has streams, so `other` may wait for `stream`.
+    gate.open()
     thread.join()
     assert isinstance(answers[0], cu.OwnershipError)
     assert buffer.borrowed

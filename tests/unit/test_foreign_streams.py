@@ -1,4 +1,4 @@
-"""Streams of other libraries, wherever a stream is taken."""
+"""Streams of other libraries as arguments of all calls that take a stream."""
 
 import ctypes
 import gc
@@ -11,7 +11,7 @@ import cudadrv as cu
 
 
 class Library:
-    """Makes streams as other libraries do, without cudadrv."""
+    """A library that makes streams without cudadrv."""
 
     def __init__(self):
         self.driver = ctypes.CDLL(cu.driver_info().path)
@@ -39,7 +39,7 @@ def library(driver):
 
 
 class Theirs:
-    """A stream with the protocol."""
+    """A stream of another library, with the `__cuda_stream__` protocol."""
 
     def __init__(self, handle: object, version: object = 0):
         self.answer = version, handle
@@ -49,14 +49,14 @@ class Theirs:
 
 
 class Torch:
-    """A stream as PyTorch's: a handle, and the index of a device."""
+    """A stream with the attributes of PyTorch's: a handle and a device index."""
 
     def __init__(self, handle: int, device_index: int = 0):
         self.cuda_stream, self.device_index = handle, device_index
 
 
 class Property:
-    """`__cuda_stream__` as a property: early versions of cuda.core had it."""
+    """A stream with `__cuda_stream__` as a property, as in early versions of cuda.core."""
 
     def __init__(self, handle: int):
         self.__cuda_stream__ = 0, handle
@@ -149,11 +149,11 @@ def test_one_of_ours_that_another_library_wraps_is_ours(stream, other):
     alive = weakref.ref(wrapped)
     del wrapped
     gc.collect()
-    assert alive() is None  # ours lives on, and keeps nothing
+    assert alive() is None  # the cudadrv stream is still alive, and does not refer to `wrapped`
 
 
 def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
-    """Each call may make a Stream of its own: what they queue is one stream's work."""
+    """Calls with one foreign stream may each make a Stream. Their work is one stream's work."""
     theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
     for value in range(4):
         buffer.fill_async(value, theirs)
@@ -167,12 +167,16 @@ def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
 
 @pytest.mark.parametrize("end", [gc.collect, cu.reap, lambda: cu.Stream().close()])
 def test_short_lived_objects_of_a_stream_share_its_books(library, gate, other, end):
-    """Whether the objects die, or are also closed because other calls clean up behind them."""
+    """Short-lived Stream objects of one handle share the records of the stream.
+
+    This holds whether the objects are only dropped, or also closed by the cleanup of other calls.
+    """
     handle, buffer = library.handle(), cu.LockedBuffer.zeros(16)
     gate.hold(cu.Stream.from_handle(handle))
     buffer.fill_async(1, Theirs(handle))
     names = set()
-    for _ in range(300):  # more than there may be ghosts: then this would wait for the gate
+    # More than the maximum number of ghosts: if each were one, this would wait for the gate.
+    for _ in range(300):
         names.add(repr(cu.Stream.from_handle(handle)))
         buffer.fill_async(2, Theirs(handle))
         end()
@@ -195,7 +199,10 @@ def test_no_event_is_recorded_for_each_short_lived_object(library, gate, unchang
 
 
 def test_work_of_an_object_that_is_closed_but_alive(library, gate, other):
-    """Its record cannot be continued, and nor is it missed in that of a later object that is."""
+    """Work of a Stream that is closed but alive is found through a later Stream of the same handle.
+
+    The later Stream cannot continue the records of the first one.
+    """
     handle, buffer = library.handle(), cu.LockedBuffer.zeros(16)
     former = cu.Stream.from_handle(handle)
     gate.hold(former)
@@ -217,7 +224,7 @@ def test_work_of_an_object_that_is_closed_but_alive(library, gate, other):
 
 
 def test_the_owner_of_a_continued_stream(library, gate):
-    """The newest one is kept; without a new one, the former one."""
+    """A continued stream keeps the newest owner, or without a new owner the former one."""
     handle, first, second = library.handle(), Theirs(0), Theirs(0)
     owners = [weakref.ref(first), weakref.ref(second)]
 
@@ -302,7 +309,7 @@ zero.synchronize(); one.synchronize()
 
 @pytest.mark.cuda_software
 def test_a_primary_context_that_nobody_has_used_here(script):
-    """Another library was there first."""
+    """Streams of a primary context that another library has made, and cudadrv has not used yet."""
     script.quiet(
         """
 import ctypes
@@ -385,7 +392,7 @@ def test_a_stream_of_ours_that_is_closed(driver):
 
 def close_and_fill(stream, buffer):
     class Closing:
-        """Answers with a handle that ends in the same call."""
+        """A stream object with a handle that is destroyed before the call uses it."""
 
         def __cuda_stream__(self):
             return stream.__cuda_stream__()
@@ -406,20 +413,23 @@ def test_an_object_that_changes_is_asked_each_time(library):
 
 
 def test_it_may_be_destroyed_once_the_work_is_known_to_be_complete(library):
-    """No Stream is left to be closed: calls make one, and it is gone with the call's token."""
+    """A foreign stream may be destroyed when its work is known to be complete.
+
+    No Stream has to be closed: each call makes one, which ends with the call's token.
+    """
     buffer = cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, Theirs(library.handle()))
     gc.collect()
     cu.Device(0).synchronize()
     assert library.driver.cuStreamDestroy_v2(ctypes.c_void_p(library.made.pop())) == 0
-    cu.Stream()  # sees to streams that died
+    cu.Stream()  # cleans up dropped streams
     assert not buffer.borrowed
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("wait", "allocation")])
 @pytest.mark.parametrize("way", ["close", "take", "into_raw"])
 def test_one_that_ends_the_buffer(stream, name, way):
-    """Its code runs before the call looks at the buffer."""
+    """`__cuda_stream__` closes the buffer. It runs before the call checks the buffer."""
     buffer, kept = cu.DeviceBuffer.zeros(16), []
 
     class Hostile:
@@ -428,7 +438,7 @@ def test_one_that_ends_the_buffer(stream, name, way):
                 kept.append(getattr(buffer, way)())
             return stream.__cuda_stream__()
 
-    if name in ("close", "zeros", "from_array", "locked zeros"):  # of other buffers
+    if name in ("close", "zeros", "from_array", "locked zeros"):  # these calls use other buffers
         CALLS[name](buffer, Hostile())
     else:
         with pytest.raises(cu.BufferClosedError):
@@ -477,7 +487,7 @@ def test_one_that_is_being_captured(stream):
 
 
 def test_ordering_by_the_policy_wait(library, other):
-    """A foreign stream takes part as any other does."""
+    """The policy "wait" inserts waits for foreign streams, too."""
     theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, theirs)
     with cu.ordering("wait"):

@@ -1,9 +1,9 @@
-"""The GIL is let go for calls that can block, and for the rest where somebody could take it."""
+"""The GIL is released for calls that can block, and for others if another thread could need it."""
 
 import textwrap
 
-# A kernel that runs for 100 ms, then a callback, then more than the driver's queues take: the call
-# that finds them full has to let the callback have the GIL.
+# A kernel that runs for 100 ms, then a callback, then more work than the driver's queues have room
+# for. The call that finds the queues full must release the GIL, so that the callback can run.
 FULL_QUEUES = """
     import ctypes
     import cudadrv as cu

@@ -1,4 +1,4 @@
-"""``name=`` of streams and events, and the driver's handles of objects."""
+"""``name=`` of streams and events, and handles of the driver."""
 
 import ctypes
 import gc
@@ -69,7 +69,7 @@ def test_messages_of_events_use_them(stream):
 
 
 def test_names_are_no_identities(driver):
-    """Two streams of one name are two streams."""
+    """Two streams of the same name are different streams."""
     one, two = cu.Stream(name="same"), cu.Stream(name="same")
     buffer = cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, one)
@@ -99,7 +99,7 @@ def test_a_str_of_another_class_runs_no_code_in_messages(driver):
 
 
 def test_ever_new_names_are_bounded(script):
-    """The oldest ones go by their numbers again."""
+    """The number of names is bounded: the oldest streams are then shown by their numbers."""
     script.quiet(
         """
 import cudadrv as cu

@@ -1,4 +1,4 @@
-"""``ordering(...)``: which policy a call gets."""
+"""``ordering(...)``: the policy that is in force in a call."""
 
 import contextvars
 import gc
@@ -12,7 +12,10 @@ import cudadrv as cu
 
 @pytest.fixture
 def write(stream, other):
-    """A write that is not ordered after another one."""
+    """A function that makes a write which is not ordered after an earlier one.
+
+    It returns whether the write was accepted.
+    """
     buffer = cu.LockedBuffer.zeros(16)
     buffer.fill_async(1, stream)
 
@@ -110,7 +113,7 @@ def generator(policy: str):
 @pytest.mark.cuda_allow("races")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_generators_that_are_suspended_in_blocks(write, order):
-    """A suspended generator leaves its policy in force, but not for ever."""
+    """A suspended generator leaves the policy of its block in force until it ends."""
     both = [generator("unchecked"), generator("unchecked")]
     for each in both:
         next(each)
@@ -129,7 +132,10 @@ def test_a_generator_that_dies(write):
 
 
 def test_a_generator_that_is_closed_in_a_copy_of_its_context(write):
-    """The event loop closes an asynchronous generator like this when a task has left it."""
+    """A generator that is closed in a copy of its context leaves no policy in force.
+
+    An event loop closes an asynchronous generator in this way after its task has ended.
+    """
     lost = generator("unchecked")
     next(lost)
     contextvars.copy_context().run(lost.close)
@@ -146,7 +152,7 @@ def test_a_generator_that_is_closed_where_its_block_is_not_known(driver):
 
 @pytest.mark.cuda_allow("races")
 def test_what_a_block_started_keeps_it(write):
-    """Whether or not another block is entered anywhere by then."""
+    """A `contextvars` context that is copied inside a block keeps the block's policy."""
     with cu.ordering("unchecked"):
         started = contextvars.copy_context()
     assert write() == "refused"
@@ -154,7 +160,10 @@ def test_what_a_block_started_keeps_it(write):
 
 
 def test_blocks_that_end_in_any_order_leave_nothing(driver):
-    """Each is held by those inside it only while it is in force."""
+    """Blocks that end in any order keep no objects alive.
+
+    A block is referenced by the blocks inside it only as long as it is in force.
+    """
     gc.collect()
     before = len(gc.get_objects())
     last = generator("wait")

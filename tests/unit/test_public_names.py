@@ -12,7 +12,7 @@ import pytest
 
 import cudadrv as cu
 
-# When GPU work runs changes nothing here.
+# One schedule suffices: the results do not depend on when GPU work runs.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 
 STUBS = Path(cu.__file__).parent
@@ -74,7 +74,7 @@ OBJECTS = {
 }
 UNITS = ("_ms", "_s", "_us", "_ns")
 TIMES = ("time", "timeout", "elapsed", "duration", "delay", "interval")
-# Positional ones say what a call works on. Everything else is an option, and keyword-only.
+# Positional parameters are the things that a call works on. All others are keyword-only options.
 POSITIONAL = {
     "access", "action",
     "device", "ordinal", "name", "handle", "owner", "event", "work", "stream", "policy",
@@ -105,7 +105,7 @@ def test_classes_that_can_be_made_are_covered():
 
 
 def signatures():
-    """Every method and function of the public stubs: where, and its arguments."""
+    """The methods and functions of the public stubs, with their names."""
     public = set(cu.__all__)
     for path in sorted(STUBS.glob("_*.pyi")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -128,13 +128,13 @@ def test_signatures_are_found():
 @pytest.mark.parametrize(("name", "node"), SIGNATURES, ids=[name for name, _ in SIGNATURES])
 def test_rules_for_signatures(name, node):
     if name.endswith("__") and node.name not in ("__init__", "__new__"):
-        return  # Python's own shape
+        return  # Python defines the parameters of special methods
     positional = [*node.args.posonlyargs, *node.args.args]
     every = [*positional, *node.args.kwonlyargs]
     for argument in every:
         word = argument.arg
         assert word not in ("size", "length", "n", "num", "bytes"), "sizes are `count` or `nbytes`"
-        # `timeout` is Python's own word, in seconds everywhere.
+        # `timeout` is in seconds, as everywhere in Python.
         if word != "timeout" and any(word.startswith(time) for time in TIMES):
             assert word.endswith(UNITS), f"{word} does not say its unit"
     for argument in positional:
@@ -181,7 +181,10 @@ REFUSING = {
 @pytest.mark.parametrize("name", REFUSING)
 @pytest.mark.parametrize("arguments", [((), {}), ((4, "f4"), {}), ((), {"device": 0})])
 def test_what_is_not_made_by_its_class_says_how(name, arguments):
-    """With any arguments the error says how to make the object, not how many arguments it takes."""
+    """The error of a class that cannot be called says how to make such an object.
+
+    It does so whatever the arguments are.
+    """
     positional, named = arguments
     with pytest.raises(TypeError, match=re.escape(REFUSING[name])):
         getattr(cu, name)(*positional, **named)

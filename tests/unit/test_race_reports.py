@@ -1,4 +1,4 @@
-"""Reports of data races name cudadrv's operations, buffers and lines."""
+"""Reports of data races name the operations, buffers and lines of cudadrv's calls."""
 
 import ctypes
 import functools
@@ -110,7 +110,10 @@ def test_two_lines_that_race_are_two_reports(driver):
 
 
 def test_a_refused_operation_is_no_part_of_it(driver):
-    """The driver refuses the second fill, and what its stream does next has its own line."""
+    """A report does not name an operation that the driver has refused.
+
+    The next operation of the stream is named with its own line.
+    """
     work = cu.DeviceBuffer(64)
     one, two = cu.Stream(), cu.Stream()
     with cu.ordering("unchecked"):
@@ -168,7 +171,10 @@ def test_printed_reports_have_the_names_too(script, schedule):
 
 
 def test_a_race_that_only_a_worker_saw_is_printed_at_the_end(script):
-    """The kernels end on threads of the driver, which have no Python to ask."""
+    """A race that a driver thread finds is printed at the end of the process.
+
+    These kernels end on threads of the driver, which cannot ask Python for names.
+    """
     program = f"""
     import time
     import cudadrv as cu
@@ -190,11 +196,14 @@ def test_a_race_that_only_a_worker_saw_is_printed_at_the_end(script):
 
 
 def the_next_line():
-    """Python looks for signals where a function begins."""
+    """Does nothing. Python checks for signals at the beginning of a function."""
 
 
 def test_ctrl_c_is_not_lost_in_a_report(driver):
-    """Words are made while the driver is in a call: a signal has to wait until that is over."""
+    """Ctrl-C that comes while a report is being made is raised after the call.
+
+    A report is made inside a driver call.
+    """
     first, second = cu.Stream(name="first"), cu.Stream(name="second")
     buffer = cu.LockedBuffer(8)
     fill = functools.partial(buffer.fill_async, 1, second)

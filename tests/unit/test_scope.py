@@ -1,4 +1,4 @@
-"""``stream.scope()``: complete at the end of the block, however it ends."""
+"""``stream.scope()``: all work is complete at the end of the block, however it ends."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_the_work_of_the_block_is_complete_after_it(stream, buffers):
 
 
 def test_a_dropped_token_in_a_scope_is_safe(stream, buffers):
-    """The program of which the promise is dropped: the memory is free, and complete, at the end."""
+    """A token is dropped in a scope: after the scope its copy is complete, nothing is borrowed."""
     host, device = buffers
 
     def body():

@@ -1,4 +1,4 @@
-"""The line that a message names is the user's, whoever called."""
+"""Messages name a line of the user's code, through any kind of call."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ def buffer(driver):
 
 
 def in_generator(buffer, stream):
-    yield buffer.fill_async(1, stream)  # the line
+    yield buffer.fill_async(1, stream)  # the line that messages name
 
 
 def decorated(function):
@@ -33,7 +33,7 @@ def decorated(function):
 
 @decorated
 def behind_a_decorator(buffer, stream):
-    return buffer.fill_async(1, stream)  # the line
+    return buffer.fill_async(1, stream)  # the line that messages name
 
 
 async def in_a_task(buffer, stream):
@@ -41,17 +41,18 @@ async def in_a_task(buffer, stream):
 
 
 async def coroutine(buffer, stream):
-    return buffer.fill_async(1, stream)  # the line
+    return buffer.fill_async(1, stream)  # the line that messages name
 
 
 def in_a_key(buffer, stream):
     tokens = []
-    sorted([1], key=lambda _: tokens.append(buffer.fill_async(1, stream)))  # the line
+    # The line that messages name.
+    sorted([1], key=lambda _: tokens.append(buffer.fill_async(1, stream)))
     return tokens[0]
 
 
 def on_exit(buffer, stream):
-    with contextlib.ExitStack() as stack:  # the line
+    with contextlib.ExitStack() as stack:  # the line that messages name
         tokens = []
         stack.callback(map(tokens.append, map(buffer.fill_async, [1], [stream])).__next__)
     return tokens[0]
@@ -63,13 +64,14 @@ def in_numpy(buffer, stream):
 
 
 def fill_from_numpy(buffer, stream):
-    return [buffer.fill_async(1, stream)]  # the line
+    return [buffer.fill_async(1, stream)]  # the line that messages name
 
 
 def direct_from_numpy(buffer, stream):
     tokens = []
     fill = functools.partial(buffer.fill_async, stream=stream)
-    np.vectorize(lambda value: tokens.append(fill(int(value))), otypes="O")([1])  # the line
+    # The line that messages name.
+    np.vectorize(lambda value: tokens.append(fill(int(value))), otypes="O")([1])
     return tokens[0]
 
 
@@ -123,7 +125,7 @@ def test_a_view_that_the_standard_library_opened(buffer, stream):
 
 
 def test_a_thread_that_only_the_standard_library_runs(buffer, stream):
-    """No line is the user's, so the message names the innermost one."""
+    """If a thread runs no line of the user's code, the message names the innermost line."""
     import threading
 
     thread = threading.Thread(target=buffer.fill_async, args=(1, stream))
@@ -133,7 +135,10 @@ def test_a_thread_that_only_the_standard_library_runs(buffer, stream):
 
 
 def test_the_table_of_lines_starts_anew_while_code_dies(script):
-    """Code that dies then may run Python, which notes lines of its own."""
+    """The table of lines is full and starts anew, which drops code objects.
+
+    Their end may run Python code, which notes lines of its own.
+    """
     script.quiet(
         """
 import weakref
@@ -201,7 +206,7 @@ wrapper = make(16)                                       # line 6
 
 @pytest.fixture
 def wrapped(script, tmp_path):
-    """Runs a user's program beside a library that wraps cudadrv."""
+    """A function that runs a user's program, which uses a library that wraps cudadrv."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "wrapping.py").write_text(LIBRARY)
 
@@ -329,7 +334,10 @@ print(wrapping.evaluated(wrapper, stream).site)
 
 
 def test_threads_that_a_library_starts(wrapped):
-    """Such a thread runs no line of the user's, so the message names its innermost line."""
+    """A thread that a library starts runs no line of the user's code.
+
+    So the message names the thread's innermost line.
+    """
     found = wrapped("""
 import threading
 threads = [threading.Thread(target=wrapper.fill, args=(stream,)) for _ in range(4)]
@@ -351,7 +359,7 @@ def test_what_is_no_prefix(driver, tmp_path):
 
 
 def test_code_that_dies_behind_a_library(script, tmp_path):
-    """The table starts anew while it is being searched."""
+    """The table of lines starts anew while it is searched for a line of the user."""
     (tmp_path / "wrapping.py").write_text(LIBRARY)
     script.quiet(f"""
         import sys; sys.path.insert(0, {str(tmp_path)!r})

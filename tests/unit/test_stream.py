@@ -1,4 +1,4 @@
-"""Stream: making, asking, closing; what it refuses."""
+"""Stream: creation, queries, closing, refused calls."""
 
 import copy
 import gc
@@ -44,7 +44,7 @@ def test_done_and_synchronize(stream, gate):
 
 
 def test_synchronize_waits_for_work_of_other_libraries_too(stream, gate):
-    """The engine knows nothing of it, and the driver does."""
+    """`synchronize` also waits for work of other libraries, which the engine does not know."""
     gate.hold(stream)
     opener = threading.Timer(0.1, gate.open)
     opener.start()
@@ -128,7 +128,7 @@ def test_waits_for_all_kinds(stream, other, gate):
     token = buffer.fill_async(1, stream)
     for work in (stream.record(), token, stream, other):
         other.wait(work)
-    again = buffer.fill_async(2, other)  # ordered, so not refused
+    again = buffer.fill_async(2, other)  # allowed: `other` is ordered after `stream`
     assert not other.done
     gate.open()
     again.wait()
@@ -171,7 +171,7 @@ class Alarm(Exception):
 
 @pytest.fixture
 def alarm():
-    """A signal whose handler raises, after a tenth of a second."""
+    """A function that starts a timer. Its signal raises Alarm after a tenth of a second."""
 
     def ring(*_):
         raise Alarm
@@ -197,7 +197,7 @@ def test_signals_interrupt_waits_and_the_borrows_stay(stream, gate, alarm, way):
 
     def wait():
         alarm()
-        waits[way]()  # otherwise it lasts for ever: the gate is closed
+        waits[way]()  # without the signal, this wait would never end, because the gate is closed
 
     with pytest.raises(Alarm):
         wait()

@@ -38,7 +38,7 @@ def test_wait_and_synchronize(group, stream, buffers, gate):
     group.wait(token)
     parts = device.chunks(16)
     for part, member in zip(parts, group, strict=False):
-        part.fill_async(7, member)  # refused, if this stream did not wait
+        part.fill_async(7, member)  # would be refused if this member had not waited
     with pytest.raises(TimeoutError):
         group.synchronize(timeout=0)
     gate.open()

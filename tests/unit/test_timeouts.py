@@ -1,4 +1,4 @@
-"""``timeout=`` of what waits: a wait that runs out of time changes nothing."""
+"""``timeout=`` of all waits: after a TimeoutError, nothing has changed."""
 
 import threading
 import time
@@ -41,7 +41,7 @@ def buffer(driver):
 
 @pytest.fixture(params=WAITS)
 def wait(request, stream, buffer, gate):
-    """Waits for work that is held."""
+    """A wait for work behind a closed gate."""
     gate.hold(stream)
     return WAITS[request.param](stream, buffer)
 
@@ -132,7 +132,7 @@ def test_ctrl_c_interrupts_it(wait, buffer):
 
 
 def test_a_handler_that_returns_does_not_end_it(wait, buffer, gate):
-    """The time counts from the call on, however often it is interrupted."""
+    """The timeout counts from the call, even if signal handlers interrupt the wait."""
     import signal
 
     seen = []
@@ -150,7 +150,7 @@ def test_a_handler_that_returns_does_not_end_it(wait, buffer, gate):
 
 
 def test_others_wait_on(stream, buffer, gate):
-    """One thread gives up, and another one does not."""
+    """A timeout in one thread does not end the wait of another thread."""
     gate.hold(stream)
     work = buffer.fill_async(1, stream)
     waited = []
@@ -165,7 +165,7 @@ def test_others_wait_on(stream, buffer, gate):
 
 
 def test_waits_that_run_out_leave_nothing(stream, buffer, gate, unchanged):
-    """Each may need an event, and none of them stays."""
+    """Waits that time out reuse one event."""
     gate.hold(stream)
     work = buffer.fill_async(1, stream)
     with pytest.raises(TimeoutError):

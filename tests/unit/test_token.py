@@ -1,4 +1,4 @@
-"""Token: one operation, to be waited for alone."""
+"""Token: stands for one operation, for which the host and streams can wait."""
 
 import gc
 import inspect
@@ -19,7 +19,7 @@ def buffer(driver):
 
 
 def here(back: int = 0) -> str:
-    """The line that calls this, or one after it."""
+    """The line of the caller as messages show it, or the line `back` lines after it."""
     return f":{inspect.currentframe().f_back.f_lineno + back}"
 
 
@@ -127,7 +127,10 @@ def referred_to(token):
 
 @pytest.mark.parametrize("end", [lambda token: token, asked, referred_to])
 def test_it_keeps_its_buffers_until_it_ends(stream, buffer, end):
-    """However it ends, and as many as there are: tokens are used again."""
+    """A token keeps its buffers alive until it ends.
+
+    This holds for each way in which it ends, and for more tokens than are kept for reuse.
+    """
     other = cu.DeviceBuffer(16)
 
     def references():
@@ -155,7 +158,10 @@ def test_a_new_one_knows_nothing_of_one_that_ended(stream, buffer, gate):
 
 
 def test_what_it_keeps_can_make_tokens_at_its_end(stream, buffer):
-    """The token was the last to keep a buffer, whose owner then queues operations."""
+    """A token ends, and so does a buffer that only it kept.
+
+    The buffer's owner then makes tokens.
+    """
     made = []
 
     class Owner:

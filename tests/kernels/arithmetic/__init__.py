@@ -1,1 +1,1 @@
-"""What every arithmetic instruction computes, against references that share no code with it."""
+"""Results of all arithmetic instructions, compared with references that share no driver code."""

@@ -1,4 +1,4 @@
-"""Instructions for which PTX gives bounds of their errors: .approx and .full."""
+"""Approximate instructions (.approx and .full), for which PTX gives error bounds."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from .operation import Operation, operation
 
 
 def safe(function: Callable[..., float]) -> Callable[..., float]:
-    """NaN and infinities as IEEE has them, instead of exceptions."""
+    """Wrap a function so that it returns NaN or infinity as in IEEE, and raises nothing."""
 
     def call(*values: float) -> float:
         try:
@@ -48,7 +48,10 @@ def to_bits(x: float, form: Format) -> int:
 
 @dataclass(frozen=True)
 class Bound:
-    """The larger of two errors, relative and absolute; `inside` says of which operands it holds."""
+    """An error bound: the larger one of a relative and an absolute error.
+
+    It holds only for operands for which `inside` returns True.
+    """
 
     form: Format
     relative: float = 0.0
@@ -63,7 +66,8 @@ class Bound:
         x, y = value_of(got, self.form), value_of(wanted, self.form)
         if math.isnan(y) or math.isinf(y) or math.isinf(x):
             return math.isnan(x) and math.isnan(y)
-        # One unit of subnormal numbers; with .ftz a result near them may be flushed, or not.
+        # The unit of subnormal numbers, or with .ftz the smallest normal number: results below it
+        # may or may not be flushed to zero.
         smallest = 2.0 ** (1 - self.form.bias - (0 if self.ftz else self.form.mantissa))
         return abs(x - y) <= max(self.relative * abs(y), self.absolute, smallest)
 
@@ -76,7 +80,7 @@ def unary(
     ftz: bool = False,
     known: int = -1,
 ) -> Operation:
-    """`known`: the bits of the operand that count."""
+    """An instruction with one operand, of which only the bits in `known` count."""
     form = KINDS[t].format
     reference = safe(function)
 

@@ -1,4 +1,4 @@
-"""Instructions on bits: shifts, tables, fields, counts, bytes."""
+"""Bit instructions: shifts, logic tables, bit fields, counts, bytes."""
 
 from .kinds import KINDS
 from .operation import Operation, operation
@@ -84,7 +84,10 @@ def insert(a: int, b: int, position: int, length: int, bits: int) -> int:
 
 
 def to_byte(t: str, register: str) -> str:
-    """GPUs use the lowest byte of places and lengths, as PTX says, only for fields of 32 bits."""
+    """PTX that masks a position or a length to its lowest byte.
+
+    PTX says that instructions use only this byte, but GPUs do so only for fields of 32 bits.
+    """
     return f"and.b32 {register}, {register}, 255;" if "64" in t else ""
 
 
@@ -99,7 +102,7 @@ def fields() -> list[Operation]:
         )
         for t in ("u32", "s32", "u64", "s64")
     ]
-    # position and length are packed into the third operand: the kernels have three
+    # The kernels have three operands, so the third one contains position and length.
     for b in ("b32", "b64"):
         found.append(
             operation(
@@ -124,7 +127,7 @@ def fields() -> list[Operation]:
 
 
 def highest(a: int, bits: int) -> int:
-    """Of a negative number its highest zero."""
+    """The index of the highest one bit; for a negative number, of its highest zero bit."""
     value = ~a if a < 0 else a
     return value.bit_length() - 1 if value else ONES
 
@@ -170,7 +173,7 @@ def counts() -> list[Operation]:
     return found
 
 
-MODES = {  # of prmt: for each selector the bytes from the highest
+MODES = {  # modes of prmt: the selected bytes for each selector, the highest byte first
     "f4e": ("3210", "4321", "5432", "6543"),
     "b4e": ("5670", "6701", "7012", "0123"),
     "rc8": ("0000", "1111", "2222", "3333"),

@@ -96,7 +96,7 @@ def compared() -> list[Operation]:
 
 
 def combined() -> list[Operation]:
-    """With a predicate, and of setp both results."""
+    """Comparisons that are combined with a predicate, and setp with two results."""
     found = []
     greater = compare_floats("gt", KINDS["f32"].format, False)
     for name, function in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):

@@ -16,7 +16,7 @@ MODES = ("n", "z", "m", "p")
 
 
 def stored(t: str) -> str:
-    """What a result is stored as: a byte fills its register, extended by its sign."""
+    """The type of the register that stores a result: a byte is extended to 16 bits."""
     return {"u8": "u16", "s8": "s16"}.get(t, t)
 
 
@@ -33,7 +33,8 @@ def between_integers() -> list[Operation]:
         for source in INTEGERS:
             found.append(operation(f"cvt.{to}.{source}", stored(to), source, KINDS[to].wrap))
             lowest, highest = limits(KINDS[source])
-            if lowest < low or highest > high:  # .sat is an error where there is no use for it
+            # .sat is an error if the target type has all values of the source.
+            if lowest < low or highest > high:
                 found.append(
                     operation(
                         f"cvt.sat.{to}.{source}",
@@ -132,7 +133,7 @@ def between_floats() -> list[Operation]:
             return convert(t, m, a, f)
 
         expected = modified(function, form, into, f".{first}")
-        # A conversion to the same type may be a mere copy, of a NaN too.
+        # A conversion to the same type may copy a NaN unchanged.
         close = either_nan(into) if to == source and not first else None
         found.append(operation(f"cvt.{text}", to, source, expected, close=close))
     return found
@@ -155,7 +156,7 @@ def packed() -> list[Operation]:
                     return high << 16 | low
 
                 found.append(operation(f"cvt.r{mode}{relu}.{to}.f32", to, "f32 f32", both))
-    # What becomes of a NaN is not said, and was seen to be an infinity.
+    # The result for a NaN is not specified; GPUs were seen to give an infinity.
     found.append(
         operation(
             "cvt.rna.tf32.f32", "b32", "f32", to_tf32, close=lambda got, wanted, a: F32.is_nan(a)
@@ -166,7 +167,7 @@ def packed() -> list[Operation]:
 
 @cache
 def f8_values(item: str) -> list[Fraction]:
-    """The positive numbers of an 8-bit format, by their bits."""
+    """The positive numbers of an 8-bit format, in the order of their bits."""
     mantissa, bias, count = (3, 7, 0x7F) if item == "e4m3" else (2, 15, 0x7C)
     return [
         Fraction((bits >> mantissa and 1 << mantissa) + bits % (1 << mantissa))
@@ -176,7 +177,7 @@ def f8_values(item: str) -> list[Fraction]:
 
 
 def into_f8(item: str, a: int, form: Format, relu: bool) -> int:
-    """The nearest number, of two the one with an even bit pattern; at most the highest."""
+    """The nearest number, at most the largest one. Of two nearest ones, that with even bits."""
     x = exact.value_of(a, form)
     if x != x:
         return 0x7F
@@ -204,7 +205,7 @@ def from_f8(item: str, bits: int, relu: bool) -> int:
 
 
 def either_f8_nan(item: str) -> Callable[..., bool]:
-    """Which NaN of e5m2 it is, is not said."""
+    """A comparison that accepts any NaN of e5m2, because PTX does not specify which one results."""
 
     def plain(pair: int) -> list[int]:
         return [0x7F if item == "e5m2" and b & 0x7F > 0x7C else b for b in (pair >> 8, pair & 255)]
@@ -237,7 +238,7 @@ def eight_bits() -> list[Operation]:
 
 
 def to_tf32(a: int) -> int:
-    """A float whose lowest 13 bits are zero."""
+    """Round to a float whose lowest 13 bits are zero."""
     short = Format(10, 8)
     if a & ~F32.sign >= F32.infinity:
         return a

@@ -1,4 +1,4 @@
-"""Floating-point results from exact rational numbers, rounded once."""
+"""Floating-point results that are computed as rational numbers and rounded once."""
 
 import math
 import struct
@@ -6,13 +6,14 @@ from fractions import Fraction
 
 from .kinds import BF16, F16, F32, F64, Format
 
-NEAREST, ZERO, DOWN, UP, AWAY = "n", "z", "m", "p", "a"  # as in rn, rz, rm, rp, rna
+# The rounding modifiers rn, rz, rm, rp, rna.
+NEAREST, ZERO, DOWN, UP, AWAY = "n", "z", "m", "p", "a"
 DEFAULT_NAN = {F16: 0x7FFF, BF16: 0x7FFF, F32: 0x7FFFFFFF, F64: 0xFFF8000000000000}
 UNPACK = {F16: ("<H", "<e"), F32: ("<I", "<f"), F64: ("<Q", "<d")}
 
 
 def value_of(bits: int, form: Format) -> float:
-    """Every number of these formats is a double too."""
+    """The number with these bits. Each number of the formats fits into a Python float."""
     if form == BF16:
         return value_of(bits << 16, F32)
     integer, floating = UNPACK[form]
@@ -20,7 +21,10 @@ def value_of(bits: int, form: Format) -> float:
 
 
 def nan_among(form: Format, *operands: int) -> int:
-    """The NaN that an operation gives: of doubles its first operand that is one, made quiet."""
+    """The NaN that an operation returns.
+
+    For doubles it is the first operand that is a NaN, made quiet.
+    """
     if form == F64:
         for bits in operands:
             if form.is_nan(bits):
@@ -29,7 +33,7 @@ def nan_among(form: Format, *operands: int) -> int:
 
 
 def divide(above: int, below: int, mode: str) -> int:
-    """An integer quotient, rounded."""
+    """Divide integers and round the quotient."""
     down, rest = divmod(above, below)
     if mode in (NEAREST, AWAY):
         tie = down % 2 if mode == NEAREST else above > 0
@@ -38,7 +42,7 @@ def divide(above: int, below: int, mode: str) -> int:
 
 
 def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
-    """The bits of a number; `zero` are those of zero."""
+    """Round to the bits of a format. The result for 0 is `zero`."""
     if exact == 0:
         return zero
     sign = form.sign if exact < 0 else 0
@@ -50,7 +54,7 @@ def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
     if sign:
         mode = {DOWN: UP, UP: DOWN}.get(mode, mode)
     count = divide(above << max(-quantum, 0), below << max(quantum, 0), mode)
-    if quantum < lowest:  # flushed, unless it was rounded to the smallest normal number
+    if quantum < lowest:  # flushed, unless the number was rounded up to the smallest normal number
         reached = quantum == lowest - 1 and count == 2 << form.mantissa
         return sign | (1 << form.mantissa if reached else 0)
     bits = count + ((quantum - lowest) << form.mantissa)
@@ -60,7 +64,7 @@ def round_to(exact: Fraction, form: Format, mode: str, zero: int = 0) -> int:
 
 
 def opposite_zero(mode: str, form: Format, *signs: int) -> int:
-    """The zero that a sum is when its terms have these signs."""
+    """The bits of a sum that is zero, whose terms have these signs."""
     same = len(set(signs)) == 1
     return signs[0] if same else form.sign if mode == DOWN else 0
 
@@ -95,7 +99,7 @@ def sub(form: Format, mode: str, a: int, b: int) -> int:
 def mul(form: Format, mode: str, a: int, b: int) -> int:
     if form.is_nan(a) or form.is_nan(b):
         return nan_among(form, a, b)
-    return fma(form, mode, a, b, (a ^ b) & form.sign)  # a zero of the product's sign
+    return fma(form, mode, a, b, (a ^ b) & form.sign)  # adds a zero with the sign of the product
 
 
 def div(form: Format, mode: str, a: int, b: int) -> int:
@@ -122,7 +126,7 @@ def sqrt(form: Format, mode: str, a: int) -> int:
     if x == 0 or math.isinf(x):
         return a
     exact = Fraction(x)
-    power = 2 * (form.mantissa + form.bias + 8)  # far more bits than any format keeps
+    power = 2 * (form.mantissa + form.bias + 8)  # many more bits than any format keeps
     scaled = (exact.numerator << power) // exact.denominator
     root = math.isqrt(scaled)
     sticky = root * root != scaled or scaled * exact.denominator != exact.numerator << power
@@ -143,7 +147,10 @@ def relu(form: Format, bits: int) -> int:
 
 
 def convert_nan(to: Format, a: int, form: Format) -> int:
-    """Doubles get and give the payload; a bfloat is the upper half of a float."""
+    """Convert a NaN.
+
+    The payload is kept if one of the formats is F64, or from bfloat16 to float.
+    """
     if form == BF16 and to == F32:
         return a << 16
     if F64 not in (to, form):
@@ -154,7 +161,7 @@ def convert_nan(to: Format, a: int, form: Format) -> int:
 
 
 def convert(to: Format, mode: str, a: int, form: Format) -> int:
-    """A number in another format."""
+    """Convert a number to another format."""
     x = value_of(a, form)
     if math.isnan(x):
         return convert_nan(to, a, form)
@@ -163,7 +170,7 @@ def convert(to: Format, mode: str, a: int, form: Format) -> int:
 
 
 def integral(form: Format, mode: str, a: int) -> int:
-    """Rounded to an integer, in the same format."""
+    """Round to an integer, in the same format."""
     x = value_of(a, form)
     if math.isnan(x):
         return nan_among(form, a)

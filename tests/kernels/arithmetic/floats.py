@@ -1,4 +1,4 @@
-"""Floating-point instructions whose every bit is fixed: sums, products, quotients, roots."""
+"""Floating-point instructions with exactly specified results: sums, products, quotients, roots."""
 
 import functools
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def with_modifiers(
 
 
 def each_lane(function: Callable[..., int]) -> Callable[..., int]:
-    """The same for the two halves of a register."""
+    """Apply a function to the two halves of a register."""
 
     def both(*operands: int) -> int:
         low = function(*(bits & 0xFFFF for bits in operands))
@@ -44,13 +44,13 @@ def kinds_of(t: str, count: int) -> str:
 
 
 def make(text: str, t: str, count: int, function: Callable[..., int]) -> Operation:
-    """An instruction all of whose operands and result have one type."""
+    """An instruction whose operands and result have one type."""
     expected = each_lane(function) if KINDS[t].lanes == 2 else function
     return operation(text, t, kinds_of(t, count), expected)
 
 
 def arithmetic(t: str, names: str, flags: list[str]) -> list[Operation]:
-    """The instructions with all roundings and all the flags (".ftz", ".sat")."""
+    """Instructions with all roundings and all flags (".ftz", ".sat")."""
     form = KINDS[t].format
     found = []
     for name in names.split():
@@ -69,7 +69,7 @@ def arithmetic(t: str, names: str, flags: list[str]) -> list[Operation]:
 
 
 def one_of_the_nans(got: int, _: int, *operands: int) -> bool:
-    """Which of several NaNs of doubles comes out differs between GPUs and their compilers."""
+    """Accept each NaN among the operands: GPUs and their compilers differ in which one results."""
     return got in [bits | 1 << 51 for bits in operands if F64.is_nan(bits)]
 
 
@@ -90,7 +90,7 @@ def half_arithmetic() -> list[Operation]:
 
 
 def select(form: Format, sign: int, propagate: bool, a: int, b: int) -> int:
-    """min (sign 1) and max (sign -1), where -0 is less than +0."""
+    """The reference for min (sign 1) and max (sign -1), where -0 is less than +0."""
     if form.is_nan(a) and form.is_nan(b):
         return exact.nan_among(form, b, a)
     if form.is_nan(a) or form.is_nan(b):

@@ -11,7 +11,7 @@ def clamp(value: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """Toward zero; by zero it is all ones, on GPUs."""
+    """The quotient, rounded toward zero. GPUs return all ones for a division by zero."""
     return -1 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
@@ -125,9 +125,10 @@ def halves() -> list[Operation]:
 
 
 def carries() -> list[Operation]:
-    """Instructions that read a carry (c's lowest bit) and write one: the result, and the carry.
+    """Instructions that read a carry (the lowest bit of c) and write one.
 
-    Of subtractions the carry is a borrow. %x holds what sets it, and then the result.
+    Each has two operations, whose results are the result and the carry. The carry of a subtraction
+    is a borrow. %x holds the value that sets the carry, and then the result.
     """
     found = []
     for t in ("u32", "s32", "u64", "s64"):

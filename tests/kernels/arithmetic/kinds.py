@@ -1,19 +1,19 @@
-"""The types of PTX operands: how they lie in memory and registers, and values to try."""
+"""The types of PTX operands: their forms in memory and registers, and test values."""
 
 import functools
 import random
 from dataclasses import dataclass, field, replace
 
-COUNT = 2048  # values of each operand, one a thread
+COUNT = 2048  # number of values of each operand; each thread uses one
 
 
 @dataclass(frozen=True)
 class Format:
-    """A floating-point format: bits of its fraction and of its exponent."""
+    """A floating-point format, by the numbers of bits of its fraction and exponent."""
 
     mantissa: int
     exponent: int
-    ftz: bool = field(default=False, compare=False)  # results that would be subnormal are zero
+    ftz: bool = field(default=False, compare=False)  # whether subnormal results are flushed to zero
 
     @property
     def bias(self) -> int:
@@ -46,14 +46,17 @@ class Format:
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of operands. Its values are Python integers: of floating-point numbers their bits."""
+    """A type of operands.
+
+    Values are Python integers; those of floating-point types are their bits.
+    """
 
     name: str
     bits: int
     signed: bool = False
     format: Format | None = None
     lanes: int = 1
-    values: str = ""  # "amount": small numbers are likely; "float": floats in a .b32
+    values: str = ""  # "amount": small numbers are likely; "float": floats in a .b32 register
 
     @property
     def memory(self) -> str:
@@ -96,7 +99,7 @@ def special_integers(bits: int) -> list[int]:
 
 def special_floats(form: Format) -> list[int]:
     ulp, one, infinity = 1, form.one, form.infinity
-    smallest = 1 << form.mantissa  # normal
+    smallest = 1 << form.mantissa  # the smallest normal number
     exponent = 1 << form.mantissa
     positive = [
         *(0, ulp, 2, smallest - 1, smallest, smallest + 1, infinity - 1, infinity),
@@ -107,14 +110,15 @@ def special_floats(form: Format) -> list[int]:
 
 
 def near_limits(form: Format) -> list[int]:
-    """What conversions have to clamp or round: halves, and numbers around other types' limits."""
+    """Numbers that conversions clamp or round: halves, and numbers near limits of other types."""
     found = []
     of_floats = (-150, -149, -127, -126, -25, -24, -15, -14, 15, 16, 127, 128)
     for power in (-1, 0, 1, 2, 7, 8, 10, 22, 23, 24, 31, 32, 52, 53, 63, 64, *of_floats):
         base = (form.bias + power) << form.mantissa
         if 0 < base < form.infinity:
             steps = [-1, 0, 1]
-            for kept in (max(power, 0), 7, 10, 23):  # bits of a fraction that is to be rounded
+            # Number of bits of the fraction that a conversion keeps.
+            for kept in (max(power, 0), 7, 10, 23):
                 half = 1 << max(form.mantissa - kept - 1, 0)
                 steps += [-half - 1, -half, half - 1, half, half + 1, 3 * half]
             found += [base + step for step in steps]
@@ -126,9 +130,10 @@ def random_float(form: Format, choose: random.Random) -> int:
     way = choose.randrange(4)
     if way == 0:
         return bits
-    if way == 1:  # few bits, so that sums and products lie half way between numbers
+    if way == 1:  # few bits, so that sums and products are often halfway between two numbers
         bits &= ~((1 << (form.mantissa * 2 // 3)) - 1)
-    size = form.bias + choose.randint(-4, 4) if way < 3 else choose.randrange(3)  # or the smallest
+    # Near 1, or among the smallest numbers.
+    size = form.bias + choose.randint(-4, 4) if way < 3 else choose.randrange(3)
     fraction = bits & ((1 << form.mantissa) - 1)
     return bits & form.sign | size << form.mantissa | fraction
 
@@ -143,7 +148,10 @@ def random_value(kind: Kind, choose: random.Random) -> int:
 
 
 def specials_of(kind: Kind, only: bool) -> list[int]:
-    """All that are worth trying; a lone operand has room for more."""
+    """All special values of a type.
+
+    With `only` (the instruction has no other operand), the list is longer.
+    """
     if kind.values == "amount":
         return [*range(66), 127, 128, 255, 256, 0x80000000, 0xFFFFFFFF]
     if kind.format:
@@ -152,12 +160,15 @@ def specials_of(kind: Kind, only: bool) -> list[int]:
 
 
 def lane_values(kind: Kind, place: int, kinds: int, choose: random.Random) -> list[int]:
-    """Pairs of specials in all combinations (of three operands: some), then random values."""
+    """Special values, then random ones.
+
+    With two operands, all pairs of special values occur; with three, a random choice of triples.
+    """
     specials = specials_of(kind, kinds == 1)
     if kinds == 1:
         values = list(specials)
     elif kinds == 2:
-        pairs = 34  # at most so many specials of two operands are combined
+        pairs = 34  # all pairs of this many special values are tested
         specials = specials[:pairs] if kind.values != "amount" else choose.sample(specials, pairs)
         each = [(i // pairs, i % pairs)[place] for i in range(pairs * pairs)]
         values = [specials[i % len(specials)] for i in each]
@@ -168,7 +179,7 @@ def lane_values(kind: Kind, place: int, kinds: int, choose: random.Random) -> li
 
 @functools.cache
 def operands(kinds: tuple[Kind, ...]) -> tuple[tuple[int, ...], ...]:
-    """Values of all operands of an instruction, the same in each run."""
+    """Values for all operands of an instruction. They are the same in each run."""
     choose = random.Random(" ".join(kind.name + kind.values for kind in kinds))
     columns = []
     for place, kind in enumerate(kinds):
@@ -187,7 +198,7 @@ def operands(kinds: tuple[Kind, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def cancel(columns: list[list[int]], form: Format, choose: random.Random) -> None:
-    """Makes the last operand nearly the opposite of the first in some rows."""
+    """Make the last operand nearly the opposite of the first one in some rows."""
     for row in range(COUNT - COUNT // 8, COUNT):
         near = columns[0][row] + choose.randint(-2, 2)
         if near >= 0:

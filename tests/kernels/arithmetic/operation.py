@@ -1,11 +1,11 @@
-"""One instruction to be tested: its PTX, its operands, and what it is to give."""
+"""An instruction to be tested: its PTX, its operands, and its expected results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .kinds import COUNT, KINDS, Kind, operands
 
-THREADS = 256  # of a block
+THREADS = 256  # number of threads in a block
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 KERNEL = """
 .visible .entry {name}(.param .u64 out, .param .u64 in0, .param .u64 in1, .param .u64 in2)
@@ -35,10 +35,10 @@ LOAD = """    ld.param.u64 %base, [in{place}];
 
 @dataclass(frozen=True)
 class Operation:
-    """`expected` gets one value of each operand and returns one, as integers.
+    """An instruction. `expected` takes a value of each operand and returns the result, as integers.
 
-    `code` may use %d, %a, %b, %c, the predicates %p and %q, and %t0 to %t3. `close` says, of
-    (got, expected, *operands), whether a result that is not the same will do.
+    `code` may use %d, %a, %b, %c, the predicates %p and %q, and %t0 to %t3. If a result differs,
+    `close(got, expected, *operands)` says whether it is nevertheless accepted.
     """
 
     text: str
@@ -67,7 +67,10 @@ class Operation:
         )
 
     def difference(self, results: list[int]) -> str:
-        """The first result that is wrong, and how many are; empty if none is."""
+        """A text with the first wrong result and the number of wrong ones.
+
+        Empty if all are right.
+        """
         wrong = []
         for row, got in enumerate(results):
             values = [column[row] for column in operands(self.operands)]
@@ -89,7 +92,7 @@ class Operation:
 
 
 def operation(text, result, kinds, expected, code="", close=None) -> Operation:
-    """With the names of types instead of them: operation("add.u32", "u32", "u32 u32", ...)."""
+    """Make an Operation by the names of its types: operation("add.u32", "u32", "u32 u32", ...)."""
     given = tuple(KINDS[kind] for kind in kinds.split())
     return Operation(text, KINDS[result], given, expected, code, close)
 

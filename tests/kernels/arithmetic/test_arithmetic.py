@@ -1,7 +1,7 @@
-"""Every arithmetic instruction on many values, bit for bit the same on each driver.
+"""All arithmetic instructions on many values. All drivers must give the same bits.
 
-The message of a failure names all instructions of the family that differ, with the first operands
-for which they do: one run on a GPU tells everything.
+A failure names all instructions of the family with wrong results, and the first operands for which
+each of them is wrong. So one run on a GPU finds everything.
 """
 
 import numpy as np
@@ -26,12 +26,12 @@ FAMILIES = {
     "video": video.operations,
     "approximations": approximations.operations,
 }
-# What a lane computes does not depend on when work runs.
+# One schedule suffices: results of a thread do not depend on when work runs.
 one_schedule = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 
 
 class Bench:
-    """Runs instructions, with their operands in buffers that are made once."""
+    """Runs instructions. Buffers with operands are made once for each combination of types."""
 
     def __init__(self):
         self.stream = cu.Stream()
@@ -39,7 +39,10 @@ class Bench:
         self.output = cu.DeviceBuffer(COUNT, "u8")
 
     def buffers(self, kinds) -> list[cu.DeviceBuffer]:
-        """Always three: a kernel that takes fewer operands leaves the last ones alone."""
+        """Buffers with the operands.
+
+        There are always three: a kernel with fewer operands ignores the rest.
+        """
         if kinds not in self.inputs:
             made = [
                 cu.DeviceBuffer.from_array(np.array(column, dtype=kind.dtype))

@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 from .operation import Operation, operation
 
-# The operations that driver 580.159.04 does not compile as the PTX ISA says, with any level of
-# optimization, for an H200. Some are computed in 32 bits, some do not saturate, and some that
-# saturate into h1 always return 0.
+# Operations for which driver 580.159.04 on an H200 does not do what the PTX ISA says, at any level
+# of optimization. Some are computed in 32 bits, some do not saturate, and some that saturate into
+# h1 always return 0.
 NOT_AS_SPECIFIED = (
     "v*.sat (h1|h0|b3)",
     "vadd.u32.u32.u32.sat (||)",
@@ -61,7 +61,10 @@ def scalar(
     parts: str = "||",
     secondary: str = "",
 ) -> Operation:
-    """`types` are those of d, a and b (of vset: a and b); `parts` are theirs, too."""
+    """A scalar video instruction.
+
+    `types` are the types of d, a and b (of vset: of a and b), and `parts` their selected parts.
+    """
     d, a, b = types.split() if len(types.split()) == 3 else ["u32", *types.split()]
     d_part, a_part, b_part = parts.split("|")
     first, bits = PARTS[d_part]
@@ -169,7 +172,10 @@ def several(
     flags: str = "",
     parts: str = "||",
 ) -> Operation:
-    """`parts` are the mask of the result and the selections of the operands, as digits."""
+    """A SIMD video instruction.
+
+    `parts` are the mask of the result and the selections of both operands, as digits.
+    """
     bits, letter = 32 // count, {2: "h", 4: "b"}[count]
     mask, first, second = parts.split("|")
     usual = "3210"[-count:], "3210"[-count:], "7654" if count == 4 else "32"
@@ -233,5 +239,5 @@ def operations() -> list[Operation]:
 
 
 def runs_as_specified(each: Operation) -> bool:
-    """Whether a real driver computes what the PTX ISA says."""
+    """Whether a real driver does for this operation what the PTX ISA says."""
     return not any(fnmatchcase(each.text, pattern) for pattern in NOT_AS_SPECIFIED)

@@ -1,4 +1,4 @@
-"""The programs of examples/, as modules."""
+"""Fixtures with the programs of examples/, as modules."""
 
 import importlib.util
 from functools import cache
@@ -20,19 +20,19 @@ def load(path: Path) -> ModuleType:
 
 @pytest.fixture
 def load_file():
-    """Gives the module of a file."""
+    """Import a file, and return it as a module."""
     return load
 
 
 @pytest.fixture
 def example():
-    """Gives a program of examples/kernels by its name."""
+    """A function that imports a program of examples/kernels by its name."""
     return lambda name: load(FOLDER / f"{name}.py")
 
 
 @pytest.fixture
 def ptx():
-    """Gives the module of a .ptx file of examples/kernels by its name."""
+    """A function that loads a .ptx file of examples/kernels by its name."""
     import cudadrv as cu
 
     return lambda name: cu.Module.from_file(FOLDER / f"{name}.ptx")

@@ -1,4 +1,4 @@
-"""The picture example: its kernels give what NumPy gives, and its files are PNG."""
+"""The picture example: its kernels give the same results as NumPy, and its files are PNG."""
 
 from pathlib import Path
 
@@ -15,7 +15,10 @@ def program(load_file):
 
 
 def shifted(picture, margin):
-    """Views of a picture whose edges are repeated outside of it: [row offset, column offset]."""
+    """A function of row and column offsets that returns shifted views of a picture.
+
+    Outside of the picture, its edges are repeated.
+    """
     rows, columns = picture.shape[:2]
     widths = [(margin, margin)] * 2 + [(0, 0)] * (picture.ndim - 2)
     padded = np.pad(picture.astype("i8"), widths, mode="edge")

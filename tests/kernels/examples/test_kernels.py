@@ -1,4 +1,4 @@
-"""The kernels of examples/kernels give what NumPy gives, on whatever driver there is."""
+"""The kernels of examples/kernels give the same results as NumPy, on all drivers."""
 
 import math
 
@@ -7,7 +7,8 @@ import pytest
 
 import cudadrv as cu
 
-# One, the sizes around a warp and a block, and more than a block that is no multiple of one.
+# One; sizes around those of a warp and a block; a size of several blocks that is no multiple of
+# one.
 SIZES = [1, 31, 33, 255, 256, 257, 1000]
 FLOATS = np.finfo("f4")
 SPECIAL = np.array(
@@ -16,7 +17,7 @@ SPECIAL = np.array(
 
 
 def random(*shape: int) -> np.ndarray:
-    """Floats from -1 to 1, the same ones in each run."""
+    """Random floats from -1 to 1, which are the same in each run."""
     return np.random.default_rng(5).uniform(-1, 1, shape).astype("f4")
 
 
@@ -85,7 +86,7 @@ def test_matmul_of_whole_numbers_is_exact(example):
 
 
 def test_matmul_with_special_values(example):
-    """A NaN and an infinity reach their row and no other."""
+    """A NaN and an infinity change the results of their own rows only."""
     a, b = np.ones((18, 5), "f4"), np.ones((5, 18), "f4")
     a[3, 2], a[17, 4] = np.nan, np.inf
     expected = np.full((18, 18), 5, "f4")
@@ -123,7 +124,8 @@ def test_convolution(example, shape):
 @pytest.mark.parametrize("size", [*SIZES, 64 * 128, 64 * 128 + 77])
 @pytest.mark.parametrize("dtype", ["i4", "f4"])
 def test_reduce(example, dtype, size):
-    data = np.random.default_rng(2).integers(-99, 99, size).astype(dtype)  # exact in float32, too
+    # Integers: their sums are exact in float32, too.
+    data = np.random.default_rng(2).integers(-99, 99, size).astype(dtype)
     assert example("reduce").reduce(data) == data.sum()
 
 
@@ -189,7 +191,7 @@ def test_mandelbrot(example, shape):
 
 
 def test_mandelbrot_where_every_bit_counts(example):
-    """Far into the border: one product that is rounded otherwise, and the picture differs."""
+    """A deep zoom into the border of the set: one wrongly rounded product changes the picture."""
     place = (-0.743643887037151, 0.131825904205330, 1e-11, 2000)
     actual = example("mandelbrot").mandelbrot(8, 8, *place)
     expected = steps_at(8, 8, *place)
@@ -205,7 +207,7 @@ def steps_at(rows, columns, left, top, distance, most):
 
 
 def prices(shares, strikes, years, rate, volatility):
-    """In float64."""
+    """Prices that are computed in float64."""
     normal = np.vectorize(lambda x: math.erfc(-x / math.sqrt(2)) / 2, otypes=["f8"])
     shares, strikes, years = (array.astype("f8") for array in (shares, strikes, years))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -226,13 +228,16 @@ def test_black_scholes(example, dtype, tolerance, size):
     actual = example("black_scholes").black_scholes(*options, 0.02, 0.3)
     for one, other in zip(actual, prices(*options, 0.02, 0.3), strict=True):
         assert one.dtype == dtype
-        # A price is a difference of numbers up to 100, whatever is left of them.
+        # A price is a difference of two numbers up to 100, so the error is relative to 100.
         np.testing.assert_allclose(one, other, rtol=0, atol=100 * tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_black_scholes_at_its_limits(example, dtype):
-    """No time left, in and out of the money and neither; a share for nothing; NaN; for ever."""
+    """Limits of the formula: no time left, a share without value, NaN, infinite time.
+
+    With no time left, options are in the money, out of it and at it.
+    """
     shares = np.array([110, 90, 100, 0, np.nan, 100], dtype)
     strikes = np.array([100, 100, 100, 100, 100, 100], dtype)
     years = np.array([0, 0, 0, 1, 1, np.inf], dtype)
@@ -258,8 +263,9 @@ def test_nbody(example, count, steps):
         nbody_step(*expected, 0.01)
     for one, other in zip(actual, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
-    np.testing.assert_array_equal(actual[0][:, 3], bodies[:, 3])  # masses, and what is no speed,
-    np.testing.assert_array_equal(actual[1][:, 3], velocities[:, 3])  # go through untouched
+    # The masses and the unused fourth items of the velocities stay unchanged.
+    np.testing.assert_array_equal(actual[0][:, 3], bodies[:, 3])
+    np.testing.assert_array_equal(actual[1][:, 3], velocities[:, 3])
 
 
 def collatz(number: int) -> int:
@@ -273,7 +279,7 @@ def collatz(number: int) -> int:
 @pytest.mark.parametrize(("size", "blocks"), [(1, 1), (129, 1), (600, 2), (600, 9)])
 def test_collatz(example, size, blocks):
     numbers = np.arange(size, dtype="u4")
-    numbers[-1] = 113_383  # on its way from here it is above 2**31
+    numbers[-1] = 113_383  # an intermediate number is above 2**31
     expected = [collatz(int(number)) for number in numbers]
     np.testing.assert_array_equal(example("collatz").collatz(numbers, blocks), expected)
 
@@ -297,8 +303,9 @@ def test_only_what_is_shared_is_free_to_the_host(ptx, stream):
             numbers[0] = 1
         with pytest.raises(cu.BufferBorrowedError, match="'flag'"):
             flag.close()
-        assert not any(done.done for _ in range(200))  # it waits, however long it may run
+        # The kernel waits for the flag, however long it runs.
+        assert not any(done.done for _ in range(200))
     finally:
-        flag[0] = 1  # or the kernel, and the test run with it, never ends
+        flag[0] = 1  # otherwise the kernel would never end, and neither would the test run
         done.wait()
     assert numbers.to_numpy().tolist() == [0, 2, 4, 6]

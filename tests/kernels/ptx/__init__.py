@@ -1,1 +1,1 @@
-"""Instructions whose lanes, warps or blocks work together: the same tests run on each driver."""
+"""Instructions in which threads, warps or blocks work together. All drivers run the same tests."""

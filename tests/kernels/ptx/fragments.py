@@ -1,4 +1,4 @@
-"""Where the PTX ISA puts the items of matrices in the registers of a warp; formats of items."""
+"""Where the PTX ISA places matrix elements in the registers of a warp; formats of elements."""
 
 import numpy as np
 
@@ -6,25 +6,25 @@ LANES = np.arange(32)
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "f64": 64, "e4m3": 8, "e5m2": 8}
 BITS |= {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "s32": 32}
 
-# The greatest error of an item of A * B + C, by the type of the item, relative to the sum of all
-# |a * b| and |c| that belong to it.
+# Error bounds for an element of A * B + C by its type, relative to the sum of all |a * b| and |c|
+# that contribute to it.
 BOUNDS = {"f16": 2.0**-10, "f32": 2.0**-20, "f64": 2.0**-50}
 
 
 def random_integers(random: np.random.Generator, item: str, shape: tuple[int, int]) -> np.ndarray:
-    """Any integers that the format has."""
+    """Random integers from the whole range of the format."""
     top = 1 << BITS[item]
     low = -top // 2 if item[0] == "s" else 0
     return random.integers(low, low + top, shape)
 
 
 def places(matrix: str, item: str, m: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows and columns of items, by lane, register, and place in the register.
+    """Rows and columns of matrix elements, by lane, register, and place in the register.
 
-    `matrix` is "a", "b" or "c", which d is like; b has 8 columns.
+    `matrix` is "a", "b" or "c"; d has the layout of c. b has 8 columns.
     """
     width = 64 if item == "f64" else 32
-    count = width // BITS[item]  # of items in a register
+    count = width // BITS[item]  # number of elements in a register
     items = {"a": m * k, "b": 8 * k, "c": 8 * m}[matrix]
     lane, reg, i = np.ix_(LANES, np.arange(items // (32 * count)), np.arange(count))
     group, member = lane // 4, lane % 4
@@ -33,12 +33,12 @@ def places(matrix: str, item: str, m: int, k: int) -> tuple[np.ndarray, np.ndarr
         return group + 8 * (number // 2), 2 * member + number % 2
     if matrix == "b":
         return member * count + i + 4 * count * reg, group + 0 * (reg + i)
-    upper = m // 8  # registers that differ in the row only
+    upper = m // 8  # number of registers that differ in the row only
     return group + 8 * (reg % upper) + 0 * i, member * count + i + 4 * count * (reg // upper)
 
 
 def quad_places(matrix: str, item: str, layout: str) -> tuple[np.ndarray, ...]:
-    """The number of the matrix, the rows and the columns of items of mma.m8n8k4 with f16."""
+    """For mma.m8n8k4 with f16: the index of the matrix, and rows and columns of elements."""
     items = 8 if matrix == "c" else 4
     count = 32 // BITS[item]
     lane, reg, i = np.ix_(LANES, np.arange(items // count), np.arange(count))
@@ -55,7 +55,7 @@ def quad_places(matrix: str, item: str, layout: str) -> tuple[np.ndarray, ...]:
 
 
 def encode(values: np.ndarray, item: str) -> np.ndarray:
-    """The bits of values. The format has to have these values."""
+    """The bits of values, which must be exact in the format."""
     if item in ("f16", "f32", "f64"):
         return values.astype(f"f{BITS[item] // 8}").view(f"u{BITS[item] // 8}").astype("u8")
     if item in ("bf16", "tf32"):
@@ -84,7 +84,7 @@ def decode(bits: np.ndarray, item: str) -> np.ndarray:
 
 
 def pack(values: np.ndarray, where: tuple[np.ndarray, np.ndarray], item: str) -> np.ndarray:
-    """The registers of all lanes: an array of (lane, register)."""
+    """Pack elements into the registers of all lanes: an array with the axes (lane, register)."""
     bits = encode(values, item)[where]
     shifts = (np.arange(bits.shape[2]) * BITS[item]).astype("u8")
     return np.bitwise_or.reduce(bits << shifts, axis=2)

@@ -1,11 +1,11 @@
-"""Runs a few lines of PTX on arrays of the host."""
+"""Runs short PTX texts on arrays of the host."""
 
 import numpy as np
 import pytest
 
 import cudadrv as cu
 
-# Makes %rd3 the address of the thread's word of the result.
+# Puts the address of the thread's word of the result into %rd3.
 WORD = "mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd1, %rd3;"
 
 TEXT = """.version {version}
@@ -26,7 +26,10 @@ TEXT = """.version {version}
 
 
 def require(capability: int) -> None:
-    """Skip where the GPU is older. The software driver runs everything that it knows."""
+    """Skip the test if the GPU is older.
+
+    The software driver runs all instructions that it supports.
+    """
     device = cu.Device(0)
     major, minor = device.compute_capability
     if not cu.driver_info().is_software and 10 * major + minor < capability:
@@ -47,10 +50,10 @@ def run(
     before: str = "",
     directives: str = "",
 ) -> np.ndarray:
-    """Run a kernel, and return what it has made of a copy of `result`.
+    """Run a kernel on a copy of `result`, and return the copy.
 
-    In its `body`, %rd1 is the address of the copy, %rd2 that of `given`, and %r1 the number of the
-    thread in its block. `directives` stand after the list of parameters.
+    In `body`, %rd1 is the address of the copy, %rd2 that of `given`, and %r1 the index of the
+    thread in its block. `directives` are inserted after the list of parameters.
     """
     require(capability)
     target = min(capability, 90) if cu.driver_info().is_software else capability

@@ -1,4 +1,4 @@
-"""mapa and getctarank: addresses in the shared memory of a cluster's blocks."""
+"""mapa and getctarank: addresses in shared memory of the blocks of a cluster."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ ONE = {"capability": 90, "directives": ".reqnctapercluster 1, 1, 1"}
 DECLARED = ".shared .align 16 .b32 tile[32];"
 PLACE = "mul.wide.u32 %rd5, %r1, 4; add.u64 %rd3, %rd1, %rd5; cvt.u32.u64 %r5, %rd5;"
 
-# Each thread maps the address of its word, and writes its number there. The code differs in the
-# operands of mapa.
+# Ways to use mapa. Each thread maps the address of its word, and writes its index there. They
+# differ in the operands of mapa.
 WAYS = {
     "register": """mov.u32 %r3, tile; add.u32 %r3, %r3, %r5;
     mapa.shared::cluster.u32 %r4, %r3, %r6; st.shared::cluster.u32 [%r4], %r1;""",

@@ -1,4 +1,4 @@
-"""cp.async and cp.async.bulk: copies between global and shared memory, and their ends."""
+"""cp.async and cp.async.bulk: copies between global and shared memory, and waits for them."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from .running import run
 
 RANDOM = np.random.default_rng(18)
 DECLARED = ".shared .align 16 .b8 tile[4096]; .shared .align 8 .b64 bar;"
-# This thread's part of the result (%rd3), of what is given (%rd4), and of the tile (%r2).
+# Computes addresses of this thread's bytes: %rd3 in the result, %rd4 in the input, %r2 in the tile.
 PLACES = """mul.wide.u32 %rd5, %r1, {bytes}; add.u64 %rd3, %rd1, %rd5; add.u64 %rd4, %rd2, %rd5;
 mov.u32 %r3, tile; mad.lo.u32 %r2, %r1, {bytes}, %r3;"""
 BACK = """mov.u32 %r4, 0; mov.u64 %rd6, %rd3; mov.u32 %r5, %r2;
@@ -16,7 +16,7 @@ add.u64 %rd6, %rd6, 4; add.u32 %r4, %r4, 4; setp.lt.u32 %p1, %r4, {bytes}; @%p1 
 
 
 def copied(copy: str, size: int, **options) -> tuple[np.ndarray, np.ndarray]:
-    """What 64 threads were given, and what they copied; they add `copy` to the usual frame."""
+    """The input of 64 threads, and what they read back after the instructions `copy`."""
     given = RANDOM.integers(0, 256, (64, size), "u1")
     body = PLACES.format(bytes=size) + copy + BACK.format(bytes=size)
     result = np.zeros((64, size), "u1")
@@ -44,7 +44,7 @@ def test_hints_and_offsets(hints):
 
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_what_is_not_read_becomes_zero(size):
-    """Thread i reads i % (size + 1) bytes. What it must not read may be anywhere."""
+    """Thread i reads i % (size + 1) bytes. The source address need not be valid beyond these."""
     copy = f"""rem.u32 %r8, %r1, {size + 1}; setp.eq.u32 %p2, %r8, 0; @%p2 mov.u64 %rd4, 0;
     cp.async.ca.shared.global [%r2], [%rd4], {size}, %r8; {WAITS[0]}"""
     given, found = copied(copy, size)
@@ -68,7 +68,10 @@ INIT = "setp.eq.u32 %p6, %r1, 0; @%p6 mbarrier.init.shared.b64 [bar], {}; bar.sy
 
 @pytest.mark.parametrize("own", [True, False])
 def test_an_mbarrier_learns_of_copies(own):
-    """With .noinc the copies' arrivals are those that the mbarrier expects, else they are extra."""
+    """With .noinc, the arrivals of copies are among the expected arrivals.
+
+    Without it, they are extra.
+    """
     arrive = "cp.async.mbarrier.arrive.noinc.shared.b64 [bar];"
     if not own:
         arrive = "cp.async.mbarrier.arrive.shared::cta.b64 [bar];"
@@ -82,7 +85,7 @@ def test_an_mbarrier_learns_of_copies(own):
 @pytest.mark.parametrize("space", ["shared::cluster", "shared::cta"])
 @pytest.mark.parametrize("size", [16, 48])
 def test_bulk_copies_to_shared_memory(space, size):
-    """One thread copies everything, and all wait for its bytes."""
+    """One thread copies everything, and all threads wait for its bytes."""
     all_bytes = 64 * size
     copy = f"""{INIT.format(1)} @!%p6 bra wait;
     mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], {all_bytes};
@@ -94,7 +97,10 @@ def test_bulk_copies_to_shared_memory(space, size):
 
 
 def test_bulk_copies_of_many_threads():
-    """Each has its own bytes, of which the mbarrier may learn before it expects them."""
+    """Each thread copies its own bytes.
+
+    A copy may complete before the mbarrier expects its bytes.
+    """
     copy = f"""{INIT.format(64)} mov.u32 %r8, 32;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd4], %r8, [bar];
     mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], %r8; {WAIT}"""
@@ -130,7 +136,7 @@ def test_a_bulk_copy_of_nothing():
 
 
 def test_bulk_copies_within_shared_memory():
-    """One thread copies twice, in two phases; the others wait for it at the end."""
+    """One thread copies twice, in two phases. The other threads wait for it at the end."""
     copy = f"""{INIT.format(1)} @!%p6 bra end;
     mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], 1024;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd2], 1024, [bar];

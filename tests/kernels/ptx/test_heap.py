@@ -14,7 +14,7 @@ pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 FUNCTIONS = """.extern .func (.param .b64 result) malloc (.param .b64 bytes);
 .extern .func free (.param .b64 address);
 """
-HEAP = 8 << 20  # bytes, unless a program sets the limit
+HEAP = 8 << 20  # bytes; the default size of the heap
 
 
 def malloc(register: str, size: object) -> str:
@@ -32,7 +32,7 @@ def words(body: str, **options) -> list[int]:
 
 
 def fault(body: str, script) -> str:
-    """What the software driver writes about a kernel that faults."""
+    """Run a kernel that faults, and return the software driver's text about the fault."""
     text = "".join(
         [
             ".version 8.0\n.target sm_80\n.address_size 64\n",
@@ -58,7 +58,7 @@ def fault(body: str, script) -> str:
 
 
 def test_each_thread_has_memory_of_its_own():
-    """128 threads of 4 blocks hold memory of different sizes at the same time, aligned to 16."""
+    """128 threads of 4 blocks hold memory of different sizes at once, aligned to 16 bytes."""
     body = f"""mov.u32 %r2, %ctaid.x; mad.lo.u32 %r1, %r2, 32, %r1; {WORD}
     add.u32 %r3, %r1, 1; mul.wide.u32 %rd4, %r3, 4; {malloc("%rd5", "%rd4")}
     mov.u32 %r4, 0; mov.u64 %rd6, %rd5;
@@ -75,7 +75,7 @@ def test_each_thread_has_memory_of_its_own():
 
 
 def test_an_exhausted_heap_returns_null():
-    """A thread takes all that there is in pieces, gives it back, and takes as much again."""
+    """A thread allocates pieces until malloc returns null, frees them, and gets as many again."""
     rounds = ""
     for n in range(3):
         rounds += f"""mov.u32 %r2, 0; mov.u64 %rd5, 0; more{n}: {malloc("%rd4", 65536)}
@@ -118,7 +118,10 @@ KEEPING = """.version 8.0
 
 
 def test_memory_lives_until_it_is_freed():
-    """Another launch can use it and free it. The driver API knows nothing of it."""
+    """Memory of malloc lives until free: another launch can use and free it.
+
+    The driver API does not accept its address.
+    """
     with cu.Module(KEEPING) as module, cu.Stream() as stream:
         out = cu.DeviceBuffer.zeros(1, "u8")
         found = np.zeros(1, "u8")
@@ -175,7 +178,7 @@ def test_wrong_uses_are_found(script, body, found):
 
 @pytest.mark.cuda_software
 def test_the_size_of_the_heap_is_a_limit(script):
-    """The size can be set until a kernel that allocates has been launched."""
+    """The size of the heap can be set until the first kernel that allocates is launched."""
     script.quiet(f"""
     import ctypes
     import numpy as np

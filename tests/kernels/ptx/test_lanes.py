@@ -10,7 +10,7 @@ pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 
 @pytest.mark.parametrize("mask", [0xFFFFFFFF, 0x00FFFF00, 0x80000001])
 def test_one_lane_of_the_mask_is_elected(mask):
-    """Which one it is, PTX leaves open; all lanes agree."""
+    """elect.sync elects one lane of the mask. PTX does not say which one, but all lanes agree."""
     body = f"""{WORD} mov.u32 %r2, -1; shl.b32 %r3, 1, %r1; and.b32 %r3, %r3, {mask};
     setp.eq.u32 %p2, %r3, 0; @%p2 bra skip; elect.sync %r2|%p1, {mask};
     @%p1 or.b32 %r2, %r2, 256; skip: st.global.u32 [%rd3], %r2;"""
@@ -43,7 +43,7 @@ def expected(flags: str, greatest: bool, values: np.ndarray) -> float:
     numbers = values[~np.isnan(values)]
     if not len(numbers) or (".NaN" in flags and len(numbers) < 3):
         return np.nan
-    # -0 is less than +0, but NumPy compares them as equal.
+    # -0 is less than +0 here, but NumPy compares them as equal.
     return sorted(numbers, key=lambda x: (x, np.copysign(1, x)))[-1 if greatest else 0]
 
 

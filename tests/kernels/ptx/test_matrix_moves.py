@@ -8,15 +8,15 @@ from .running import run
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 DECLARED = ".shared .align 16 .b8 tile[1024];"
 MATRICES = np.random.default_rng(8).integers(0, 1 << 16, (4, 8, 8), "u2")
-# Computes the address of 16 bytes for each lane: %r2 in the tile, %rd4 in the given bytes, %rd5 in
-# the result. In the tile, the number of the lane with its bits reversed is the number of the row.
+# Computes addresses of 16 bytes for each lane: %r2 in the tile, %rd4 in the input, %rd5 in the
+# result. In the tile, the row of a lane is its index with the bits reversed.
 FILL = """mov.u32 %r3, tile; brev.b32 %r2, %r1; shr.u32 %r2, %r2, 27; mad.lo.u32 %r2, %r2, 16, %r3;
 mul.wide.u32 %rd4, %r1, 16; add.u64 %rd5, %rd1, %rd4; add.u64 %rd4, %rd2, %rd4;
 ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd4];"""
 
 
 def fragments(matrices: np.ndarray, transposed: bool) -> np.ndarray:
-    """What the lanes have in their registers: (lane, matrix)."""
+    """The registers of the lanes that hold the matrices, with the axes (lane, matrix)."""
     lanes = np.arange(32)
     found = []
     for matrix in matrices:
@@ -48,7 +48,7 @@ def test_loads(count, transposed, generic):
 @pytest.mark.parametrize("transposed", ["", ".trans"])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_stores(count, transposed):
-    """The lanes are given their registers, and read rows."""
+    """stmatrix stores the registers of the lanes as rows, which the lanes then read."""
     registers = ", ".join(f"%r{10 + i}" for i in range(count))
     body = f"""{FILL} st.shared.v4.b32 [%r2], {{0, 0, 0, 0}}; bar.sync 0;
     stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 [%r2], {{{registers}}}; bar.sync 0;

@@ -1,7 +1,7 @@
-"""mma: integers exactly, floats within a bound that both drivers keep.
+"""mma: integer results are exact; floating-point results are within a bound that both drivers keep.
 
-The bound of an item is a part of the sum of all |a * b| and |c|: 2^-20 for f32 (for f8 operands
-2^-11, as GPUs keep few bits of their products), 2^-10 for f16, and 2^-50 for f64.
+The bound for an element is relative to the sum of all |a * b| and |c|: 2^-10 for f16, 2^-20 for
+f32, and 2^-50 for f64. For f8 operands it is 2^-11, because GPUs keep few bits of their products.
 """
 
 import re
@@ -19,7 +19,7 @@ RANDOM = np.random.default_rng(1818)
 
 
 def load(name: str, count: int, first: int, wide: bool) -> tuple[str, str]:
-    """Declares registers, and loads them from the words of this lane."""
+    """PTX that declares registers and loads them from the words of this lane."""
     bits = 64 if wide else 32
     registers = [f"%{name}{i}" for i in range(count)]
     text = f".reg .b{bits} {', '.join(registers)};"
@@ -31,7 +31,7 @@ def load(name: str, count: int, first: int, wide: bool) -> tuple[str, str]:
 
 
 def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.ndarray:
-    """D of an instruction such as "m16n8k16.row.col.f32.f16.f16.f32"."""
+    """The result D of an instruction such as "m16n8k16.row.col.f32.f16.f16.f32"."""
     m, k = map(int, re.search(r"m(\d+)n8k(\d+)", text).groups())
     items = [each for each in re.split(r"\.", text) if each in BITS]
     where = {x: places(x, item, m, k) for x, item in zip("abc", items[1:], strict=True)}
@@ -40,7 +40,7 @@ def product(text: str, a, b, c, capability: int, version: str = "8.0") -> np.nda
 
 
 def product_of(text, items, where, matrices, shape, capability, version):
-    """D, whose items and those of the other matrices are in the registers that `where` says."""
+    """The result D of an instruction. `where` says which registers hold which elements."""
     wide = items[1] == "f64"
     parts = [
         pack(values, where[x], item)
@@ -86,7 +86,7 @@ INTEGERS = [
 @pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("shape, first, second", INTEGERS)
 def test_integers(shape, first, second, limited):
-    """With .satfinite sums are limited; without it they wrap around."""
+    """With .satfinite sums are clamped; without it they wrap around."""
     m, k = map(int, re.search(r"m(\d+)n8k(\d+)", shape).groups())
     a = random_integers(RANDOM, first, (m, k))
     b = random_integers(RANDOM, second, (k, 8))
@@ -124,7 +124,7 @@ FRACTIONS = {"f16": 10, "bf16": 7, "tf32": 10, "e4m3": 3, "e5m2": 2, "f64": 52}
 
 
 def floats(item: str, shape: tuple[int, int]) -> np.ndarray:
-    """Random numbers that the format has."""
+    """Random numbers that are exact in the format."""
     bits = FRACTIONS[item]
     numbers = RANDOM.integers(1 << bits, 2 << bits, shape) / (1 << bits)
     return numbers * RANDOM.choice([-2, -1, -0.5, 0.25, 1, 4], shape)
@@ -139,7 +139,7 @@ def test_floats(m, k, item, result, capability):
     size = np.abs(a) @ np.abs(b) + np.abs(c)
     bound = 2.0**-11 if item[0] == "e" else BOUNDS[result]
     assert (np.abs(found - (a @ b + c)) <= bound * size).all()
-    assert len(np.unique(found)) > 4 * m  # most items differ
+    assert len(np.unique(found)) > 4 * m  # most elements differ
 
 
 def test_different_types_of_f8():
@@ -155,7 +155,7 @@ def test_infinities_and_nans():
     found = product("m16n8k8.row.col.f32.f16.f16.f32", a, b, c, 80)
     assert found[:4, 0].tolist()[:2] == [np.inf, -np.inf]
     assert np.isnan(found[2]).all()
-    assert np.isnan(found[0, 1:]).all()  # infinity times zero
+    assert np.isnan(found[0, 1:]).all()  # infinity times zero is a NaN
     assert found[3, 3] == -np.inf
     assert not found[4:].any()
 
@@ -164,7 +164,7 @@ def test_infinities_and_nans():
 @pytest.mark.parametrize("of_a", ["row", "col"])
 @pytest.mark.parametrize("of_b", ["row", "col"])
 def test_four_products_in_one(types, of_a, of_b):
-    """mma.m8n8k4 of f16: lanes n to n + 3 and n + 16 to n + 19 have matrices of their own."""
+    """mma.m8n8k4 with f16: lanes n to n + 3 and n + 16 to n + 19 have matrices of their own."""
     items, layouts = types.split("."), {"a": of_a, "b": of_b, "c": ""}
     where = {x: quad_places(x, item, layouts[x]) for x, item in zip("abc", items[1:], strict=True)}
     where["d"] = quad_places("c", items[0], "")
@@ -195,7 +195,7 @@ def test_what_is_no_product(text):
 
 @pytest.mark.parametrize("late_lanes", [0, 7])
 def test_lanes_that_parted_multiply_together(late_lanes):
-    """Some lanes come later; the result overwrites an operand."""
+    """Lanes that have diverged take part in one mma. Its result overwrites an operand."""
     body = f"""mov.b32 %r2, 0x01010101; setp.lt.u32 %p1, %r1, {late_lanes}; @%p1 bra late;
     mov.b32 %r3, 0x02020202; bra join; late: mov.b32 %r3, 0x02020202; add.u32 %r9, %r1, 1;
     join: mov.b32 %r4, %r1; mov.b32 %r5, 5;

@@ -1,4 +1,4 @@
-"""mbarrier: threads and copies that arrive, phases that end."""
+"""mbarrier: arrivals of threads and of copies; the ends of phases."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def words(body: str, count: int, threads: int, before: str = "", **options) -> l
 
 @pytest.mark.parametrize("threads", [32, 33, 256])
 def test_what_was_written_before_the_arrival_is_there(threads):
-    """Each thread reads what its neighbour wrote, in three phases."""
+    """In three phases, each thread reads what its neighbour wrote before it arrived."""
     exchange = ""
     for phase in range(3):
         wait = WAIT.format(name=f"wait{phase}", parity="", state="%rd10")
@@ -35,7 +35,7 @@ def test_what_was_written_before_the_arrival_is_there(threads):
 
 
 def test_parities_of_phases():
-    """Before the first phase ends, that before it counts as complete, whose parity is 1."""
+    """Before the first phase ends, the phase before it counts as complete. Its parity is 1."""
     test = "mbarrier.test_wait.parity.shared.b64 %p{0}, [bar], {1}; selp.u32 %r{0}, 1, 0, %p{0};"
     body = f"""{test.format(2, 0)} {test.format(3, 1)} mbarrier.arrive.shared.b64 %rd10, [bar];
     {test.format(4, 0)} {test.format(5, 1)} mbarrier.test_wait.shared.b64 %p6, [bar], %rd10;
@@ -56,7 +56,10 @@ def test_several_arrivals_at_once_and_one_that_completes_nothing():
 
 
 def test_who_drops_out_is_not_waited_for():
-    """Of 64 threads those of the second warp take part in the first phase only."""
+    """The phase does not wait for threads that have dropped out.
+
+    Of 64 threads, those of the second warp take part in the first phase only.
+    """
     first = WAIT.format(name="first", parity=".parity", state="0")
     second = WAIT.format(name="second", parity=".parity", state="1")
     body = f"""setp.ge.u32 %p2, %r1, 32; mov.u32 %r2, 1;
@@ -68,7 +71,7 @@ def test_who_drops_out_is_not_waited_for():
 
 
 def test_lanes_of_a_warp_wait_for_another_lane():
-    """Lane 31 arrives long after the others began to wait."""
+    """Lanes wait for another lane of their warp: lane 31 arrives long after the others wait."""
     wait = WAIT.format(name="wait", parity=".parity", state="0")
     body = f"""mov.u32 %r2, 0; setp.ne.u32 %p2, %r1, 31; @%p2 bra wait;
     work: add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 3000; @%p3 bra work;
@@ -85,7 +88,10 @@ def test_generic_addresses_and_offsets():
 
 
 def test_bytes_hold_the_phase_up():
-    """`expect_tx` and `complete_tx`, in either order."""
+    """A phase ends only when all expected bytes have come.
+
+    `expect_tx` and `complete_tx` may come in either order.
+    """
     test = "mbarrier.test_wait.parity.shared.b64 %p2, [bar], {}; selp.u32 %r{}, 1, 0, %p2;"
     body = f"""mbarrier.arrive.expect_tx.shared.b64 %rd10, [bar], 64; {test.format(0, 2)}
     mbarrier.complete_tx.relaxed.cta.shared.b64 [bar], 48; {test.format(0, 3)}

@@ -14,7 +14,7 @@ def words(body: str, before: str = "") -> list[int]:
 
 
 def test_each_lane_has_memory_of_its_own():
-    """Lanes allocate different amounts, write all of it, and add it up again."""
+    """Lanes allocate different amounts, write all of this memory, and sum it up again."""
     body = """add.u32 %r2, %r1, 1; mul.wide.u32 %rd4, %r2, 4; alloca.u64 %rd5, %rd4, 16;
     alloca.u64 %rd8, %rd4; st.local.u32 [%rd8], 1000000;
     mov.u64 %rd6, %rd5; mov.u32 %r3, 0;
@@ -35,7 +35,7 @@ def test_alignment(alignment):
 
 
 def test_restoring_makes_room_again():
-    """1,000 times 4 KiB would not fit."""
+    """stackrestore releases memory: without it, 1,000 allocations of 4 KiB would not fit."""
     body = """mov.u32 %r2, 0; again: stacksave.u64 %rd4; alloca.u64 %rd5, 4096;
     st.local.u32 [%rd5+4092], %r2; ld.local.u32 %r3, [%rd5+4092]; stackrestore.u64 %rd4;
     add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1000; @%p1 bra again;
@@ -53,7 +53,7 @@ CALLED = """.func (.param .b32 r) fill(.param .b32 n) {
 """
 
 
-@pytest.mark.cuda_software  # on an H200 with driver 580, the caller's memory has other contents
+@pytest.mark.cuda_software  # on an H200 with driver 580, the call changes the caller's memory
 def test_a_called_function_leaves_the_callers_memory_alone():
     body = """alloca.u64 %rd4, 128; st.local.u32 [%rd4], %r1; st.local.u32 [%rd4+124], %r1;
     { .param .b32 a; .param .b32 b; st.param.b32 [a], 77; call (b), fill, (a);

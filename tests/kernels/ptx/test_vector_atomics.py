@@ -19,7 +19,7 @@ def bits(kind: str, values) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_sums_of_floats(count):
-    """96 lanes add to two vectors; small integers have exact sums in any order."""
+    """96 threads add to two vectors. Sums of small integers are exact in any order."""
     items = ", ".join(f"%f{i}" for i in range(1, count + 1))
     values = "".join(
         f"add.u32 %r3, %r1, {i}; cvt.rn.f32.u32 %f{i}, %r3;" for i in range(1, count + 1)
@@ -33,7 +33,7 @@ def test_sums_of_floats(count):
 
 
 def test_what_atom_returns():
-    """The results may go to the registers of the operands."""
+    """The results of atom may overwrite the registers of its operands."""
     body = """mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000;
     atom.global.add.v2.f32 {%f2, %f1}, [%rd1], {%f1, %f2};
     mul.wide.u32 %rd3, %r1, 8; add.u64 %rd3, %rd1, %rd3; st.global.v2.f32 [%rd3+8], {%f2, %f1};"""
@@ -46,7 +46,7 @@ def test_what_atom_returns():
 @pytest.mark.parametrize("name", ["add", "min", "max"])
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_halves(kind, name, count):
-    """The lanes 0 and 1 each update a vector. Subnormal numbers are not flushed."""
+    """Threads 0 and 1 update one vector each. Subnormal numbers are not flushed."""
     before = bits(kind, [[1, -2, 0.5, 3, -1, 8, 2.0**-133, 7], [2, 2, -4, 4, 0.25, -0.0, 1, 5]])
     given = bits(kind, [[4, -3, 0.25, 3, 5, -8, 2.0**-133, 1], [1, 3, -5, 6, 0.5, 0.0, 0, 9]])
     operands = ", ".join(f"%h{i}" for i in range(1, count + 1))

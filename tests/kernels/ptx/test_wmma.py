@@ -1,4 +1,4 @@
-"""wmma: matrices from memory to memory, in all layouts."""
+"""wmma: matrices are loaded from memory, multiplied and stored, in all layouts."""
 
 import re
 
@@ -10,7 +10,7 @@ from .running import run
 
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 RANDOM = np.random.default_rng(1881)
-ROOM = 4096  # bytes for each matrix
+ROOM = 4096  # bytes in memory for each matrix
 
 
 def in_memory(values: np.ndarray, item: str, layout: str) -> np.ndarray:
@@ -38,7 +38,7 @@ def product(
     space="global",
     rounding="",
 ):
-    """D of an instruction with these types of d, a, b, c, as they are written."""
+    """The result D of an instruction. `types` are the types of d, a, b, c as PTX writes them."""
     m, n, k = map(int, re.findall(r"\d+", shape))
     written = types.split(".")
     d_item, c_item = written[0], written[-1]
@@ -116,7 +116,7 @@ def test_floats(shape, types):
 
 @pytest.mark.parametrize("rounding", ["", "rn", "rz", "rm", "rp"])
 def test_roundings(rounding):
-    """Each of the four products is added and rounded: down, up, to zero or to nearest."""
+    """Each of the four products is added and then rounded: down, up, to zero or to nearest."""
     a, b, c = np.full((8, 4), 2.0**-53), np.ones((4, 8)), np.ones((8, 8))
     a[4:] *= -1
     c[4:] *= -1
@@ -150,7 +150,10 @@ def test_a_load_may_overwrite_its_own_operands():
 
 
 def test_every_item_of_a_fragment_once_or_always():
-    """A program that scales all items of a fragment scales the matrix."""
+    """A kernel that scales all elements of a fragment scales the matrix.
+
+    An element may be in several registers, but then it is in all of them.
+    """
     names = ", ".join(f"%a{i}" for i in range(8))
     others = ", ".join(f"%c{i}" for i in range(8))
     scale = "".join(f"add.rn.f16x2 %a{i}, %a{i}, %a{i};" for i in range(8))

@@ -1,8 +1,8 @@
-"""Another project's operations, with all that `cimport cudadrv` offers; some misuse it."""
+"""Operations of another project. It uses all that `cimport cudadrv` offers, partly wrongly."""
 
 cimport cudadrv as cu
 from cudadrv cimport Stream
-from cudadrv._driver cimport cuDeviceGetCount  # not promised, and nothing is bound here
+from cudadrv._driver cimport cuDeviceGetCount  # private, and not bound by this module
 
 
 def types():
@@ -43,7 +43,7 @@ def copy(cu.Buffer target not None, cu.Buffer source not None, stream=None):
     return token
 
 
-# ---- fills that fail where they are told to ----
+# ---- fills that fail at a chosen call ----
 
 cdef enum:
     MOST = 8
@@ -55,9 +55,9 @@ cdef struct Fills:
     cu.CUdeviceptr targets[MOST]
     size_t sizes[MOST]
     int count
-    int status          # of what follows the fills
-    bint tells          # that nothing was queued, where the first one failed
-    int calls           # how often this was called
+    int status          # what the call returns after the fills
+    bint tells          # whether it reports that nothing was queued if the first fill fails
+    int calls           # number of calls of fill_call
 
 
 cdef cu.CUresult fill_call(void *arguments, cu.CUstream stream, bint *queued) noexcept nogil:
@@ -100,7 +100,7 @@ cdef class Work:
         return cu.issue(self.operation, stream, fill_call, &self.arguments)
 
 
-# ---- a call that takes its time ----
+# ---- a call that lasts until the test ends it ----
 
 cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned int microseconds)
@@ -120,7 +120,7 @@ cdef cu.CUresult pause_call(void *arguments, cu.CUstream stream, bint *queued) n
 
 
 cdef class Paused:
-    """An operation whose call lasts until it may end."""
+    """An operation whose call returns only after `end`."""
     cdef Pause state
 
     @property
@@ -162,7 +162,7 @@ cdef cu.CUresult launch_call(void *arguments, cu.CUstream stream, bint *queued) 
 
 
 def scale(cu.Kernel kernel not None, cu.Buffer buffer not None, float factor, stream=None):
-    """A launch whose arguments are packed here: of `scale(float *, float, unsigned)`."""
+    """Launch `scale(float *, float, unsigned)`, with arguments that are packed here."""
     cdef Launch arguments
     cdef cu.Operation operation = cu.Operation("downstream.scale")
     arguments.function = cu.borrow_kernel(operation, kernel)
@@ -175,9 +175,9 @@ def scale(cu.Kernel kernel not None, cu.Buffer buffer not None, float factor, st
 
 
 def bare_launch(kernel, stream, variable=None, others=()):
-    """A launch of a kernel without parameters. It reads the variable, if that is given.
+    """Launch a kernel without parameters, which reads `variable` if one is given.
 
-    The other kernels are borrowed, and not launched.
+    The kernels in `others` are borrowed, but not launched.
     """
     cdef Launch arguments
     cdef cu.Operation operation = cu.Operation("downstream.launch")
@@ -210,7 +210,7 @@ cdef cu.CUresult batch_call(void *arguments, cu.CUstream stream, bint *queued) n
 
 
 def copy_and_launch(list pairs not None, cu.Prepared ready, stream=None):
-    """Several copies and a launch as one operation."""
+    """Issue several copies and a launch as one operation."""
     cdef Batch arguments
     cdef cu.Operation operation = cu.Operation("downstream.batch")
     arguments.count = 0

@@ -1,5 +1,5 @@
 # distutils: language = c++
-"""The same in C++."""
+"""An operation of another project, compiled as C++."""
 
 from cudadrv cimport (
     CUdeviceptr, CUresult, CUstream, Operation, WRITE, borrow, cuMemsetD8Async, issue,

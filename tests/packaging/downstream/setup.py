@@ -1,4 +1,4 @@
-"""Another project that uses cudadrv from Cython: all that its build has to say."""
+"""Another project that uses cudadrv from Cython. This is all that its build needs."""
 
 import os
 

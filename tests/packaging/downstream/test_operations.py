@@ -1,4 +1,4 @@
-"""Operations of another project behave as the library's own, also when they are misused."""
+"""Operations of another project behave like cudadrv's own, even when they are misused."""
 
 import inspect
 import threading
@@ -173,7 +173,8 @@ def test_closed_and_moved_buffers(buffer, second, stream):
     second.close()
     with pytest.raises(cu.BufferClosedError, match=r"'second'.* was closed at test_operations"):
         downstream.copy(buffer, second, stream)
-    with pytest.raises(cu.BufferClosedError, match=r"'second'.* was closed at"):  # borrowed before
+    # `work` got the buffer before it was closed.
+    with pytest.raises(cu.BufferClosedError, match=r"'second'.* was closed at"):
         work.issue(stream)
     taken = buffer.take()
     with pytest.raises(cu.BufferClosedError, match="was moved at"):
@@ -293,7 +294,7 @@ def test_objects_that_cannot_be(buffer, stream, module):
 
 
 def test_one_operation_in_several_threads(buffer, second):
-    """While one issues it, another one lets it use more."""
+    """One thread issues an operation while another thread adds buffers to it."""
     work = downstream.Work()
     work.use(buffer, "read")
 
@@ -339,7 +340,7 @@ def test_first_call_fails_and_the_call_says_so(buffer, second, stream, other):
 
 @pytest.mark.cuda_software
 def test_first_call_fails_and_the_call_says_nothing(buffer, stream, other):
-    """If a call does not say that it queued nothing, the buffers stay borrowed."""
+    """If a failed operation does not say that it queued nothing, its buffers stay borrowed."""
     work = downstream.Work().use(buffer)
     testing.fail(FILL, UNKNOWN)
     with pytest.raises(cu.CudaError):
@@ -366,7 +367,10 @@ def test_later_call_fails(buffer, second, stream, other, tells):
 
 @pytest.mark.cuda_software
 def test_failed_call_is_not_made_again(buffer, stream):
-    """If another context was current, cudadrv repeats its own calls, and no others."""
+    """A failed operation of another project is not repeated.
+
+    cudadrv repeats its own calls if another context was current.
+    """
     work = downstream.Work(tells=True).use(buffer)
     with cu.Context.create(cu.Device(0)):
         testing.fail(FILL, UNKNOWN)
@@ -379,7 +383,7 @@ def test_failed_call_is_not_made_again(buffer, stream):
 
 @pytest.mark.parametrize("status", [1, UNKNOWN, -1, -2, -3, -101, -105, 0x7FFF0000, -(2**31)])
 def test_status_that_no_driver_call_returned(buffer, stream, status):
-    """A status of another library, or no status at all, is raised under the operation's name."""
+    """A status that is not from the driver is raised under the operation's name."""
     work = downstream.Work("downstream.other", status=status).use(buffer)
     with pytest.raises(cu.CudaError) as raised:
         work.issue(stream)
@@ -433,7 +437,8 @@ def test_launch_borrows_the_variables_of_the_kernel(module, stream, other):
     with pytest.raises(cu.BufferBorrowedError, match="cannot write the variable DeviceBuffer 'cou"):
         downstream.bare_launch(kernel, other)
     assert contents(counter, stream)[0] == 1
-    downstream.bare_launch(kernel, stream, counter)  # a wrong declaration is believed
+    # The launch declares `counter` as read. cudadrv does not check that.
+    downstream.bare_launch(kernel, stream, counter)
     assert counter.borrows[0].mode == "read"
     stream.synchronize()
 
@@ -451,7 +456,10 @@ def test_several_kernels(stream):
 
 
 def test_variable_that_appears_while_a_launch_waits(stream, other):
-    """Any kernel of a module without PTX text may use it: the launch borrows it after all."""
+    """A variable is first used while a launch waits for its stream. The launch borrows it.
+
+    Without PTX text, any kernel of a module may use any variable.
+    """
     module = cu.Module.from_file(Path(__file__).with_name("kernels.fatbin"))
     kernel, pause = module["nothing"], downstream.Paused()
     first = threading.Thread(target=pause.issue, args=(stream,))
@@ -460,7 +468,7 @@ def test_variable_that_appears_while_a_launch_waits(stream, other):
     while not pause.begun:
         time.sleep(0.001)
     second.start()
-    time.sleep(0.05)  # until it waits for the stream
+    time.sleep(0.05)  # enough time to reach the wait for the stream
     counter = module.global_("counter", "u4")
     pause.end()
     first.join()
@@ -565,7 +573,10 @@ def test_a_captured_operation_of_another_project(stream, buffer, second):
 
 
 def test_updates_with_operations_of_another_project(stream, buffer, second):
-    """Which of the driver's nodes belong to such an operation is not known."""
+    """After an update, single nodes cannot be changed if there are operations of another project.
+
+    Nobody knows which of the driver's nodes belong to such an operation.
+    """
     graph, another = captured(stream, buffer, second), captured(stream, second, buffer)
     step = graph.instantiate()
     step[1].enabled = False
@@ -580,6 +591,6 @@ def test_updates_with_operations_of_another_project(stream, buffer, second):
         step[1].set(value=4)
     with pytest.raises(cu.CaptureError, match="cannot be changed any more"):
         step[another.nodes[1]].enabled = False
-    step.update(graph)  # an update of the whole graph is still possible
+    step.update(graph)  # allowed: an update of the whole graph
     step.launch(stream).wait()
     assert set(second.to_numpy()) == {3}
