@@ -46,8 +46,7 @@ async def coroutine(buffer, stream):
 
 def in_a_key(buffer, stream):
     tokens = []
-    # The line that messages name.
-    sorted([1], key=lambda _: tokens.append(buffer.fill_async(1, stream)))
+    sorted([1], key=lambda _: tokens.append(buffer.fill_async(1, stream)))  # the line named
     return tokens[0]
 
 
@@ -70,8 +69,7 @@ def fill_from_numpy(buffer, stream):
 def direct_from_numpy(buffer, stream):
     tokens = []
     fill = functools.partial(buffer.fill_async, stream=stream)
-    # The line that messages name.
-    np.vectorize(lambda value: tokens.append(fill(int(value))), otypes="O")([1])
+    np.vectorize(lambda value: tokens.append(fill(int(value))), otypes="O")([1])  # the line named
     return tokens[0]
 
 
