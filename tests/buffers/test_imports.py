@@ -102,8 +102,6 @@ def test_the_stream_that_the_exporter_hears_of(make, stream):
     buffer = make("device", 4)
     cu.Device(0).synchronize()
     exporter = Exporter(buffer)
-    del exporter.buffer
-    exporter.buffer = buffer
     for given, current, asked in (
         (stream, None, stream.handle),
         (None, stream, stream.handle),
