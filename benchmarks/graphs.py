@@ -121,7 +121,7 @@ def from_c(bare, calls):
 
         return [(None, (run, run))]
 
-    rows = {name_of(nodes, buffers): timer(f"graph_{nodes}_{buffers}") for nodes, buffers in LAUNCHES}
+    rows = {name_of(n, b): timer(f"graph_{n}_{b}") for n, b in LAUNCHES}
     for count in STEPS:
         rows[f"step {count} calls"] = timer("launch", times=count)
         rows[f"step {count} graph"] = timer(f"graph_{count}_1")

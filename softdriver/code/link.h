@@ -11,7 +11,7 @@ struct Link {
     JitOptions options; // the options of cuLinkCreate, and the logs
     Image image;
     bool has_device_runtime = false; // `image` has the functions of code/device_runtime
-    std::string result; // the linked image; empty until the link is complete
+    std::string result;              // the linked image; empty until the link is complete
     // If not CUDA_SUCCESS, the error that cuLinkComplete returns.
     CUresult failure = CUDA_SUCCESS;
 };

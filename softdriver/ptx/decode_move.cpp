@@ -151,9 +151,14 @@ bool is_in_window(uint64_t a, uint64_t window) { return a / window_bytes * windo
 // For .global and .const this is 0, because their addresses equal their generic addresses. A block
 // reaches only its own shared memory, so .shared::cluster has the window of .shared::cta.
 const uint64_t *take_window(Decoder &decoder) {
-    static const uint64_t windows[] = {
-        shared_window, shared_window, shared_window, local_window, parameter_window,
-        parameter_window, 0, 0};
+    static const uint64_t windows[] = {shared_window,
+                                       shared_window,
+                                       shared_window,
+                                       local_window,
+                                       parameter_window,
+                                       parameter_window,
+                                       0,
+                                       0};
     int which = decoder.take_any({"shared", "shared::cta", "shared::cluster", "local", "param",
                                   "param::entry", "global", "const"});
     if (which < 0)
