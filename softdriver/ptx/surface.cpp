@@ -242,8 +242,8 @@ template <class T> void reduce_surface(Warp &warp, const Step &step) {
             continue;
         bool sign = form.formatted ? spot.surface->channel == Channel::S32 : form.sign;
         T b = warp.row<T>(step.rows[0])[lane];
-        warp.machine.progress += replace<T>(
-            spot.bytes, [&](T a) { return reduced(Reduction(form.op), sign, a, b); });
+        warp.machine.progress +=
+            replace<T>(spot.bytes, [&](T a) { return reduced(Reduction(form.op), sign, a, b); });
     }
 }
 
@@ -304,8 +304,8 @@ template <bool is_load> void decode_surface_access(Decoder &decoder) {
 // Returns whether sured has this operation with this type.
 bool reduces(Reduction operation, Type type, bool formatted) {
     if (formatted) // PTX has .b64 for these two only
-        return type == Type::B32 || (type == Type::B64 && (operation == Reduction::Min ||
-                                                           operation == Reduction::Max));
+        return type == Type::B32 ||
+               (type == Type::B64 && (operation == Reduction::Min || operation == Reduction::Max));
     switch (operation) {
     case Reduction::Add:
         return type == Type::U32 || type == Type::S32 || type == Type::U64;

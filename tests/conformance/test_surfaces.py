@@ -389,9 +389,7 @@ def test_alignment(lost):
     assert "byte 6 of a row is not aligned" in text
 
 
-@pytest.mark.parametrize(
-    ("kind", "channels"), [("f4", 1), ("u2", 2), ("u4", 2), ("u1", 1)]
-)
+@pytest.mark.parametrize(("kind", "channels"), [("f4", 1), ("u2", 2), ("u4", 2), ("u1", 1)])
 def test_formatted_reductions_need_integers(lost, kind, channels):
     handle = surface(lost, make(lost, 16, 8, kind=kind, channels=channels, flags=SURFACE))
     status, text = fault(lost, handle, f"sured.p.add.2d.b32.trap {PLANE}, %r3;")
