@@ -230,7 +230,8 @@ inline void look() {
     float x = any_float();
     int i = int(player->random.below(40)) - 10;
     void *arguments[] = {&made.texture, &made.surface, &x, &i};
-    unsigned blocks = 1 + unsigned(player->random.below(3));
+    // Many blocks run in several threads of the driver.
+    unsigned blocks = player->chance(10) ? 150 : 1 + unsigned(player->random.below(3));
     cuLaunchKernel(kernel, blocks, 1, 1, 8, 1, 1, 0, stream, arguments, nullptr);
     if (player->chance(5))
         destroy_one(made);
