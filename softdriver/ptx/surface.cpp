@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 // This file decodes and runs the instructions on surfaces: suld, sust and sured.
 
@@ -194,23 +195,55 @@ template <class T> T reduced(Reduction operation, bool is_signed, T a, T b) {
     }
 }
 
+// Checks that the elements of a surface are the numbers that sured.p reduces. PTX takes their sign
+// from the format, and numbers of 64 bits are pairs of channels.
+bool are_numbers(Warp &warp, const Step &step, const SurfaceForm &form, unsigned lane,
+                 const Texture &surface) {
+    bool integers = surface.channel == Channel::U32 || surface.channel == Channel::S32;
+    if (integers && surface.element == form.bytes)
+        return true;
+    warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                      "the elements of the surface are no integers of " +
+                          std::to_string(8 * form.bytes) + " bits");
+    return false;
+}
+
+// Replaces the number in a cell by what `reduce` makes of it, as one atomic access. Returns whether
+// it has changed.
+template <class T, class Reduce> bool replace(char *cell, Reduce reduce) {
+    T before, after;
+    if (reinterpret_cast<uintptr_t>(cell) % sizeof(T)) {
+        // Rows have no gaps, so the number may lie across words, and not every processor has atomic
+        // accesses there.
+        static std::mutex alone;
+        std::lock_guard<std::mutex> lock(alone);
+        memcpy(&before, cell, sizeof before);
+        after = reduce(before);
+        memcpy(cell, &after, sizeof after);
+        return before != after;
+    }
+    auto *number = reinterpret_cast<T *>(cell);
+    before = __atomic_load_n(number, __ATOMIC_RELAXED);
+    do
+        after = reduce(before);
+    while (!__atomic_compare_exchange_n(number, &before, after, true, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED));
+    return before != after;
+}
+
 template <class T> void reduce_surface(Warp &warp, const Step &step) {
     const SurfaceForm form = surface_form_of(step);
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         SurfaceSpot spot = locate(warp, step, form, lane, Use::Atomic);
-        if (spot.failed)
+        if (spot.failed || (form.formatted && !are_numbers(warp, step, form, lane, *spot.surface)))
             return;
         if (!spot.bytes)
             continue;
-        auto *cell = reinterpret_cast<T *>(spot.bytes);
-        T b = warp.row<T>(step.rows[0])[lane], before = __atomic_load_n(cell, __ATOMIC_RELAXED);
-        T after;
-        do
-            after = reduced(Reduction(form.op), form.sign, before, b);
-        while (!__atomic_compare_exchange_n(cell, &before, after, true, __ATOMIC_SEQ_CST,
-                                            __ATOMIC_RELAXED));
-        warp.machine.progress += before != after;
+        bool sign = form.formatted ? spot.surface->channel == Channel::S32 : form.sign;
+        T b = warp.row<T>(step.rows[0])[lane];
+        warp.machine.progress +=
+            replace<T>(spot.bytes, [&](T a) { return reduced(Reduction(form.op), sign, a, b); });
     }
 }
 
@@ -268,8 +301,11 @@ template <bool is_load> void decode_surface_access(Decoder &decoder) {
     emit_surface(decoder, form, is_load ? load_surface : store_surface);
 }
 
-// Returns whether sured.b has this operation with this type.
-bool reduces(Reduction operation, Type type) {
+// Returns whether sured has this operation with this type.
+bool reduces(Reduction operation, Type type, bool formatted) {
+    if (formatted) // PTX has .b64 for these two only
+        return type == Type::B32 ||
+               (type == Type::B64 && (operation == Reduction::Min || operation == Reduction::Max));
     switch (operation) {
     case Reduction::Add:
         return type == Type::U32 || type == Type::S32 || type == Type::U64;
@@ -282,17 +318,19 @@ bool reduces(Reduction operation, Type type) {
 }
 
 void decode_surface_reduction(Decoder &decoder) {
-    if (!decoder.take("b"))
-        decoder.refuse("only sured.b is supported");
+    bool formatted = !decoder.take("b");
+    if (formatted && !decoder.take("p"))
+        decoder.refuse(".b or .p is missing");
     int operation = decoder.take_any({"add", "min", "max", "and", "or"});
     SurfaceForm form = take_surface_form(decoder);
     Type type = decoder.take_type();
     if (operation < 0 || form.count != 1 || is_layered(form.geometry) ||
-        !reduces(Reduction(operation), type))
+        !reduces(Reduction(operation), type, formatted))
         decoder.refuse_types();
     bool adds = Reduction(operation) == Reduction::Add;
     if (!adds && size_of(type) == 8 && decoder.tree().version < 81)
         decoder.refuse("needs PTX 8.1");
+    form.formatted = formatted;
     form.op = uint8_t(operation);
     form.sign = is_signed(type);
     form.bytes = form.width = uint8_t(size_of(type));

@@ -20,15 +20,54 @@ struct TextureForm {
     bool integers; // the coordinates are integers
     bool gathers;  // it is tld4, of channel `channel`
     uint8_t channel;
-    bool says_level;
+    bool says_level; // or has gradients
+    bool has_length; // rows[8] has the length of the longer gradient, not the level
 };
 
+static_assert(sizeof(TextureForm) <= sizeof(int64_t));
+
+// Reads the position of a lane from rows[4] to rows[7].
+Spot spot_of(Warp &warp, const Step &step, const TextureForm &form, unsigned lane) {
+    Spot spot;
+    bool layered = is_layered(form.geometry);
+    spot.integers = form.integers;
+    spot.says_level = form.says_level;
+    if (layered)
+        spot.layer = warp.row<uint32_t>(step.rows[4])[lane];
+    for (unsigned i = 0; i < coordinates_of(form.geometry); i++) {
+        Row row = step.rows[4 + layered + i];
+        spot.position[i] = warp.row<float>(row)[lane];
+        spot.index[i] = warp.row<int32_t>(row)[lane];
+    }
+    return spot;
+}
+
+// The handler that precedes that of tex.grad, once for each gradient: rows[3] = the length of the
+// gradient in rows[0] to rows[2], or what rows[8] has if that is longer. The other rows are those
+// of tex.
+void measure_gradient(Warp &warp, const Step &step) {
+    TextureForm form;
+    memcpy(&form, &step.offset, sizeof form);
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
+        const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, false);
+        if (!texture)
+            return;
+        float gradient[3];
+        for (int i = 0; i < 3; i++)
+            gradient[i] = warp.row<float>(step.rows[i])[lane];
+        double length = length_of(*texture, spot_of(warp, step, form, lane), gradient);
+        warp.row<double>(step.rows[3])[lane] =
+            std::max(warp.row<double>(step.rows[8])[lane], length);
+    }
+}
+
 // The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
-// the layer and the coordinates, rows[8] the level, rows[9] the handle.
+// the layer and the coordinates, rows[8] the level or a length, rows[9] the handle.
 void read_texture(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
-    bool layered = is_layered(form.geometry);
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
@@ -36,18 +75,10 @@ void read_texture(Warp &warp, const Step &step) {
             find_texture(warp, step, lane, handle, form.geometry, form.integers);
         if (!texture)
             return;
-        Spot spot;
-        spot.integers = form.integers;
-        spot.says_level = form.says_level;
-        if (layered)
-            spot.layer = warp.row<uint32_t>(step.rows[4])[lane];
-        for (unsigned i = 0; i < coordinates_of(form.geometry); i++) {
-            Row row = step.rows[4 + layered + i];
-            spot.position[i] = warp.row<float>(row)[lane];
-            spot.index[i] = warp.row<int32_t>(row)[lane];
-        }
-        spot.level = form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
-                                   : warp.row<float>(step.rows[8])[lane];
+        Spot spot = spot_of(warp, step, form, lane);
+        spot.level = form.has_length ? level_of_length(warp.row<double>(step.rows[8])[lane])
+                     : form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
+                                     : warp.row<float>(step.rows[8])[lane];
         uintptr_t last = 0;
         ReadTexel read = [&](uintptr_t address) {
             last = address;
@@ -81,21 +112,42 @@ void emit_texture(Decoder &decoder, const TextureForm &form) {
     decoder.emit(read_texture);
 }
 
+// Emits the steps that measure both gradients, and returns the row of the longer length.
+Row emit_gradients(Decoder &decoder, const TextureForm &form) {
+    const Step reading = decoder.step;
+    Row longer = decoder.constant(8, 0);
+    for (size_t i = 2; i < 4; i++) {
+        Row rows[3];
+        take_gradient(decoder, decoder.operand(i), form.geometry, rows);
+        std::copy(rows, rows + 3, decoder.step.rows);
+        decoder.step.rows[8] = longer;
+        longer = decoder.step.rows[3] = decoder.temporary(8);
+        memcpy(&decoder.step.offset, &form, sizeof form);
+        decoder.emit(measure_gradient);
+        decoder.step = reading;
+    }
+    return longer;
+}
+
 void decode_tex(Decoder &decoder) {
-    if (decoder.take("grad"))
-        decoder.refuse("gradients are not supported");
-    int mode = decoder.take_any({"base", "level"});
-    TextureForm form{take_geometry(decoder, true), false, false, 0, mode == 1};
-    decoder.expect_operands(mode == 1 ? 3 : 2);
+    enum Mode { Base, Level, Gradients };
+    int mode = decoder.take_any({"base", "level", "grad"});
+    TextureForm form{
+        take_geometry(decoder, true), false, false, 0, mode >= Level, mode == Gradients};
+    size_t operands = mode == Gradients ? 4 : mode == Level ? 3 : 2;
+    if (decoder.operands() == operands + 1 || decoder.operands() == operands + 2)
+        decoder.refuse("offsets and comparisons of depths are not supported");
+    decoder.expect_operands(operands);
     take_texels(decoder);
     Type type = decoder.take_type();
     form.integers = type == Type::S32;
     bool cube = form.geometry == Geometry::Cube || form.geometry == Geometry::Cubes;
-    if (type != Type::F32 && (!form.integers || cube))
+    if (type != Type::F32 && (!form.integers || cube || form.has_length))
         decoder.refuse("coordinates of this type are not supported");
     take_place(decoder, decoder.operand(1), form.geometry, type);
-    decoder.step.rows[8] =
-        mode == 1 ? take_number(decoder, decoder.operand(2), type) : decoder.constant(4, 0);
+    decoder.step.rows[8] = mode == Gradients ? emit_gradients(decoder, form)
+                           : mode == Level   ? take_number(decoder, decoder.operand(2), type)
+                                             : decoder.constant(4, 0);
     emit_texture(decoder, form);
 }
 
@@ -103,7 +155,7 @@ void decode_tld4(Decoder &decoder) {
     int channel = decoder.take_any({"r", "g", "b", "a"});
     if (channel < 0)
         decoder.refuse("the name of a channel is missing");
-    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false};
+    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false, false};
     if (form.geometry != Geometry::Plane)
         decoder.refuse("only .2d is supported");
     decoder.expect_operands(2);

@@ -17,6 +17,18 @@ Row take_handle(Decoder &decoder, const Operand &place) {
     return decoder.source(handle, Type::U64);
 }
 
+// PTX has no vectors of three registers, so the fourth one is ignored.
+static void check_coordinates(Decoder &decoder, const Operand &given, size_t needed) {
+    size_t count = given.kind == Operand::Kind::Vector ? given.parts.size() : 1;
+    if (count != needed && !(needed == 3 && count == 4))
+        decoder.refuse(std::to_string(count) + " coordinates where " + std::to_string(needed) +
+                       " are needed");
+}
+
+static const Operand &coordinate(const Operand &given, size_t i) {
+    return given.kind == Operand::Kind::Vector ? given.parts[i] : given;
+}
+
 void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type) {
     if (place.kind != Operand::Kind::Memory || place.parts.size() < 2)
         decoder.refuse("a handle and coordinates in brackets are needed");
@@ -24,17 +36,19 @@ void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type 
         decoder.refuse("samplers that are apart from their texture are not supported");
     decoder.step.rows[9] = take_handle(decoder, place);
     const Operand &given = place.parts[1];
-    bool vector = given.kind == Operand::Kind::Vector;
     size_t layer = is_layered(geometry), needed = layer + coordinates_of(geometry);
-    size_t count = vector ? given.parts.size() : 1;
-    // PTX has no vectors of three registers, so the fourth one is ignored.
-    if (count != needed && !(needed == 3 && count == 4))
-        decoder.refuse(std::to_string(count) + " coordinates where " + std::to_string(needed) +
-                       " are needed");
-    for (size_t i = 0; i < needed; i++) {
-        const Operand &part = vector ? given.parts[i] : given;
-        decoder.step.rows[4 + i] = take_number(decoder, part, i < layer ? Type::U32 : type);
-    }
+    check_coordinates(decoder, given, needed);
+    for (size_t i = 0; i < needed; i++)
+        decoder.step.rows[4 + i] =
+            take_number(decoder, coordinate(given, i), i < layer ? Type::U32 : type);
+}
+
+void take_gradient(Decoder &decoder, const Operand &given, Geometry geometry, Row (&rows)[3]) {
+    size_t needed = coordinates_of(geometry);
+    check_coordinates(decoder, given, needed);
+    for (size_t i = 0; i < 3; i++)
+        rows[i] = i < needed ? take_number(decoder, coordinate(given, i), Type::F32)
+                             : decoder.constant(4, 0);
 }
 
 Row take_number(Decoder &decoder, const Operand &operand, Type type) {

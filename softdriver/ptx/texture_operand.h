@@ -28,6 +28,8 @@ Row take_handle(Decoder &decoder, const Operand &place);
 // Reads such an operand: rows[4] and so on become the layer and the coordinates, rows[9] the
 // handle. Sets `site` of the step.
 void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type);
+// Reads the gradient of a position. The rows of coordinates that the geometry lacks are of zeros.
+void take_gradient(Decoder &decoder, const Operand &given, Geometry geometry, Row (&rows)[3]);
 // Returns the row of a coordinate, a layer or a level. A register of a floating-point type cannot
 // hold an integer, as a register of bits can.
 Row take_number(Decoder &decoder, const Operand &operand, Type type);

@@ -166,6 +166,58 @@ def test_reductions(client, operation, kind, model):
     assert (read(client, array, content.shape, "u4") == content).all()
 
 
+@pytest.mark.parametrize("kind", ["u4", "i4"])
+@pytest.mark.parametrize("operation", ["add", "min", "max", "and", "or"])
+def test_formatted_reductions(client, kind, operation):
+    """Coordinates count elements, and the format of the surface tells the sign."""
+    content = words(1, 8, 16, 1).view(kind)
+    array = filled(client, content, extents=(16, 8), flags=SURFACE)
+    given = words(100, 4)
+    given[:, 0], given[:, 1] = numpy.arange(100) % 3, 5
+    run(client, f"sured.p.{operation}.2d.b32.trap {PLANE}, %r3;", surface(client, array), given)
+    function = {"add": numpy.add, "min": numpy.minimum, "max": numpy.maximum}
+    function |= {"and": numpy.bitwise_and, "or": numpy.bitwise_or}
+    for x, y, operand, _ in given:
+        place = content[0, y, x]
+        place[...] = function[operation](place, operand.view(kind))
+    assert (read(client, array, content.shape, kind) == content).all()
+
+
+@pytest.mark.parametrize("kind", ["u4", "i4"])
+@pytest.mark.parametrize("operation", ["min", "max"])
+def test_formatted_reductions_of_pairs(client, kind, operation):
+    """A number of 64 bits is a pair of channels."""
+    content = words(1, 8, 16, 2)
+    array = filled(client, content.view(kind), extents=(16, 8), flags=SURFACE)
+    given = words(100, 4)
+    given[:, 0], given[:, 1] = numpy.arange(100) % 3, 5
+    body = f"mov.b64 %rd8, {{%r3, %r4}}; sured.p.{operation}.2d.b64.trap {PLANE}, %rd8;"
+    run(client, body, surface(client, array), given, version="8.1")
+    numbers = content.view(kind[0] + "8")[0, 5, :, 0]
+    operands = given[:, 2:].copy().view(kind[0] + "8")[:, 0]
+    for x in range(3):
+        both = numpy.append(operands[x::3], numbers[x])
+        numbers[x] = both.min() if operation == "min" else both.max()
+    assert (read(client, array, content.shape, "u4") == content).all()
+
+
+@pytest.mark.parametrize("formatted", [False, True])
+def test_reductions_where_rows_are_not_aligned(client, formatted):
+    """Nothing pads rows of this driver's arrays, so here numbers lie across words."""
+    content = words(1, 3, 3, 2)
+    array = filled(client, content[:, :, :, 0], extents=(3, 3), flags=SURFACE)
+    if formatted:
+        body, given = f"sured.p.add.2d.b32.trap {PLANE}, %r3;", [[1, 1, 5]] * 64
+        content[0, 1, 1, 0] += 5 * 64
+    else:
+        body, given = f"sured.b.add.2d.u64.trap {PLANE}, %rd8;", [[0, 1, 5]] * 64
+        body = "cvt.u64.u32 %rd8, %r3; " + body
+        pair = content[0, 1, :2, 0].copy().view("u8") + numpy.uint64(5 * 64)
+        content[0, 1, :2, 0] = pair.view("u4")
+    run(client, body, surface(client, array), numpy.array(given, "u4"))
+    assert (read(client, array, (1, 3, 3), "u4") == content[:, :, :, 0]).all()
+
+
 PLANE = "[%rd1, {%r1, %r2}]"
 REFUSED = [
     f"suld.b.2d.b32 %r11, {PLANE};",  # without .trap, .clamp or .zero
@@ -179,6 +231,10 @@ REFUSED = [
     f"sured.b.and.2d.u32.trap {PLANE}, %r11;",
     f"sured.b.and.2d.b64.trap {PLANE}, %rd8;",
     f"sured.b.or.2d.b64.trap {PLANE}, %rd8;",
+    f"sured.p.add.2d.b64.trap {PLANE}, %rd8;",
+    f"sured.p.and.2d.b64.trap {PLANE}, %rd8;",
+    f"sured.p.min.2d.b64.trap {PLANE}, %rd8;",  # needs PTX 8.1
+    "sured.p.add.a1d.b32.trap [%rd1, {%r1, %r2}], %r11;",
     "sured.b.add.a1d.u32.trap [%rd1, {%r1, %r2}], %r11;",
     "suld.b.1d.b32.trap %r11, [%rd1, %f1];",
 ]
@@ -339,6 +395,14 @@ def test_alignment(lost):
     status, text = fault(lost, handle, LOAD, (6, 0))
     assert status == MISALIGNED
     assert "byte 6 of a row is not aligned" in text
+
+
+@pytest.mark.parametrize(("kind", "channels"), [("f4", 1), ("u2", 2), ("u4", 2), ("u1", 1)])
+def test_formatted_reductions_need_integers(lost, kind, channels):
+    handle = surface(lost, make(lost, 16, 8, kind=kind, channels=channels, flags=SURFACE))
+    status, text = fault(lost, handle, f"sured.p.add.2d.b32.trap {PLANE}, %r3;")
+    assert status == 715
+    assert "the elements of the surface are no integers of 32 bits" in text
 
 
 def test_objects_that_are_gone(lost):

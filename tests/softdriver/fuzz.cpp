@@ -1,4 +1,6 @@
 // fuzz SEED CALLS [THREADS] [SETTINGS]
+// FUZZ_NAMES=Array,TexObject: only functions whose names have one of these parts
+// FUZZ_COUNTS=1: prints how many calls of each function there were, and how many succeeded
 //
 // Calls every function that the driver implements in random order with random arguments: correct,
 // stale and wrong ones. It is compiled together with the driver and with a sanitizer. Failures are:
@@ -8,12 +10,14 @@
 
 #include "fuzz_code.h"
 #include "fuzz_scenes.h"
+#include "fuzz_textures.h"
 
 #include "base/functions.h"
 
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <sys/personality.h>
 #include <thread>
@@ -27,11 +31,13 @@ namespace {
 constexpr uint64_t longest_call = 120000; // milliseconds, on a busy machine and with a sanitizer
 constexpr size_t segment = 400;           // calls before a new selection of functions
 constexpr size_t lifetime = 2500;         // calls between two resets
+constexpr const char *array_copies[] = {"AtoA", "AtoD", "AtoH", "DtoA", "HtoA"};
 
 std::string command; // the command that repeats this run
 std::vector<std::unique_ptr<Player>> players;
-bool trace = false;      // print every call
-bool quarantine = false; // keep the mappings of memory that the driver unmaps
+bool trace = false;            // print every call
+std::vector<std::string> only; // FUZZ_NAMES, or empty
+bool quarantine = false;       // keep the mappings of memory that the driver unmaps
 
 uint64_t milliseconds() {
     timespec now;
@@ -70,6 +76,8 @@ Shape shape_of(const char *name) {
          {"cuMemAddress", "cuMemCreate", "cuMemGetAccess", "cuMemGetAllocation", "cuMemMap",
           "cuMemRelease", "cuMemRetain", "cuMemSetAccess", "cuMemUnmap"})
         shape.maps |= starts(name, maps);
+    for (const char *copies : array_copies)
+        shape.parts |= std::strstr(name, copies) != nullptr;
     shape.objects = starts(name, "cuTexObject") || starts(name, "cuSurfObject");
     for (const char *looks_up : {"cuMemFreeHost", "cuMemHost", "cuLaunchHostFunc"})
         if (starts(name, looks_up))
@@ -116,6 +124,27 @@ template <class... Types> CUresult call(const char *name, CUresult (*function)(T
 }
 
 #include "fuzz_code_calls.h"
+
+// cuTexObjectCreate.
+CUresult call(const char *name,
+              CUresult (*function)(CUtexObject *, const CUDA_RESOURCE_DESC *,
+                                   const CUDA_TEXTURE_DESC *, const CUDA_RESOURCE_VIEW_DESC *)) {
+    player->shape = shape_of(name);
+    Argument<CUtexObject *> object;
+    Argument<const CUDA_RESOURCE_DESC *> resource;
+    Argument<const CUDA_TEXTURE_DESC *> reading;
+    Argument<const CUDA_RESOURCE_VIEW_DESC *> view;
+    std::optional<CUDA_ARRAY3D_DESCRIPTOR> array = array_of(resource.array[0]);
+    if (player->chance(80))
+        fit_reading(reading.array[0], resource.array[0],
+                    array ? array->Format : resource.array[0].res.linear.format);
+    if (array && player->chance(80))
+        fit_view(view.array[0], *array, 3);
+    view.value = player->chance(array ? 50 : 90) ? nullptr : view.value;
+    return perform<CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,
+                   const CUDA_RESOURCE_VIEW_DESC *>(name, function, object, resource, reading,
+                                                    view);
+}
 
 // cuStreamWaitValue and cuStreamWriteValue.
 template <class Word>
@@ -313,7 +342,7 @@ const Target targets[] = {
 };
 constexpr size_t target_count = std::size(targets);
 
-std::atomic<uint64_t> successes[target_count];
+std::atomic<uint64_t> successes[target_count], tries[target_count];
 
 // How often a function is in a selection, in percent. Functions that end contexts are rare, because
 // they end most of what a sequence has created.
@@ -335,14 +364,17 @@ void check(int status, const char *name) {
 void call_target(size_t target) {
     CUresult status = targets[target].call();
     check(status, targets[target].name);
+    tries[target].fetch_add(1, std::memory_order_relaxed);
+    player->lost = status >= CUDA_ERROR_ILLEGAL_ADDRESS && status <= CUDA_ERROR_LAUNCH_FAILED;
     if (status == CUDA_SUCCESS)
         successes[target].fetch_add(1, std::memory_order_relaxed);
 }
 
 void reset() {
-    static const char *const kinds[] = {
-        "device",   "async",   "host",  "managed", "registered", "streams", "events", "graphs",
-        "contexts", "primary", "bytes", "modules", "libraries",  "links",   "execs",  "objects"};
+    static const char *const kinds[] = {"device",  "async",   "host",      "managed",  "registered",
+                                        "streams", "events",  "graphs",    "contexts", "primary",
+                                        "bytes",   "modules", "libraries", "links",    "execs",
+                                        "objects", "arrays",  "textures",  "surfaces"};
     player->history.add("cudadrvSoftReset").status = cudadrvSoftReset();
     if (!player->alone)
         return;
@@ -399,6 +431,13 @@ void control() {
     }
 }
 
+bool chosen(const char *name) {
+    bool found = only.empty();
+    for (const std::string &part : only)
+        found |= std::strstr(name, part.c_str()) != nullptr;
+    return found;
+}
+
 void play(size_t calls) {
     std::vector<size_t> selection;
     for (size_t i = 0; i < calls; i++) {
@@ -406,22 +445,26 @@ void play(size_t calls) {
             selection.clear();
             while (selection.size() < 3)
                 for (size_t target = 0; target < target_count; target++)
-                    if (player->chance(share_of(targets[target].name)))
+                    if (chosen(targets[target].name) &&
+                        player->chance(share_of(targets[target].name)))
                         selection.push_back(target);
         }
+        // With few functions, a lost device would soon leave nothing that can succeed.
         if (player->alone ? i % lifetime == lifetime - 1 : player->random.below(lifetime) == 0)
+            reset();
+        else if (!only.empty() && player->lost && player->chance(30))
             reset();
         if (player->chance(1))
             control();
-        if (player->chance(25))
+        if (player->chance(only.empty() ? 25 : 70))
             find_context();
         if (player->chance(4))
             supply();
-        if (player->chance(1))
+        if (player->chance(1) && (only.empty() || player->chance(20)))
             capture();
         if (player->chance(1))
             build_graph();
-        if (player->chance(1))
+        if (player->chance(only.empty() ? 1 : 5))
             look();
         call_target(selection[player->random.below(selection.size())]);
     }
@@ -455,6 +498,17 @@ void *watch(void *) {
     return nullptr;
 }
 
+void print_counts() {
+    for (size_t target = 0; target < target_count; target++)
+        if (tries[target])
+            std::printf("%s %llu %llu\n", targets[target].name,
+                        (unsigned long long)tries[target].load(),
+                        (unsigned long long)successes[target].load());
+    for (size_t status = 0; status < player->seen.size(); status++)
+        if (player->seen[status])
+            std::printf("status %zu %llu\n", status, (unsigned long long)player->seen[status]);
+}
+
 void summarize(uint64_t began) {
     uint64_t calls = 0, good = 0;
     for (const auto &each : players) {
@@ -463,13 +517,17 @@ void summarize(uint64_t began) {
     }
     std::string never;
     for (size_t target = 0; target < target_count; target++)
-        if (!successes[target])
+        if (!successes[target] && chosen(targets[target].name))
             never += std::string(" ") + targets[target].name;
     uint64_t elapsed = std::max<uint64_t>(milliseconds() - began, 1);
-    std::printf("fuzz: %llu calls, %llu succeeded, %llu calls a second; never succeeded:%s\n",
-                (unsigned long long)calls, (unsigned long long)good,
-                (unsigned long long)(calls * 1000 / elapsed),
-                never.empty() ? " none" : never.c_str());
+    std::printf(
+        "fuzz: %llu calls, %llu succeeded, %llu calls a second; %llu kernels used textures, "
+        "%llu without a fault; never succeeded:%s\n",
+        (unsigned long long)calls, (unsigned long long)good,
+        (unsigned long long)(calls * 1000 / elapsed), (unsigned long long)looks.load(),
+        (unsigned long long)good_looks.load(), never.empty() ? " none" : never.c_str());
+    if (std::getenv("FUZZ_COUNTS"))
+        print_counts();
 }
 
 } // namespace
@@ -523,6 +581,9 @@ int main(int count, char **arguments) {
         fail(cudadrvSoftError());
     quarantine = threads > 1;
     trace = std::getenv("FUZZ_TRACE");
+    std::istringstream names(std::getenv("FUZZ_NAMES") ? std::getenv("FUZZ_NAMES") : "");
+    for (std::string name; std::getline(names, name, ',');)
+        only.push_back(name);
     for (size_t i = 0; i < threads; i++)
         players.push_back(std::make_unique<Player>(seed, i, threads == 1));
     player = players[0].get();

@@ -29,7 +29,8 @@ template <class Type> Type any_number() {
         return static_cast<Type>(random.below(30) ? random.below(random.below(4) ? 4 : 40)
                                                   : any_bits() & 0x7fffffff);
     else if constexpr (std::is_same_v<Type, size_t>)
-        return player->shape.maps      ? any_granules()
+        return player->shape.parts     ? any_part()
+               : player->shape.maps    ? any_granules()
                : player->shape.counted ? any_count()
                                        : any_size();
     else if constexpr (std::is_same_v<Type, int>)

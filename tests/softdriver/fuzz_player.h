@@ -63,6 +63,7 @@ struct Shape {
     bool keeps_memory = false; // keeps using the memory after the call
     bool maps = false;         // takes reserved addresses, and memory for them
     bool objects = false;      // takes handles of texture or surface objects
+    bool parts = false;        // sizes are those of parts of arrays
     bool counted = false;      // an argument counts the elements of an array
     size_t limit = SIZE_MAX;   // limit of sizes, so that they fit the pointers
 };
@@ -82,6 +83,7 @@ struct Player {
     Gates gates;
     History history;
     Shape shape;
+    bool lost = false;                 // the last call found that its device is lost
     std::atomic<uint64_t> began{0};    // start of the current call in milliseconds; 0: no call
     std::array<uint64_t, 1000> seen{}; // number of calls by status
     Pool mine;                         // addresses of page-locked memory

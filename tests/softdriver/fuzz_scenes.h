@@ -47,6 +47,10 @@ inline void supply() {
     fill(description);
     if (!cuArray3DCreate_v2(&array, &description))
         pool_of<CUarray>().put(reinterpret_cast<uintptr_t>(array));
+    CUmipmappedArray levels = nullptr;
+    fill(description);
+    if (!cuMipmappedArrayCreate(&levels, &description, 1 + unsigned(player->random.below(5))))
+        pool_of<CUmipmappedArray>().put(reinterpret_cast<uintptr_t>(levels));
     CUlibrary library = nullptr;
     CUkernel of_library = nullptr;
     if (!cuLibraryLoadData(&library, code_texts[0], nullptr, nullptr, 0, nullptr, nullptr, 0)) {
@@ -92,53 +96,6 @@ inline void build_graph() {
     pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
     for (uint64_t count = player->random.below(3); count > 0; count--)
         cuGraphLaunch(exec, stream);
-}
-
-// Makes a texture and a surface, which a kernel uses. Any of them may be gone before it runs.
-inline void look() {
-    CUarray array = nullptr, mine = nullptr;
-    CUmodule module = nullptr;
-    CUfunction kernel = nullptr;
-    CUstream stream = nullptr;
-    CUDA_ARRAY3D_DESCRIPTOR description{};
-    description.Width = 1 + player->random.below(9);
-    description.Height = 1 + player->random.below(9);
-    description.Format = any_format();
-    description.NumChannels = 1u << player->random.below(3);
-    description.Flags = CUDA_ARRAY3D_SURFACE_LDST;
-    if (cuArray3DCreate_v2(&array, &description) || cuArray3DCreate_v2(&mine, &description))
-        return;
-    pool_of<CUarray>().put(reinterpret_cast<uintptr_t>(array));
-    pool_of<CUarray>().put(reinterpret_cast<uintptr_t>(mine));
-    CUDA_RESOURCE_DESC resource{};
-    CUDA_TEXTURE_DESC reading{};
-    resource.res.array.hArray = array;
-    fill(reading);
-    CUtexObject texture = 0;
-    CUsurfObject surface = 0;
-    if (cuTexObjectCreate(&texture, &resource, &reading, nullptr))
-        return;
-    resource.res.array.hArray = mine;
-    if (cuSurfObjectCreate(&surface, &resource))
-        return;
-    objects.put(texture);
-    objects.put(surface);
-    if (cuModuleLoadData(&module, look_text) || cuModuleGetFunction(&kernel, module, "look") ||
-        cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
-        return;
-    pool_of<CUmodule>().put(reinterpret_cast<uintptr_t>(module));
-    pool_of<CUfunction>().put(reinterpret_cast<uintptr_t>(kernel));
-    pool_of<CUstream>().put(reinterpret_cast<uintptr_t>(stream));
-    float x = any_float();
-    int i = int(player->random.below(40)) - 10;
-    void *arguments[] = {&texture, &surface, &x, &i};
-    cuLaunchKernel(kernel, 1, 1, 1, 8, 1, 1, 0, stream, arguments, nullptr);
-    if (player->chance(5))
-        cuArrayDestroy(player->chance(50) ? array : mine);
-    if (player->chance(3))
-        cuTexObjectDestroy(texture);
-    if (player->chance(70))
-        cuStreamSynchronize(stream);
 }
 
 // Captures two streams; sometimes joins the second, and sometimes ends the capture.

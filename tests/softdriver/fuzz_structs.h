@@ -57,6 +57,12 @@ inline void fill(CUDA_ARRAY3D_DESCRIPTOR &descriptor) {
         descriptor.Flags = unsigned(any_bits());
 }
 
+// An address that is aligned as textures need it (nearly always).
+inline CUdeviceptr any_texture_address() {
+    CUdeviceptr address = looked_up_address();
+    return player->chance(95) ? address & ~CUdeviceptr(511) : address;
+}
+
 inline void fill(CUDA_RESOURCE_DESC &resource) {
     resource.resType =
         static_cast<CUresourcetype>(player->random.below(player->chance(97) ? 4 : 9));
@@ -66,12 +72,12 @@ inline void fill(CUDA_RESOURCE_DESC &resource) {
     } else if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
         resource.res.mipmap.hMipmappedArray = any_handle<CUmipmappedArray>();
     } else if (resource.resType == CU_RESOURCE_TYPE_LINEAR) {
-        resource.res.linear.devPtr = looked_up_address();
+        resource.res.linear.devPtr = any_texture_address();
         resource.res.linear.format = any_format();
         resource.res.linear.numChannels = any_channels();
         resource.res.linear.sizeInBytes = any_size();
     } else {
-        resource.res.pitch2D.devPtr = looked_up_address();
+        resource.res.pitch2D.devPtr = any_texture_address();
         resource.res.pitch2D.format = any_format();
         resource.res.pitch2D.numChannels = any_channels();
         resource.res.pitch2D.width = any_array_extent(false);
@@ -246,6 +252,38 @@ inline void any_end(CUmemorytype type, CUdeviceptr &device, void *&host, bool wi
         device = player->alone ? touched_address(addresses) : own_memory();
 }
 
+// Returns at most `limit`, and a multiple of `unit`.
+inline size_t fitted(size_t value, size_t unit, size_t limit) {
+    return std::min(value, limit) / unit * unit;
+}
+
+// Makes a copy one that an array has room for, so that it has whole elements. `x` is its first byte
+// in a row of the array.
+template <class Copy> void fit_array(Copy &copy, CUarray array, size_t &x, size_t &y) {
+    static const size_t bytes[] = {0, 1, 2, 4, 0, 0, 0, 0, 1, 2, 4};
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    if (!player->chance(85) || cuArray3DGetDescriptor_v2(&descriptor, array))
+        return;
+    unsigned format = unsigned(descriptor.Format);
+    size_t channel = format < std::size(bytes) ? bytes[format] : format == 16 ? 2 : 4;
+    size_t unit = channel * descriptor.NumChannels, row = descriptor.Width * unit;
+    size_t rows = std::max<size_t>(descriptor.Height, 1);
+    x = fitted(x, unit, row - unit);
+    y = fitted(y, 1, rows - 1);
+    copy.WidthInBytes = fitted(copy.WidthInBytes, unit, row - x);
+    copy.Height = fitted(copy.Height, 1, rows - y);
+}
+
+// The same for the slices or layers of a box.
+inline void fit_slices(size_t &depth, CUarray array, size_t &z) {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor;
+    if (!player->chance(85) || cuArray3DGetDescriptor_v2(&descriptor, array))
+        return;
+    size_t slices = std::max<size_t>(descriptor.Depth, 1);
+    z = fitted(z, 1, slices - 1);
+    depth = fitted(depth, 1, slices - z);
+}
+
 template <class Copy> Rows fill_rows(Copy &copy) {
     copy.srcMemoryType = any_memory_type();
     copy.dstMemoryType = any_memory_type();
@@ -266,6 +304,10 @@ template <class Copy> Rows fill_rows(Copy &copy) {
     copy.srcY = offsets ? rows.size(4) : 0;
     copy.dstXInBytes = offsets ? rows.size(64) : 0;
     copy.dstY = offsets ? rows.size(4) : 0;
+    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY)
+        fit_array(copy, copy.srcArray, copy.srcXInBytes, copy.srcY);
+    if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+        fit_array(copy, copy.dstArray, copy.dstXInBytes, copy.dstY);
     return rows;
 }
 
@@ -276,6 +318,10 @@ template <class Copy> Rows fill_boxes(Copy &copy) {
     copy.dstHeight = player->chance(30) ? 0 : rows.size(24);
     copy.srcZ = player->chance(20) ? rows.size(3) : 0;
     copy.dstZ = player->chance(20) ? rows.size(3) : 0;
+    if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY)
+        fit_slices(copy.Depth, copy.srcArray, copy.srcZ);
+    if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+        fit_slices(copy.Depth, copy.dstArray, copy.dstZ);
     return rows;
 }
 

@@ -53,6 +53,11 @@ inline size_t any_granules() {
     return player->chance(90) ? granule * player->random.below(4) : any_size();
 }
 
+// A size or a place in a row of an array: mostly one of whole elements.
+inline size_t any_part() {
+    return player->chance(90) ? player->random.below(8) << player->random.below(5) : any_size();
+}
+
 // Reserved addresses, a handle of memory, or flags: they have the same type.
 inline unsigned long long any_mapping() {
     soft::Random &random = player->random;

@@ -5,6 +5,9 @@
 // compiled with a sanitizer. Failures are: whatever the sanitizer finds, an exception, a tree with
 // invalid references, and an input that takes too long for its length. Then texts that repeat one
 // item are read in two lengths: the time must grow linearly.
+//
+// Every fourth input is a kernel of random instructions on textures and surfaces;
+// PTX_FUZZ_TEXTURES=1 makes all inputs such kernels.
 
 #include "ptx_mutations.h"
 
@@ -14,6 +17,7 @@
 #include "ptx/run.h"
 #include "ptx/texture.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +36,7 @@ constexpr double seconds_per_byte = 50e-6,
 constexpr size_t memory_bytes = 1 << 16, most_shared_bytes = 48 << 10;
 std::string input; // the current input
 size_t kernels_run = 0;
+size_t kernels_looked = 0, looks_ended = 0; // kernels that found a texture, and ended without fault
 
 [[noreturn]] void fail(const std::string &why) {
     std::ofstream("ptx_fuzz.input", std::ios::binary) << input;
@@ -117,8 +122,8 @@ void check(const std::vector<Problem> &problems, bool good) {
             fail("a problem that says nothing, or too much");
 }
 
-// Makes a texture whose shape the handle tells. The way in which it is read changes from kernel to
-// kernel.
+// Makes a texture. The handle tells its shape, how many levels it has, and whether its memory is
+// there. The way in which it is read changes from kernel to kernel.
 std::shared_ptr<const Texture> texture_at(uintptr_t base, uint64_t handle, bool surface) {
     auto texture = std::make_shared<Texture>();
     texture->surface = surface;
@@ -126,7 +131,12 @@ std::shared_ptr<const Texture> texture_at(uintptr_t base, uint64_t handle, bool 
     texture->channel = Channel(kernels_run % 8);
     texture->channels = 1u << kernels_run % 3;
     texture->element = bytes_of(texture->channel) * texture->channels;
-    texture->levels = {{base, 256, 2048, 5, 8, 6}, {base + 64, 256, 2048, 1, 1, 6}};
+    uintptr_t begin = handle / 8 < 7 ? base : base + memory_bytes - 4 * 2048;
+    texture->levels = {{begin, 256, 2048, 16, 8, 12},
+                       {begin + 64, 256, 2048, 8, 4, 12},
+                       {begin + 128, 256, 2048, 3, 2, 12},
+                       {begin + 192, 256, 2048, 1, 1, 12}};
+    texture->levels.resize(1 + handle / 8 % 4);
     for (int i = 0; i < 3; i++)
         texture->outside[i] = Outside((kernels_run + i) % 4);
     texture->normalized = kernels_run % 5 != 0;
@@ -166,7 +176,9 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
         segment = {base, memory_bytes, memory.get(), true};
         return address >= base && address < base + memory_bytes;
     };
-    launch.find_texture = [](uint64_t handle, bool surface, std::string &) {
+    std::atomic<bool> looked{false};
+    launch.find_texture = [&looked](uint64_t handle, bool surface, std::string &) {
+        looked = looked || handle < 64;
         return handle < 64 ? texture_at(base, handle, surface) : nullptr;
     };
     launch.print = [](const std::string &) {};
@@ -176,7 +188,11 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
         state = run.advance(1000);
     if ((state == Run::State::Failed) != (run.fault().status != CUDA_SUCCESS))
         fail("a kernel failed without a fault, or did not with one");
+    kernels_looked += looked;
+    looks_ended += looked && state == Run::State::Done;
 }
+
+std::string refusal; // why the last text that could be parsed could not be decoded
 
 // Whether the text can be parsed. Runs its kernels and counts them.
 bool read_text(const std::string &text) {
@@ -189,6 +205,7 @@ bool read_text(const std::string &text) {
     check(*tree);
     auto program = decode(*tree, problems);
     check(problems, bool(program));
+    refusal = program ? "" : std::to_string(problems[0].line) + ": " + problems[0].text;
     if (!program)
         return true;
     for (size_t i = 0; i < std::min<size_t>(program->kernels.size(), 4); i++)
@@ -261,21 +278,26 @@ int main(int count, char **arguments) {
         input = corpus.back();
         if (!read_text(input))
             fail(std::string("the parser refuses ") + arguments[i]);
+        if (!refusal.empty())
+            fail(std::string("the decoder refuses ") + arguments[i] + ":" + refusal);
     }
     fuzz::Mutator mutator(std::strtoull(arguments[1], nullptr, 10), std::move(corpus));
     size_t right = 0;
     const size_t inputs = std::strtoull(arguments[2], nullptr, 10);
+    const bool only_textures = std::getenv("PTX_FUZZ_TEXTURES");
     for (size_t i = 0; i < inputs; i++) {
-        if (i % 8 == 7) {
+        if (i % 8 == 7 && !only_textures) {
             std::string container = mutator.fatbin();
             timed(container, [&] { read_fatbin(container); });
         } else {
-            std::string text = mutator.text();
+            std::string text = i % 4 == 1 || only_textures ? mutator.textures() : mutator.text();
             timed(text, [&] { right += read_text(text); });
         }
     }
     check_growth();
-    std::printf("ptx_fuzz: %zu inputs, %zu of them right texts, %zu kernels run\n", inputs, right,
-                kernels_run);
+    std::printf(
+        "ptx_fuzz: %zu inputs, %zu of them right texts, %zu kernels run; %zu found textures, "
+        "and %zu of these ended without fault\n",
+        inputs, right, kernels_run, kernels_looked, looks_ended);
     return 0;
 }

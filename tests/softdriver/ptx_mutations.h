@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fuzz_texture_code.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -85,9 +87,25 @@ class Mutator {
             std::string other = corpus_[below(corpus_.size())];
             text = text.substr(0, below(text.size() + 1)) + other.substr(below(other.size() + 1));
         }
-        for (size_t i = 1 + below(3); i > 0; i--)
-            text = below(3) ? with_tokens(text) : with_bytes(text);
-        return text;
+        return mutated(text);
+    }
+
+    // A kernel that uses textures and surfaces. Every second one is as it was made.
+    std::string textures() {
+        TextureCode code([this](uint64_t limit) { return below(limit); });
+        std::string body;
+        for (size_t i = 1 + below(8); i > 0; i--) {
+            bool surface = below(2);
+            size_t count =
+                surface ? TextureCode::surface_geometries : TextureCode::texture_geometries;
+            size_t geometry = below(count);
+            code.integers = !surface && geometry == 0 && below(2);
+            body +=
+                handle(surface, geometry, code.integers) +
+                (surface ? code.surface_instruction(geometry) : code.texture_instruction(geometry));
+        }
+        std::string text = TextureCode::kernel(body);
+        return below(2) ? text : mutated(text);
     }
 
     std::string fatbin() {
@@ -103,6 +121,22 @@ class Mutator {
 
   private:
     size_t below(size_t limit) { return limit ? random_() % limit : 0; }
+
+    std::string mutated(std::string text) {
+        for (size_t i = 1 + below(3); i > 0; i--)
+            text = below(3) ? with_tokens(text) : with_bytes(text);
+        return text;
+    }
+
+    // Sets the register of the handle to that of a texture or surface which fits (nearly always).
+    // The last three bits of a handle are the shape, as in enum Texture::Shape.
+    std::string handle(bool surface, size_t geometry, bool integers) {
+        size_t shape = integers ? 0 : geometry + 1;
+        if (surface && geometry == 4) // the faces of cubes are layers
+            shape = 5 + below(3);
+        uint64_t number = below(50) ? shape + 8 * below(8) : below(80);
+        return (surface ? "mov.u64 %rd2, " : "mov.u64 %rd1, ") + std::to_string(number) + ";\n";
+    }
 
     static bool is_word(char c) {
         return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';

@@ -4,6 +4,7 @@ The parser is built alone, with the address sanitizer. The program ptx_dump prin
 """
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -63,6 +64,10 @@ def test_random_texts(build, seed):
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
     assert done.stdout.startswith("ptx_fuzz: ")
+    # The texts with textures really run: every eighth input finds one.
+    found, ended = re.search(r"(\d+) found textures, and (\d+) of", done.stdout).groups()
+    assert int(found) * 10 > int(INPUTS), done.stdout
+    assert int(ended) * 3 > int(found), done.stdout
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)

@@ -5,6 +5,7 @@ A failed fuzz run prints how to repeat it. The program stays in build/sanitizers
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -19,6 +20,7 @@ SCHEDULES = ("eager", "lazy", "random")
 # With odd seeds, streams really wait. Runs with even seeds can be replayed.
 SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "2")))
 CALLS = os.environ.get("CUDADRV_FUZZ_CALLS", "20000")
+TEXTURES = "Array,TexObject,SurfObject,Memcpy2D,Memcpy3D,AtoA,AtoD,AtoH,DtoA,HtoA"
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +38,12 @@ def thread_fuzz() -> Path:
     return Build("thread", THREAD).program()
 
 
-def fuzz(program: Path, *arguments: object) -> None:
+def fuzz(program: Path, *arguments: object) -> str:
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
     assert done.stdout.startswith("fuzz: ")
+    return done.stdout
 
 
 @pytest.mark.slow
@@ -49,6 +52,22 @@ def test_random_calls(address_fuzz, schedule):
     """Random calls with random arguments cause no memory error and no undefined behaviour."""
     for seed in SEEDS:
         fuzz(address_fuzz, seed, CALLS, 1, f"schedule={schedule}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_random_calls_of_textures(address_fuzz, schedule, monkeypatch):
+    """Only these functions are called, so that each one also succeeds, and kernels use the objects.
+
+    Those that never succeed are about arrays that this driver does not create.
+    """
+    monkeypatch.setenv("FUZZ_NAMES", TEXTURES)
+    summary = fuzz(address_fuzz, 2, CALLS, 1, f"schedule={schedule}")
+    never = re.search("never succeeded: (.*)", summary)[1].split()
+    refused = ("GetMemoryRequirements", "GetPlane", "GetSparseProperties")
+    assert not [name for name in never if not name.endswith(refused)], summary
+    used, good = re.search(r"(\d+) kernels used textures, (\d+) without", summary).groups()
+    assert int(good) * 3 > int(used) > 50, summary
 
 
 @pytest.mark.slow

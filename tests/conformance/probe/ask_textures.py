@@ -699,6 +699,69 @@ def _(p):
     return floats(run(p, body, _levels(p, how), at))
 
 
+GRADIENT_SHAPES = {
+    "a plane": ("2d", (16, 8, 0), 0, "{%f4, %f4}", "{%f1, %f2}"),
+    "a volume": ("3d", (16, 8, 32), 0, "{%f4, %f4, %f4, %f4}", "{%f1, %f2, %f3, %f3}"),
+    "layers": ("a2d", (16, 8, 2), LAYERED, "{%r5, %f4, %f4, %f4}", "{%f1, %f2}"),
+    "a cube": ("cube", (16, 16, 6), CUBEMAP, "{%f5, %f6, %f7, %f7}", "{%f1, %f2, %f3, %f3}"),
+}
+GRADIENTS = {
+    "along x": [(step / 64, 0.0, 0.0) for step in range(1, 64, 4)],
+    "along y": [(0.0, step / 64, 0.0) for step in range(1, 64, 4)],
+    "along z": [(0.0, 0.0, step / 64) for step in range(1, 64, 4)],
+    "oblique": [
+        (x / 16, y / 16, z / 16) for x in (1, 3, -4) for y in (1, 2, -5) for z in (0, 2, -3)
+    ],
+    "special": [(INFINITY, 0.0, 0.0), (NAN, 0.0, 0.0), (NAN, 0.25, 0.0), (1e38, 1e38, 0.0)],
+}
+
+
+def _levels_of(p, shape, how):
+    """A texture whose four levels are full of 0, 1, 10 and 100."""
+    _, extents, flags, *_ = shape
+    held = mipmap(p, 4, *extents, kind="f4", flags=flags)
+    for level, number in enumerate((0, 1, 10, 100)):
+        width, height = (extent >> level for extent in extents[:2])
+        depth = max(1, extents[2] if flags else extents[2] >> level)
+        content = packed("f4", [number] * (width * height * depth))
+        write_array(p, level_of(p, held, level), content, height, depth)
+    return tried(p, of_mipmap(held), how)
+
+
+def _gradient_body(shape):
+    geometry, _, _, place, gradient = shape
+    other = "{" + ", ".join(["%f8"] * len(gradient.split(","))) + "}"
+    return f"""mov.f32 %f4, 0f3F000000; mov.f32 %f5, 0f3E800000; mov.f32 %f6, 0fBE000000;
+    mov.f32 %f7, 0f3F800000; mov.f32 %f8, 0f00000000; mov.u32 %r5, 1;
+    tex.grad.{geometry}.v4.f32.f32 {RESULT}, [%rd1, {place}], {gradient}, {other};"""
+
+
+for _name, _shape in GRADIENT_SHAPES.items():
+    for _which, _at in GRADIENTS.items():
+
+        @question(f"gradients of {_name}: {_which}")
+        def _(p, shape=_shape, at=_at):
+            how = reading(flags=NORMALIZED, greatest=3.0, mix=1)
+            return floats(run(p, _gradient_body(shape), _levels_of(p, shape, how), at))
+
+
+for _name, _more in {
+    "bias 0.75": {"bias": 0.75},
+    "bias -1": {"bias": -1.0},
+    "least 1.3": {"least": 1.3},
+    "greatest 1.3": {"greatest": 1.3},
+    "anisotropy 16": {"anisotropy": 16},
+    "the nearest level": {"mix": 0},
+}.items():
+
+    @question(f"gradients of a plane with {_name}")
+    def _(p, more=_more):
+        how = reading(flags=NORMALIZED, **({"greatest": 3.0, "mix": 1} | more))
+        shape = GRADIENT_SHAPES["a plane"]
+        at = GRADIENTS["along x"]
+        return floats(run(p, _gradient_body(shape), _levels_of(p, shape, how), at))
+
+
 # ---- cubes ----
 
 DIRECTIONS = [
