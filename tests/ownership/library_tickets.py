@@ -153,13 +153,17 @@ class TicketChoices(PeerChoices):
             self.began, self.awaited = True, False
             self.partner.begin(f"{self.seed}.partner", self.policies, len(self.session.places) > 1)
 
-    def there(self):
-        """Let the other process open a buffer, run some steps, or give a buffer back."""
-        away = [
+    def away(self):
+        """The shares whose buffers the other process has."""
+        return [
             share
             for share in self.shares
             if share.opened and share.receipt is None and not share.died
         ]
+
+    def there(self):
+        """Let the other process open a buffer, run some steps, or give a buffer back."""
+        away = self.away()
         unopened = [share for share in self.shares if not share.opened]
         if unopened and self.chance(0.5):
             self.open_there(self.pick(unopened))
@@ -201,6 +205,9 @@ class TicketChoices(PeerChoices):
         """
         if self.awaited or not self.began or self.chance(0.5):
             return
+        for share in self.away():
+            if self.chance(0.5):  # its work on the buffer may be unfinished
+                self.give_back_there(share)
         self.note("kill there")
         self.partner.kill()
         self.began = False
