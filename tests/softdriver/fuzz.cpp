@@ -462,7 +462,7 @@ void play(size_t calls) {
             supply();
         if (player->chance(1) && (only.empty() || player->chance(20)))
             capture();
-        if (player->chance(1))
+        if (player->chance(only.empty() ? 1 : 3))
             build_graph();
         if (player->chance(only.empty() ? 1 : 5))
             look();

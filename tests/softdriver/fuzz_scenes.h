@@ -64,6 +64,42 @@ inline void supply() {
     }
 }
 
+// A copy between new memory and a new array, of the whole array (nearly always).
+inline void fill_whole(CUDA_MEMCPY3D &copy) {
+    CUarray array = nullptr;
+    CUdeviceptr memory = 0;
+    CUDA_ARRAY3D_DESCRIPTOR description = any_shape(player->random.below(7));
+    if (cuArray3DCreate_v2(&array, &description) || cuMemAlloc_v2(&memory, 65536))
+        return;
+    pool_of<CUarray>().put(reinterpret_cast<uintptr_t>(array));
+    addresses.put(memory);
+    bool loads = player->chance(50);
+    copy = {};
+    copy.srcMemoryType = loads ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_DEVICE;
+    copy.dstMemoryType = loads ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_ARRAY;
+    copy.srcArray = copy.dstArray = array;
+    copy.srcDevice = copy.dstDevice = memory;
+    copy.srcPitch = copy.dstPitch = 256;
+    copy.srcHeight = copy.dstHeight = 16;
+    copy.WidthInBytes = 256;
+    copy.Height = copy.Depth = 16;
+    fit_array(copy, array, copy.srcXInBytes, copy.srcY);
+    fit_slices(copy.Depth, array, copy.srcZ);
+}
+
+// A node that copies, often from or to an array, after some of the nodes.
+inline CUresult add_copy(CUgraphNode *node, CUgraph graph, const std::vector<CUgraphNode> &nodes,
+                         size_t dependencies) {
+    CUcontext context = nullptr;
+    CUDA_MEMCPY3D copy{};
+    if (player->chance(50))
+        fill_whole(copy);
+    else
+        fill(copy);
+    cuCtxGetCurrent(&context);
+    return cuGraphAddMemcpyNode(node, graph, nodes.data(), dependencies, &copy, context);
+}
+
 // Builds a graph of a few nodes that depend on each other, and launches it.
 inline void build_graph() {
     CUgraph graph = nullptr;
@@ -78,8 +114,9 @@ inline void build_graph() {
         CUDA_MEMSET_NODE_PARAMS fill{addresses.any(player->random), 0, 1, 1, 8, 1};
         CUDA_HOST_NODE_PARAMS host{count_call, nullptr};
         size_t dependencies = player->random.below(nodes.size() + 1);
-        CUresult status = player->chance(40) ? cuGraphAddMemsetNode(&node, graph, nodes.data(),
-                                                                    dependencies, &fill, nullptr)
+        CUresult status = player->chance(30)   ? add_copy(&node, graph, nodes, dependencies)
+                          : player->chance(40) ? cuGraphAddMemsetNode(&node, graph, nodes.data(),
+                                                                      dependencies, &fill, nullptr)
                           : player->chance(50)
                               ? cuGraphAddHostNode(&node, graph, nodes.data(), dependencies, &host)
                               : cuGraphAddEmptyNode(&node, graph, nodes.data(), dependencies);

@@ -57,6 +57,27 @@ inline void fill(CUDA_ARRAY3D_DESCRIPTOR &descriptor) {
         descriptor.Flags = unsigned(any_bits());
 }
 
+// An array of a correct shape, by its number in TextureCode::geometries.
+inline CUDA_ARRAY3D_DESCRIPTOR any_shape(size_t geometry) {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+    auto extent = [] { return size_t(1 + player->random.below(9)); };
+    descriptor.Width = extent();
+    if (geometry != 0 && geometry != 3)
+        descriptor.Height = extent();
+    if (geometry == 2 || geometry == 3 || geometry == 4)
+        descriptor.Depth = extent();
+    if (geometry >= 5) {
+        descriptor.Height = descriptor.Width;
+        descriptor.Depth = geometry == 5 ? 6 : 12;
+        descriptor.Flags |= CUDA_ARRAY3D_CUBEMAP;
+    }
+    if (geometry == 3 || geometry == 4 || geometry == 6)
+        descriptor.Flags |= CUDA_ARRAY3D_LAYERED;
+    descriptor.Format = any_format();
+    descriptor.NumChannels = any_channels();
+    return descriptor;
+}
+
 // An address that is aligned as textures need it (nearly always).
 inline CUdeviceptr any_texture_address() {
     CUdeviceptr address = looked_up_address();

@@ -10,27 +10,6 @@
 
 namespace fuzz {
 
-// The shapes of arrays, in the order of TextureCode::geometries.
-inline CUDA_ARRAY3D_DESCRIPTOR any_shape(size_t geometry) {
-    CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-    auto extent = [] { return size_t(1 + player->random.below(9)); };
-    descriptor.Width = extent();
-    if (geometry != 0 && geometry != 3)
-        descriptor.Height = extent();
-    if (geometry == 2 || geometry == 3 || geometry == 4)
-        descriptor.Depth = extent();
-    if (geometry >= 5) {
-        descriptor.Height = descriptor.Width;
-        descriptor.Depth = geometry == 5 ? 6 : 12;
-        descriptor.Flags |= CUDA_ARRAY3D_CUBEMAP;
-    }
-    if (geometry == 3 || geometry == 4 || geometry == 6)
-        descriptor.Flags |= CUDA_ARRAY3D_LAYERED;
-    descriptor.Format = any_format();
-    descriptor.NumChannels = any_channels();
-    return descriptor;
-}
-
 inline void put_array(CUarray array) { pool_of<CUarray>().put(reinterpret_cast<uintptr_t>(array)); }
 
 // Memory for a texture. Not all of it is read.
