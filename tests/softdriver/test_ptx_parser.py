@@ -15,7 +15,7 @@ from .sanitized import ADDRESS, PTX_DUMP, PTX_FUZZ, Build
 
 CORPUS = sorted((Path(__file__).parent / "ptx_corpus").glob("*.ptx"))
 SEEDS = range(1, 1 + int(os.environ.get("CUDADRV_FUZZ_SEEDS", "2")))
-INPUTS = os.environ.get("CUDADRV_PTX_FUZZ_INPUTS", "4000")
+INPUTS = os.environ.get("CUDADRV_PTX_FUZZ_INPUTS", "2000")
 HEAD = ".version 8.0\n.target sm_75\n.address_size 64\n"
 pytestmark = pytest.mark.slow
 
