@@ -48,7 +48,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, user_of
+from cudadrv._stream cimport Stream
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
@@ -334,7 +334,8 @@ cdef class Shared:
     cdef bint returning     # a thread is taking the buffer back
     cdef unsigned int slot
     cdef bytes number
-    cdef Event event
+    cdef Event before       # is recorded by `share` alone
+    cdef Event event        # is recorded by `share`, and by the other process
     cdef tuple names        # of the event, for other processes: its handle and its number
     cdef uint64_t borrower  # the number of the process that has the buffer; 0: not known yet
     cdef int pidfd          # of that process; -1: it has ended
@@ -538,8 +539,10 @@ cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
     return 0
 
 
-cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    return cuEventRecord(<CUevent>event, stream)
+cdef CUresult _record_call(void *events, CUstream stream, bint *queued) noexcept nogil:
+    cdef CUevent *both = <CUevent *>events
+    cdef CUresult status = cuEventRecord(both[0], stream)
+    return status if status != CUDA_SUCCESS else cuEventRecord(both[1], stream)
 
 
 cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
@@ -553,6 +556,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     cdef Shared shared
     cdef Ticket ticket
     cdef Segment segment
+    cdef CUevent[2] events
     region.usable()
     _refuse_kind(region)
     refuse_other_context(region, stream)
@@ -565,7 +569,9 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     shared = Shared.__new__(Shared)
     shared.memory = region.memory
     shared.number = os.urandom(16)
+    shared.before = new_event(stream.context, CU_EVENT_DISABLE_TIMING)
     shared.event, shared.names = _event_for(stream.context)
+    events[0], events[1] = shared.before.raw, shared.event.raw
     if region.memory.kind == REGISTERED:
         segment = region.memory.owner
         base, total = <size_t>segment.address, segment.nbytes
@@ -593,7 +599,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         first, second = _digest(data)
         shared.site = here()
         _shares.append(shared)
-        prepare(&operation, SHARE, &access, 1, _record_call, shared.event.raw)
+        prepare(&operation, SHARE, &access, 1, _record_call, events)
         operation.request.loan = &shared.loan
         shared.loan.borrower = (<Stream>lender).order
         reason = issue(&operation, stream)
@@ -611,6 +617,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     if shared.sharing is not None:
         shared.sharing.uses += 1
     own_record_as(engine, &operation.request.issued, &shared.event.state)
+    own_record_as(engine, &operation.request.issued, &shared.before.state)
     own_snapshot_drop(engine, &operation.request.issued)
     _board.store(shared.slot * SLOT_BYTES + STARTED, 0)
     _board.store(shared.slot * SLOT_BYTES + DIGEST, first)
@@ -715,7 +722,9 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     state = _word(shared.slot) & 0xff
     cdef bint killed = state in (OPEN, RETURNED) and _borrower_has_ended(shared)
     if killed:
-        _order_after_share(shared, stream)
+        # The event of the ticket would not do: if the process that has ended had recorded it and
+        # was not done, it is never complete.
+        stream.wait_for(shared.before)
     else:
         # In the driver, the last record of the event may be the other process's; in the engine, it
         # is that of `share`.
@@ -732,19 +741,6 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     if state == RETURNED and not killed:
         _await_process(shared.event, stream, _word(shared.slot) >> 8,
                        _board.load(shared.slot * SLOT_BYTES + STARTED))
-    return 0
-
-
-cdef int _order_after_share(Shared shared, Stream stream) except -1:
-    """Order a stream after what this process did before `share`.
-
-    The event of the ticket would not do: if the process that has ended had recorded it and was not
-    done, it is never complete.
-    """
-    cdef own_snapshot *before = &shared.event.state.snapshot
-    user = None if before.slot == stream.order.slot else user_of(before.slot, before.seq)
-    if user is not None:
-        stream.wait(user)
     return 0
 
 

@@ -817,6 +817,32 @@ def test_a_borrower_that_dies_after_it_has_given_back(other, gate):
     buffer.accept(stream=stream)
 
 
+def test_a_dead_borrower_of_what_another_thread_has_shared(other):
+    """Only that thread can use its default stream, but all can wait for what came before `share`."""
+    buffer, stream, shared, over = filled(), cu.Stream(), threading.Event(), threading.Event()
+    tickets = []
+
+    def share():
+        own = cu.Stream.per_thread()
+        buffer.fill_async(3, own)
+        tickets.append(buffer.share(own))
+        shared.set()
+        over.wait()
+        own.synchronize()
+
+    thread = threading.Thread(target=share)
+    thread.start()
+    shared.wait()
+    other("there := cu.open(ticket, cu.Stream())", ticket=tickets[0])
+    other.kill()
+    try:
+        buffer.accept(stream=stream)
+    finally:
+        over.set()
+        thread.join()
+    assert buffer.to_numpy(stream=stream).tolist() == [3] * 1000
+
+
 def test_a_dead_borrower_of_a_dropped_buffer(other):
     stream = cu.Stream()
     buffer = filled()
