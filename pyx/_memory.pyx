@@ -946,7 +946,6 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
 
     Returns None if the driver does not know the allocation, and no live memory contains the bytes.
     """
-    cdef Memory home
     cdef CUdeviceptr first = 0
     cdef size_t size = 0
     cdef CUresult status
@@ -959,12 +958,11 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
         context.check(status)
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
-    if status != CUDA_SUCCESS or not first <= address or address + nbytes > first + size:
+    if status != CUDA_SUCCESS:
+        return _known_home(address, nbytes, address, nbytes)
+    if not first <= address or address + nbytes > first + size:
         first, size = address, nbytes
-    home = _known_home(first, size, address, nbytes)
-    if home is None and first == address and size == nbytes and status != CUDA_SUCCESS:
-        return None
-    return _home_at(context, first, size, address, nbytes) if home is None else home
+    return _home_at(context, first, size, address, nbytes)
 
 
 cdef Memory _home_at(
