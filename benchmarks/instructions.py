@@ -62,7 +62,9 @@ def operations():
     x, y = (library.Array(buffer.address, NBYTES // 4) for buffer in lent)
 
     many = [cu.DeviceBuffer(NBYTES) for _ in range(32)]
-    short, long = (graph_of(kernel, buffers).instantiate() for buffers in (many[:2], many))
+    graph = graph_of(kernel, many)
+    short, long = graph_of(kernel, many[:2]).instantiate(), graph.instantiate()
+    first, changed, another_graph = many[0], long[graph.nodes[5]], graph_of(kernel, many)
 
     def lend():
         with lent[0].lend(theirs):
@@ -82,6 +84,8 @@ def operations():
         "launch, prepared": lambda: ready.launch(stream),
         "launch of a graph, 2 buffers": lambda: short.launch(stream),
         "launch of a graph, 32 buffers": lambda: long.launch(stream),
+        "new arguments of 1 of 32 nodes": lambda: changed.set(3.0, first, first, NBYTES),
+        "update of 32 nodes": lambda: long.update(another_graph),
         "a loan begun and ended": lend,
         "an export by DLPack, begun and ended": lambda: exported.__dlpack__(stream=1),
         "an export to another library's stream": lambda: exported.__dlpack__(stream=foreign),

@@ -80,7 +80,7 @@ cdef class ExecutableGraph:
 
 
 cdef Uses uses_of(tuple items, str graph, Context context, dict disabled)
-cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, dict disabled)
+cdef Uses uses_with(Uses former, GraphNode old, GraphNode new)
 cdef tuple replaced(tuple items, GraphNode old, GraphNode new)
 cdef int check_whole(Graph graph) except -1
 cdef Uses usable_executable(ExecutableGraph executable)

@@ -155,15 +155,18 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
 
     `disabled` is that of an ExecutableGraph.
     """
-    cdef Uses uses = _uses_without_accesses(items, context, disabled)
-    cdef uint32_t total = uses.total
     cdef GraphNode node
     cdef Py_ssize_t top
+    cdef uint32_t total = 0
+    cdef Uses uses
+    nodes = []
+    for node, _, top in items:
+        node = disabled.get(top, node)
+        if node is not None:
+            nodes.append(node)
+            total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
+    uses = _uses_with_room(items, tuple(nodes), context, total, MOST_JOINED * total)
     uses.names = _names_of(uses, graph)
-    uses.accesses = <own_access *>malloc((MOST_JOINED * total + 1) * sizeof(own_access))
-    if uses.accesses is NULL:
-        raise MemoryError()
-    uses.total = 0
     for node, in_body, top in items:
         node = disabled.get(top, node)
         if node is not None:
@@ -175,17 +178,15 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
     return uses
 
 
-cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, dict disabled):
+cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
     """Return `former` with a node in the place of another one that has the same accesses."""
-    cdef Uses uses = _uses_without_accesses(
-        replaced(former.items, old, new), former.context, disabled)
+    cdef Uses uses = _uses_with_room(
+        replaced(former.items, old, new), _in_place_of(former.nodes, old, new), former.context,
+        former.total, former.count)
     uses.names = former.names
     if old.site_number != new.site_number or old.operation != new.operation:
         uses.names = _names_of(uses, former.names.graph)
-    uses.accesses = <own_access *>malloc((former.count + 1) * sizeof(own_access))
-    if uses.accesses is NULL:
-        raise MemoryError()
-    uses.count, uses.apart = former.count, former.apart
+    uses.total, uses.count, uses.apart = former.total, former.count, former.apart
     memcpy(uses.each, former.each, uses.total * sizeof(own_access))
     memcpy(uses.accesses, former.accesses, uses.count * sizeof(own_access))
     return uses
@@ -193,25 +194,32 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new, dict disabled):
 
 cdef tuple replaced(tuple items, GraphNode old, GraphNode new):
     """Return items of `Uses` with a node in the place of another one."""
-    found = []
-    for item in items:
-        found.append((new, *item[1:]) if item[0] is old else item)
+    cdef Py_ssize_t i
+    found = list(items)
+    for i in range(len(found)):
+        if (<tuple>found[i])[0] is old:
+            found[i] = (new, *(<tuple>found[i])[1:])
     return tuple(found)
 
 
-cdef Uses _uses_without_accesses(tuple items, Context context, dict disabled):
-    """Make a Uses with room for `each`. The caller sets it, `accesses` and `names`."""
+cdef tuple _in_place_of(tuple nodes, GraphNode old, GraphNode new):
+    cdef Py_ssize_t i
+    found = list(nodes)
+    for i in range(len(found)):
+        if found[i] is old:
+            found[i] = new
+    return tuple(found)
+
+
+cdef Uses _uses_with_room(
+    tuple items, tuple nodes, Context context, size_t each, size_t accesses
+):
+    """Make a Uses with room for accesses. The caller sets these and `names`."""
     cdef Uses uses = Uses.__new__(Uses)
-    cdef GraphNode node
-    nodes = []
-    for node, _, top in items:
-        node = disabled.get(top, node)
-        if node is not None:
-            nodes.append(node)
-            uses.total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
-    uses.items, uses.nodes, uses.context = items, tuple(nodes), context
-    uses.each = <own_access *>malloc((uses.total + 1) * sizeof(own_access))
-    if uses.each is NULL:
+    uses.items, uses.nodes, uses.context = items, nodes, context
+    uses.each = <own_access *>malloc((each + 1) * sizeof(own_access))
+    uses.accesses = <own_access *>malloc((accesses + 1) * sizeof(own_access))
+    if uses.each is NULL or uses.accesses is NULL:
         raise MemoryError()
     return uses
 

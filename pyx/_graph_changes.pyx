@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, DriverGraph, GraphNode, Holdings, new_holdings,
 )
-from cudadrv._device cimport enter_context, leave_context
+from cudadrv._device cimport Context, enter_context, leave_context
 from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED,
@@ -28,8 +28,8 @@ from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
 )
 from cudadrv._graph cimport (
-    ExecutableGraph, Graph, Uses, check_whole, name_launches, refuse_while_busy, replaced,
-    retire_name, usable_executable, uses_of, uses_with,
+    ExecutableGraph, Graph, NodeNames, Uses, check_whole, name_launches, refuse_while_busy,
+    replaced, retire_name, usable_executable, uses_of, uses_with,
 )
 from cudadrv._names cimport give_back_name, number_of_graph
 from cudadrv._node_changes cimport (
@@ -74,11 +74,14 @@ cdef Next _next(ExecutableGraph executable, tuple nodes, Uses uses, Holdings hol
     if following.accesses is NULL:
         raise MemoryError()
     memcpy(following.accesses, uses.accesses, uses.count * sizeof(own_access))
-    if uses.names.graph != executable.uses.names.graph \
-            or uses.names.accesses != executable.uses.names.accesses:
+    if not _same_names(uses.names, executable.uses.names):
         following.operation = name_launches(executable.label, uses.names)
         following.named = True
     return following
+
+
+cdef bint _same_names(NodeNames names, NodeNames others) except -1:
+    return names is others or names.graph == others.graph and names.accesses == others.accesses
 
 
 cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
@@ -205,31 +208,45 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
     the driver's nodes, too: it is not known for operations of other projects.
     """
     cdef GraphNode old, new
+    cdef tuple present = executable.nodes
     cdef bint known = executable.paired
-    cdef str head = f"{graph.label} cannot update this executable of {executable.label}:"
-    if len(nodes) != len(executable.nodes):
-        raise CaptureError(f"{head} it has {len(nodes)} operations, and the executable"
-                           f" {len(executable.nodes)}. Both need the same operations in the"
-                           " same order")
-    for old, new in zip(executable.nodes, nodes):
-        if old.after != new.after:
-            raise CaptureError(
-                f"{head} its operation {new.index}, {new.called()}, runs after its operations"
-                f" {new.after}, and {old.called()} after {old.after}. Both graphs need the same"
-                " waits in the same order")
-        if old.kind == FILL_NODE and new.kind == FILL_NODE and old.raw_count != new.raw_count:
-            raise CaptureError(
-                f"{head} its operation {new.index}, {new.called()}, and {old.called()}: one of them"
-                " fills items with two different halves of 4 bytes, which the device does by two"
-                " operations")
-        reason = unlike(old, new, executable.context)
+    cdef Py_ssize_t i
+    cdef str reason
+    if len(nodes) != len(present):
+        _refuse_pair(executable, graph,
+                     f"it has {len(nodes)} operations, and the executable {len(present)}. Both need"
+                     " the same operations in the same order")
+    for i in range(len(nodes)):
+        old, new = present[i], nodes[i]
+        reason = _unpaired(old, new, executable.context)
         if reason is not None:
-            raise CaptureError(f"{head} {reason}. Instantiate that graph instead")
+            _refuse_pair(executable, graph, reason)
         known = known and old.kind != OTHER_NODE and new.kind != OTHER_NODE
     if not known and executable.disabled:
-        raise CaptureError(f"{head} nodes are disabled, and which of the driver's nodes belong to"
-                           " an operation of another project is not known. Enable them first")
+        _refuse_pair(executable, graph,
+                     "nodes are disabled, and which of the driver's nodes belong to an operation of"
+                     " another project is not known. Enable them first")
     return known
+
+
+cdef str _unpaired(GraphNode old, GraphNode new, Context context):
+    """Return why a node cannot take the place of the one at its index, or None."""
+    cdef str reason
+    if old.after != new.after:
+        return (f"its operation {new.index}, {new.called()}, runs after its operations {new.after},"
+                f" and {old.called()} after {old.after}. Both graphs need the same waits in the"
+                " same order")
+    if old.kind == FILL_NODE and new.kind == FILL_NODE and old.raw_count != new.raw_count:
+        return (f"its operation {new.index}, {new.called()}, and {old.called()}: one of them fills"
+                " items with two different halves of 4 bytes, which the device does by two"
+                " operations")
+    reason = unlike(old, new, context)
+    return None if reason is None else f"{reason}. Instantiate that graph instead"
+
+
+cdef int _refuse_pair(ExecutableGraph executable, Graph graph, str reason) except -1:
+    raise CaptureError(
+        f"{graph.label} cannot update this executable of {executable.label}: {reason}")
 
 
 cdef int _refuse_update(
@@ -477,7 +494,7 @@ cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange chang
     _refuse_other_context(executable, change.node)
     nodes = nodes[:old.index] + (change.node,) + nodes[old.index + 1:]
     if _same_accesses(old, change.node):
-        uses = uses_with(uses, old, change.node, executable.disabled)
+        uses = uses_with(uses, old, change.node)
     else:
         _refuse_conflicts(executable, change)
         items = replaced(uses.items, old, change.node)
