@@ -1,7 +1,7 @@
 """The steps of a program that change what an executable graph does."""
 
 import numpy as np
-from effects import Add, Copy, Fill, Steer, an_item
+from effects import Add, Copy, Fill, Peek, Steer, Swap, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
 from oracle_graphs import CHANGED
 from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
@@ -129,7 +129,8 @@ class ChangeSession(GraphSession):
     def set_shape(self, executable, index, way, nbytes):
         """Change the shared memory of a launch, which no kernel here uses."""
         old = executable.content.operations[index]
-        reasons = self._reasons(executable, old, [buffer for buffer, _ in old.uses], empty=True)
+        given = [buffer for buffer, _ in given_to(old.effect, old.uses)]
+        reasons = self._reasons(executable, old, given, empty=True)
         options = {"shared_bytes": nbytes}
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
@@ -168,7 +169,7 @@ class ChangeSession(GraphSession):
     def _set(self, executable, index, way, uses, effect, reasons, args, options):
         old = executable.content.operations[index]
         policies = [self.policy_of(buffer) for buffer, _ in uses]
-        if any(not buffer.goes_to(executable.place) for buffer, _ in uses):
+        if any(not buffer.goes_to(executable.place) for buffer, _ in given_to(old.effect, uses)):
             reasons.add(OTHER_CONTEXT)
         answer, strictly = self.oracle.judge_change(executable.content, old, uses, policies)
         # The library may check the order first, except with empty buffers.
@@ -279,6 +280,14 @@ class Meddler:
     def __array__(self, dtype=None, copy=None):
         self.meddle()
         return np.array(self.number, self.dtype)
+
+
+def given_to(effect, uses):
+    """The uses of a call's own buffers, without those of the variables of its kernel.
+
+    The variables are in the context of the kernel, and no change replaces them.
+    """
+    return uses[:1] if isinstance(effect, (Swap, Peek)) else uses
 
 
 def can_become(uses, buffers):
