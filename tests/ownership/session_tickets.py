@@ -166,9 +166,10 @@ class TicketSession(ImportSession):
         return receipt
 
     def _judge_return(self, buffer, on, parts):
-        if on is not None and not parts and not buffer.closed:
-            if on.place is not buffer.memory.place:
-                return OTHER_CONTEXT
-            if on.model.capture is not None and self._usable(on) == OK:
-                return CAPTURED
+        if (usable := self._judge_end_of_import(buffer, on, parts)) != OK:
+            return usable
+        if on.place is not buffer.memory.place:
+            return OTHER_CONTEXT
+        if on.model.capture is not None and self._usable(on) == OK:
+            return CAPTURED
         return self._judge_give_back(buffer, on, parts)
