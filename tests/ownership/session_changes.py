@@ -3,7 +3,7 @@
 import numpy as np
 from effects import Add, Copy, Fill, Peek, Steer, Swap, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
-from oracle_graphs import CHANGED
+from oracle_graphs import CHANGED, leaves
 from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
 from session_buffers import Buffer, kept, relation
 from session_graphs import GraphSession, any_of
@@ -38,7 +38,8 @@ class ChangeSession(GraphSession):
             {old.effect.dtype} if len(given) < 2 else set()
         )
         overlapping, same = relation(to, origin)
-        if same or (self.driver_is_known and not can_become(old.uses, [to, origin])):
+        specified = self._is_specified(to, origin, old_target, old_source)
+        if same or (specified and not can_become(old.uses, [to, origin])):
             reasons.add(NO_SUCH_CHANGE)
         if len(dtypes) > 1 or to.nbytes != origin.nbytes:
             reasons.add(NO_SUCH_CHANGE)
@@ -64,6 +65,15 @@ class ChangeSession(GraphSession):
         """
         devices = {place.context.device.ordinal for place in self.places}
         return self.software or len(devices) == 1
+
+    def _is_specified(self, *buffers):
+        """Whether it is known which of these buffers can replace each other in a copy node.
+
+        It is not known for page-locked memory that another process has allocated: the driver has
+        only registered it, and the library does not compare it.
+        """
+        opened = any(buffer.memory.opened and buffer.on_host for buffer in buffers)
+        return self.driver_is_known and not opened
 
     def _is_far(self, executable, buffer):
         return buffer.memory.place_for(executable.place) is not executable.place
@@ -179,7 +189,9 @@ class ChangeSession(GraphSession):
             answer = GRAPH_CLOSED
         elif executable.orphan or old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
-        elif old.effect.kind == "copy" and not self.driver_is_known:
+        elif old.effect.kind == "copy" and not self._is_specified(
+            *(buffer for buffer, _ in (*uses, *old.uses))
+        ):
             answers = {answer} if isinstance(answer, str) else answer
             answer = frozenset({NO_SUCH_CHANGE, *answers})
         what = f"set of {old.effect.kind}"
@@ -266,7 +278,10 @@ class ChangeSession(GraphSession):
         reasons = {self._judge_switch(executable, each, False) for each in disabled} - {OK}
         if not all(is_alike(*pair, place) for pair in pairs):
             reasons.add(CAPTURED)
-        if not self.driver_is_known and reasons <= {CAPTURED}:
+        found = leaves([*old.operations, *new.operations])
+        copies = [each for each in found if isinstance(each.effect, Copy)]
+        specified = self._is_specified(*(buffer for each in copies for buffer, _ in each.uses))
+        if not specified and reasons <= {CAPTURED}:
             reasons = {OK, CAPTURED}
         return any_of(frozenset(reasons or {OK}))
 
