@@ -11,7 +11,7 @@ from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, describe_operand, dimensions,
+    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, add_operand, describe_operand, dimensions,
     fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
 )
 from cudadrv._capture cimport GraphNode
@@ -35,7 +35,7 @@ from cudadrv._exchange cimport hold_arguments
 from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
 from cudadrv._names cimport is_launch, launch_of
-from cudadrv._operation cimport REFUSED, Operation, borrow_all, issue, prepare
+from cudadrv._operation cimport REFUSED, Operation, ask, borrow_all, issue, prepare
 from cudadrv._offload cimport ArrayArgument, bring_home_later, captures_of, end_captures, upload
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._peers cimport access_ends, refuse_unreachable
@@ -651,6 +651,8 @@ cdef object _launch_with_arrays(
             break
     else:
         return _launch_with_regions(kernel, shape, arguments, count, more, packed, stream, None)
+    if stream.capture is NULL:
+        _ask_without_arrays(kernel, arguments, count, more, packed, stream)
     captures = captures_of(tuple_of(arguments, count), stream)
     try:
         token = _launch_with_regions(
@@ -659,6 +661,39 @@ cdef object _launch_with_arrays(
     except BaseException:
         end_captures(captures)
         raise
+
+
+cdef int _ask_without_arrays(
+    Kernel kernel, PyObject *const *arguments, Py_ssize_t count, tuple more, Packed *packed,
+    Stream stream
+) except -1:
+    """Raise if the launch would be refused because of its buffers.
+
+    Called before anything is allocated or queued for the arrays. Fills in `packed` only in part.
+    """
+    cdef Operation operation
+    cdef bint crosses = False
+    cdef Py_ssize_t i
+    cdef int reason
+    if kernel.changes != kernel.module.changes:
+        find_variables(kernel)
+    variables = kernel.variables
+    packed.operand_count = 0
+    for i in range(count):
+        add_operand(<object>arguments[i], i, packed)
+    for i, each in enumerate(more):
+        add_operand(each, -1 - i, packed)
+    cdef Room room = new_room((packed.operand_count + len(variables) + 1) * sizeof(own_access))
+    cdef own_access *accesses = <own_access *>room.start
+    i = _borrow_operands(packed, stream, accesses, &crosses)
+    i += _borrow_variables(variables, packed, &accesses[i])
+    borrow_all(kernel.module.code.state, &accesses[i], OWN_SHARED, OWN_STRICT)
+    prepare(&operation, kernel.operation, accesses, <int>i + 1, NULL, NULL)
+    reason = ask(&operation, stream)
+    if reason:
+        refuse_operation(&operation, reason, stream, _described(kernel, packed, variables),
+                         _advice(&operation.request, reason, packed))
+    return 0
 
 
 cdef Token _launch_with_regions(

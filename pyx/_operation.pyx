@@ -124,16 +124,21 @@ cdef int issue_briefly(Operation *operation, Stream stream) except? -1:
 
 
 cdef int ask(Operation *operation, Stream stream) except? -1:
-    """Return 0 if `issue` would grant the borrows now, else a reason. Makes no driver call.
+    """Return 0 if `issue` would grant the borrows now, else a reason. Queues nothing.
 
     Called before costly preparations. Returns 0 also for conflicts that the policy "wait" resolves.
     """
+    cdef Asked asked
     stream.usable()
     if stream.capture is not NULL:
         stream.refuse_captured()
     operation.request.stream = stream.order
     answer = own_ask(engine, &operation.request, NULL, NULL)
-    return 0 if answer in (OWN_OK, OWN_MUST_WAIT) else REFUSED - answer
+    if answer == OWN_MUST_WAIT:
+        asked.request, asked.before = &operation.request, NULL
+        if _in_the_way(&operation.request.conflict, _still_in_the_way, &asked) is not None:
+            return 0
+    return 0 if answer == OWN_OK else REFUSED - answer
 
 
 cdef struct Asked:
@@ -224,6 +229,15 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
     streams cannot be waited for in this thread; `conflict` then says which stream. Raises
     OwnershipError if one of the streams is capturing.
     """
+    users = _in_the_way(conflict, still_in_the_way, request)
+    return users and _events_of(users)
+
+
+cdef list _in_the_way(own_conflict *conflict, question still_in_the_way, void *request):
+    """As `missing_waits`, but return what to wait for: a Stream, or the last Event of a closed one.
+
+    Records no event.
+    """
     cdef own_clock *waited = NULL
     cdef int answer = OWN_MUST_WAIT
     users = []
@@ -242,9 +256,8 @@ cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void 
                 answer = still_in_the_way(request, waited)
     finally:
         own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
-    if answer != OWN_OK:  # another thread has caused a conflict meanwhile that no wait resolves
-        return []
-    return _events_of(users)
+    # Otherwise another thread has caused a conflict meanwhile that no wait resolves.
+    return users if answer == OWN_OK else []
 
 
 cdef list _events_of(list users):

@@ -50,6 +50,8 @@ class Races {
     // Called when a driver call has told the host that everything ordered before this operation is
     // done.
     void learn_before(const OperationPtr &operation);
+    // Returns whether the host knows that the operation is done.
+    bool knows(const Operation &operation) const { return order_.known(operation); }
 
     // Called when the host frees memory. A free never orders the host after work, because no free
     // promises to wait.

@@ -68,10 +68,14 @@ std::map<const RaceTrack *, OperationPtr> &told() {
 }
 
 void tell(const OperationPtr &record) {
-    constexpr size_t most = 256;
+    static size_t sweep_at = 256;
     auto &records = told();
-    for (auto next = records.begin(); records.size() >= most && next != records.end();)
-        next = next->second->done() ? records.erase(next) : std::next(next);
+    if (records.size() >= sweep_at) {
+        // A record that is done is still needed: only what the host knows is before all later work.
+        for (auto next = records.begin(); next != records.end();)
+            next = state().races.knows(*next->second) ? records.erase(next) : std::next(next);
+        sweep_at = std::max<size_t>(256, 2 * records.size());
+    }
     records[record->mark.track.get()] = record;
 }
 

@@ -330,6 +330,40 @@ def test_a_wait_is_for_the_record_at_its_time(client, other):
     assert other.call("cuEventSynchronize", theirs) == SUCCESS
 
 
+@pytest.mark.parametrize("known", ["by a stream", "by the host"])
+def test_order_through_another_process_after_many_records(client, other, known):
+    """The race detector keeps the order, however many streams record interprocess events.
+
+    The first work is done, but the host does not know that. So only the wait for the other process
+    orders later work after it.
+    """
+    if client.lib.software:
+        client.lib.configure("races=record")
+        client.lib.forget_races()
+    event, more = client.event(INTERPROCESS), [client.event(INTERPROCESS) for _ in range(3)]
+    _, theirs = other.open_event(share_event(client, event))
+    first, last = client.stream(), client.stream()
+    memory = client.device(SIZE)
+    client.ok("cuMemsetD8Async", memory, 1, SIZE, first)
+    client.ok("cuEventRecord", event, first)
+    assert other.call("cuEventSynchronize", theirs) == SUCCESS
+    for each in more:
+        for _ in range(100):
+            client.ok("cuEventRecord", each, client.stream())
+    away = other.stream()
+    assert other.call("cuStreamWaitEvent", away, theirs, 0) == SUCCESS
+    assert other.call("cuEventRecord", theirs, away) == SUCCESS
+    if known == "by a stream":
+        client.ok("cuStreamWaitEvent", last, event, 0)
+    else:
+        assert poll(lambda: client.call("cuEventQuery", event)) == SUCCESS
+    client.ok("cuMemsetD8Async", memory, 2, SIZE, last)
+    client.ok("cuStreamSynchronize", last)
+    assert client.read(memory, SIZE) == bytes([2]) * SIZE
+    if client.lib.software:
+        assert client.lib.races() == []
+
+
 def test_events_that_cannot_be_opened(client, other):
     handle = (ctypes.c_ubyte * 64)()
     plain = client.event(DISABLE_TIMING)

@@ -1,6 +1,7 @@
 """Changes of single nodes of executable graphs: their effects, checks, and what they hold."""
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import cudadrv as cu
 
 COPY, FILL, LAUNCH, BACK = range(4)
+PTX = Path(__file__).parents[1] / "kernels" / "kernels.ptx"
 
 
 def line(factor, offset):
@@ -464,6 +466,39 @@ def test_memory_of_another_context(world):
     world.graph.close()
     for buffer in (there, second, managed):
         buffer.close()
+
+
+def test_launches_of_another_context(world):
+    """A launch in another context can use page-locked memory, and variables of its module.
+
+    A launch with device memory of that context cannot be changed, nor become one.
+    """
+    context = cu.Context.create(cu.Device(0))
+    with context:
+        stream, module = cu.Stream(), cu.Module.from_file(PTX)
+        counter, there = module.global_("counter", "u4"), cu.DeviceBuffer.zeros(16, "f4")
+    saxpy = module["saxpy"]
+    with world.graph.capture(world.main):
+        stream.wait(world.main)
+        saxpy.launch(1, 16, 1.0, cu.read(world.frames), world.result, 16, stream=stream)
+        module["count"].launch(1, 16, 1, stream=stream)
+        saxpy.launch(1, 16, 1.0, there, there, 16, stream=stream)
+        world.main.wait(stream)
+    step = world.graph.instantiate()
+    world.frames[:] = 1
+    step[0].set(3.0, cu.read(world.frames), world.result, 16)
+    step[1].set(2)
+    step[1].set(grid=2)
+    for change in (
+        lambda: step[0].set(3.0, there, world.result, 16),
+        lambda: step[2].set(grid=2),
+    ):
+        with pytest.raises(ValueError, match=r"belongs to .* graph 'step' to another context"):
+            change()
+    assert world.result_of(step) == [3] * 16
+    assert counter.to_numpy()[0] == 64
+    step.close()
+    world.graph.close()
 
 
 def test_a_captured_fill_of_memory_of_another_context(world):

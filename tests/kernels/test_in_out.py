@@ -7,8 +7,10 @@ import time
 
 import numpy as np
 import pytest
+from in_threads import started
 
 import cudadrv as cu
+from cudadrv import testing
 
 N = 1000
 
@@ -186,6 +188,32 @@ def test_a_refused_launch_captures_nothing(saxpy, vectors, arrays, stream, other
         saxpy.launch(8, 128, cu.In(arrays[0]), x, cu.InOut(arrays[1]), N, stream=stream)
     arrays[1][0] = 1
     other.synchronize()
+
+
+QUEUEING = ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemAllocAsync", "cuEventRecord")
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("policy", ["strict", "wait"])
+def test_a_refused_launch_queues_nothing(saxpy, vectors, arrays, stream, policy):
+    """Arrays are copied to the device only if the buffers of the launch can be used.
+
+    No stream can wait for work on the default stream of a thread that has ended.
+    """
+    _, y = vectors
+    started(lambda: y.fill_async(0, cu.Stream.per_thread()))[0].join()
+    before = [testing.calls(name) for name in QUEUEING]
+    x, z = arrays
+    with cu.ordering(policy):
+        for operands, borrows in (
+            ((y, cu.InOut(z)), ()),
+            ((cu.In(x), y), ()),
+            ((cu.In(x), cu.InOut(z)), [y]),
+        ):
+            with pytest.raises(cu.BufferBorrowedError, match="it is being written by fill_async"):
+                saxpy.launch(8, 128, 2.0, *operands, N, stream=stream, borrows=borrows)
+    assert [testing.calls(name) for name in QUEUEING] == before
+    stream.context.synchronize()
 
 
 def test_where_arrays_are_not_taken(saxpy, vectors, arrays, stream):

@@ -34,6 +34,7 @@ class Choices:
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views, self.loans, self.raws = [], [], [], []
         self.holders, self.theirs, self.constants, self.modules = [], [], [], []
+        self.prepared, self.results = [], []
         self.several = False  # whether the program has several contexts
 
     def chance(self, probability):

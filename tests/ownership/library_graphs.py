@@ -13,6 +13,7 @@ INSIDE = {
     "copy": 34,
     "fill": 20,
     "launch": 22,
+    "launch_prepared": 8,
     "launch_of_module": 6,
     "fork": 12,
     "join": 8,

@@ -360,7 +360,8 @@ class InteropChoices(Choices):
         held = [each.buffer for each in (*self.views, *self.loans, *self.holders)]
         if any(view.of_part and view.buffer.memory is whole.memory for view in self.views):
             return True
-        held += [*self.buffers, *(each for token in self.tokens for each in token.buffers)]
+        tokens = [*self.tokens, *(results.token for results in self.results)]
+        held += [*self.buffers, *(each for token in tokens for each in token.buffers)]
         return any(
             each.memory is whole.memory and not each.is_object(whole.real) and not each.moved
             for each in held

@@ -74,6 +74,24 @@ MUTATIONS = [
         "memory.stream = internal_stream(context)",
     ),
     (
+        "a prepared launch uses buffers that have been closed",
+        "_kernel.pyx",
+        "        region = <Region>packed.operands[i].region\n        check_region(region)\n",
+        "        region = <Region>packed.operands[i].region\n",
+    ),
+    (
+        "arrays are copied for a launch that is refused",
+        "_kernel.pyx",
+        "        _ask_without_arrays(kernel, arguments, count, more, packed, stream)\n",
+        "        pass\n",
+    ),
+    (
+        "results are brought home after the launch alone",
+        "_offload.pyx",
+        "            self.last.wait(timeout=timeout)\n",
+        "            self.launch.wait(timeout=timeout)\n",
+    ),
+    (
         "overlapping parts can be copied",
         "_copy.pyx",
         "if target.memory.state is source.memory.state and target.start != source.start",

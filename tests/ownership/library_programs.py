@@ -31,6 +31,7 @@ from library_threads import Worker
 from library_tickets import OF_TICKETS, TicketChoices
 from pair import Disagreement  # noqa: F401
 from session import DEFAULTS, ORDERS, Failed, Thread
+from session_arrays import Array
 from session_buffers import CLASSES, is_filled
 from session_host import WAYS, FullSession
 from session_kernels import MODES, WAYS_TO_LAUNCH
@@ -277,6 +278,8 @@ class Program(TicketChoices):
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish([*self.buffers, *self.constants], self.views)
+        for results in self.results:
+            self.session.agree("results are home", self.session.bring_home(results, "ask"), True)
 
     def end(self):
         """Drop all objects, even after a disagreement, so that created contexts are destroyed."""
@@ -290,12 +293,14 @@ class Program(TicketChoices):
         self.drop_shares()
         self.drop_loans()
         self.session.end_work()
+        self.session.drop_results(self.results)
         for raw in self.raws:
             self.session.from_raw(raw)
         for view in self.views:
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         things += [self.theirs, self.constants, self.graphs, self.executables]
+        things += [self.prepared, self.results]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -353,6 +358,7 @@ class Program(TicketChoices):
         users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
         users += [b.memory.home for b in buffers if b.memory.home]
         used = used or any(each.stream is stream for each in users)
+        used = used or any(each.token.stream is stream.model for each in self.results)
         if len(self.streams) > 2 and not used:
             self.note("forget stream", self.streams.index(stream), "and its tokens")
             self.streams.remove(stream)
@@ -617,6 +623,7 @@ class Program(TicketChoices):
         self.note("forget parts of", self.buffers.index(whole), "and their tokens")
         parts = [weakref.ref(buffer.real) for buffer in self.buffers if is_other(buffer)]
         self.buffers = [buffer for buffer in self.buffers if not is_other(buffer)]
+        self.forget_prepared()
         self.tokens = [token for token in self.tokens if not any(map(is_other, token.buffers))]
         patience = 100  # the thread that watches tokens may still refer to one for a moment
         while self.session.awaited and patience and any(part() is not None for part in parts):
@@ -690,6 +697,7 @@ class Program(TicketChoices):
         kept = [buffer for buffer in self.buffers if buffer.memory is not memory]
         held = (*self.views, *self.loans, *self.holders, *self.shares)
         held = [each.buffer.memory for each in held]
+        held += [buffer.memory for each in self.results for buffer in each.token.buffers]
         if memory.opened:
             return
         if memory.home is not None and memory.home.stream is not None:
@@ -698,6 +706,7 @@ class Program(TicketChoices):
             gone = [at for at, buffer in enumerate(self.buffers) if buffer not in kept]
             self.note("forget buffers", *gone, "and their tokens")
             self.buffers = kept
+            self.forget_prepared()
             self.tokens = [
                 token
                 for token in self.tokens
@@ -804,6 +813,79 @@ class Program(TicketChoices):
         if way == "plain" or not closed:
             self.keep(self.session.launch(out, a, b, stream, way, modes, more))
 
+    # ---- arrays as arguments ----
+
+    def launch_arrays(self):
+        """Launch a kernel with arrays among its arguments."""
+        stream = self.pick_stream(self.pick_place())
+        if not self.is_usable(stream) or stream.model.in_capture:
+            return
+        ways = [self.random.choice(("in and out", "out")), *self.random.choices(ROLES, k=2)]
+        array = self.random.randrange(3)  # at least this operand is an array
+        operands, told = [], []
+        for at, way in enumerate(ways):
+            buffer = self.pick_buffer(place=stream.place)
+            if at == array or buffer is None or self.chance(0.3):
+                operands.append(Array(self.bytes(self.random.choice((NBYTES, 8))), way))
+                told.append(way)
+            else:
+                operands.append(buffer)
+                told.append(self.buffers.index(buffer))
+        self.note("launch with arrays", *told, self.streams.index(stream))
+        token, results = self.session.launch_with_arrays(operands, stream)
+        self.keep(token)
+        if results is not None:
+            self.note("  results", len(self.results))
+            self.results.append(results)
+
+    def bring_home(self):
+        """Wait for the results of a launch, or ask for them."""
+        if self.results:
+            results = self.pick(self.results)
+            verb = self.random.choice(("synchronize", "ask", "try"))
+            self.note(verb, "results", self.results.index(results))
+            if self.session.bring_home(results, verb):
+                self.results.remove(results)
+
+    # ---- prepared launches ----
+
+    def prepare(self):
+        """Prepare a launch. It keeps its buffers, whatever the program then does with them."""
+        module = self.pick(self.modules) if self.modules and self.chance(0.6) else None
+        out = self.pick_buffer(place=module and module.place)
+        if out is None or (module and not self.session.can_swap(out, module.kept)):
+            return
+        a, b = (self.pick_buffer(place=self.mostly_place_of(out)) or out for _ in range(2))
+        more = [(self.pick_buffer(), self.random.choice(tuple(MODES)))] if self.chance(0.3) else []
+        if any(buffer.closed for buffer in (out, a, b, *(each for each, _ in more))):
+            return
+        modes = self.random.choices(("read", "write"), (4, 1), k=2)
+        told = [self.buffers.index(buffer) for buffer in (out, a, b, *(each for each, _ in more))]
+        self.note("prepare", *(told[:1] if module else (*told, *modes)))
+        if module is None:
+            self.prepared.append(self.session.prepare(out, a, b, modes, more))
+        elif not module.closed:
+            self.prepared.append(self.session.prepare_swap(module, out))
+
+    def launch_prepared(self):
+        fitting = [ready for ready in self.prepared if ready.fits]
+        if self.session.failing:
+            fitting = [ready for ready in fitting if ready.module is None]
+        if fitting:
+            ready = self.pick(fitting)
+            stream = self.maybe_stream(False, ready.place)
+            told = self.prepared.index(ready), self.at(stream, self.streams)
+            self.note("launch prepared", *told)
+            self.keep(self.session.launch_prepared(ready, stream))
+
+    def forget_prepared(self):
+        """Drop the prepared launches that keep buffers which the program has dropped."""
+        self.prepared = [
+            ready
+            for ready in self.prepared
+            if all(buffer in self.buffers for buffer in ready.buffers)
+        ]
+
     # ---- modules ----
 
     def load(self):
@@ -886,6 +968,7 @@ class Program(TicketChoices):
                 del self.views[at]
 
 
+ROLES = ("in", "in", "in and out")  # ways to pass an array that a kernel reads
 # Factors by which these steps are more frequent if there are several contexts.
 BETWEEN_CONTEXTS = {"synchronize_context": 6, "forget_stream": 3, "open_stream": 2}
 COPIES = (
@@ -898,6 +981,7 @@ FAILURES = {
     "copy": COPIES,
     "fill": FILLS,
     "launch": ("cuLaunchKernel",),
+    "launch_prepared": ("cuLaunchKernel",),
     "launch_graph": ("cuGraphLaunch",),
     "set_node": tuple(f"cuGraphExec{kind}NodeSetParams" for kind in ("Kernel", "Memcpy", "Memset")),
     "enable_node": ("cuGraphNodeSetEnabled",),
@@ -936,6 +1020,10 @@ WEIGHTS = {
     "copy": 24,
     "fill": 14,
     "launch": 10,
+    "prepare": 5,
+    "launch_prepared": 14,
+    "launch_arrays": 4,
+    "bring_home": 5,
     "copy_in": 6,
     "copy_out": 5,
     "record": 8,

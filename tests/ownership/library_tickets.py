@@ -103,9 +103,10 @@ class TicketChoices(PeerChoices):
         buffer = self.pick_to_share()
         if buffer is None:
             return
-        stream = self.maybe_stream(False, buffer.memory.place)
-        self.note("share", self.buffers.index(buffer), self.at(stream, self.streams))
-        share = self.session.share(buffer, stream)
+        stream, pickled = self.maybe_stream(False, buffer.memory.place), self.chance(0.15)
+        told = self.buffers.index(buffer), self.at(stream, self.streams)
+        self.note("share", *told, "by pickling it" * pickled)
+        share = self.session.share(buffer, stream, pickled)
         if share is not None:
             self.note("  as", len(self.shares))
             self.shares.append(share)

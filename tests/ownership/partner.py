@@ -52,7 +52,7 @@ class OtherProgram(library_programs.Program):
         self.session.ordered = self.session.ordered and ordered
         self.add(buffer, "opened")
         self.lent[at] = buffer
-        if self.chance(0.3):
+        if self.chance(0.4):
             made, what = self.cut(buffer)
             self.add(made, "part of", self.buffers.index(buffer), *what)
         return True
@@ -60,7 +60,7 @@ class OtherProgram(library_programs.Program):
     def return_opened(self, at):
         """Give a buffer back. Returns the receipt, or None if that was refused."""
         buffer = self.lent[at]
-        if not self.chance(0.2):
+        if not self.chance(0.35):
             self.forget_parts(buffer)
         parts = self.has_parts(buffer)
         stream = self.maybe_stream(False, buffer.memory.place)

@@ -1,9 +1,9 @@
 """The steps of a program that change what an executable graph does."""
 
 import numpy as np
-from effects import Add, Copy, Fill, Steer, an_item
+from effects import Add, Copy, Fill, Peek, Steer, Swap, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
-from oracle_graphs import CHANGED
+from oracle_graphs import CHANGED, leaves
 from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
 from session_buffers import Buffer, kept, relation
 from session_graphs import GraphSession, any_of
@@ -38,7 +38,8 @@ class ChangeSession(GraphSession):
             {old.effect.dtype} if len(given) < 2 else set()
         )
         overlapping, same = relation(to, origin)
-        if same or (self.driver_is_known and not can_become(old.uses, [to, origin])):
+        specified = self._is_specified(to, origin, old_target, old_source)
+        if same or (specified and not can_become(old.uses, [to, origin])):
             reasons.add(NO_SUCH_CHANGE)
         if len(dtypes) > 1 or to.nbytes != origin.nbytes:
             reasons.add(NO_SUCH_CHANGE)
@@ -64,6 +65,15 @@ class ChangeSession(GraphSession):
         """
         devices = {place.context.device.ordinal for place in self.places}
         return self.software or len(devices) == 1
+
+    def _is_specified(self, *buffers):
+        """Whether it is known which of these buffers can replace each other in a copy node.
+
+        It is not known for page-locked memory that another process has allocated: the driver has
+        only registered it, and the library does not compare it.
+        """
+        opened = any(buffer.memory.opened and buffer.on_host for buffer in buffers)
+        return self.driver_is_known and not opened
 
     def _is_far(self, executable, buffer):
         return buffer.memory.place_for(executable.place) is not executable.place
@@ -129,7 +139,8 @@ class ChangeSession(GraphSession):
     def set_shape(self, executable, index, way, nbytes):
         """Change the shared memory of a launch, which no kernel here uses."""
         old = executable.content.operations[index]
-        reasons = self._reasons(executable, old, [buffer for buffer, _ in old.uses], empty=True)
+        given = [buffer for buffer, _ in given_to(old.effect, old.uses)]
+        reasons = self._reasons(executable, old, given, empty=True)
         options = {"shared_bytes": nbytes}
         self._set(executable, index, way, old.uses, old.effect, reasons, (), options)
 
@@ -168,7 +179,7 @@ class ChangeSession(GraphSession):
     def _set(self, executable, index, way, uses, effect, reasons, args, options):
         old = executable.content.operations[index]
         policies = [self.policy_of(buffer) for buffer, _ in uses]
-        if any(not buffer.goes_to(executable.place) for buffer, _ in uses):
+        if any(not buffer.goes_to(executable.place) for buffer, _ in given_to(old.effect, uses)):
             reasons.add(OTHER_CONTEXT)
         answer, strictly = self.oracle.judge_change(executable.content, old, uses, policies)
         # The library may check the order first, except with empty buffers.
@@ -178,7 +189,9 @@ class ChangeSession(GraphSession):
             answer = GRAPH_CLOSED
         elif executable.orphan or old.effect.kind not in CHANGED or not executable.content.paired:
             answer = CAPTURED
-        elif old.effect.kind == "copy" and not self.driver_is_known:
+        elif old.effect.kind == "copy" and not self._is_specified(
+            *(buffer for buffer, _ in (*uses, *old.uses))
+        ):
             answers = {answer} if isinstance(answer, str) else answer
             answer = frozenset({NO_SUCH_CHANGE, *answers})
         what = f"set of {old.effect.kind}"
@@ -265,7 +278,10 @@ class ChangeSession(GraphSession):
         reasons = {self._judge_switch(executable, each, False) for each in disabled} - {OK}
         if not all(is_alike(*pair, place) for pair in pairs):
             reasons.add(CAPTURED)
-        if not self.driver_is_known and reasons <= {CAPTURED}:
+        found = leaves([*old.operations, *new.operations])
+        copies = [each for each in found if isinstance(each.effect, Copy)]
+        specified = self._is_specified(*(buffer for each in copies for buffer, _ in each.uses))
+        if not specified and reasons <= {CAPTURED}:
             reasons = {OK, CAPTURED}
         return any_of(frozenset(reasons or {OK}))
 
@@ -279,6 +295,14 @@ class Meddler:
     def __array__(self, dtype=None, copy=None):
         self.meddle()
         return np.array(self.number, self.dtype)
+
+
+def given_to(effect, uses):
+    """The uses of a call's own buffers, without those of the variables of its kernel.
+
+    The variables are in the context of the kernel, and no change replaces them.
+    """
+    return uses[:1] if isinstance(effect, (Swap, Peek)) else uses
 
 
 def can_become(uses, buffers):

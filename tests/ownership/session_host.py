@@ -7,6 +7,7 @@ import numpy as np
 import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
+from session_arrays import ArraySession
 from session_buffers import Buffer
 from session_building import BuildSession
 from session_joined import JoinedSession
@@ -48,7 +49,9 @@ class View:
         self.array = self.kept = self.block = None
 
 
-class FullSession(BuildSession, JoinedSession, ThreadSession, ManagedSession, TicketSession):
+class FullSession(
+    BuildSession, JoinedSession, ThreadSession, ManagedSession, TicketSession, ArraySession
+):
     # ---- items and slices ----
 
     def get_item(self, buffer, index):

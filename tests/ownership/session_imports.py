@@ -307,6 +307,14 @@ class ImportSession(LoanSession):
         return True
 
     def _judge_give_back(self, buffer, on, parts):
+        if (usable := self._judge_end_of_import(buffer, on, parts)) != OK:
+            return usable
+        if (usable := self._usable(on)) != OK:
+            return usable
+        return self._judge_order(on.model, [(buffer, "leave")], "wait", passive=True)
+
+    def _judge_end_of_import(self, buffer, on, parts):
+        """The answer to `give_back` as far as it does not depend on the state of the stream."""
         if buffer.closed:
             return MEMORY_CLOSED
         if buffer.part:
@@ -317,11 +325,7 @@ class ImportSession(LoanSession):
             return USED_PARTS
         if any(view.of is buffer.memory for view in buffer.memory.model.views):
             return EXPORTED
-        if on is None:
-            return NO_STREAM
-        if (usable := self._usable(on)) != OK:
-            return usable
-        return self._judge_order(on.model, [(buffer, "leave")], "wait", passive=True)
+        return NO_STREAM if on is None else OK
 
     def launch_theirs(self, out, theirs, start, b, stream, mode, tensor):
         """Launch a kernel whose second argument is an array of another library: out = array + b."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import oracle as model
 from effects import Add, Peek, Swap
@@ -110,6 +111,27 @@ class Module:
         return self.code.closed
 
 
+@dataclass(eq=False)
+class Ready:
+    """A launch that is prepared: what it does with its buffers, and the module of a variable."""
+
+    real: cu.Prepared
+    place: Place
+    uses: list
+    effect: Any
+    module: Module | None = None
+
+    @property
+    def buffers(self):
+        """The buffers that the program has passed."""
+        return [buffer for buffer, _ in (self.uses if self.module is None else self.uses[:1])]
+
+    @property
+    def fits(self):
+        """Whether the kernel stays inside its buffers, which may have shrunk."""
+        return all(buffer.nbytes >= self.effect.count for buffer in self.buffers[:ARGUMENTS])
+
+
 class KernelSession(BufferSession):
     # ---- modules ----
 
@@ -166,19 +188,21 @@ class KernelSession(BufferSession):
         return self._launch_of(module, Peek, buffer, stream, (module.fixed, "read"))
 
     def _launch_of(self, module, effect, buffer, stream, variable):
-        uses = [(buffer, "write"), variable]
-        answer, on = MEMORY_CLOSED, None
+        count = min(buffer.nbytes, VARIABLE_BYTES)
+        options, kernel = stream_option(stream), module.kernels[effect.kind]
+        call = lambda: kernel.launch(1, 1, buffer.real, count, **options)  # noqa: E731
+        return self._call_of(call, module, effect(count), stream, [(buffer, "write"), variable])
+
+    def _call_of(self, call, module, effect, stream, uses):
+        """Make a call that launches a kernel of a module. The kernel uses a variable, too."""
+        answer, on, buffer = MEMORY_CLOSED, None, uses[0][0]
         if not module.closed:
             answer, on = self._judge_launch(module.place, stream, uses)
-        count = min(buffer.nbytes, VARIABLE_BYTES)
-        options = stream_option(stream)
-        kernel = module.kernels[effect.kind]
-        call = lambda: kernel.launch(1, 1, buffer.real, count, **options)  # noqa: E731
         result = self.call(f"launch of {effect.kind}", answer, call, buffer)
         self.after_use(buffer)
         if answer not in (OK, WAITED):
             return None
-        node = self.issue(on, uses, effect(count), [(module.code, 0, 1, "shared")])
+        node = self.issue(on, uses, effect, [(module.code, 0, 1, "shared")])
         return Token(result, node, [buffer], on, capture=on.capture)
 
     # ---- launches ----
@@ -218,6 +242,12 @@ class KernelSession(BufferSession):
                 return add.prepare(1, 1, *args, borrows=borrows).launch(**options)
             return add.launch(1, 1, *args, borrows=borrows, **options)
 
+        effect = Add(count, 0 if way == "pointers" else ARGUMENTS)
+        return self._call_add(call, effect, uses, answer, on)
+
+    def _call_add(self, call, effect, uses, answer, on):
+        """Make a call that launches `add`. Its answer and the oracle's stream are given."""
+        buffers = [buffer for buffer, _ in uses]
         try:
             result = self.call("launch", answer, call, *buffers)
         except Failed:
@@ -226,13 +256,45 @@ class KernelSession(BufferSession):
         self.after_use(*buffers)
         if answer not in (OK, WAITED):
             return None
-        node = self.issue(on, uses, Add(count, 0 if way == "pointers" else ARGUMENTS))
+        node = self.issue(on, uses, effect)
         return Token(result, node, buffers, on, capture=on.capture)
 
-    def _judge_launch(self, place, stream, uses):
+    # ---- prepared launches ----
+
+    def prepare(self, out, a, b, modes, more):
+        """Prepare out[i] = a[i] + b[i]. This borrows nothing, but chooses addresses."""
+        count = min(out.nbytes, a.nbytes, b.nbytes)
+        uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
+        place, operands = out.memory.place, [MODES[mode](buffer.real) for buffer, mode in uses]
+        add, args = self.kernel(place), (*operands[:ARGUMENTS], count)
+        call = lambda: add.prepare(1, 1, *args, borrows=operands[ARGUMENTS:])  # noqa: E731
+        real = self.call("prepare", OK, call)
+        self.after_use(*(buffer for buffer, _ in uses))
+        return Ready(real, place, uses, Add(count))
+
+    def prepare_swap(self, module, buffer):
+        """Prepare an exchange of the bytes of a buffer and a variable."""
+        effect, kernel = Swap(min(buffer.nbytes, VARIABLE_BYTES)), module.kernels["swap"]
+        call = lambda: kernel.prepare(1, 1, buffer.real, effect.count)  # noqa: E731
+        real = self.call("prepare", OK, call)
+        self.after_use(buffer)
+        return Ready(
+            real, module.place, [(buffer, "write"), (module.kept, "write")], effect, module
+        )
+
+    def launch_prepared(self, ready, stream):
+        options = stream_option(stream)
+        call = lambda: ready.real.launch(**options)  # noqa: E731
+        if ready.module is not None:
+            return self._call_of(call, ready.module, ready.effect, stream, ready.uses)
+        answer, on = self._judge_launch(ready.place, stream, ready.uses, prepared=True)
+        return self._call_add(call, ready.effect, ready.uses, answer, on)
+
+    def _judge_launch(self, place, stream, uses, prepared=False):
         """The answer after the waits of the policies, and the oracle's stream of the launch."""
         stream = self.current(stream, place)
-        closed = any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
+        # A launch looks at all its arguments, then at one buffer after the other.
+        closed = not prepared and any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
         if stream is None:
             return NO_STREAM, None
         if (usable := self._usable(stream)) != OK:

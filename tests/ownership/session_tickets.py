@@ -5,7 +5,10 @@ lent. The other process's oracle knows it as memory that its owner has written o
 `open`. The bytes that the buffer must have are passed with the ticket and the receipt.
 """
 
+import io
+import pickle
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import oracle as model
@@ -45,15 +48,36 @@ class Share:
         return self.view is None
 
 
+class TicketReader(pickle.Unpickler):
+    """Reads the ticket in a pickled buffer, and does not open it."""
+
+    def find_class(self, module, name):
+        return (lambda ticket: ticket) if name == "open" else super().find_class(module, name)
+
+
+def ticket_in(data):
+    return TicketReader(io.BytesIO(data)).load()
+
+
 class TicketSession(ImportSession):
     # ---- the owner ----
 
-    def share(self, buffer, stream):
-        stream = self.current(stream, buffer.memory.place)
-        given = () if stream is None else (stream.given,)
-        answer = self._judge_share(buffer, stream)
+    def share(self, buffer, stream, pickled=False):
+        """Lend a buffer to another process.
+
+        If it is `pickled` for a process of multiprocessing, this is on a stream of the library's
+        own, which waits for conflicting work.
+        """
+        if pickled:
+            stream = self.internal(buffer.memory.place)
+            call = lambda: ticket_in(ForkingPickler.dumps(buffer.real))  # noqa: E731
+        else:
+            stream = self.current(stream, buffer.memory.place)
+            given = () if stream is None else (stream.given,)
+            call = lambda: buffer.real.share(*given)  # noqa: E731
+        answer = self._judge_share(buffer, stream, "wait" if pickled else None)
         try:
-            ticket = self.call("share", answer, lambda: buffer.real.share(*given), buffer)
+            ticket = self.call("share", answer, call, buffer)
         except Failed:
             self.after_failure(stream.model, [(buffer, "share")])
             return None
@@ -68,7 +92,7 @@ class TicketSession(ImportSession):
         buffer.memory.was_shared = True
         return Share(ticket, buffer, stream.place, node, view)
 
-    def _judge_share(self, buffer, stream):
+    def _judge_share(self, buffer, stream, policy=None):
         if buffer.closed:
             return MEMORY_CLOSED
         if stream is None:
@@ -79,7 +103,7 @@ class TicketSession(ImportSession):
             return OTHER_CONTEXT
         if (usable := self._runs(stream)) != OK:
             return usable
-        return self._judge_order(stream.model, [(buffer, "share")])
+        return self._judge_order(stream.model, [(buffer, "share")], policy)
 
     def accept(self, share, stream, receipt):
         """Take a buffer back. Returns whether the call was accepted."""
@@ -166,9 +190,10 @@ class TicketSession(ImportSession):
         return receipt
 
     def _judge_return(self, buffer, on, parts):
-        if on is not None and not parts and not buffer.closed:
-            if on.place is not buffer.memory.place:
-                return OTHER_CONTEXT
-            if on.model.capture is not None and self._usable(on) == OK:
-                return CAPTURED
+        if (usable := self._judge_end_of_import(buffer, on, parts)) != OK:
+            return usable
+        if on.place is not buffer.memory.place:
+            return OTHER_CONTEXT
+        if on.model.capture is not None and self._usable(on) == OK:
+            return CAPTURED
         return self._judge_give_back(buffer, on, parts)
