@@ -217,3 +217,36 @@ def test_reading_parameters_of_nothing(client, read_back):
     node = add(client, new_graph(client), Params(EMPTY))
     assert client.call("cuGraphNodeGetParams", node, None) == INVALID_VALUE
     assert client.call("cuGraphNodeGetParams", None, ctypes.byref(Params())) == INVALID_VALUE
+
+
+# Memory of graphs
+
+USED, USED_HIGH, RESERVED, RESERVED_HIGH = range(4)
+
+
+def graph_memory(client, attribute=RESERVED):
+    value = ctypes.c_uint64()
+    client.ok("cuDeviceGetGraphMemAttribute", 0, attribute, ctypes.byref(value))
+    return value.value
+
+
+def test_graphs_hold_memory_until_it_is_trimmed(client):
+    stream, address = client.stream(), ctypes.c_uint64()
+    client.ok("cuDeviceGraphMemTrim", 0)
+    before = graph_memory(client)
+    with captured(client, stream) as graph:
+        client.ok("cuMemAllocAsync", ctypes.byref(address), SIZE, stream)
+    step = graph.exec()
+    assert graph_memory(client) == before
+    launched(client, step, stream)
+    held = graph_memory(client)
+    assert held >= before
+    assert held >= SIZE
+    client.ok("cuMemFree_v2", address)
+    assert graph_memory(client) == held
+    client.ok("cuGraphExecDestroy", step)
+    client.forget("cuGraphExecDestroy", step)
+    client.ok("cuDeviceGraphMemTrim", 0)
+    assert graph_memory(client) == before
+    assert graph_memory(client, RESERVED_HIGH) >= held
+    assert graph_memory(client, USED_HIGH) >= held

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cuda.core import (
     Device,
+    GraphMemoryResource,
     LaunchConfig,
     LegacyPinnedMemoryResource,
     ObjectCode,
@@ -261,6 +262,23 @@ def test_child_graphs_are_replaced(stream):
     assert called == ["third", "second"]
     graph.close()
     other.close()
+
+
+def test_memory_of_graphs(device, stream):
+    resource = GraphMemoryResource(device)
+    resource.trim()
+    before = resource.attributes.reserved_mem_current
+    builder = device.create_graph_builder().begin_building()
+    buffer = resource.allocate(4 * N, stream=builder)
+    graph = builder.end_building().complete()
+    graph.launch(stream)
+    buffer.close(stream=stream)
+    stream.sync()
+    graph.close()
+    builder.close()
+    assert resource.attributes.reserved_mem_current > before
+    resource.trim()
+    assert resource.attributes.reserved_mem_current == before
 
 
 def test_peers_of_an_allocation(device):
