@@ -219,6 +219,47 @@ def test_reading_parameters_of_nothing(client, read_back):
     assert client.call("cuGraphNodeGetParams", None, ctypes.byref(Params())) == INVALID_VALUE
 
 
+# Edges
+
+
+class Launch(ctypes.Structure):
+    """A CUlaunchConfig."""
+
+    _fields_ = [
+        ("shape", ctypes.c_uint * 7),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    ]
+
+
+class Attribute(ctypes.Structure):
+    """A CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16)]
+
+
+def overlapping(client, stream, function, allowed):
+    """Launch a kernel that may begin before the one before it ends, if that is allowed."""
+    attribute = Attribute(6, 0, (allowed,))  # PROGRAMMATIC_STREAM_SERIALIZATION
+    config = Launch((1, 1, 1, 1, 1, 1, 0), stream, ctypes.addressof(attribute), 1)
+    client.ok("cuLaunchKernelEx", ctypes.byref(config), function, None, None)
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_programmatic_launches_are_captured_with_their_edge(client, allowed):
+    stream, function = client.stream(), client.function(client.module(TEXT), "count")
+    with captured(client, stream) as graph:
+        assert client.launch(function, stream) == SUCCESS
+        overlapping(client, stream, function, allowed)
+    from_nodes, to_nodes = (ctypes.c_void_p * 1)(), (ctypes.c_void_p * 1)()
+    data, count = (ctypes.c_ubyte * 8)(), ctypes.c_size_t(1)
+    client.ok("cuGraphGetEdges_v2", graph.handle, from_nodes, to_nodes, data, ctypes.byref(count))
+    # from the port PROGRAMMATIC, of the type PROGRAMMATIC
+    assert bytes(data) == (b"\1\0\1" if allowed else bytes(3)) + bytes(5)
+    launched(client, graph.exec(), stream)
+
+
 # Memory of graphs
 
 USED, USED_HIGH, RESERVED, RESERVED_HIGH = range(4)

@@ -6,6 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
+from cuda.bindings import driver
 from cuda.core import (
     Device,
     GraphMemoryResource,
@@ -262,6 +263,21 @@ def test_child_graphs_are_replaced(stream):
     assert called == ["third", "second"]
     graph.close()
     other.close()
+
+
+def test_programmatic_launches(device, kernel, numbers):
+    builder = device.create_graph_builder().begin_building()
+    early = LaunchConfig(grid=1, block=N, programmatic_stream_serialization=True)
+    for config in (CONFIG, early):
+        launch(builder, config, kernel, numbers, np.uint32(N), np.uint32(2))
+    builder.end_building()
+    handle = builder.graph_definition.handle
+    status, *_, count = driver.cuGraphGetEdges(handle)
+    status, _, _, (edge,), _ = driver.cuGraphGetEdges(handle, count)
+    assert status == driver.CUresult.CUDA_SUCCESS
+    assert edge.type == driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    assert edge.from_port == driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    builder.close()
 
 
 def test_memory_of_graphs(device, stream):
