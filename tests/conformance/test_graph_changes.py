@@ -1,6 +1,7 @@
 """Nodes are read back and changed, conditions of other graphs, and the memory that graphs hold."""
 
 import ctypes
+import threading
 
 import pytest
 
@@ -134,6 +135,28 @@ def test_a_child_graph_node_of_an_executable_graph_gets_another_graph(client, ta
     assert client.call("cuGraphExecNodeSetParams", step, node, ctypes.byref(params)) != SUCCESS
     launched(client, step, stream)
     assert client.read(target, 2) == b"\0\2"
+
+
+@pytest.mark.cuda_software
+def test_a_launch_keeps_what_an_update_drops(client, target):
+    """The reference to a user object, which the graph may need."""
+    stream, gone = client.stream(), threading.Event()
+    graph, other = filling(client, target, 1), filling(client, target, 2)
+    destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gone.set())
+    thing = ctypes.c_void_p()
+    client.ok("cuUserObjectCreate", ctypes.byref(thing), None, destroy, 1, 1)
+    client.ok("cuGraphRetainUserObject", graph, thing, 1, 1)  # the graph has the only reference
+    _, step = instantiated(client, graph)
+    client.ok("cuGraphDestroy", graph)
+    client.forget("cuGraphDestroy", graph)
+    gate = client.gate().hold(stream)
+    client.ok("cuGraphLaunch", step, stream)
+    client.ok("cuGraphExecUpdate_v2", step, other, (ctypes.c_uint64 * 4)())
+    assert not gone.wait(0.05)
+    gate.open()
+    client.ok("cuStreamSynchronize", stream)
+    assert client.read(target, 1) == b"\1"
+    assert gone.wait(10)
 
 
 # Parameters
