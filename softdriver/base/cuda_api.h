@@ -67,6 +67,7 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode, CUgraphNode *, CUgra
                                                size_t *);
 CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *,
                                                  size_t *);
+CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode, CUgraphNodeParams *);
 CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode, CUgraphNodeParams *);
 CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *,
                                               const CUgraphEdgeData *, size_t);

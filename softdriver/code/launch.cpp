@@ -230,7 +230,8 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     if (status)
         return status;
     if (stream->capture)
-        return capture_node(*stream, make_kernel_work(std::move(prepared), handle));
+        return capture_node(*stream, make_kernel_work(std::move(prepared), handle),
+                            request.programmatic);
     return submit(*stream, launch_operation(prepared, *stream));
 }
 

@@ -20,6 +20,7 @@ struct LaunchRequest {
     bool preferred_cluster = false;
     size_t shared = 0;
     bool cooperative = false;
+    bool programmatic = false; // may start before the kernel before it ends, if that kernel says so
     void **parameters = nullptr, **extra = nullptr;
     LaunchAttributes attributes = {};
 };

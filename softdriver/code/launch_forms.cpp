@@ -50,6 +50,9 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
     case cooperative:
         request.cooperative = value != 0;
         return CUDA_SUCCESS;
+    case programmatic_serialization:
+        request.programmatic = value != 0;
+        return CUDA_SUCCESS;
     case cluster_dimension:
         std::memcpy(request.cluster, &attribute.value, sizeof request.cluster);
         return CUDA_SUCCESS;
@@ -58,7 +61,6 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
         return CUDA_SUCCESS;
     case ignore:
     case access_policy_window:
-    case programmatic_serialization:
     case priority:
     case domain_map:
     case nvlink_scheduling:

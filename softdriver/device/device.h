@@ -26,6 +26,7 @@ struct Device {
         sticky = CUDA_SUCCESS;
         primary = nullptr;
         primary_retains = primary_flags = 0;
+        graph_memory = graph_memory_high = 0;
     }
 
     const int ordinal;
@@ -33,8 +34,8 @@ struct Device {
     Arena arena;
     size_t used = 0;     // bytes of the device's capacity that device memory takes
     size_t resident = 0; // bytes of managed memory that are on the device
-    // The most bytes that memory nodes of graphs have used, and have reserved, at a time.
-    uint64_t graph_used_high = 0, graph_reserved_high = 0;
+    // The bytes that the device holds for memory nodes of graphs, and the most that it has held.
+    uint64_t graph_memory = 0, graph_memory_high = 0;
     // The sticky error that made the device unusable, or CUDA_SUCCESS. Destroying contexts does not
     // clear it.
     CUresult sticky = CUDA_SUCCESS;

@@ -10,6 +10,8 @@
 namespace soft {
 namespace {
 
+NodeParams *params_of(void *structure) { return static_cast<NodeParams *>(structure); }
+
 bool valid(const NodeParams *params) {
     return params && !params->reserved[0] && !params->reserved[1] && !params->reserved[2] &&
            !params->last_reserved;
@@ -55,7 +57,7 @@ CUresult make_work(Call &call, NodeParams &params, Graph &graph, NodeWorkPtr &wo
 
 CUresult add_any(Call &call, CUgraphNode *result, CUgraph graph, const CUgraphNode *after,
                  const void *edges, size_t count, void *structure) {
-    auto *params = static_cast<NodeParams *>(structure);
+    NodeParams *params = params_of(structure);
     if (!valid(params))
         return CUDA_ERROR_INVALID_VALUE;
     auto make = [&](NodeWorkPtr &work) {
@@ -64,14 +66,18 @@ CUresult add_any(Call &call, CUgraphNode *result, CUgraph graph, const CUgraphNo
     return add_node(result, graph, after, count, make, edges);
 }
 
-// Makes other work for a node. Its kind must be the same, and must be one that can change.
-CUresult make_other_work(Call &call, const GraphNode &node, void *structure, NodeWorkPtr &work) {
-    auto *params = static_cast<NodeParams *>(structure);
-    bool same = valid(params) && params->type == node.work->type();
-    if (!same || params->type == CU_GRAPH_NODE_TYPE_GRAPH || params->type == conditional_type ||
-        params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-        return CUDA_ERROR_INVALID_VALUE;
-    return make_work(call, *params, *node.graph, work);
+// Returns true if the parameters are for a node of the same kind, which must be one that can
+// change.
+bool can_change(const GraphNode &node, const NodeParams *params) {
+    return valid(params) && params->type == node.work->type() && params->type != conditional_type &&
+           params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+           params->type != CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+// Makes other work for a node.
+CUresult make_other_work(Call &call, const GraphNode &node, NodeParams *params, NodeWorkPtr &work) {
+    return can_change(node, params) ? make_work(call, *params, *node.graph, work)
+                                    : CUDA_ERROR_INVALID_VALUE;
 }
 
 } // namespace
@@ -92,15 +98,33 @@ SOFT_API(cuGraphAddNode_v2,
 
 SOFT_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *params), (handle, params)) {
     GraphNodePtr node = find_node(handle);
-    return change_node<NodeWork>(
-        handle, [&](auto &work) { return make_other_work(call, *node, params, work); });
+    NodeWorkPtr old = node ? node->work : nullptr;
+    CUresult status = change_node<NodeWork>(
+        handle, [&](auto &work) { return make_other_work(call, *node, params_of(params), work); });
+    if (status)
+        return status;
+    for (const GraphPtr &inner : old->inner()) // a copy of another graph has taken its place
+        erase_handles(*inner);
+    return CUDA_SUCCESS;
 }
 
 SOFT_API(cuGraphExecNodeSetParams,
          (CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams *params),
          (exec, handle, params)) {
+    const NodeParams *all = params_of(params);
+    if (valid(all) && all->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        return update_child(exec, handle, all->child.graph);
     return change_exec_node<NodeWork>(exec, handle, [&](auto &work) {
-        return make_other_work(call, *find_node(handle), params, work);
+        return make_other_work(call, *find_node(handle), params_of(params), work);
+    });
+}
+
+SOFT_API(cuGraphNodeGetParams, (CUgraphNode node, CUgraphNodeParams *params), (node, params)) {
+    return read_node<NodeWork>(node, params, [&](const NodeWork &work) {
+        NodeParams &all = *params_of(params);
+        all = {};
+        all.type = work.type();
+        work.describe(all);
     });
 }
 

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/update.h"
 #include "graph/works.h"
 
@@ -16,22 +17,13 @@ class ChildWork : public NodeWork {
     std::vector<OperationPtr> prepare(Stream &) const override { return {}; }
     std::vector<GraphPtr> inner() const override { return {graph}; }
     NodeWorkPtr copy() const override { return std::make_shared<ChildWork>(copy_graph(*graph)); }
+    void describe(NodeParams &params) const override { params.child.graph = handle_of(*graph); }
+    NodeWorkPtr updated(const NodeWork &) const override { return shared_from_this(); }
 
     const GraphPtr graph;
 };
 
 } // namespace
-
-// Returns true if `graph` is inside `other`, or the same.
-static bool is_within(const Graph &graph, const Graph &other) {
-    if (&graph == &other)
-        return true;
-    for (const auto &entry : other.nodes)
-        for (const GraphPtr &inner : entry.second->work->inner())
-            if (is_within(graph, *inner))
-                return true;
-    return false;
-}
 
 CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPtr &work) {
     GraphPtr graph = find_graph(child);
@@ -57,8 +49,7 @@ SOFT_API(cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph *graph), (nod
     return read_node<ChildWork>(node, graph, [&](auto &work) { *graph = handle_of(*work.graph); });
 }
 
-SOFT_API(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode handle, CUgraph child),
-         (exec, handle, child)) {
+CUresult update_child(CUgraphExec exec, CUgraphNode handle, CUgraph child) {
     GraphNodePtr node;
     GraphPtr graph = find_graph(child);
     if (CUresult status = find_exec_node(exec, handle, node))
@@ -68,6 +59,11 @@ SOFT_API(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode hand
         return CUDA_ERROR_INVALID_VALUE;
     UpdateResult result;
     return update_graph(*work->graph, *graph, result);
+}
+
+SOFT_API(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode handle, CUgraph child),
+         (exec, handle, child)) {
+    return update_child(exec, handle, child);
 }
 
 } // namespace soft

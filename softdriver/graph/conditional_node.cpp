@@ -53,6 +53,16 @@ class ConditionalWork : public NodeWork {
                    : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     }
 
+    void describe(NodeParams &params) const override {
+        params.conditional = {condition->handle, kind, static_cast<unsigned>(bodies.size()),
+                              condition->bodies.data(), context_->handle};
+    }
+    // The value and its default are those of the other graph from now on.
+    NodeWorkPtr updated(const NodeWork &next) const override {
+        const auto &other = static_cast<const ConditionalWork &>(next);
+        return std::make_shared<ConditionalWork>(other.condition, kind, bodies, context_);
+    }
+
     // Returns the body that runs for the present value, or null.
     GraphPtr chosen() const {
         unsigned value = condition->value;
@@ -204,7 +214,8 @@ CUresult make_conditional_work(const Graph &graph, ConditionalNodeParams &params
                                NodeWorkPtr &work) {
     ConditionPtr condition = find_condition(params.handle);
     ContextPtr context = find_context(params.context);
-    if (!condition || condition->graph != graph.id || condition->used)
+    GraphPtr owner = condition ? condition->graph.lock() : nullptr;
+    if (!owner || !is_within(graph, *owner) || condition->used)
         return CUDA_ERROR_INVALID_VALUE;
     if (!valid_count(params.type, params.count) || params.count > max_bodies)
         return CUDA_ERROR_INVALID_VALUE;
@@ -236,7 +247,7 @@ SOFT_API(cuGraphConditionalHandleCreate,
         return status;
     auto condition = std::make_shared<Condition>();
     condition->handle = state().new_id();
-    condition->graph = graph->id;
+    condition->graph = graph;
     condition->context = context;
     condition->initial = condition->value = value;
     condition->assigns = flags & assign_default;

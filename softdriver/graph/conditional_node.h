@@ -11,7 +11,7 @@ constexpr unsigned max_bodies = 1 << 16;
 // The value that decides which graph inside a conditional node runs.
 struct Condition {
     uint64_t handle = 0;
-    uint64_t graph = 0; // the id of the graph for which it was made
+    std::weak_ptr<Graph> graph; // for which it was made
     ContextPtr context;
     unsigned value = 0;
     unsigned initial = 0; // its value at the beginning of each launch, if it is assigned then

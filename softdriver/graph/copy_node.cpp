@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 #include "stream/transfer.h"
 
@@ -83,6 +84,9 @@ class CopyWork : public NodeWork {
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
     ContextPtr context() const override { return context_; }
     bool can_be_disabled() const override { return true; }
+    void describe(NodeParams &params) const override {
+        params.copy = {0, 0, context_->handle, box};
+    }
     // The memory is looked up at each launch, because the program may have freed it.
     std::vector<OperationPtr> prepare(Stream &) const override {
         Transfer transfer{};

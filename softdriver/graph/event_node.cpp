@@ -1,6 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 #include "stream/shared_event.h"
 
@@ -15,6 +16,7 @@ class EventWork : public NodeWork {
 
     CUevent event() const { return event_->handle; }
     ContextPtr context() const override { return event_->context; }
+    void describe(NodeParams &params) const override { params.event = event(); }
 
   protected:
     EventPtr event_;

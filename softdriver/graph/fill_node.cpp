@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 #include "stream/fill.h"
 
@@ -16,6 +17,7 @@ class FillWork : public NodeWork {
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
     ContextPtr context() const override { return context_; }
     bool can_be_disabled() const override { return true; }
+    void describe(NodeParams &params) const override { params.fill = {fill, context_->handle}; }
     CUresult check_instantiation() const override {
         char *address = nullptr;
         return check_fill(fill, *context_, address);

@@ -125,6 +125,16 @@ bool is_damaged(const Graph &graph) {
     return graph.destroyed;
 }
 
+bool is_within(const Graph &graph, const Graph &other) {
+    if (&graph == &other)
+        return true;
+    for (const auto &entry : other.nodes)
+        for (const GraphPtr &inner : entry.second->work->inner())
+            if (is_within(graph, *inner))
+                return true;
+    return false;
+}
+
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose) {
     std::map<uint64_t, size_t> missing; // how many dependencies of each node are not sorted yet
     std::map<uint64_t, std::vector<GraphNodePtr>> dependents;

@@ -15,6 +15,7 @@ struct Capture;
 struct Condition;
 struct Graph;
 struct GraphNode;
+struct NodeParams;
 struct UserObject;
 
 using GraphPtr = std::shared_ptr<Graph>;
@@ -53,8 +54,15 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUgraphExecUpdateResult replaceable(const NodeWork &) const {
         return CU_GRAPH_EXEC_UPDATE_SUCCESS;
     }
+    // Returns the work of a node of an executable graph that had this work, after an update with
+    // `next`. Graphs inside the node stay: the update changes their nodes.
+    virtual std::shared_ptr<const NodeWork> updated(const NodeWork &next) const {
+        return next.shared_from_this();
+    }
     // Whether nodes with this work can be disabled in executable graphs.
     virtual bool can_be_disabled() const { return false; }
+    // Sets the parameters of the kind of work. The rest is zero.
+    virtual void describe(NodeParams &) const {}
     // The name of the kernel, for pictures of the graph.
     virtual std::string text() const { return {}; }
 };
@@ -125,6 +133,8 @@ void erase_handles(Graph &graph);
 // Returns true if a capture that failed has destroyed the graph or a graph inside. Real drivers
 // crash when such a graph is instantiated or destroyed.
 bool is_damaged(const Graph &graph);
+// Returns true if `graph` is inside `other`, or the same.
+bool is_within(const Graph &graph, const Graph &other);
 // Returns the nodes so that each comes after those on which it depends, or nothing if there is a
 // circle. `choose` is called with the number of nodes that can be next, and returns which is.
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose);

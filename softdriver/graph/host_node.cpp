@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 
 // Nodes that call a function of the program, and nodes that do nothing.
@@ -18,6 +19,7 @@ class HostWork : public NodeWork {
         operation->action = [params = params] { params.fn(params.userData); };
         return {operation};
     }
+    void describe(NodeParams &all) const override { all.host = params; }
 
     const CUDA_HOST_NODE_PARAMS params;
 };

@@ -3,6 +3,7 @@
 #include "code/code_library.h"
 #include "code/launch.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 
 #include <algorithm>
@@ -59,6 +60,8 @@ class KernelWork : public NodeWork {
                    ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                    : CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
     }
+
+    void describe(NodeParams &params) const override { describe(params.kernel); }
 
     void describe(CUDA_KERNEL_NODE_PARAMS_v2 &params) const {
         const LaunchRequest &request = launch_.request;

@@ -26,6 +26,15 @@ CUresult check_nodes(const Graph &graph, uint64_t flags) {
     return CUDA_SUCCESS;
 }
 
+// An update of the executable graph drops user objects that this launch still needs.
+void keep_objects(const Graph &graph, Operation &operation) {
+    if (!graph.objects.empty())
+        operation.kept.push_back(std::make_shared<UserObjects>(graph.objects));
+    for (const auto &entry : graph.nodes)
+        for (const GraphPtr &inner : entry.second->work->inner())
+            keep_objects(*inner, operation);
+}
+
 void assign_defaults(const std::vector<ConditionPtr> &conditions) {
     Lock lock(state().mutex);
     for (const ConditionPtr &condition : conditions)
@@ -55,6 +64,7 @@ class Launching {
         auto end = std::make_shared<Operation>();
         end->waits = std::move(leaves);
         end->kept.push_back(exec_.image);
+        keep_objects(*exec_.image, *end);
         return submit(stream_, std::move(end), &exec_.last);
     }
 

@@ -2,6 +2,7 @@
 #include "api/state.h"
 #include "graph/conditional_node.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 
 #include <cstring>
@@ -15,8 +16,11 @@ constexpr unsigned char fresh_memory = 0xCD;
 
 class AllocWork : public NodeWork {
   public:
-    AllocWork(const CUDA_MEM_ALLOC_NODE_PARAMS &params, GraphMemoryPtr memory, ContextPtr context)
-        : params(params), memory_(std::move(memory)), context_(std::move(context)) {}
+    AllocWork(const CUDA_MEM_ALLOC_NODE_PARAMS &given, GraphMemoryPtr memory, ContextPtr context)
+        : access_(given.accessDescs, given.accessDescs + given.accessDescCount), params_(given),
+          memory_(std::move(memory)), context_(std::move(context)) {
+        params_.accessDescs = access_.empty() ? nullptr : access_.data();
+    }
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     ContextPtr context() const override { return context_; }
@@ -43,10 +47,12 @@ class AllocWork : public NodeWork {
     void submitted(const std::vector<OperationPtr> &) const override {
         set_there(*find_allocation(*memory_), true);
     }
-
-    const CUDA_MEM_ALLOC_NODE_PARAMS params;
+    void describe(NodeParams &all) const override { all.alloc = params_; }
+    const CUDA_MEM_ALLOC_NODE_PARAMS &parameters() const { return params_; }
 
   private:
+    std::vector<CUmemAccessDesc> access_; // to which the parameters refer
+    CUDA_MEM_ALLOC_NODE_PARAMS params_;
     GraphMemoryPtr memory_;
     ContextPtr context_;
 };
@@ -75,6 +81,7 @@ class FreeWork : public NodeWork {
         Remains remains = remove_allocation(*allocation, true);
         operations.back()->kept.emplace_back(nullptr, [=](void *) { release_memory(remains); });
     }
+    void describe(NodeParams &params) const override { params.free = address; }
 
     const CUdeviceptr address;
 
@@ -114,7 +121,8 @@ CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWor
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     PoolPlace place;
-    if (params->poolProps.handleTypes)
+    bool listed = params->accessDescs || !params->accessDescCount;
+    if (params->poolProps.handleTypes || !listed)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status =
             find_pool_place(params->poolProps.allocType, params->poolProps.location, place))
@@ -168,7 +176,7 @@ SOFT_API(cuGraphAddMemAllocNode,
 
 SOFT_API(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params),
          (node, params)) {
-    return read_node<AllocWork>(node, params, [&](auto &work) { *params = work.params; });
+    return read_node<AllocWork>(node, params, [&](auto &work) { *params = work.parameters(); });
 }
 
 SOFT_API(cuGraphAddMemFreeNode,

@@ -61,6 +61,18 @@ bool pair_nodes(const Graph &image, const Graph &graph, Pairs &pairs, UpdateResu
     return true;
 }
 
+// Makes the graph, and the graphs inside, keep the user objects of another graph alive.
+void take_objects(Graph &image, const Graph &graph) {
+    image.objects = graph.objects;
+    auto old = image.nodes.begin();
+    for (const auto &entry : graph.nodes) {
+        std::vector<GraphPtr> before = (old++)->second->work->inner();
+        std::vector<GraphPtr> after = entry.second->work->inner();
+        for (size_t i = 0; i < before.size(); i++)
+            take_objects(*before[i], *after[i]);
+    }
+}
+
 } // namespace
 
 CUresult update_graph(Graph &image, const Graph &graph, UpdateResult &result) {
@@ -68,8 +80,8 @@ CUresult update_graph(Graph &image, const Graph &graph, UpdateResult &result) {
     if (!pair_nodes(image, graph, pairs, result))
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     for (const auto &pair : pairs)
-        if (pair.first->work->inner().empty())
-            pair.second->work = pair.first->work;
+        pair.second->work = pair.second->work->updated(*pair.first->work);
+    take_objects(image, graph);
     return CUDA_SUCCESS;
 }
 
@@ -87,8 +99,6 @@ SOFT_API(cuGraphExecUpdate_v2,
         info->errorNode = result.node ? handle_of(*result.node) : nullptr;
         info->errorFromNode = result.from ? handle_of(*result.from) : nullptr;
     }
-    if (status == CUDA_SUCCESS)
-        exec->image->objects = graph->objects;
     return status;
 }
 

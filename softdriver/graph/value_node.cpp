@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "graph/node_api.h"
+#include "graph/node_params.h"
 #include "graph/works.h"
 #include "stream/value.h"
 
@@ -22,6 +23,7 @@ class ValueWork : public NodeWork {
                 operations[i] = failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS);
         return operations;
     }
+    void describe(NodeParams &params) const override { describe(params.values); }
     void describe(CUDA_BATCH_MEM_OP_NODE_PARAMS &params) const {
         params = {};
         params.ctx = context_->handle;

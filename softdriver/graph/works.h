@@ -35,6 +35,8 @@ CUresult make_wait_work(CUevent event, NodeWorkPtr &work);
 // The work of a node of `parent` that runs another graph. With ownership 1 the graph belongs to the
 // node from now on, else a copy of it.
 CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPtr &work);
+// Updates what a child graph node of an executable graph runs.
+CUresult update_child(CUgraphExec exec, CUgraphNode handle, CUgraph child);
 
 CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work);
 NodeWorkPtr make_alloc_work(const CUDA_MEM_ALLOC_NODE_PARAMS &params, GraphMemoryPtr memory,

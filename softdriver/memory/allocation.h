@@ -27,6 +27,7 @@ struct Allocation {
     // For reserved addresses: which of them have memory. Null for other memory.
     std::shared_ptr<Reservation> reservation;
     std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
+    bool of_graph = false;            // a node of a graph has allocated it, which may be gone
     std::shared_ptr<Sharing> sharing; // with other processes, or null
     // A node of a graph will allocate the memory. Until then only other nodes can use it.
     bool captured = false;

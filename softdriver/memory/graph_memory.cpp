@@ -9,8 +9,7 @@ GraphMemoryPtr give_to_graph(Allocation &allocation) {
     memory->address = allocation.begin;
     memory->allocation = allocation.id;
     allocation.graph = memory;
-    allocation.captured = true;
-    note_graph_memory(*allocation.device);
+    allocation.captured = allocation.of_graph = true;
     return memory;
 }
 

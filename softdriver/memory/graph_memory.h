@@ -25,7 +25,7 @@ using GraphMemoryPtr = std::shared_ptr<GraphMemory>;
 GraphMemoryPtr give_to_graph(Allocation &allocation);
 // Returns the allocation of the memory, or null if it was freed with its context.
 Allocation *find_allocation(const GraphMemory &memory);
-// Updates the high marks of the device. Called when there is more memory of graphs.
+// Updates how much memory the device holds for graphs. Called when graphs have allocated memory.
 void note_graph_memory(Device &device);
 // The memory is allocated, or freed, from the view of the program.
 void set_there(Allocation &allocation, bool there);

@@ -3,39 +3,40 @@
 
 #include <algorithm>
 
-// How much memory the graphs of a device use. All of it counts as reserved from the time when its
-// node is added until its graph ends.
+// How much memory the devices hold for memory nodes of graphs. As on real drivers it grows when a
+// launch allocates, in steps, and stays when the memory is freed or the graph ends, until
+// cuDeviceGraphMemTrim. All of it counts as used. These are only the numbers that programs can ask
+// for: what an allocation takes of the device's capacity is elsewhere.
 
 namespace soft {
 namespace {
 
-struct GraphBytes {
-    uint64_t used = 0, reserved = 0;
-};
+constexpr uint64_t step = uint64_t(32) << 20;
 
-GraphBytes graph_bytes(const Device &device) {
-    GraphBytes bytes;
+// The memory of graphs that is allocated now, rounded up to whole steps.
+uint64_t allocated(const Device &device) {
+    uint64_t bytes = 0;
     for (const auto &entry : state().allocations) {
         const Allocation &allocation = entry.second;
-        if (allocation.device != &device || allocation.graph.expired())
-            continue;
-        bytes.reserved += allocation.bytes;
-        bytes.used += allocation.captured ? 0 : allocation.bytes;
+        if (allocation.device == &device && allocation.of_graph && !allocation.captured)
+            bytes += allocation.bytes;
     }
-    return bytes;
+    return (bytes + step - 1) / step * step;
 }
 
 } // namespace
 
 void note_graph_memory(Device &device) {
-    GraphBytes bytes = graph_bytes(device);
-    device.graph_used_high = std::max(device.graph_used_high, bytes.used);
-    device.graph_reserved_high = std::max(device.graph_reserved_high, bytes.reserved);
+    device.graph_memory = std::max(device.graph_memory, allocated(device));
+    device.graph_memory_high = std::max(device.graph_memory_high, device.graph_memory);
 }
 
-// There is nothing to trim: the memory of a graph is freed when the graph ends.
 SOFT_API(cuDeviceGraphMemTrim, (CUdevice number), (number)) {
-    return find_device(number) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    Device *device = find_device(number);
+    if (!device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    device->graph_memory = allocated(*device);
+    return CUDA_SUCCESS;
 }
 
 SOFT_API(cuDeviceGetGraphMemAttribute,
@@ -46,20 +47,15 @@ SOFT_API(cuDeviceGetGraphMemAttribute,
         return CUDA_ERROR_INVALID_DEVICE;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    GraphBytes bytes = graph_bytes(*device);
     auto *result = static_cast<cuuint64_t *>(value);
     switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        *result = bytes.used;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+        *result = device->graph_memory;
         return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-        *result = device->graph_used_high;
-        return CUDA_SUCCESS;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        *result = bytes.reserved;
-        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        *result = device->graph_reserved_high;
+        *result = device->graph_memory_high;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -73,15 +69,11 @@ SOFT_API(cuDeviceSetGraphMemAttribute,
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
     // High marks can only be reset to zero.
-    if (!value || *static_cast<const cuuint64_t *>(value))
+    bool high = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH ||
+                attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    if (!value || *static_cast<const cuuint64_t *>(value) || !high)
         return CUDA_ERROR_INVALID_VALUE;
-    GraphBytes bytes = graph_bytes(*device);
-    if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        device->graph_used_high = bytes.used;
-    else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        device->graph_reserved_high = bytes.reserved;
-    else
-        return CUDA_ERROR_INVALID_VALUE;
+    device->graph_memory_high = device->graph_memory;
     return CUDA_SUCCESS;
 }
 

@@ -10,6 +10,10 @@
 namespace soft {
 namespace {
 
+// An edge of type CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, from the port
+// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC.
+constexpr EdgeData programmatic_edge = {1, 0, 1};
+
 // Returns true if the origin stream depends, directly or through other nodes, on every node of the
 // capture. Nodes in `excused`, and the nodes on which they depend, do not count.
 bool joined(const Capture &capture) {
@@ -91,13 +95,16 @@ static void destroy_graph(Capture &capture) {
     erase_handles(*capture.graph);
 }
 
-CUresult capture_node(Stream &stream, NodeWorkPtr work) {
+CUresult capture_node(Stream &stream, NodeWorkPtr work, bool programmatic) {
     Capture &capture = *stream.capture;
     if (!capture.valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     std::vector<Edge> after;
-    for (uint64_t id : stream.capture_tail)
-        after.push_back({id});
+    for (uint64_t id : stream.capture_tail) {
+        GraphNodePtr node = capture.graph->find(id);
+        bool early = programmatic && node && node->work->type() == CU_GRAPH_NODE_TYPE_KERNEL;
+        after.push_back({id, early ? programmatic_edge : EdgeData{}});
+    }
     GraphNodePtr node = add_node(*capture.graph, std::move(work), std::move(after));
     stream.capture_tail = {node->id};
     return CUDA_SUCCESS;

@@ -28,8 +28,9 @@ struct Capture {
 
 using CapturePtr = std::shared_ptr<Capture>;
 
-// Adds a node that depends on what the stream has captured so far.
-CUresult capture_node(Stream &stream, NodeWorkPtr work);
+// Adds a node that depends on what the stream has captured so far. The edges from kernels are
+// `programmatic` if the node is a kernel that may start before they end.
+CUresult capture_node(Stream &stream, NodeWorkPtr work, bool programmatic = false);
 void invalidate(Capture &capture);
 // Returns true if a stream of the context takes part in the capture.
 bool involves(const Capture &capture, const Context &context);

@@ -73,21 +73,28 @@ class Conditional(ctypes.Structure):
     ]
 
 
-def conditional(client, graph, kind, count, value, after=()):
-    """Add a conditional node.
+def new_condition(client, graph, value):
+    """Returns the handle of a condition that has this value at the beginning of each launch."""
+    handle = ctypes.c_uint64()
+    found = ctypes.byref(handle)
+    client.ok("cuGraphConditionalHandleCreate", found, graph, client.lib.primary, value, 1)
+    return handle.value
+
+
+def conditional(client, graph, kind, count, value=0, after=(), handle=None):
+    """Add a conditional node, with a condition of this value or the one of the handle.
 
     Returns the node, its body graphs, and the handle of its condition.
     """
-    handle, node = ctypes.c_uint64(), ctypes.c_void_p()
-    found = ctypes.byref(handle)
-    client.ok("cuGraphConditionalHandleCreate", found, graph, client.lib.primary, value, 1)
-    params = Conditional(13, (0, 0, 0), handle.value, kind, count, None, client.lib.primary)
+    node = ctypes.c_void_p()
+    handle = handle or new_condition(client, graph, value)
+    params = Conditional(13, (0, 0, 0), handle, kind, count, None, client.lib.primary)
     before = (ctypes.c_void_p * max(1, len(after)))(*after)
     client.ok(
         "cuGraphAddNode_v2", ctypes.byref(node), graph, before, None, len(after),
         ctypes.byref(params),
     )  # fmt: skip
-    return node.value, [params.graphs[i] for i in range(count)], handle.value
+    return node.value, [params.graphs[i] for i in range(count)], handle
 
 
 @contextlib.contextmanager

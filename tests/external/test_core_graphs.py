@@ -1,10 +1,15 @@
 """Graphs of cuda.core on the software driver: captured from streams, and built from nodes."""
 
 import ctypes
+import gc
+import weakref
 
 import numpy as np
 import pytest
+from cuda.bindings import driver
 from cuda.core import (
+    Device,
+    GraphMemoryResource,
     LaunchConfig,
     LegacyPinnedMemoryResource,
     ObjectCode,
@@ -195,3 +200,108 @@ def test_switch(stream, numbers, kernel, value):
     stream.sync()
     assert (array(numbers) == np.arange(N) * (3, 5, 1)[value]).all()
     graph.close()
+
+
+def test_condition_in_the_body_of_another(stream, numbers, kernel):
+    definition = GraphDefinition()
+    inner = definition.create_condition(default_value=0)
+    outer = definition.create_condition(default_value=1)
+    node = definition.if_then(outer).then.if_else(inner)
+    for by, branch in ((3, node.then), (5, node.else_)):
+        branch.launch(CONFIG, kernel, numbers, np.uint32(N), np.uint32(by))
+    graph = definition.instantiate()
+    graph.launch(stream)
+    stream.sync()
+    assert (array(numbers) == np.arange(N) * 5).all()
+    graph.close()
+
+
+def test_update_of_a_condition(stream, numbers, kernel):
+    definitions = []
+    for value in (0, 1):
+        definition = GraphDefinition()
+        node = definition.switch(definition.create_condition(default_value=value), 2)
+        for by, branch in zip((3, 5), node.branches, strict=True):
+            branch.launch(CONFIG, kernel, numbers, np.uint32(N), np.uint32(by))
+        definitions.append(definition)
+    graph = definitions[0].instantiate()
+    graph.launch(stream)
+    graph.update(definitions[1])
+    graph.launch(stream)
+    stream.sync()
+    assert (array(numbers) == np.arange(N) * 15).all()
+    graph.close()
+
+
+def calling(called, what):
+    """A definition with a callback, and a weak reference to this callback."""
+
+    def callback():
+        called.append(what)
+
+    definition = GraphDefinition()
+    definition.callback(callback)
+    return definition, weakref.ref(callback)
+
+
+def test_child_graphs_are_replaced(stream):
+    called = []
+    definition = GraphDefinition()
+    node = definition.embed(calling(called, "first")[0])
+    graph = definition.instantiate()
+    child, _ = calling(called, "second")
+    node.update(child)
+    other = definition.instantiate()
+    child, alive = calling(called, "third")
+    graph[node].update(child)
+    del child
+    gc.collect()
+    assert alive() is not None  # the executable graph keeps the callback
+    for each in (graph, other):
+        each.launch(stream)
+        stream.sync()
+    assert called == ["third", "second"]
+    graph.close()
+    other.close()
+
+
+def test_programmatic_launches(device, kernel, numbers):
+    builder = device.create_graph_builder().begin_building()
+    early = LaunchConfig(grid=1, block=N, programmatic_stream_serialization=True)
+    for config in (CONFIG, early):
+        launch(builder, config, kernel, numbers, np.uint32(N), np.uint32(2))
+    builder.end_building()
+    handle = builder.graph_definition.handle
+    status, *_, count = driver.cuGraphGetEdges(handle)
+    status, _, _, (edge,), _ = driver.cuGraphGetEdges(handle, count)
+    assert status == driver.CUresult.CUDA_SUCCESS
+    assert edge.type == driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    assert edge.from_port == driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    builder.close()
+
+
+def test_memory_of_graphs(device, stream):
+    resource = GraphMemoryResource(device)
+    resource.trim()
+    before = resource.attributes.reserved_mem_current
+    builder = device.create_graph_builder().begin_building()
+    buffer = resource.allocate(4 * N, stream=builder)
+    graph = builder.end_building().complete()
+    graph.launch(stream)
+    buffer.close(stream=stream)
+    stream.sync()
+    graph.close()
+    builder.close()
+    assert resource.attributes.reserved_mem_current > before
+    resource.trim()
+    assert resource.attributes.reserved_mem_current == before
+
+
+def test_peers_of_an_allocation(device):
+    definition = GraphDefinition()
+    node = definition.allocate(4 * N, peer_access=[Device(1)])
+    after = node.join()
+    del node
+    gc.collect()
+    (again,) = after.pred  # read from the driver
+    assert again.peer_access == (1,)
