@@ -457,6 +457,32 @@ def test_a_pool_of_another_process(client, other, tmp_path):
     assert status == INVALID_VALUE
 
 
+def test_a_pointer_belongs_to_a_pool(client, other, tmp_path):
+    pool, _ = share_pool(client, other, tmp_path / "one")
+    _, second = share_pool(client, other, tmp_path / "two")
+    stream, memory, data = client.stream(), ctypes.c_uint64(), (ctypes.c_ubyte * 64)()
+    client.ok("cuMemAllocFromPoolAsync", ctypes.byref(memory), SIZE, pool, stream)
+    client.ok("cuStreamSynchronize", stream)
+    client.ok("cuMemPoolExportPointer", data, memory)
+    assert other.import_pointer(second, bytes(data))[0] == INVALID_VALUE
+    client.ok("cuMemFreeAsync", memory, stream)
+    client.ok("cuStreamSynchronize", stream)
+
+
+@pytest.mark.cuda_software
+def test_an_export_needs_no_context(client):
+    """cuda.core exports in threads that have none."""
+    properties = pool_properties(handleTypes=FILE_HANDLE)
+    pool = client._make("cuMemPoolDestroy", ctypes.c_void_p, "cuMemPoolCreate", properties)
+    stream, memory, data = client.stream(), ctypes.c_uint64(), (ctypes.c_ubyte * 64)()
+    client.ok("cuMemAllocFromPoolAsync", ctypes.byref(memory), SIZE, pool, stream)
+    client.ok("cuCtxSetCurrent", None)
+    assert client.call("cuMemPoolExportPointer", data, memory) == SUCCESS
+    client.ok("cuCtxSetCurrent", client.lib.primary)
+    client.ok("cuMemFreeAsync", memory, stream)
+    client.ok("cuStreamSynchronize", stream)
+
+
 def test_a_pool_of_host_memory_of_another_process(client, other, tmp_path):
     """Both hosts use the memory directly. Nobody can say in which order, so they wait."""
     node = Location(NUMA_LOCATION, 0)
@@ -552,8 +578,8 @@ def made(client):
 
 def import_here(client, descriptor, kind=FILE_HANDLE):
     handle = ctypes.c_uint64()
-    given = ctypes.c_void_p(descriptor)
-    status = client.call("cuMemImportFromShareableHandle", ctypes.byref(handle), given, kind)
+    found = ctypes.byref(handle)
+    status = client.call("cuMemImportFromShareableHandle", found, descriptor, kind)
     return status, handle.value
 
 
