@@ -74,8 +74,7 @@ Shape shape_of(const char *name) {
     shape.keeps_memory = starts(name, "cuMemHostRegister");
     for (const char *maps :
          {"cuMemAddress", "cuMemCreate", "cuMemExport", "cuMemGetAccess", "cuMemGetAllocation",
-          "cuMemImport", "cuMemMap", "cuMemRelease", "cuMemRetain", "cuMemSetAccess",
-          "cuMemUnmap"})
+          "cuMemImport", "cuMemMap", "cuMemRelease", "cuMemRetain", "cuMemSetAccess", "cuMemUnmap"})
         shape.maps |= starts(name, maps);
     for (const char *copies : array_copies)
         shape.parts |= std::strstr(name, copies) != nullptr;
