@@ -12,6 +12,7 @@ struct ProcessId {
     bool operator==(const ProcessId &other) const {
         return pid == other.pid && start == other.start;
     }
+    bool operator!=(const ProcessId &other) const { return !(*this == other); }
 };
 
 ProcessId this_process();

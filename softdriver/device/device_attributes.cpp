@@ -70,6 +70,7 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
     // These attributes have no name in older headers, or different names in different toolkits, so
+    {103, 1},  // memory can be shared by a file descriptor
     {113, 1},  // host memory can be registered as read-only
     {119, 1},  // kinds of handles of pools: files
     {125, 1},  // interprocess events

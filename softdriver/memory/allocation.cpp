@@ -182,6 +182,22 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
     return CUDA_SUCCESS;
 }
 
+CUresult allocate_in_file(const Context &context, HostFile &file, size_t bytes,
+                          Allocation *&result) {
+    if (CUresult status = state().settings.faults.strike_allocation(bytes))
+        return status;
+    char *address = exceeds_machine(bytes) ? nullptr : file.allocate(bytes);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    place_imported_host(context, address, bytes, result);
+    return CUDA_SUCCESS;
+}
+
+void place_imported_host(const Context &context, char *address, size_t bytes, Allocation *&result) {
+    result = &add(context, reinterpret_cast<uintptr_t>(address), address, bytes, MemoryKind::Host);
+    result->of_others = true;
+}
+
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
@@ -273,7 +289,15 @@ void release_memory(const Remains &remains) {
         auto user = reinterpret_cast<char *>(remains.begin);
         if (user != remains.host)
             munmap(user, bytes);
-        std::shared_ptr<void> mapping(remains.host, [=](void *host) { munmap(host, bytes); });
+        auto file = remains.pool ? remains.pool->file : nullptr;
+        if (file)
+            file->withdraw(remains.host);
+        std::shared_ptr<char> mapping(remains.host, [=](char *host) {
+            if (file)
+                file->release(host);
+            else
+                munmap(host, bytes);
+        });
         state().scheduler.keep(mapping, remains.begin, bytes);
         break;
     }

@@ -89,6 +89,11 @@ bool device_free_waits();
 CUresult place_imported(const Context &context, Device &device, MemoryKind kind, int file,
                         uint64_t offset, size_t bytes, Allocation *&result);
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result);
+// Allocates page-locked memory that other processes can map.
+CUresult allocate_in_file(const Context &context, HostFile &file, size_t bytes,
+                          Allocation *&result);
+// Enters memory of the host that another process has allocated, and that is mapped at an address.
+void place_imported_host(const Context &context, char *address, size_t bytes, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
 // Enters addresses that a program reserves into the table. The driver accesses their memory at

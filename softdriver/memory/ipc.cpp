@@ -7,7 +7,7 @@
 #include <cstring>
 #include <unistd.h>
 
-// Device memory that several processes use: cuIpcGetMemHandle and its counterparts.
+// Memory that several processes use: cuIpcGetMemHandle and its counterparts, and what pools need.
 
 namespace soft {
 namespace {
@@ -27,7 +27,7 @@ uint64_t checksum(const SharedMemory &handle) {
 ProcessId owner_of(const SharedMemory &handle) { return {handle.pid, handle.start}; }
 
 // Returns an error if there is no such memory, or not any more. Otherwise `file` is open.
-CUresult open_memory(const SharedMemory &handle, uint64_t magic, int &file) {
+CUresult open_memory(const SharedMemory &handle, uint64_t magic, const char *name, int &file) {
     uint64_t end, id = 0;
     if (handle.magic != magic || handle.check != checksum(handle) || !handle.bytes || !handle.id ||
         __builtin_add_overflow(handle.offset, handle.bytes, &end) || handle.place < end ||
@@ -37,7 +37,7 @@ CUresult open_memory(const SharedMemory &handle, uint64_t magic, int &file) {
         return CUDA_ERROR_INVALID_CONTEXT; // a process cannot open its own memory
     if (!is_alive(owner_of(handle)))
         return CUDA_ERROR_INVALID_HANDLE;
-    file = open_shared_file(owner_of(handle), handle.file, Arena::file_name, end);
+    file = open_shared_file(owner_of(handle), handle.file, name, end);
     if (file < 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (pread(file, &id, sizeof(id), static_cast<off_t>(handle.place)) == sizeof(id) &&
@@ -47,30 +47,57 @@ CUresult open_memory(const SharedMemory &handle, uint64_t magic, int &file) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+// Writes a handle of the allocation, but for what depends on the kind of handle. Returns false if
+// the system has no more files or memory.
+bool publish(const Allocation &allocation, SharedMemory &made) {
+    ProcessId owner = this_process();
+    made.pid = owner.pid;
+    made.start = owner.start;
+    made.bytes = allocation.bytes;
+    made.id = allocation.id;
+    if (allocation.kind == MemoryKind::Host) {
+        HostFile &file = *allocation.pool->file;
+        made.file = file.number();
+        made.offset = file.offset_of(allocation.host);
+        made.place = file.publish(allocation.host, allocation.id);
+        return made.place != 0;
+    }
+    Arena &arena = allocation.device->arena;
+    made.file = arena.share(allocation.begin, allocation.bytes);
+    made.offset = arena.offset_of(allocation.begin);
+    made.place = made.file < 0 ? 0 : arena.publish(allocation.id);
+    return made.place != 0;
+}
+
+CUresult map_host(const Context &context, int file, uint64_t offset, size_t bytes,
+                  Allocation *&result) {
+    char *address = offset % Arena::page ? nullptr : map_host_file(file, offset, bytes);
+    if (!address)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    place_imported_host(context, address, bytes, result);
+    return CUDA_SUCCESS;
+}
+
 } // namespace
 
+Device *device_at(uint32_t place) {
+    for (const auto &device : state().devices)
+        if (static_cast<uint32_t>(device->place) == place)
+            return device.get();
+    return nullptr;
+}
+
 CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemory &handle) {
-    // The pages of the memory move, so nothing may be running that uses them.
+    // The pages of a device's memory move, so nothing may be running that uses them.
     state().scheduler.settle(lock, [](const Stream &) { return true; });
     Allocation *allocation = find_allocation(address);
     if (!allocation)
         return CUDA_ERROR_INVALID_VALUE;
     if (!allocation->sharing) {
-        Arena &arena = allocation->device->arena;
-        ProcessId owner = this_process();
-        int file = arena.share(allocation->begin, allocation->bytes);
-        uint64_t place = file < 0 ? 0 : arena.publish(allocation->id);
-        if (!place)
+        auto sharing = std::make_shared<Sharing>();
+        if (!publish(*allocation, sharing->handle))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        allocation->sharing = std::make_shared<Sharing>();
-        SharedMemory &made = allocation->sharing->handle;
-        made.pid = owner.pid;
-        made.start = owner.start;
-        made.file = file;
-        made.offset = arena.offset_of(allocation->begin);
-        made.bytes = allocation->bytes;
-        made.id = allocation->id;
-        made.place = place;
+        allocation->sharing = std::move(sharing);
     }
     handle = allocation->sharing->handle;
     handle.magic = magic;
@@ -80,11 +107,15 @@ CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemo
 
 CUresult import_memory(const Context &context, Device &device, MemoryKind kind,
                        const SharedMemory &handle, uint64_t magic, Allocation *&result) {
+    bool host = kind == MemoryKind::Host;
     int file = -1;
-    if (CUresult status = open_memory(handle, magic, file))
+    if (CUresult status =
+            open_memory(handle, magic, host ? HostFile::name : Arena::file_name, file))
         return status;
-    CUresult status = place_imported(context, device, kind, file, handle.offset,
-                                     static_cast<size_t>(handle.bytes), result);
+    auto bytes = static_cast<size_t>(handle.bytes);
+    CUresult status =
+        host ? map_host(context, file, handle.offset, bytes, result)
+             : place_imported(context, device, kind, file, handle.offset, bytes, result);
     close(file);
     if (status)
         return status == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_MAP_FAILED : status;

@@ -27,12 +27,15 @@ struct Sharing {
     unsigned opened = 0;
 };
 
+// Finds a device by its place before CUDA_VISIBLE_DEVICES selects and orders the devices, which may
+// differ from process to process. Returns null if this process does not have it.
+Device *device_at(uint32_t place);
 // Makes the handle of an allocation of this process. `magic` says what kind of handle it is.
 CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemory &handle);
-// Checks a handle and maps its memory into the address space of the device.
+// Checks a handle and maps its memory: that of a device into the address space of this device.
 CUresult import_memory(const Context &context, Device &device, MemoryKind kind,
                        const SharedMemory &handle, uint64_t magic, Allocation *&result);
-// Called when exported memory is freed: its handles become invalid.
+// Called when exported memory of a device is freed: its handles become invalid.
 void stop_sharing(Device &device, const Sharing &sharing);
 
 } // namespace soft

@@ -11,7 +11,7 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t pool_magic = 0x31304c4f4f505543;    // "CUPOOL01"
+constexpr uint64_t pool_magic = 0x32304c4f4f505543;    // "CUPOOL02"
 constexpr uint64_t pointer_magic = 0x3130525450505543; // "CUPPTR01"
 constexpr const char *pool_file = "cudadrv-pool";
 
@@ -21,14 +21,12 @@ struct SharedPool {
     uint32_t pid = 0;
     uint32_t place = 0; // of the device, before CUDA_VISIBLE_DEVICES selects and orders them
     uint64_t start = 0;
+    uint64_t of_host = 0; // 1 for a pool of the host, which has no device
+    uint64_t number = 0;  // of the pool in that process
 };
 
-Device *device_at(uint32_t place) {
-    for (const auto &device : state().devices)
-        if (static_cast<uint32_t>(device->place) == place)
-            return device.get();
-    return nullptr;
-}
+// Handles of memory of different pools are different kinds of handles.
+uint64_t magic_of(const Pool &pool) { return pointer_magic ^ pool.number << 16; }
 
 bool is_exported(const Pool *pool) {
     return pool && !pool->imported &&
@@ -50,7 +48,10 @@ SOFT_API(cuMemPoolExportToShareableHandle,
     shared.magic = pool_magic;
     shared.pid = owner.pid;
     shared.start = owner.start;
-    shared.place = static_cast<uint32_t>(pool->device->place);
+    shared.number = pool->number;
+    shared.of_host = !pool->device;
+    if (pool->device)
+        shared.place = static_cast<uint32_t>(pool->device->place);
     int file = create_shared_file(pool_file, sizeof(shared));
     if (file < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -75,13 +76,17 @@ SOFT_API(cuMemPoolImportFromShareableHandle,
         pread(file, &shared, sizeof(shared), 0) != sizeof(shared) || shared.magic != pool_magic)
         return CUDA_ERROR_INVALID_VALUE;
     Device *device = device_at(shared.place);
-    if (!device)
+    if (!shared.of_host && !device)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!is_alive({shared.pid, shared.start}))
         return CUDA_ERROR_INVALID_VALUE;
-    PoolPtr pool =
-        create_pool({MemoryKind::Async, make_location(location_device, device->ordinal), device});
+    PoolPlace place{MemoryKind::Host, make_location(location_numa, 0), nullptr};
+    if (!shared.of_host)
+        place = {MemoryKind::Async, make_location(location_device, device->ordinal), device};
+    PoolPtr pool = create_pool(place);
     pool->imported = true;
+    pool->owner = {shared.pid, shared.start};
+    pool->number = shared.number;
     *pool_handle = pool->handle;
     return CUDA_SUCCESS;
 }
@@ -92,7 +97,7 @@ SOFT_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData * data, CUdeviceptr add
     if (!data || !allocation || !is_exported(allocation->pool.get()))
         return CUDA_ERROR_INVALID_VALUE;
     SharedMemory made;
-    if (CUresult status = export_memory(call.lock, address, pointer_magic, made))
+    if (CUresult status = export_memory(call.lock, address, magic_of(*allocation->pool), made))
         return status;
     std::memcpy(data, &made, sizeof(made));
     return CUDA_SUCCESS;
@@ -106,9 +111,12 @@ SOFT_API(cuMemPoolImportPointer,
         return CUDA_ERROR_INVALID_VALUE;
     SharedMemory handle;
     std::memcpy(&handle, data, sizeof(handle));
+    if (ProcessId{handle.pid, handle.start} != pool->owner)
+        return CUDA_ERROR_INVALID_VALUE;
     Allocation *allocation = nullptr;
-    if (CUresult status = import_memory(*call.context, *pool->device, MemoryKind::Async, handle,
-                                        pointer_magic, allocation))
+    Device &device = pool->device ? *pool->device : *call.context->device;
+    if (CUresult status =
+            import_memory(*call.context, device, pool->kind, handle, magic_of(*pool), allocation))
         return status;
     allocation->pool = pool;
     *address = allocation->begin;

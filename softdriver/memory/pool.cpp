@@ -40,6 +40,8 @@ PoolPtr create_pool(const PoolPlace &place) {
     pool->kind = place.kind;
     pool->location = place.location;
     pool->device = place.device;
+    static uint64_t pools = 0;
+    pool->number = ++pools;
     pool->handle = reinterpret_cast<CUmemoryPool>(state().pools.insert(pool, state().reuse()));
     return pool;
 }
@@ -246,12 +248,14 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
     bool shared = !managed && static_cast<int>(place.location.type) != location_host;
     if (properties.handle_types & ~(shared ? shareable : 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types & ~(place.device ? file_handle : 0)) // there is no fabric
+    if (properties.handle_types & ~file_handle) // there is no fabric
         return CUDA_ERROR_NOT_SUPPORTED;
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;
     PoolPtr pool = create_pool(place);
     pool->handle_types = properties.handle_types;
+    if (pool->handle_types && pool->kind == MemoryKind::Host)
+        pool->file = std::make_shared<HostFile>();
     pool->max_bytes = round_up(properties.max_bytes, chunk);
     *handle = pool->handle;
     return CUDA_SUCCESS;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "base/process.h"
 #include "device/device.h"
+#include "memory/host_file.h"
 #include "memory/location.h"
 #include "work/operation.h"
 
@@ -25,8 +27,12 @@ struct Pool {
     // allocation is freed.
     bool destroyed = false;
     int handle_types = 0; // the kinds of handles that can be made of the pool
+    // Has the memory of a pool of the host of which handles can be made; else null.
+    std::shared_ptr<HostFile> file;
     // It stands for a pool of another process. Nothing can be allocated from it.
     bool imported = false;
+    ProcessId owner;      // of an imported pool: the process whose pool it is
+    uint64_t number = 0;  // of the pool in that process
     size_t max_bytes = 0; // limit of reserved bytes; 0 means no limit
     bool follow_events = true, opportunistic = true, internal_dependencies = true;
     size_t release_threshold = 0;

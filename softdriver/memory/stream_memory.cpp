@@ -11,7 +11,8 @@ namespace {
 CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocation *&allocation) {
     switch (pool.kind) {
     case MemoryKind::Host:
-        return allocate_host(context, bytes, 0, allocation);
+        return pool.file ? allocate_in_file(context, *pool.file, bytes, allocation)
+                         : allocate_host(context, bytes, 0, allocation);
     case MemoryKind::Managed:
         if (CUresult status = allocate_managed(context, bytes, CU_MEM_ATTACH_GLOBAL, allocation))
             return status;

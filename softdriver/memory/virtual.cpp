@@ -1,6 +1,7 @@
 #include "memory/virtual.h"
 
 #include "api/state.h"
+#include "base/process.h"
 #include "memory/freed.h"
 
 #include <algorithm>
@@ -27,22 +28,29 @@ CUresult write_pattern(int file, size_t bytes) {
 
 } // namespace
 
-Backing::Backing(Device &on, size_t size, const CUmemAllocationProp &wanted)
-    : device(&on), bytes(size), properties(wanted), id(state().new_id()) {
-    device->used += bytes;
+Backing::Backing(Device &on, size_t size, const CUmemAllocationProp &wanted, bool made_here)
+    : device(&on), bytes(size), properties(wanted), made_here(made_here), id(state().new_id()) {
+    if (made_here)
+        device->used += bytes;
     state().live_bytes += bytes;
 }
 
 Backing::~Backing() {
-    device->used -= bytes;
+    if (made_here)
+        device->used -= bytes;
     state().live_bytes -= bytes;
     if (file >= 0)
         close(file);
 }
 
 bool Backing::fill() {
-    file = memfd_create("cudadrv-memory", MFD_CLOEXEC);
-    return file >= 0 && write_pattern(file, bytes) == CUDA_SUCCESS;
+    file = create_shared_file("cudadrv-memory", bytes + description_bytes());
+    return file >= 0 && write_pattern(file, bytes) == CUDA_SUCCESS && describe_backing(*this);
+}
+
+BackingPtr find_backing(CUmemGenericAllocationHandle handle) {
+    BackingPtr backing = state().backings.find(handle);
+    return backing && backing->references ? backing : nullptr;
 }
 
 bool Reservation::map(uintptr_t address, size_t bytes, const BackingPtr &backing) {

@@ -14,10 +14,13 @@ struct Allocation;
 // The multiple of which all sizes and addresses of virtual memory management must be.
 constexpr size_t virtual_granularity = size_t(2) << 20;
 
-// Memory that cuMemCreate has made. It has bytes but no address: mappings give it addresses. It
-// lives until the program has released its handle and unmapped all of it.
+// Memory that cuMemCreate has made, here or in another process. It has bytes but no address:
+// mappings give it addresses. It lives until the program has released its handle and unmapped all
+// of it.
 struct Backing {
-    Backing(Device &on, size_t size, const CUmemAllocationProp &wanted);
+    // `made_here` says that this process has made the memory, so that it counts against the
+    // capacity of the device.
+    Backing(Device &on, size_t size, const CUmemAllocationProp &wanted, bool made_here);
     ~Backing();
     Backing(const Backing &) = delete;
     Backing &operator=(const Backing &) = delete;
@@ -29,14 +32,24 @@ struct Backing {
     Device *const device;
     const size_t bytes;
     CUmemAllocationProp properties;
+    const bool made_here;
     CUmemGenericAllocationHandle handle = 0;
     int file = -1;           // has the bytes; each mapping shares them
-    unsigned references = 1; // of the program: one for the creation, and one for each retain
+    unsigned references = 1; // of the program: one for the creation, each retain and each import
     unsigned mappings = 0;
     const uint64_t id;
 };
 
 using BackingPtr = std::shared_ptr<Backing>;
+
+// Finds memory by its handle. Returns null if the program has released all references to it.
+BackingPtr find_backing(CUmemGenericAllocationHandle handle);
+
+// Writes behind the bytes of a file what another process must know about the memory. Returns false
+// if the system has no more memory.
+bool describe_backing(const Backing &backing);
+// Returns how many bytes that description has.
+size_t description_bytes();
 
 struct Mapping {
     size_t bytes;

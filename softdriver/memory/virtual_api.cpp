@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 // Virtual memory management: cuMemAddressReserve, cuMemCreate, cuMemMap, cuMemSetAccess and their
-// kin. Memory of devices is supported; memory of the host is not.
+// kin. Memory of devices is supported; memory of the host is not. virtual_share.cpp has memory that
+// processes share.
 
 namespace soft {
 namespace {
 
-// Types of handles by which a program may want to export memory. Exporting itself is not supported.
+// Types of handles by which a program may want to export memory.
 constexpr int exportable_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 bool is_multiple(uint64_t number) { return number % virtual_granularity == 0; }
@@ -36,11 +37,6 @@ CUresult check_properties(const CUmemAllocationProp *wanted, Device *&device) {
     if (wanted->allocFlags.gpuDirectRDMACapable || wanted->allocFlags.usage)
         return CUDA_ERROR_NOT_SUPPORTED;
     return CUDA_SUCCESS;
-}
-
-BackingPtr find_backing(CUmemGenericAllocationHandle handle) {
-    BackingPtr backing = state().backings.find(handle);
-    return backing && backing->references ? backing : nullptr;
 }
 
 // Finds reserved addresses that contain the whole range. Returns null if there are none, or if the
@@ -201,7 +197,7 @@ SOFT_API(cuMemCreate,
         return device->sticky;
     if (!has_capacity(*device, bytes) || exceeds_machine(bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    auto backing = std::make_shared<Backing>(*device, bytes, *wanted);
+    auto backing = std::make_shared<Backing>(*device, bytes, *wanted, true);
     // The memory is never compressed, and the properties of the handle say so.
     backing->properties.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
     if (!backing->fill())

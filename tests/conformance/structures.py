@@ -26,6 +26,18 @@ class PoolProperties(ctypes.Structure):
     ]
 
 
+class MemoryProperties(ctypes.Structure):
+    """A CUmemAllocationProp."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("handleTypes", ctypes.c_int),
+        ("location", Location),
+        ("security", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    ]
+
+
 class Access(ctypes.Structure):
     _fields_ = [("location", Location), ("flags", ctypes.c_int)]
 

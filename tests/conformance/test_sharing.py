@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import os
 import socket
 import subprocess
 import sys
@@ -20,13 +21,22 @@ from .client import (
     SharedHandle,
     poll,
 )
-from .structures import pool_properties
+from .structures import (
+    DEVICE_LOCATION,
+    NUMA_LOCATION,
+    READWRITE,
+    Access,
+    Location,
+    MemoryProperties,
+    pool_properties,
+)
 
 INTERPROCESS = DISABLE_TIMING | 4
 LAZY_PEER_ACCESS = 1
 MAP_FAILED = 205
 FILE_HANDLE = 1
 SIZE = 10_000
+GRANULE = 2 << 20
 
 # The program of the other process. It evaluates each line of its input as an expression, and
 # answers with the value.
@@ -34,6 +44,7 @@ OTHER = """
 import ctypes, os, socket, sys, array
 sys.path.insert(0, {folder!r})
 from client import Library, SharedHandle
+from structures import DEVICE_LOCATION, READWRITE, Access, Location
 lib = Library({path!r})
 if lib.software:
     lib.configure({settings!r})
@@ -59,14 +70,27 @@ def fill(address, value, size):
     lib.ok("cuCtxSynchronize")
 def stream():
     return made(ctypes.c_void_p, "cuStreamCreate", 1)[1]
-def import_pool(path):
+def receive(path):
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(4))
-    descriptor = array.array("i", ancillary[0][2])[0]
+    return array.array("i", ancillary[0][2])[0]
+def import_pool(path):
+    descriptor = receive(path)
     result = made(ctypes.c_void_p, "cuMemPoolImportFromShareableHandle", descriptor, 1, 0)
     os.close(descriptor)
     return result
+def import_memory(path):
+    descriptor = receive(path)
+    result = made(ctypes.c_uint64, "cuMemImportFromShareableHandle", descriptor, 1)
+    os.close(descriptor)
+    return result
+def map_memory(handle, size):
+    _, address = made(ctypes.c_uint64, "cuMemAddressReserve", size, 0, 0, 0)
+    lib.ok("cuMemMap", address, size, 0, handle, 0)
+    access = Access(Location(DEVICE_LOCATION, 0), READWRITE)
+    lib.ok("cuMemSetAccess", address, size, ctypes.byref(access), 1)
+    return address
 def import_pointer(pool, data):
     given = SharedHandle.from_buffer_copy(data)
     return made(ctypes.c_uint64, "cuMemPoolImportPointer", pool, ctypes.byref(given))
@@ -408,21 +432,32 @@ def test_unfinished_records_of_a_process_that_dies(client, other):
 # ---- pools ----
 
 
-def test_a_pool_of_another_process(client, other, tmp_path):
-    properties = pool_properties(handleTypes=FILE_HANDLE)
+def hand_over(other, importer, descriptor, path):
+    """Send a descriptor to the other process, which calls the importer."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        other.send(f"{importer}({str(path)!r})")
+        with server.accept()[0] as connection:
+            rights = array.array("i", [descriptor])
+            connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            return other.answer()
+
+
+def share_pool(client, other, path, **changes):
+    """Return a pool, and its handle in the other process."""
+    properties = pool_properties(handleTypes=FILE_HANDLE, **changes)
     pool = client._make("cuMemPoolDestroy", ctypes.c_void_p, "cuMemPoolCreate", properties)
     descriptor = ctypes.c_int(-1)
     client.ok("cuMemPoolExportToShareableHandle", ctypes.byref(descriptor), pool, FILE_HANDLE, 0)
-    path = str(tmp_path / "socket")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen()
-        other.send(f"import_pool({path!r})")
-        with server.accept()[0] as connection:
-            rights = array.array("i", [descriptor.value])
-            connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-            status, imported = other.answer()
+    status, imported = hand_over(other, "import_pool", descriptor.value, path)
+    os.close(descriptor.value)
     assert status == SUCCESS
+    return pool, imported
+
+
+def test_a_pool_of_another_process(client, other, tmp_path):
+    pool, imported = share_pool(client, other, tmp_path / "socket")
     stream = client.stream()
     memory = ctypes.c_uint64()
     client.ok("cuMemAllocFromPoolAsync", ctypes.byref(memory), SIZE, pool, stream)
@@ -448,9 +483,235 @@ def test_a_pool_of_another_process(client, other, tmp_path):
         damaged[24] ^= 1
         assert other.import_pointer(imported, bytes(damaged))[0] == INVALID_VALUE
     assert other.call("cuMemPoolDestroy", imported) == SUCCESS
-    ordinary = ctypes.c_void_p()
+    ordinary, descriptor = ctypes.c_void_p(), ctypes.c_int(-1)
     client.ok("cuDeviceGetDefaultMemPool", ctypes.byref(ordinary), 0)
     status = client.call(
         "cuMemPoolExportToShareableHandle", ctypes.byref(descriptor), ordinary, FILE_HANDLE, 0
     )
     assert status == INVALID_VALUE
+
+
+def test_a_pointer_belongs_to_a_pool(client, other, tmp_path):
+    pool, _ = share_pool(client, other, tmp_path / "one")
+    _, second = share_pool(client, other, tmp_path / "two")
+    stream, memory, data = client.stream(), ctypes.c_uint64(), (ctypes.c_ubyte * 64)()
+    client.ok("cuMemAllocFromPoolAsync", ctypes.byref(memory), SIZE, pool, stream)
+    client.ok("cuStreamSynchronize", stream)
+    client.ok("cuMemPoolExportPointer", data, memory)
+    assert other.import_pointer(second, bytes(data))[0] == INVALID_VALUE
+    client.ok("cuMemFreeAsync", memory, stream)
+    client.ok("cuStreamSynchronize", stream)
+
+
+@pytest.mark.cuda_software
+def test_an_export_needs_no_context(client):
+    """cuda.core exports in threads that have none."""
+    properties = pool_properties(handleTypes=FILE_HANDLE)
+    pool = client._make("cuMemPoolDestroy", ctypes.c_void_p, "cuMemPoolCreate", properties)
+    stream, memory, data = client.stream(), ctypes.c_uint64(), (ctypes.c_ubyte * 64)()
+    client.ok("cuMemAllocFromPoolAsync", ctypes.byref(memory), SIZE, pool, stream)
+    client.ok("cuCtxSetCurrent", None)
+    assert client.call("cuMemPoolExportPointer", data, memory) == SUCCESS
+    client.ok("cuCtxSetCurrent", client.lib.primary)
+    client.ok("cuMemFreeAsync", memory, stream)
+    client.ok("cuStreamSynchronize", stream)
+
+
+def test_a_pool_of_host_memory_of_another_process(client, other, tmp_path):
+    """Both hosts use the memory directly. Nobody can say in which order, so they wait."""
+    node = Location(NUMA_LOCATION, 0)
+    pool, imported = share_pool(client, other, tmp_path / "socket", location=node)
+    access = Access(Location(DEVICE_LOCATION, 0), READWRITE)
+    client.ok("cuMemPoolSetAccess", pool, ctypes.byref(access), 1)
+    stream, source = client.stream(), client.device(SIZE)
+    fill(client, source, 4, SIZE)
+    memory, data = [], []
+    for _ in range(2):
+        address = ctypes.c_uint64()
+        client.ok("cuMemAllocFromPoolAsync", ctypes.byref(address), SIZE, pool, stream)
+        client.ok("cuStreamSynchronize", stream)
+        memory.append(address.value)
+        exported = (ctypes.c_ubyte * 64)()
+        client.ok("cuMemPoolExportPointer", exported, address)
+        data.append(bytes(exported))
+    ctypes.memset(memory[1], 1, SIZE)
+    client.ok("cuMemcpyAsync", memory[0], source, SIZE, stream)
+    client.ok("cuStreamSynchronize", stream)
+    there = [other.import_pointer(imported, each) for each in data]
+    assert [status for status, _ in there] == [SUCCESS, SUCCESS]
+    for (_, address), value in zip(there, (4, 1), strict=True):
+        assert other.ask(f"ctypes.string_at({address}, {SIZE})") == bytes([value]) * SIZE
+    other.ask(f"ctypes.memset({there[0][1]}, 9, {SIZE - 1})")
+    assert ctypes.string_at(memory[0], SIZE) == bytes([9]) * (SIZE - 1) + bytes([4])
+    client.ok("cuMemcpyAsync", source, memory[0], SIZE, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert client.read(source, 4) == bytes([9]) * 4
+    away = other.stream()
+    for _, address in there:
+        assert other.call("cuMemFreeAsync", address, away) == SUCCESS
+    assert other.call("cuStreamSynchronize", away) == SUCCESS
+    for address in memory:
+        client.ok("cuMemFreeAsync", address, stream)
+    client.ok("cuStreamSynchronize", stream)
+    if client.lib.software:  # real drivers do not detect freed memory
+        assert other.import_pointer(imported, data[0])[0] == INVALID_VALUE
+    assert other.call("cuMemPoolDestroy", imported) == SUCCESS
+
+
+# ---- memory that is mapped to reserved addresses ----
+
+
+class Made:
+    """Memory of cuMemCreate, mapped to addresses of its own."""
+
+    def __init__(self, client, handle_types=FILE_HANDLE):
+        self.client = client
+        wanted = MemoryProperties(1, handle_types, Location(DEVICE_LOCATION, 0))
+        handle = ctypes.c_uint64()
+        client.ok("cuMemCreate", ctypes.byref(handle), GRANULE, ctypes.byref(wanted), 0)
+        self.handle = handle.value
+        self.addresses = []
+
+    def map(self, handle=None):
+        address = ctypes.c_uint64()
+        self.client.ok("cuMemAddressReserve", ctypes.byref(address), GRANULE, 0, 0, 0)
+        self.client.ok("cuMemMap", address, GRANULE, 0, handle or self.handle, 0)
+        access = Access(Location(DEVICE_LOCATION, 0), READWRITE)
+        self.client.ok("cuMemSetAccess", address, GRANULE, ctypes.byref(access), 1)
+        self.addresses.append(address.value)
+        return address.value
+
+    def export(self, kind=FILE_HANDLE, flags=0):
+        descriptor = ctypes.c_int(-1)
+        found = ctypes.byref(descriptor)
+        status = self.client.call("cuMemExportToShareableHandle", found, self.handle, kind, flags)
+        return status, descriptor.value
+
+    def unmap(self, address):
+        self.addresses.remove(address)
+        self.client.ok("cuMemUnmap", address, GRANULE)
+        self.client.ok("cuMemAddressFree", address, GRANULE)
+
+    def release(self):
+        self.client.ok("cuMemRelease", self.handle)
+        self.handle = None
+
+    def close(self):
+        for address in list(self.addresses):
+            self.unmap(address)
+        if self.handle:
+            self.release()
+
+
+@pytest.fixture
+def made(client):
+    made = Made(client)
+    yield made
+    made.close()
+
+
+def import_here(client, descriptor, kind=FILE_HANDLE):
+    handle = ctypes.c_uint64()
+    found = ctypes.byref(handle)
+    status = client.call("cuMemImportFromShareableHandle", found, descriptor, kind)
+    return status, handle.value
+
+
+def test_devices_share_memory_by_descriptors(client):
+    supported = ctypes.c_int()
+    client.ok("cuDeviceGetAttribute", ctypes.byref(supported), 103, 0)
+    assert supported.value == 1
+
+
+def test_mapped_memory_of_another_process(client, other, made, tmp_path):
+    address = made.map()
+    fill(client, address, 7, GRANULE)
+    status, descriptor = made.export()
+    assert status == SUCCESS
+    status, handle = hand_over(other, "import_memory", descriptor, tmp_path / "socket")
+    os.close(descriptor)  # the other process has a descriptor of its own
+    assert status == SUCCESS
+    there = other.map_memory(handle, GRANULE)
+    assert other.read(there + GRANULE - 9, 9) == bytes([7]) * 9
+    other.fill(there + 1, 9, 10)
+    assert client.read(address, 12) == bytes([7]) + bytes([9]) * 10 + bytes([7])
+    # The memory lives as long as a process has it.
+    made.unmap(address)
+    made.release()
+    assert other.call("cuMemRelease", handle) == SUCCESS
+    assert other.read(there, 12) == bytes([7]) + bytes([9]) * 10 + bytes([7])
+    assert other.call("cuMemUnmap", there, GRANULE) == SUCCESS
+    assert other.call("cuMemAddressFree", there, GRANULE) == SUCCESS
+
+
+def test_memory_that_a_process_imports_from_itself(client, made):
+    address = made.map()
+    fill(client, address, 5, 64)
+    status, descriptor = made.export()
+    assert status == SUCCESS
+    status, handle = import_here(client, descriptor)
+    os.close(descriptor)
+    assert status == SUCCESS
+    again = made.map(handle)
+    assert again != address
+    assert client.read(again, 64) == bytes([5]) * 64
+    fill(client, again, 6, 64)
+    assert client.read(address, 64) == bytes([6]) * 64
+    kept = MemoryProperties()
+    client.ok("cuMemGetAllocationPropertiesFromHandle", ctypes.byref(kept), handle)
+    assert (kept.type, kept.location.type, kept.location.id) == (1, DEVICE_LOCATION, 0)
+    assert kept.handleTypes == FILE_HANDLE
+    made.unmap(address)
+    made.release()
+    client.ok("cuMemRelease", handle)
+    assert client.read(again, 64) == bytes([6]) * 64
+
+
+def test_each_export_is_a_new_descriptor(made):
+    first, second = made.export(), made.export()
+    assert first[0] == second[0] == SUCCESS
+    assert first[1] != second[1]
+    for _, descriptor in (first, second):
+        os.close(descriptor)
+
+
+def test_what_cannot_be_exported(client, made):
+    assert made.export(flags=1)[0] == INVALID_VALUE
+    assert made.export(kind=0)[0] == INVALID_VALUE
+    assert client.call("cuMemExportToShareableHandle", None, made.handle, 1, 0) == INVALID_VALUE
+    private = Made(client, handle_types=0)
+    assert private.export()[0] == INVALID_VALUE
+    private.close()
+
+
+@pytest.mark.cuda_software
+def test_what_cannot_be_imported(client, made, tmp_path):
+    """The errors are the software driver's: a real driver has no word for a wrong file."""
+    assert import_here(client, -1)[0] == INVALID_VALUE
+    (tmp_path / "file").write_bytes(bytes(100))
+    with (tmp_path / "file").open("rb") as file:
+        assert import_here(client, file.fileno())[0] == INVALID_VALUE
+    pool = client._make(
+        "cuMemPoolDestroy",
+        ctypes.c_void_p,
+        "cuMemPoolCreate",
+        pool_properties(handleTypes=FILE_HANDLE),
+    )
+    descriptor = ctypes.c_int(-1)
+    client.ok("cuMemPoolExportToShareableHandle", ctypes.byref(descriptor), pool, FILE_HANDLE, 0)
+    assert import_here(client, descriptor.value)[0] == INVALID_VALUE
+    os.close(descriptor.value)
+    _, descriptor = made.export()
+    assert import_here(client, descriptor, kind=8)[0] == INVALID_VALUE
+    os.close(descriptor)
+
+
+@pytest.mark.cuda_software
+def test_imported_memory_counts_in_the_process_that_made_it(client, other, made, tmp_path):
+    before = other.ask("made(ctypes.c_size_t, 'cuMemGetInfo_v2', None)")
+    _, descriptor = made.export()
+    status, handle = hand_over(other, "import_memory", descriptor, tmp_path / "socket")
+    os.close(descriptor)
+    assert status == SUCCESS
+    assert other.ask("made(ctypes.c_size_t, 'cuMemGetInfo_v2', None)") == before
+    assert other.call("cuMemRelease", handle) == SUCCESS

@@ -12,27 +12,15 @@ from .client import (
     SUCCESS,
 )
 from .kernels import TEXT
-from .structures import DEVICE_LOCATION, READWRITE, Access, Location
+from .structures import DEVICE_LOCATION, READWRITE, Access, Location, MemoryProperties
 
 GRANULE = 2 << 20
 NONE, READ = 0, 1
 NOT_SUPPORTED = 801
 
 
-class Properties(ctypes.Structure):
-    """A CUmemAllocationProp."""
-
-    _fields_ = [
-        ("type", ctypes.c_int),
-        ("handleTypes", ctypes.c_int),
-        ("location", Location),
-        ("security", ctypes.c_void_p),
-        ("flags", ctypes.c_ubyte * 8),
-    ]
-
-
 def properties(device=0):
-    return ctypes.byref(Properties(1, 0, Location(DEVICE_LOCATION, device)))
+    return ctypes.byref(MemoryProperties(1, 0, Location(DEVICE_LOCATION, device)))
 
 
 class Virtual:
@@ -166,7 +154,7 @@ def test_mapped_memory_needs_no_handle(client, virtual):
     found = ctypes.c_uint64()
     client.ok("cuMemRetainAllocationHandle", ctypes.byref(found), address + 8)
     assert found.value == handle
-    kept = Properties()
+    kept = MemoryProperties()
     client.ok("cuMemGetAllocationPropertiesFromHandle", ctypes.byref(kept), handle)
     assert (kept.type, kept.location.type, kept.location.id) == (1, DEVICE_LOCATION, 0)
     client.ok("cuMemRelease", handle)
@@ -334,9 +322,9 @@ def test_two_mappings_are_unmapped_at_once(scene):
 @pytest.mark.cuda_software
 def test_what_is_not_supported(client, virtual):
     found = ctypes.byref(ctypes.c_uint64())
-    host = Properties(1, 0, Location(2, 0))
+    host = MemoryProperties(1, 0, Location(2, 0))
     # Memory that can be exported as a fabric handle.
-    exported = Properties(1, 8, Location(DEVICE_LOCATION, 0))
+    exported = MemoryProperties(1, 8, Location(DEVICE_LOCATION, 0))
     for wanted in (host, exported):
         status = client.call("cuMemCreate", found, GRANULE, ctypes.byref(wanted), 0)
         assert status == NOT_SUPPORTED

@@ -1,8 +1,12 @@
 """cuda.core on the software driver."""
 
+import multiprocessing
+from pathlib import Path
+
 import numpy as np
 import pytest
 from cuda.core import (
+    Buffer,
     Device,
     DeviceMemoryResource,
     DeviceMemoryResourceOptions,
@@ -24,6 +28,7 @@ from cuda.core.utils import discard_batch, discard_prefetch_batch, prefetch_batc
 
 pytestmark = pytest.mark.usefixtures("device")
 N = 5000  # bytes
+PATIENCE = 120  # seconds; a process takes two to start
 
 
 @pytest.fixture
@@ -253,6 +258,56 @@ def test_batches(device, stream):
     assert [array(buffer).tolist() for buffer in buffers] == [[n] * N for n in (5, 6, 4)]
     for buffer in buffers:
         buffer.close(stream)
+
+
+def sharing_pool(device, kind):
+    if kind == "device":
+        options = DeviceMemoryResourceOptions(max_size=1 << 20, ipc_enabled=True)
+        return DeviceMemoryResource(device, options)
+    return PinnedMemoryResource(PinnedMemoryResourceOptions(max_size=1 << 20, ipc_enabled=True))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:UserWarning")  # cuda.core looks at the default method
+@pytest.mark.parametrize("kind", ["device", "pinned"])
+def test_buffer_of_another_process(monkeypatch, device, stream, source, target, kind):
+    """The queue exports the buffer in a thread of its own, which has no current context."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    from core_process import invert
+
+    pool = sharing_pool(device, kind)
+    buffer = pool.allocate(N, stream=stream)
+    buffer.copy_from(source, stream=stream)
+    stream.sync()
+    spawn = multiprocessing.get_context("spawn")
+    queue = spawn.Queue()
+    other = spawn.Process(target=invert, args=(pool, queue))
+    other.start()
+    queue.put(buffer)
+    other.join(PATIENCE)
+    assert other.exitcode == 0
+    buffer.copy_to(target, stream=stream)
+    stream.sync()
+    assert np.array_equal(array(target), array(source) ^ 255)
+    buffer.close(stream)
+    stream.sync()
+    pool.close()
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned"])
+def test_buffer_of_another_pool(device, stream, kind):
+    """A buffer of one pool is not one of another pool. Nothing is imported, so one process does."""
+    pools = [sharing_pool(device, kind) for _ in range(2)]
+    buffer = pools[0].allocate(N, stream=stream)
+    stream.sync()
+    imported = type(pools[1]).from_allocation_handle(
+        *([device] if kind == "device" else []), pools[1].allocation_handle
+    )
+    with pytest.raises(Exception, match="INVALID_VALUE"):
+        Buffer.from_ipc_descriptor(imported, buffer.ipc_descriptor, stream=stream)
+    buffer.close(stream)
+    stream.sync()
+    for pool in (imported, *pools):
+        pool.close()
 
 
 def test_errors(device, stream):

@@ -73,8 +73,8 @@ Shape shape_of(const char *name) {
         shape.limit = 256;
     shape.keeps_memory = starts(name, "cuMemHostRegister");
     for (const char *maps :
-         {"cuMemAddress", "cuMemCreate", "cuMemGetAccess", "cuMemGetAllocation", "cuMemMap",
-          "cuMemRelease", "cuMemRetain", "cuMemSetAccess", "cuMemUnmap"})
+         {"cuMemAddress", "cuMemCreate", "cuMemExport", "cuMemGetAccess", "cuMemGetAllocation",
+          "cuMemImport", "cuMemMap", "cuMemRelease", "cuMemRetain", "cuMemSetAccess", "cuMemUnmap"})
         shape.maps |= starts(name, maps);
     for (const char *copies : array_copies)
         shape.parts |= std::strstr(name, copies) != nullptr;

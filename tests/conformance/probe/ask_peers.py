@@ -108,6 +108,8 @@ CALLS = """
     fill of the other's page-locked memory | cuMemsetD8_v2 g, 1, 16
     fill of pool memory of the other | cuMemsetD8_v2 q, 1, 16
     DtoD of pool memory of the other | cuMemcpyDtoD_v2 a, q, 16
+    DtoD async of the other's pool memory in its stream | cuMemcpyDtoDAsync_v2 a, q, 16, t
+    DtoD async of pool memory in the other's stream | cuMemcpyDtoDAsync_v2 b, o, 16, t
     peer copy of pool memory of the other | cuMemcpyPeer a, p.primary, q, c, 16
     free async of pool memory of the other | cuMemFreeAsync q, s
     record in the other's stream | cuEventRecord e, t

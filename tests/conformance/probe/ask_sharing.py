@@ -9,12 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from driver import OUT, PoolProperties
+from driver import OUT, AllocationProperties, PoolProperties
 from section import Section
 
 section = Section("sharing")
 question = section.question
 LAZY_PEER_ACCESS, FILE_HANDLE, INTERPROCESS = 1, 1, 6
+DEVICE, NODE, READWRITE = 1, 3, 3
+GRANULE = 2 << 20
 SIZE = 10_000
 
 
@@ -29,6 +31,7 @@ sys.path.insert(0, {folder!r})
 from driver import Library, OUT
 from client import Client
 from ask_sharing import Handle
+from driver import Access
 p = Client(Library({path!r}), 0.1)
 p.start()
 def opened(data, flags=1):
@@ -521,3 +524,131 @@ def _(p):
     found = status(p.get("cuMemPoolImportFromShareableHandle", OUT, number, FILE_HANDLE, 0))
     os.close(number)
     return found
+
+
+@question("pool: exporting a pointer with no context current")
+def _(p):
+    s = PoolScene(p)
+    p("cuCtxSetCurrent", 0)
+    return p("cuMemPoolExportPointer", ctypes.byref(Handle()), s.memory)
+
+
+@question("pool: importing a pointer with no context current")
+def _(p):
+    s, there = PoolScene(p), other(p)
+    there.ask("p('cuCtxSetCurrent', 0)")
+    found = status(there.ask(f"pointer({s.there}, {s.data!r})"))
+    there.ask("p('cuCtxSetCurrent', p.primary)")
+    return found
+
+
+class NodeScene:
+    """As a PoolScene, with memory of the host, which both hosts use directly."""
+
+    def __init__(self, p):
+        properties = p.keep(PoolProperties(1, FILE_HANDLE, NODE, 0))
+        self.pool = p.make("cuMemPoolDestroy", "cuMemPoolCreate", OUT, ctypes.byref(properties))
+        self.there = _imported(p, _exported(p, self.pool))
+        self.stream = p.stream()
+        self.memory = p.need("cuMemAllocFromPoolAsync", OUT, SIZE, self.pool, self.stream)
+        p.must("cuStreamSynchronize", self.stream)
+        ctypes.memset(self.memory, 4, SIZE)
+        data = Handle()
+        p.must("cuMemPoolExportPointer", ctypes.byref(data), self.memory)
+        self.found = other(p).ask(f"pointer({self.there}, {bytes(data)!r})")
+
+
+@question("pool of a node: imported, read by the host")
+def _(p):
+    s = NodeScene(p)
+    return status(s.there), status(s.found), other(p).ask(f"ctypes.string_at({s.found}, 2)")
+
+
+@question("pool of a node: an imported one is for the device, its memory's attributes")
+def _(p):
+    s, there = NodeScene(p), other(p)
+    place = f"p.keep(Access({DEVICE}, 0, {READWRITE}))"
+    return [
+        there.ask(f"p.get('cuMemPoolGetAccess', OUT, {s.there}, ctypes.byref({place}))"),
+        there.ask(f"p('cuMemPoolSetAccess', {s.there}, ctypes.byref({place}), 1)"),
+        there.ask(f"p.get('cuPointerGetAttribute', OUT, 2, {s.found})"),
+        there.ask(f"p('cuMemGetAddressRange_v2', p.cell(), p.cell(), {s.found})"),
+    ]
+
+
+def _made(p, handles=FILE_HANDLE):
+    wanted = p.keep(AllocationProperties(1, handles, DEVICE, 0))
+    return p.make("cuMemRelease", "cuMemCreate", OUT, GRANULE, ctypes.byref(wanted), 0)
+
+
+def _descriptor(p, handle, kind=FILE_HANDLE, flags=0):
+    number = ctypes.c_int(-1)
+    said = p("cuMemExportToShareableHandle", ctypes.byref(number), handle, kind, flags)
+    return said if said != "SUCCESS" else number.value
+
+
+@question("mapped memory: exported, imported by its own process")
+def _(p):
+    handle = _made(p)
+    numbers = [_descriptor(p, handle) for _ in range(2)]
+    found = p.get("cuMemImportFromShareableHandle", OUT, numbers[0], FILE_HANDLE)
+    return numbers[0] != numbers[1], status(found), found == handle, p("cuMemRelease", found)
+
+
+@question("mapped memory: exporting without handle types")
+def _(p):
+    return status(_descriptor(p, _made(p, 0)))
+
+
+@question("mapped memory: exporting as another kind, with flags, of null")
+def _(p):
+    handle = _made(p)
+    found = [_descriptor(p, handle, kind, flags) for kind, flags in ((0, 0), (2, 0), (1, 1))]
+    return [*map(status, found), status(_descriptor(p, 0))]
+
+
+@question("mapped memory: exporting what was released and is mapped")
+def _(p):
+    handle = p.need(
+        "cuMemCreate",
+        OUT,
+        GRANULE,
+        ctypes.byref(p.keep(AllocationProperties(1, FILE_HANDLE, DEVICE, 0))),
+        0,
+    )
+    address = p.need("cuMemAddressReserve", OUT, GRANULE, 0, 0, 0)
+    p.must("cuMemMap", address, GRANULE, 0, handle, 0)
+    p.must("cuMemRelease", handle)
+    found = status(_descriptor(p, handle))
+    p("cuMemUnmap", address, GRANULE)
+    p("cuMemAddressFree", address, GRANULE)
+    return found
+
+
+@question("mapped memory: importing from a closed descriptor")
+def _(p):
+    return status(p.get("cuMemImportFromShareableHandle", OUT, 987, FILE_HANDLE))
+
+
+@question("mapped memory: importing from another file")
+def _(p):
+    number = os.open("/dev/null", os.O_RDONLY)
+    found = status(p.get("cuMemImportFromShareableHandle", OUT, number, FILE_HANDLE))
+    os.close(number)
+    return found
+
+
+@question("mapped memory: importing from a pool, as another kind")
+def _(p):
+    number = _exported(p, _pool(p))
+    mapped = _descriptor(p, _made(p))
+    return [
+        status(p.get("cuMemImportFromShareableHandle", OUT, *pair))
+        for pair in ((number, FILE_HANDLE), (mapped, 0), (mapped, 2))
+    ]
+
+
+@question("pool: importing from mapped memory")
+def _(p):
+    number = _descriptor(p, _made(p))
+    return status(p.get("cuMemPoolImportFromShareableHandle", OUT, number, FILE_HANDLE, 0))
