@@ -306,3 +306,7 @@ def test_a_link_that_fails(device):
     linker = Linker(caller.compile("ptx"), options=LinkerOptions(arch="sm_90"))
     with pytest.raises(Exception, match="Undefined reference to '_Z3farv' in 'caller'"):
         linker.link("cubin")
+
+
+def test_the_device_for_nvml(device):
+    assert device.to_system_device().uuid_without_prefix == device.uuid
