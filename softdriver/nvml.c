@@ -227,7 +227,11 @@ static void write_address(const Device *device, char *text, size_t size, int dig
     snprintf(text, size, "%0*X:%02X:00.0", digits, 0, device->bus);
 }
 
-static int has_uuid(const Device *device, const char *text) { return !strcmp(device->uuid, text); }
+// Whether `text` is the device's UUID, with or without "GPU-" before it.
+static int has_uuid(const Device *device, const char *text) {
+    const char *bare = strchr(device->uuid, '-') + 1;
+    return !strcmp(device->uuid, text) || !strcmp(bare, text);
+}
 
 static int has_address(const Device *device, const char *text) {
     char address[32], legacy[16];

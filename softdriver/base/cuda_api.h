@@ -38,6 +38,9 @@ typedef void(CUDA_CB *CUlogsCallback)(void *data, CUlogLevel level, char *messag
 #if CUDA_VERSION < 13000
 enum CUatomicOperation : int;
 #endif
+#if CUDA_VERSION < 13010
+struct CU_DEV_SM_RESOURCE_GROUP_PARAMS;
+#endif
 extern "C" {
 CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomicOperation *,
                                                    unsigned int, CUdevice);
@@ -121,6 +124,9 @@ CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *, un
 CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *, CUgreenCtx);
 CUresult CUDAAPI cuCtxGetDevResource(CUcontext, CUdevResource *, CUdevResourceType);
 CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *, CUdevResource *, unsigned int);
+CUresult CUDAAPI cuDevSmResourceSplit(CUdevResource *, unsigned int, const CUdevResource *,
+                                      CUdevResource *, unsigned int,
+                                      CU_DEV_SM_RESOURCE_GROUP_PARAMS *);
 CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *, unsigned int *, const CUdevResource *,
                                              CUdevResource *, unsigned int, unsigned int);
 CUresult CUDAAPI cuDeviceGetDevResource(CUdevice, CUdevResource *, CUdevResourceType);

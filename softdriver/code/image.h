@@ -10,6 +10,8 @@ namespace soft {
 // The PTX texts of an image that a program loads. The result of a link can have several texts.
 struct Image {
     std::vector<std::string> texts;
+    // The names of the inputs of a link, one for each text; else empty.
+    std::vector<std::string> names;
     unsigned max_registers = 0; // limit of registers per thread that the link had; 0 means no limit
 };
 

@@ -27,6 +27,8 @@ template <class Value> void store(void **place, Value value) {
 }
 
 std::string line_of(const ptx::Problem &problem) {
+    if (problem.whole)
+        return problem.text;
     std::string where = problem.line ? ", line " + std::to_string(problem.line) : "";
     return "PTX input" + where + "; error: " + problem.text;
 }
@@ -124,7 +126,20 @@ void note_problem(const std::vector<ptx::Problem> &problems) {
     std::string place = first.line ? ", line " + std::to_string(first.line) : "";
     const char *way_out =
         first.version ? " (with the setting driver=, this driver can be a newer one)" : "";
-    note_refused_image("PTX" + place + ": " + first.text + way_out);
+    note_refused_image((first.whole ? "" : "PTX" + place + ": ") + first.text + way_out);
+}
+
+// Adds a problem for each function that an input of a link calls and no input defines. The words
+// are those of NVIDIA's linker, because programs show them.
+void check_calls(const std::vector<ptx::Tree> &trees, const std::vector<std::string> &names,
+                 std::vector<ptx::Problem> &problems) {
+    for (const ptx::Missing &missing : ptx::missing_functions(trees)) {
+        ptx::Problem problem;
+        problem.text = "error   : Undefined reference to '" + missing.function + "' in '" +
+                       names[missing.tree] + "'";
+        problem.whole = true;
+        problems.push_back(problem);
+    }
 }
 
 ProgramPtr make_program(const Image &image, int newest, std::vector<ptx::Problem> &problems) {
@@ -132,12 +147,14 @@ ProgramPtr make_program(const Image &image, int newest, std::vector<ptx::Problem
         check_letters(text, problems);
     if (!problems.empty())
         return nullptr;
-    if (image.texts.size() == 1)
+    if (image.texts.size() == 1 && image.names.empty())
         return ptx::compile(image.texts.front(), problems, newest);
     std::vector<ptx::Tree> trees;
     for (const std::string &text : image.texts)
         if (std::optional<ptx::Tree> tree = ptx::parse(text, problems, newest))
             trees.push_back(std::move(*tree));
+    if (problems.empty() && !image.names.empty())
+        check_calls(trees, image.names, problems);
     if (!problems.empty())
         return nullptr;
     std::optional<ptx::Tree> whole = ptx::link(std::move(trees), problems);

@@ -18,16 +18,20 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
 
 // Adds the device functions that this driver has instead of libcudadevrt.a, once for each link.
 CUresult add_device_runtime(Link &link) {
-    if (!link.has_device_runtime)
+    if (!link.has_device_runtime) {
         link.image.texts.push_back(device_runtime);
+        link.image.names.push_back("cudadevrt");
+    }
     link.has_device_runtime = true;
     return CUDA_SUCCESS;
 }
 
 // Adds an input. After most errors the link is unchanged and accepts other inputs. But NVVM, and
 // machine code in CUBIN format, make the whole link fail.
-CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes) {
+CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size_t bytes,
+             const char *name) {
     Image image;
+    link.inputs++;
     if (type == CU_JIT_INPUT_NVVM)
         return link.failure = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
     if (type == CU_JIT_INPUT_LIBRARY && is_device_runtime(data, bytes))
@@ -45,6 +49,8 @@ CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size
     }
     if ((status = check_parts(call, image, link.options)))
         return status;
+    std::string called = name ? name : "Input " + std::to_string(link.inputs);
+    link.image.names.insert(link.image.names.end(), image.texts.size(), called);
     std::move(image.texts.begin(), image.texts.end(), std::back_inserter(link.image.texts));
     return CUDA_SUCCESS;
 }
@@ -72,8 +78,8 @@ SOFT_API(cuLinkCreate, (unsigned count, CUjit_option *options, void **values, CU
 }
 
 SOFT_API(cuLinkAddData_v2,
-         (CUlinkState handle, CUjitInputType type, void *data, size_t bytes,
-          [[maybe_unused]] const char *name, unsigned count, CUjit_option *options, void **values),
+         (CUlinkState handle, CUjitInputType type, void *data, size_t bytes, const char *name,
+          unsigned count, CUjit_option *options, void **values),
          (handle, type, data, bytes, name, count, options, values)) {
     std::shared_ptr<Link> link = find_link(handle);
     JitOptions chosen;
@@ -84,7 +90,7 @@ SOFT_API(cuLinkAddData_v2,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = chosen.read(count, options, values))
         return status;
-    return chosen.for_all() ? CUDA_ERROR_INVALID_VALUE : add(call, *link, type, data, bytes);
+    return chosen.for_all() ? CUDA_ERROR_INVALID_VALUE : add(call, *link, type, data, bytes, name);
 }
 
 SOFT_API(cuLinkAddData,

@@ -10,6 +10,7 @@ struct Link {
     Context *owner = nullptr;
     JitOptions options; // the options of cuLinkCreate, and the logs
     Image image;
+    unsigned inputs = 0;             // how many were added
     bool has_device_runtime = false; // `image` has the functions of code/device_runtime
     std::string result;              // the linked image; empty until the link is complete
     // If not CUDA_SUCCESS, the error that cuLinkComplete returns.

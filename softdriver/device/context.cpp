@@ -1,6 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 #include "memory/managed.h"
+#include "stream/green.h"
 
 #include <algorithm>
 
@@ -26,7 +27,8 @@ ContextPtr create_context(Device &device, unsigned flags, bool primary) {
 }
 
 ContextPtr find_context(CUcontext handle) {
-    return state().contexts.find(reinterpret_cast<uintptr_t>(handle));
+    ContextPtr context = state().contexts.find(reinterpret_cast<uintptr_t>(handle));
+    return context ? context : find_green_context(handle);
 }
 
 namespace {
@@ -185,7 +187,7 @@ SOFT_API(cuCtxPopCurrent_v2, (CUcontext * handle), (handle)) {
     if (stack.empty())
         return CUDA_ERROR_INVALID_CONTEXT;
     if (handle)
-        *handle = stack.back()->handle;
+        *handle = handle_of(stack.back());
     stack.pop_back();
     return CUDA_SUCCESS;
 }
@@ -213,7 +215,7 @@ SOFT_API(cuCtxSetCurrent, (CUcontext handle), (handle)) {
 SOFT_API(cuCtxGetCurrent, (CUcontext * handle), (handle)) {
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
-    *handle = call.context ? call.context->handle : nullptr;
+    *handle = handle_of(call.context);
     return CUDA_SUCCESS;
 }
 

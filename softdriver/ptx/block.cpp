@@ -45,7 +45,7 @@ void ThreadBlock::start(uint64_t number_in_grid) {
 uint64_t ThreadBlock::run(uint64_t steps) {
     uint64_t left = steps;
     size_t stuck = 0; // number of warps in a row that could not run
-    while (left && live && !machine.failed()) {
+    while (left && live && !machine.failed() && !machine.tired()) {
         if (!slice_left_) {
             slice_left_ = spins_[turn_] ? spinning_warp_slice : warp_slice;
             progress_before_ = machine.progress;

@@ -199,7 +199,15 @@ void decode_nothing(Decoder &decoder) {
     decoder.emit(nothing);
 }
 
-void sleep(Warp &warp, const Step &) { warp.yield(); }
+void sleep(Warp &warp, const Step &step) {
+    const uint32_t *times = warp.row<uint32_t>(step.rows[1]);
+    uint32_t longest = 0;
+    for (int lane = 0; lane < warp_size; lane++)
+        if (warp.active >> lane & 1)
+            longest = std::max(longest, times[lane]);
+    warp.machine.sleep(longest);
+    warp.yield();
+}
 void decode_sleep(Decoder &decoder) {
     decoder.take("u32");
     decoder.expect_operands(1);

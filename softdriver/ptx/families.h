@@ -11,6 +11,8 @@ using Opcodes = std::unordered_map<std::string_view, Decode>;
 // Decodes a call of a function that the driver provides, such as vprintf.
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments);
+// Returns whether the driver provides a function of this name, if the program does not define it.
+bool is_provided(const std::string &name);
 // Decodes a call of malloc or free. Returns false if it is a call of another function.
 bool decode_heap_call(Decoder &decoder, const std::string &function, const Operand *results,
                       const Operand *arguments);

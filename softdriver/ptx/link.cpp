@@ -1,7 +1,10 @@
 #include "ptx/link.h"
 
+#include "ptx/families.h"
+
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace soft::ptx {
 namespace {
@@ -106,6 +109,26 @@ class Renumber {
 };
 
 } // namespace
+
+std::vector<Missing> missing_functions(const std::vector<Tree> &trees) {
+    std::set<std::string> defined;
+    for (const Tree &tree : trees)
+        for (const Function &function : tree.functions)
+            if (defines(function) && seen_outside(function))
+                defined.insert(function.name);
+    std::vector<Missing> missing;
+    for (size_t i = 0; i < trees.size(); i++) {
+        std::set<std::string> names; // each once for each module
+        for (const Function &caller : trees[i].functions)
+            for (int index : caller.calls) {
+                const Function &called = trees[i].functions[size_t(index)];
+                if (!defines(called) && !defined.count(called.name) && !is_provided(called.name) &&
+                    names.insert(called.name).second)
+                    missing.push_back({i, called.name});
+            }
+    }
+    return missing;
+}
 
 std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems) {
     Merge<Variable> variables(problems);

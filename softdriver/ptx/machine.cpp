@@ -4,7 +4,9 @@
 #include "ptx/texture.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 namespace soft::ptx {
 
@@ -75,6 +77,7 @@ Run::State Machine::advance(uint64_t steps) {
         while (resident_.empty() || (launch.cooperative && next_start_ < blocks))
             if (!admit()) {
                 done = true;
+                rest();
                 return Run::State::Done;
             }
         if (!steps)
@@ -93,8 +96,36 @@ Run::State Machine::advance(uint64_t steps) {
             end_slice();
         if (executed >= launch.budget)
             fail_budget();
+        if (tired()) {
+            rest();
+            return Run::State::More;
+        }
     }
     return Run::State::Failed;
+}
+
+// Returns how many warps of the machine a GPU would run at the same time.
+uint64_t Machine::awake_together() const {
+    uint64_t resident = std::min<uint64_t>(blocks, most_resident_) / parts_;
+    return std::max<uint64_t>(resident, 1) * ((threads + warp_size - 1) / warp_size);
+}
+
+// On a GPU, warps sleep at the same time. Here they run one after the other, so each of them adds
+// its share to what the machine sleeps later. The order in which warps run does not depend on it,
+// so that a run can be replayed.
+void Machine::sleep(uint64_t nanoseconds) {
+    sleeps_ += std::min(nanoseconds, longest_sleep) / awake_together();
+}
+
+// Sleeps, and counts it as work, so that an endless kernel that sleeps is ended, too.
+void Machine::rest() {
+    constexpr uint64_t nanoseconds_per_step = 10; // about what a step takes
+    if (!sleeps_)
+        return;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(sleeps_));
+    slept += sleeps_;
+    executed += sleeps_ / nanoseconds_per_step;
+    sleeps_ = 0;
 }
 
 void Machine::fail_budget() {

@@ -61,6 +61,8 @@ struct ThreadBlock {
 // A machine runs all blocks of the grid, or a part of them. The machines of a launch share nothing
 // but global memory, so that what each of them does is the same whenever the others run.
 struct Machine {
+    static constexpr uint64_t longest_sleep = 1000000; // nanoseconds; PTX allows no longer one
+
     explicit Machine(const Launch &launch);
     Run::State advance(uint64_t steps);
     // Returns how many blocks have not started.
@@ -78,14 +80,19 @@ struct Machine {
     void fail_budget();
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
+    // Counts that a warp sleeps.
+    void sleep(uint64_t nanoseconds);
+    // Whether the piece must end, because the machine has to sleep.
+    bool tired() const { return sleeps_ >= longest_sleep; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
     // Finds the texture or surface with this handle. Ends the launch with an error, and returns
     // null, if there is none.
     const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
                                 bool surface);
-    // Returns the value of the clock registers. This is the number of steps so far, plus 16 for
-    // each earlier read, so that a loop that waits for the clock ends.
-    uint64_t cycles() const { return executed + (looked += 16); }
+    // Returns the value of the clock registers. This is the number of steps so far, plus the
+    // nanoseconds that the machine has slept, plus 16 for each earlier read, so that a loop that
+    // waits for the clock ends.
+    uint64_t cycles() const { return executed + slept + (looked += 16); }
     mutable uint64_t looked = 0;
 
     const Launch &launch;
@@ -95,6 +102,7 @@ struct Machine {
     Random random;
     Fault fault;
     uint64_t executed = 0;
+    uint64_t slept = 0;   // nanoseconds
     bool done = false;    // all its blocks have ended
     unsigned threads = 0; // number of threads of a block
     uint64_t blocks = 0;  // number of blocks of the grid
@@ -108,6 +116,8 @@ struct Machine {
     std::map<uint64_t, std::shared_ptr<const Texture>> textures_;
 
     bool admit();
+    void rest();
+    uint64_t awake_together() const;
     void end_slice();
     void recycle();
 
@@ -120,7 +130,8 @@ struct Machine {
     // Blocks start in a pseudo-random order. The block that starts as number n has the index first_
     // + n * step_, modulo the number of blocks. The machine's next block is number next_start_.
     uint64_t next_start_ = 0, step_ = 1, first_ = 0;
-    unsigned parts_ = 1; // the distance to the machine's next block but one
+    uint64_t sleeps_ = 0; // nanoseconds that the machine has to sleep
+    unsigned parts_ = 1;  // the distance to the machine's next block but one
 };
 
 } // namespace soft::ptx

@@ -218,6 +218,14 @@ void set_condition(Warp &warp, const Step &step) {
 
 } // namespace
 
+bool is_provided(const std::string &name) {
+    for (const char *provided :
+         {"vprintf", "__assertfail", "cudaGraphSetConditional", "malloc", "free"})
+        if (name == provided)
+            return true;
+    return false;
+}
+
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments) {
     size_t count = arguments ? arguments->parts.size() : 0;

@@ -2,59 +2,21 @@
 
 #include "api/call.h"
 #include "api/state.h"
-#include "device/device_attributes.h"
 
 #include <algorithm>
 
-// This file implements green contexts and the resources that they are made of.
-//
-// cuCtxFromGreenCtx returns the primary context itself. So what a program does with it is right,
-// but streams that it makes then do not belong to the green context.
+// This file implements green contexts.
 
 namespace soft {
 namespace {
 
-constexpr int processors_type = 1;   // CU_DEV_RESOURCE_TYPE_SM
-constexpr unsigned split_flags = 3;  // all flags of cuDevSmResourceSplitByCount
-constexpr unsigned ignore_pairs = 1; // CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
-constexpr unsigned pair = 2;         // multiprocessors that are scheduled together
-constexpr unsigned needed_flags = 1; // CU_GREEN_CTX_DEFAULT_STREAM
-constexpr uint32_t written_here = 0x736f6674;
-
-// A CUdevResource: older headers lack it, and the driver has the first 96 bytes for itself.
-struct Resource {
-    int type = 0;
-    uint32_t mark = 0;
-    int device = 0;
-    unsigned split = 0; // the number of the split that it came from; 0: the whole device
-    unsigned first = 0; // its first multiprocessor
-    unsigned char unused[76] = {};
-    unsigned count = 0, minimum = 0, alignment = 0;
-    unsigned char more[36] = {};
-
-    bool valid() const { return type == processors_type && mark == written_here; }
-};
-
-#if CUDA_VERSION >= 12040
-static_assert(sizeof(Resource) == sizeof(CUdevResource));
-#endif
-
-// What cuDevResourceGenerateDesc has described. Programs cannot destroy descriptions, so equal ones
-// have one handle.
-struct Description {
-    int device;
-    unsigned count;
-    bool operator<(const Description &other) const {
-        return std::tie(device, count) < std::tie(other.device, other.count);
-    }
-};
+constexpr unsigned with_default_stream = 1; // CU_GREEN_CTX_DEFAULT_STREAM
+constexpr int first_without_flags = 13050;
 
 struct Greens {
     HandleTable<Green> table{0x5cd000001000};
+    HandleTable<Green> contexts{0x5cf000001000}; // by the handles of cuCtxFromGreenCtx
     std::map<uint64_t, std::weak_ptr<Green>> of_streams;
-    std::map<Description, uintptr_t> descriptions;
-    uintptr_t next_description = 0x5ce000001000;
-    unsigned splits = 0;
 };
 
 // Guarded by the state's mutex; never destroyed, as the state.
@@ -63,39 +25,15 @@ Greens &greens() {
     return *all;
 }
 
-unsigned processors_of(const Device &device) {
-    return static_cast<unsigned>(read_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-}
-
-CUresult write_resource(const Device &device, unsigned count, CUdevResource *target,
-                        CUdevResourceType type) {
-    if (!target)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (static_cast<int>(type) != processors_type)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    Resource resource;
-    resource.type = processors_type;
-    resource.mark = written_here;
-    resource.device = device.ordinal;
-    resource.count = count;
-    resource.minimum = resource.alignment = pair;
-    *reinterpret_cast<Resource *>(target) = resource;
-    return CUDA_SUCCESS;
-}
-
-// Splits the input into groups of `size` multiprocessors. `rest` gets those that are left over.
-void split(const Resource &input, unsigned size, unsigned groups, Resource *result,
-           Resource *rest) {
-    Resource part = input;
-    part.split = ++greens().splits;
-    part.count = size;
-    for (unsigned i = 0; i < groups; i++) {
-        result[i] = part;
-        part.first += size;
-    }
-    part.count = input.count - size * groups;
-    if (rest)
-        *rest = part.count ? part : Resource();
+// A description of queues alone is of all multiprocessors, and one without queues of the usual
+// ones.
+Parts with_defaults(Parts parts, const Device &device) {
+    const Parts all = whole(device);
+    if (!parts.processors)
+        parts.processors = all.processors;
+    if (!parts.queues.limit)
+        parts.queues = all.queues;
+    return parts;
 }
 
 CUresult find_green(CUgreenCtx handle, GreenPtr &green) {
@@ -141,7 +79,38 @@ void prune(std::map<uint64_t, std::weak_ptr<Green>> &of_streams) {
         entry = alive.count(entry->first) ? std::next(entry) : of_streams.erase(entry);
 }
 
+void join(const GreenPtr &green, const StreamPtr &stream) {
+    prune(greens().of_streams);
+    greens().of_streams[stream->id] = green;
+}
+
 } // namespace
+
+GreenPtr green_of(const ContextPtr &context) {
+    for (const auto &entry : greens().table) {
+        const ContextPtr &other = entry.second->as_context;
+        if (!other.owner_before(context) && !context.owner_before(other))
+            return entry.second;
+    }
+    return nullptr;
+}
+
+CUcontext handle_of(const ContextPtr &context) {
+    if (!context)
+        return nullptr;
+    GreenPtr green = green_of(context);
+    return green ? green->context_handle : context->handle;
+}
+
+ContextPtr find_green_context(CUcontext handle) {
+    GreenPtr green = greens().contexts.find(reinterpret_cast<uintptr_t>(handle));
+    return green && green->alive() ? green->as_context : nullptr;
+}
+
+void join_green(const ContextPtr &current, const StreamPtr &stream) {
+    if (GreenPtr green = green_of(current))
+        join(green, stream);
+}
 
 GreenPtr green_of(const Stream &stream) {
     auto found = greens().of_streams.find(stream.id);
@@ -156,30 +125,13 @@ bool lost_its_green(const Stream &stream) {
     return found != all.end() && found->second.expired();
 }
 
-SOFT_API(cuDeviceGetDevResource,
-         (CUdevice ordinal, CUdevResource *resource, CUdevResourceType type),
-         (ordinal, resource, type)) {
-    const Device *device = find_device(ordinal);
-    if (!device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    return write_resource(*device, processors_of(*device), resource, type);
-}
-
-SOFT_API(cuCtxGetDevResource, (CUcontext handle, CUdevResource *resource, CUdevResourceType type),
-         (handle, resource, type)) {
-    ContextPtr context = find_context(handle);
-    if (CUresult status = context_status(context.get()))
-        return status;
-    return write_resource(*context->device, processors_of(*context->device), resource, type);
-}
-
 SOFT_API(cuGreenCtxGetDevResource,
          (CUgreenCtx handle, CUdevResource *resource, CUdevResourceType type),
          (handle, resource, type)) {
     GreenPtr green;
     if (CUresult status = find_green(handle, green))
         return status;
-    return write_resource(*green->context->device, green->processors, resource, type);
+    return write_resource(green->parts, type, resource);
 }
 
 SOFT_STREAM_API(cuStreamGetDevResource,
@@ -189,61 +141,11 @@ SOFT_STREAM_API(cuStreamGetDevResource,
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
     GreenPtr green = green_of(*stream);
-    const Device &device = *stream->owner->device;
-    return write_resource(device, green ? green->processors : processors_of(device), resource,
-                          type);
-}
-
-SOFT_API(cuDevSmResourceSplitByCount,
-         (CUdevResource * result, unsigned *groups, const CUdevResource *given,
-          CUdevResource *remainder, unsigned flags, unsigned least),
-         (result, groups, given, remainder, flags, least)) {
-    if (!groups || !given || (flags & ~split_flags))
-        return CUDA_ERROR_INVALID_VALUE;
-    const Resource input = *reinterpret_cast<const Resource *>(given);
-    if (!input.valid())
+    const Parts parts = green ? green->parts : whole(*stream->owner->device);
+    constexpr int processors_type = 1;             // CU_DEV_RESOURCE_TYPE_SM
+    if (static_cast<int>(type) != processors_type) // also for queues, by the documentation
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    if (least > input.count)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (input.split) // only a green context makes a part a whole
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    unsigned step = flags & ignore_pairs ? 1 : pair;
-    unsigned size = std::max((least + step - 1) / step, 1u) * step;
-    unsigned possible = input.count / size;
-    if (!result) {
-        *groups = possible;
-        return CUDA_SUCCESS;
-    }
-    *groups = std::min(*groups, possible);
-    if (!*groups)
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    split(input, size, *groups, reinterpret_cast<Resource *>(result),
-          reinterpret_cast<Resource *>(remainder));
-    return CUDA_SUCCESS;
-}
-
-SOFT_API(cuDevResourceGenerateDesc,
-         (CUdevResourceDesc * description, CUdevResource *given, unsigned count),
-         (description, given, count)) {
-    if (!description || !given || !count)
-        return CUDA_ERROR_INVALID_VALUE;
-    auto resources = reinterpret_cast<const Resource *>(given);
-    Description total{resources[0].device, 0};
-    for (unsigned i = 0; i < count; i++) {
-        if (!resources[i].valid())
-            return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-        if (resources[i].device != total.device || resources[i].split != resources[0].split)
-            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-        for (unsigned j = 0; j < i; j++)
-            if (resources[j].first == resources[i].first)
-                return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-        total.count += resources[i].count;
-    }
-    uintptr_t &handle = greens().descriptions[total];
-    if (!handle)
-        handle = greens().next_description++;
-    *description = reinterpret_cast<CUdevResourceDesc>(handle);
-    return CUDA_SUCCESS;
+    return write_resource(parts, type, resource);
 }
 
 SOFT_API(cuGreenCtxCreate,
@@ -252,13 +154,11 @@ SOFT_API(cuGreenCtxCreate,
     Device *device = find_device(ordinal);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!handle || flags != needed_flags)
+    bool optional = state().settings.driver >= first_without_flags;
+    if (!handle || (flags != with_default_stream && (flags || !optional)))
         return CUDA_ERROR_INVALID_VALUE;
-    auto &all = greens().descriptions;
-    auto found = std::find_if(all.begin(), all.end(), [&](const auto &entry) {
-        return entry.second == reinterpret_cast<uintptr_t>(description);
-    });
-    if (found == all.end() || found->first.device != ordinal)
+    const Parts *parts = described(description);
+    if (!parts || parts->device != ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     ContextPtr context;
     if (CUresult status = retain_primary(*device, context))
@@ -267,8 +167,11 @@ SOFT_API(cuGreenCtxCreate,
     green->id = state().new_id();
     green->context = context;
     green->context_id = context->id;
-    green->processors = found->first.count;
+    green->parts = with_defaults(*parts, *device);
     green->handle = reinterpret_cast<CUgreenCtx>(greens().table.insert(green, state().reuse()));
+    green->as_context = ContextPtr(std::make_shared<ContextPtr>(context), context.get());
+    green->context_handle =
+        reinterpret_cast<CUcontext>(greens().contexts.insert(green, state().reuse()));
     *handle = green->handle;
     return CUDA_SUCCESS;
 }
@@ -280,6 +183,7 @@ SOFT_API(cuGreenCtxDestroy, (CUgreenCtx handle), (handle)) {
     if (!green)
         return status;
     greens().table.erase(reinterpret_cast<uintptr_t>(handle));
+    greens().contexts.erase(reinterpret_cast<uintptr_t>(green->context_handle));
     Device &device = *green->context->device;
     bool retained = green->alive();
     green = nullptr;
@@ -293,7 +197,7 @@ SOFT_API(cuCtxFromGreenCtx, (CUcontext * context, CUgreenCtx handle), (context, 
     GreenPtr green;
     if (CUresult status = find_green(handle, green))
         return status;
-    *context = green->context->handle;
+    *context = green->context_handle;
     return CUDA_SUCCESS;
 }
 
@@ -319,8 +223,7 @@ SOFT_API(cuGreenCtxStreamCreate,
     for (const OperationPtr &gate : green->gates)
         if (CUresult status = wait_for(*stream, gate))
             return status;
-    prune(greens().of_streams);
-    greens().of_streams[stream->id] = green;
+    join(green, stream);
     stream->handle = reinterpret_cast<CUstream>(state().streams.insert(stream, state().reuse()));
     *handle = stream->handle;
     return CUDA_SUCCESS;

@@ -131,6 +131,7 @@ SOFT_API(cuStreamCreateWithPriority, (CUstream * handle, unsigned flags, int pri
     if (CUresult status = call.require(Needs::Usable))
         return status;
     StreamPtr stream = create_stream(call.context, StreamKind::Created, flags, priority);
+    join_green(call.context, stream);
     stream->handle = reinterpret_cast<CUstream>(state().streams.insert(stream, state().reuse()));
     *handle = stream->handle;
     return CUDA_SUCCESS;

@@ -47,7 +47,10 @@ SOFT_STREAM_API(cuStreamGetId, (CUstream handle, unsigned long long *id), (handl
 }
 
 SOFT_STREAM_API(cuStreamGetCtx, (CUstream handle, CUcontext *context), (handle, context)) {
-    return read_stream(call, handle, context, [](Stream &stream) { return stream.owner->handle; });
+    return read_stream(call, handle, context, [](Stream &stream) {
+        GreenPtr green = green_of(stream);
+        return green ? green->context_handle : stream.owner->handle;
+    });
 }
 
 SOFT_STREAM_API(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreenCtx *green),
@@ -58,6 +61,8 @@ SOFT_STREAM_API(cuStreamGetCtx_v2, (CUstream handle, CUcontext *context, CUgreen
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
     GreenPtr found = green_of(*stream);
+    if (found)
+        *context = stream->owner->handle;
     if (green)
         *green = found ? found->handle : nullptr;
     return CUDA_SUCCESS;

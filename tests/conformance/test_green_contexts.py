@@ -20,7 +20,9 @@ from .client import (
 pytestmark = pytest.mark.cuda_software
 
 INVALID_TYPE, INVALID_CONFIGURATION = 914, 915
-PROCESSORS = 1  # the type of resource
+PROCESSORS, QUEUE_CONFIG, QUEUE = 1, 1000, 10000  # types of resources
+BACKFILL = 1  # the flag of a group that need not have a multiple of what is scheduled together
+BALANCED = 1  # the scope of queues that green contexts do not share
 DEFAULT_STREAM = 1  # the flag that cuGreenCtxCreate requires
 ALONE = 1  # the flag that splits into single multiprocessors
 SIZE = 256
@@ -34,6 +36,32 @@ class Resource(ctypes.Structure):
         ("minimum", ctypes.c_uint),
         ("alignment", ctypes.c_uint),
         ("more", ctypes.c_ubyte * 36),
+    ]
+
+
+class QueueConfig(ctypes.Structure):
+    """A resource of the type QUEUE_CONFIG."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("internal", ctypes.c_ubyte * 92),
+        ("device", ctypes.c_int),
+        ("limit", ctypes.c_uint),
+        ("scope", ctypes.c_int),
+        ("more", ctypes.c_ubyte * 36),
+    ]
+
+
+class Group(ctypes.Structure):
+    """A CU_DEV_SM_RESOURCE_GROUP_PARAMS."""
+
+    _fields_ = [
+        ("count", ctypes.c_uint),
+        ("together", ctypes.c_uint),
+        ("preferred", ctypes.c_uint),
+        ("flags", ctypes.c_uint),
+        ("domain", ctypes.c_uint),
+        ("reserved", ctypes.c_uint * 11),
     ]
 
 
@@ -57,9 +85,33 @@ def split(client, resource, *, wanted=2, least=1, flags=ALONE):
     return status, list(parts)[: groups.value], rest
 
 
+def split_groups(client, resource, *groups, discover=False):
+    """Split as the groups say. Return the status, the parts, the rest and the groups' counts."""
+    parts, rest = (Resource * len(groups))(), Resource()
+    array = (Group * len(groups))(*groups)
+    status = client.call(
+        "cuDevSmResourceSplit",
+        None if discover else parts,
+        len(groups),
+        ctypes.byref(resource),
+        ctypes.byref(rest),
+        0,
+        array,
+    )
+    return status, list(parts), rest, [group.count for group in array]
+
+
+def queues(client, device=0):
+    config = QueueConfig()
+    client.ok("cuDeviceGetDevResource", device, ctypes.byref(config), QUEUE_CONFIG)
+    return config
+
+
 def describe(client, *resources):
     description = ctypes.c_void_p()
-    array = (Resource * len(resources))(*resources)
+    array = (Resource * len(resources))(
+        *(Resource.from_buffer_copy(bytes(resource)) for resource in resources)
+    )
     status = client.call(
         "cuDevResourceGenerateDesc", ctypes.byref(description), array, len(resources)
     )
@@ -139,6 +191,100 @@ def test_descriptions(client):
     )
 
 
+def test_groups(client):
+    resource = whole(client)
+    status, (part,), rest, counts = split_groups(client, resource, Group(count=2))
+    assert (status, part.count, rest.type, counts) == (SUCCESS, 2, 0, [2])
+    assert part.count % part.alignment == 0
+    # A count of 0 asks for all that is left.
+    status, (part,), _, counts = split_groups(client, resource, Group())
+    assert (status, part.count, counts) == (SUCCESS, resource.count, [resource.count])
+    assert describe(client, part)[0] == SUCCESS
+    # A part cannot be split again.
+    assert split_groups(client, part, Group(count=2))[0] == INVALID_CONFIGURATION
+
+
+def test_groups_without_parts(client):
+    """Without an array for the parts, a group may turn out to be empty."""
+    resource = whole(client)
+    all_and_none = Group(), Group()
+    status, _, _, counts = split_groups(client, resource, *all_and_none, discover=True)
+    assert (status, counts) == (SUCCESS, [resource.count, 0])
+    assert split_groups(client, resource, *all_and_none)[0] == INVALID_CONFIGURATION
+
+
+def test_groups_that_cannot_be_made(client):
+    resource = whole(client)
+    for group, expected in (
+        (Group(count=1), INVALID_VALUE),
+        (Group(count=resource.count + 2), INVALID_VALUE),
+        (Group(count=2, together=3), INVALID_VALUE),
+        (Group(count=2, together=34), INVALID_VALUE),
+        (Group(count=2, flags=8), INVALID_VALUE),
+        (Group(count=2, together=4), INVALID_CONFIGURATION),
+        (Group(count=2, flags=2), INVALID_CONFIGURATION),  # no locality domain has multiprocessors
+    ):
+        status, _, _, counts = split_groups(client, resource, group)
+        assert (status, counts) == (expected, [group.count])
+    # The parts are fewer than are scheduled together.
+    too_few = Group(count=2, together=4, flags=BACKFILL)
+    assert split_groups(client, resource, too_few)[0] == INVALID_CONFIGURATION
+    assert split_groups(client, resource, too_few, discover=True)[0] == SUCCESS
+    assert split_groups(client, resource, Group(count=2), Group(count=2))[0] == (
+        INVALID_CONFIGURATION
+    )
+    assert split_groups(client, Resource(), Group(count=2))[0] == INVALID_TYPE
+    nothing = None, 1, ctypes.byref(resource), None, 0, None
+    assert client.call("cuDevSmResourceSplit", *nothing) == INVALID_VALUE
+
+
+@pytest.fixture
+def new_driver(client):
+    """A driver of CUDA 13.5, which has queues."""
+    client.lib.configure("driver=13.5")
+    yield
+    client.lib.configure("driver=13.0")
+
+
+@pytest.mark.usefixtures("new_driver")
+def test_queues(client):
+    config = queues(client)
+    assert (config.type, config.device, config.limit, config.scope) == (QUEUE_CONFIG, 0, 8, 0)
+    config.limit, config.scope = 3, BALANCED
+    status, description = describe(client, whole(client), config)
+    assert status == SUCCESS
+    arguments = description, 0, 0
+    green = client._make("cuGreenCtxDestroy", ctypes.c_void_p, "cuGreenCtxCreate", *arguments)
+    found = QueueConfig()
+    for kind in (QUEUE_CONFIG, QUEUE):
+        client.ok("cuGreenCtxGetDevResource", green, ctypes.byref(found), kind)
+        assert (found.type, found.limit, found.scope) == (kind, 3, BALANCED)
+        stream = stream_of(client, green), ctypes.byref(found), kind
+        assert client.call("cuStreamGetDevResource", *stream) == INVALID_TYPE
+    # The queues of one green context can be those of another one.
+    assert describe(client, whole(client), found)[0] == SUCCESS
+    client.ok("cuDeviceGetDevResource", 0, ctypes.byref(found), QUEUE)
+    assert (found.type, found.limit, found.scope) == (QUEUE, 8, 0)
+
+
+@pytest.mark.usefixtures("new_driver")
+def test_queues_that_cannot_be_described(client):
+    resource = whole(client)
+    wrong = {"device": 1, "limit": 0, "scope": 2}
+    for field, value in wrong.items():
+        config = queues(client)
+        setattr(config, field, value)
+        assert describe(client, resource, config)[0] == INVALID_CONFIGURATION
+    config = queues(client)
+    assert describe(client, resource, config, config)[0] == INVALID_CONFIGURATION
+    assert describe(client, resource, queues(client, 1))[0] == INVALID_CONFIGURATION
+
+
+def test_an_old_driver_has_no_queues(client):
+    arguments = 0, ctypes.byref(QueueConfig()), QUEUE_CONFIG
+    assert client.call("cuDeviceGetDevResource", *arguments) == INVALID_TYPE
+
+
 def test_what_cannot_be_made(client):
     _, description = describe(client, whole(client))
     green = ctypes.byref(ctypes.c_void_p())
@@ -164,9 +310,39 @@ def test_contexts(client, make):
     assert split(client, found, wanted=1)[0] == SUCCESS
     context = ctypes.c_void_p()
     client.ok("cuCtxFromGreenCtx", ctypes.byref(context), greens[0])
-    assert context.value == client.lib.primary
     client.ok("cuCtxGetDevResource", context, ctypes.byref(found), PROCESSORS)
+    assert found.count == 1
+    client.ok("cuCtxGetDevResource", client.lib.primary, ctypes.byref(found), PROCESSORS)
     assert found.count == 2
+
+
+def test_a_green_context_is_current(client, make):
+    """A green context has a CUcontext of its own, in which streams belong to it."""
+    green, primary = make(), client.lib.primary
+    contexts = []
+    for _ in range(2):
+        context = ctypes.c_void_p()
+        client.ok("cuCtxFromGreenCtx", ctypes.byref(context), green)
+        contexts.append(context.value)
+    assert contexts[0] == contexts[1] != primary
+    client.ok("cuCtxPushCurrent_v2", contexts[0])
+    assert read(client, "cuCtxGetCurrent") == contexts[0]
+    stream, memory = client.stream(), client.device(SIZE)
+    client.ok("cuMemsetD8Async", memory, 5, SIZE, stream)
+    assert client.read(memory, SIZE) == b"\x05" * SIZE
+    assert read(client, "cuCtxPopCurrent_v2") == contexts[0]
+    assert read(client, "cuCtxGetCurrent") == primary
+    assert read(client, "cuStreamGetGreenCtx", stream) == green
+    assert read(client, "cuStreamGetCtx", stream) == contexts[0]
+    client.ok("cuGreenCtxDestroy", green)
+    client.forget("cuGreenCtxDestroy", green)
+    client.forget("cuStreamDestroy_v2", stream)
+    assert client.call("cuCtxPushCurrent_v2", contexts[0]) == INVALID_CONTEXT
+    client.ok("cuMemFree_v2", memory)
+    client.forget("cuMemFree_v2", memory)
+    client.ok("cuDevicePrimaryCtxReset_v2", 0)
+    client.ok("cuDevicePrimaryCtxRetain", ctypes.byref(ctypes.c_void_p()), 0)
+    client.ok("cuDevicePrimaryCtxRelease_v2", 0)
 
 
 def read_id(client, green):

@@ -14,6 +14,8 @@ from cuda.core import (
     Host,
     LaunchConfig,
     LegacyPinnedMemoryResource,
+    Linker,
+    LinkerOptions,
     ManagedMemoryResource,
     ManagedMemoryResourceOptions,
     ObjectCode,
@@ -348,3 +350,18 @@ def test_linked_code(scale):
     """nvJitLink is hidden, so the driver links, and the linked code runs."""
     program = Program(scale.decode(), "ptx", ProgramOptions(arch="sm_90"))
     assert program.compile("cubin").get_kernel("scale")
+
+
+@pytest.mark.filterwarnings("ignore:libnvJitLink.* is too old:RuntimeWarning")
+def test_a_link_that_fails(device):
+    options = ProgramOptions(name="caller", arch="sm_90", relocatable_device_code=True)
+    caller = Program(
+        "extern __device__ void far(); __global__ void near() { far(); }", "c++", options
+    )
+    linker = Linker(caller.compile("ptx"), options=LinkerOptions(arch="sm_90"))
+    with pytest.raises(Exception, match="Undefined reference to '_Z3farv' in 'caller'"):
+        linker.link("cubin")
+
+
+def test_the_device_for_nvml(device):
+    assert device.to_system_device().uuid_without_prefix == device.uuid
