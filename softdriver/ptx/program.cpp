@@ -31,6 +31,10 @@ namespace {
 // shared memory.
 constexpr size_t most_static_shared = 48 << 10;
 
+constexpr size_t threads_of_block = 1024;
+constexpr size_t registers_of_multiprocessor = 65536;
+constexpr size_t registers_of_thread = 255;
+
 void number_shared(Decoding &decoding) {
     unsigned next = 0;
     auto add = [&](int function, const std::vector<Variable> &variables) {
@@ -79,14 +83,24 @@ class SharedLayout {
     std::vector<unsigned> dynamic_;
 };
 
+// Returns how many threads a block of the function may have.
+size_t most_threads(const Function &function) {
+    size_t threads = 1;
+    for (unsigned side : function.max_threads)
+        threads *= side;
+    return threads ? std::min(threads, threads_of_block) : threads_of_block;
+}
+
 // Estimates how many registers a function needs, from the registers that its code names and the
-// limits of the hardware.
+// limits of the hardware. A block of the largest legal size always fits on a multiprocessor: as a
+// launch of it never fails for a lack of registers, the occupancy must not be 0.
 unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)
         words += size_of(reg.type) > 4 ? 2 : reg.type == Type::Pred ? 0 : 1;
-    unsigned most = function.max_registers ? function.max_registers : 255;
-    return std::min(unsigned(std::min(words / 2 + 8, size_t{255})), most);
+    size_t room = registers_of_multiprocessor / most_threads(function);
+    size_t most = function.max_registers ? function.max_registers : registers_of_thread;
+    return unsigned(std::min({words / 2 + 8, room, most}));
 }
 
 // Creates an empty Code for each function that has a body, and the program's list of variables.

@@ -8,7 +8,7 @@ import pytest
 from limits import PATIENCE
 
 from .client import INVALID_VALUE, NOT_READY, SUCCESS, Flag, blocks, poll
-from .kernels import TEXT
+from .kernels import HEAD, TEXT, entry
 
 LAUNCH_OUT_OF_RESOURCES = 701
 
@@ -177,3 +177,22 @@ def test_the_random_schedule_replays(client, kernel, software):
 
     assert len({run() for _ in range(3)}) == 1
     software.forget_races()
+
+
+def many_registers(count):
+    """A kernel that names many registers, but needs few at a time."""
+    lines = [b"ld.param.u64 %rd1, [at];", b".reg .b64 %%many<%d>;" % count]
+    for i in range(count):
+        lines.append(b"add.s64 %%many%d, %%rd1, %d;" % (i, i))
+        lines.append(b"st.global.u64 [%%rd1], %%many%d;" % i)
+    return HEAD + entry(b"many", b".param .u64 at", b"\n".join(lines))
+
+
+def test_the_largest_block_fits_on_a_multiprocessor(client):
+    """A launch of it never fails, so a cooperative launch must be possible, too."""
+    kernel = client.function(client.module(many_registers(300)), "many")
+    threads, blocks = ctypes.c_int(), ctypes.c_int()
+    client.ok("cuFuncGetAttribute", ctypes.byref(threads), 0, kernel)
+    arguments = kernel, threads.value, 0
+    client.ok("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks), *arguments)
+    assert blocks.value >= 1
