@@ -63,7 +63,12 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *,
                                    const CUgraphEdgeData *, size_t, CUgraphNodeParams *);
 CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *, CUgraph, CUcontext,
                                                 unsigned int, unsigned int);
+CUresult CUDAAPI cuGraphExecGetId(CUgraphExec, unsigned int *);
 CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec, CUgraphNode, CUgraphNodeParams *);
+CUresult CUDAAPI cuGraphGetId(CUgraph, unsigned int *);
+CUresult CUDAAPI cuGraphNodeGetContainingGraph(CUgraphNode, CUgraph *);
+CUresult CUDAAPI cuGraphNodeGetLocalId(CUgraphNode, unsigned int *);
+CUresult CUDAAPI cuGraphNodeGetToolsId(CUgraphNode, unsigned long long *);
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *,
                                     size_t *);
 CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode, CUgraphNode *, CUgraphEdgeData *,

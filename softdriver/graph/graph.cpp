@@ -98,6 +98,7 @@ GraphNodePtr add_node(Graph &graph, NodeWorkPtr work, std::vector<Edge> after) {
     auto node = std::make_shared<GraphNode>();
     node->id = state().new_id();
     node->graph = &graph;
+    node->number = graph.next_number++;
     node->work = std::move(work);
     node->after = std::move(after);
     for (Edge &edge : node->after)

@@ -84,6 +84,7 @@ struct GraphNode {
     CUgraphNode handle = nullptr; // null until the program asks for it
     uint64_t id = 0;              // nodes that are created later have higher ids
     uint64_t origin = 0;          // in a copy of a graph: the id of the original node
+    unsigned number = 0;          // of the node in its graph, for pictures and queries
     Graph *graph = nullptr;
     NodeWorkPtr work;
     std::vector<Edge> after; // the edges from the nodes on which this node depends
@@ -102,6 +103,7 @@ struct Graph : std::enable_shared_from_this<Graph> {
     // other graphs, also for clones.
     uint64_t origin = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
+    unsigned next_number = 0;               // of the node that is added next
     // The capture that adds nodes to the graph, or null.
     Capture *capture = nullptr;
     // The graph is inside a node, and lives as long as this node.

@@ -253,6 +253,47 @@ SOFT_API(cuGraphNodeFindInClone, (CUgraphNode * result, CUgraphNode original, CU
     return CUDA_SUCCESS;
 }
 
+SOFT_API(cuGraphNodeGetContainingGraph, (CUgraphNode handle, CUgraph *graph), (handle, graph)) {
+    GraphNodePtr node = find_node(handle);
+    if (!node || !graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    *graph = handle_of(*node->graph);
+    return CUDA_SUCCESS;
+}
+
+// The numbers in pictures of the graph.
+SOFT_API(cuGraphNodeGetLocalId, (CUgraphNode handle, unsigned *number), (handle, number)) {
+    GraphNodePtr node = find_node(handle);
+    if (!node || !number)
+        return CUDA_ERROR_INVALID_VALUE;
+    *number = node->number;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphNodeGetToolsId, (CUgraphNode handle, unsigned long long *id), (handle, id)) {
+    GraphNodePtr node = find_node(handle);
+    if (!node || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = node->id;
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphGetId, (CUgraph handle, unsigned *id), (handle, id)) {
+    GraphPtr graph = find_graph(handle);
+    if (!graph || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = static_cast<unsigned>(graph->id);
+    return CUDA_SUCCESS;
+}
+
+SOFT_API(cuGraphExecGetId, (CUgraphExec handle, unsigned *id), (handle, id)) {
+    GraphExecPtr exec = find_exec(handle);
+    if (!exec || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = static_cast<unsigned>(exec->id);
+    return CUDA_SUCCESS;
+}
+
 SOFT_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle, type)) {
     GraphNodePtr node = find_node(handle);
     if (!node || !type)

@@ -11,20 +11,18 @@ namespace {
 constexpr unsigned picture_flags = 0xffff;
 constexpr unsigned shows_everything = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE;
 
-std::string identifier(const Graph &graph, size_t node) {
+std::string identifier(const Graph &graph, unsigned node) {
     return "\"graph_" + std::to_string(graph.id) + "_node_" + std::to_string(node) + "\"";
 }
 
 void draw(const Graph &graph, bool verbose, std::string &text) {
-    std::map<uint64_t, size_t> places;
     text += "subgraph cluster_" + std::to_string(graph.id) + " {\nlabel=\"graph_" +
             std::to_string(graph.id) + "\"\n";
     for (const auto &entry : graph.nodes) {
         const NodeWork &work = *entry.second->work;
-        size_t place = places.size();
-        places[entry.first] = place;
-        text += identifier(graph, place) + " [shape=\"rectangle\" label=\"" +
-                std::to_string(place) + "\\n" + name_of(work.type());
+        unsigned number = entry.second->number;
+        text += identifier(graph, number) + " [shape=\"rectangle\" label=\"" +
+                std::to_string(number) + "\\n" + name_of(work.type());
         if (!work.text().empty())
             text += "\\n" + work.text();
         if (verbose)
@@ -33,8 +31,8 @@ void draw(const Graph &graph, bool verbose, std::string &text) {
     }
     for (const auto &entry : graph.nodes)
         for (const Edge &edge : entry.second->after)
-            text += identifier(graph, places[edge.from]) + " -> " +
-                    identifier(graph, places[entry.first]) + ";\n";
+            text += identifier(graph, graph.find(edge.from)->number) + " -> " +
+                    identifier(graph, entry.second->number) + ";\n";
     text += "}\n";
     for (const auto &entry : graph.nodes)
         for (const GraphPtr &inner : entry.second->work->inner())

@@ -109,6 +109,9 @@ cuKernelGetFunction pp|cuLinkCreate_v2 uppp|cuLinkAddData_v2 pipzsupp|cuLinkComp
 cuGraphCreate pu|cuGraphInstantiateWithFlags ppq|cuGraphExecDestroy p|cuGraphLaunch pp
 cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
 cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
+cuGraphGetId pp|cuGraphExecGetId pp|cuGraphNodeGetLocalId pp|cuGraphNodeGetToolsId pp
+cuGraphNodeGetContainingGraph pp|cuGraphDestroyNode p|cuGraphAddMemAllocNode pppzp
+cuGraphAddMemFreeNode pppzd
 cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
 cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
 cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp
@@ -198,6 +201,10 @@ class Library:
 
     def __call__(self, name, *arguments):
         return getattr(self._lib, name)(*arguments)
+
+    def has(self, name):
+        """Whether the library exports a function: a real driver may be too old for it."""
+        return hasattr(self._lib, name)
 
     def ok(self, name, *arguments):
         status = self(name, *arguments)
