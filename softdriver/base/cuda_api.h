@@ -52,6 +52,7 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned int);
 CUresult CUDAAPI cuCtxWaitEvent(CUcontext, CUevent);
 CUresult CUDAAPI cuEventElapsedTime_v2(float *, CUevent, CUevent);
 CUresult CUDAAPI cuFuncGetName(const char **, CUfunction);
+CUresult CUDAAPI cuFuncGetParamCount(CUfunction, size_t *);
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction, size_t, size_t *, size_t *);
 CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *, CUfunction);
 CUresult CUDAAPI cuFuncLoad(CUfunction);
@@ -81,6 +82,7 @@ CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph, const CUgraphNode *, cons
                                               const CUgraphEdgeData *, size_t);
 CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *, CUkernel);
 CUresult CUDAAPI cuKernelGetName(const char **, CUkernel);
+CUresult CUDAAPI cuKernelGetParamCount(CUkernel, size_t *);
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel, size_t, size_t *, size_t *);
 CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *, unsigned int, CUlibrary);
 CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *, CUlibrary);

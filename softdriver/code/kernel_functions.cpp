@@ -92,6 +92,18 @@ SOFT_API(cuFuncGetParamInfo, (CUfunction handle, size_t index, size_t *offset, s
     return read_parameter(*function->kernel, index, offset, bytes);
 }
 
+SOFT_API(cuFuncGetParamCount, (CUfunction handle, size_t *count), (handle, count)) {
+    KernelFunctionPtr function;
+    if (!count || !handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Optional))
+        return status;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    *count = function->kernel->parameters.size();
+    return CUDA_SUCCESS;
+}
+
 SOFT_API(cuFuncIsLoaded, (CUfunctionLoadingState * loaded, CUfunction handle), (loaded, handle)) {
     KernelFunctionPtr function;
     if (!loaded)

@@ -68,6 +68,18 @@ SOFT_API(cuKernelGetParamInfo, (CUkernel handle, size_t index, size_t *offset, s
     return read_parameter(kernel->kernel(), index, offset, bytes);
 }
 
+SOFT_API(cuKernelGetParamCount, (CUkernel handle, size_t *count), (handle, count)) {
+    if (!count || !handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult status = call.require(Needs::Usable))
+        return status;
+    LibraryKernelPtr kernel = find_library_kernel(handle);
+    if (!kernel)
+        return CUDA_ERROR_INVALID_HANDLE;
+    *count = kernel->kernel().parameters.size();
+    return CUDA_SUCCESS;
+}
+
 SOFT_API(cuKernelGetAttribute,
          (int *value, CUfunction_attribute attribute, CUkernel handle, CUdevice ordinal),
          (value, attribute, handle, ordinal)) {

@@ -111,7 +111,7 @@ cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
 cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
 cuGraphGetId pp|cuGraphExecGetId pp|cuGraphNodeGetLocalId pp|cuGraphNodeGetToolsId pp
 cuGraphNodeGetContainingGraph pp|cuGraphDestroyNode p|cuGraphAddMemAllocNode pppzp
-cuGraphAddMemFreeNode pppzd
+cuGraphAddMemFreeNode pppzd|cuFuncGetParamCount pp|cuKernelGetParamCount pp
 cuGraphDebugDotPrint psu|cuUserObjectCreate pppuu|cuUserObjectRelease pu
 cuGraphRetainUserObject ppuu|cuGraphConditionalHandleCreate pppuu|cuGraphAddNode_v2 ppppzp
 cuStreamBeginCaptureToGraph ppppzi|cuGraphAddMemcpyNode pppzpp|cuGraphAddMemsetNode pppzpp

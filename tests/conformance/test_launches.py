@@ -196,3 +196,22 @@ def test_the_largest_block_fits_on_a_multiprocessor(client):
     arguments = kernel, threads.value, 0
     client.ok("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks), *arguments)
     assert blocks.value >= 1
+
+
+@pytest.mark.parametrize("name, count", [("saxpy", 4), ("fill", 3)])
+def test_number_of_parameters(client, name, count):
+    if not client.lib.has("cuFuncGetParamCount"):
+        pytest.skip("the driver has no cuFuncGetParamCount")
+    found, library, kernel = ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_void_p()
+    function = client.function(client.module(TEXT), name)
+    client.ok("cuFuncGetParamCount", function, ctypes.byref(found))
+    assert found.value == count
+    options = None, None, 0, None, None, 0
+    client.ok("cuLibraryLoadData", ctypes.byref(library), TEXT, *options)
+    client._undo.append(("cuLibraryUnload", library.value))
+    client.ok("cuLibraryGetKernel", ctypes.byref(kernel), library, name.encode())
+    client.ok("cuKernelGetParamCount", kernel, ctypes.byref(found))
+    assert found.value == count
+    for call in ("cuFuncGetParamCount", "cuKernelGetParamCount"):
+        assert client.call(call, None, ctypes.byref(found)) == INVALID_VALUE
+        assert client.call(call, function, None) == INVALID_VALUE
