@@ -12,6 +12,9 @@
 struct CUgraphEdgeData;
 typedef cuuint64_t CUgraphConditionalHandle;
 #endif
+#if CUDA_VERSION < 12010
+enum CUcoredumpSettings : int;
+#endif
 #if CUDA_VERSION < 12020
 struct CUgraphNodeParams;
 #endif
@@ -44,6 +47,10 @@ struct CU_DEV_SM_RESOURCE_GROUP_PARAMS;
 extern "C" {
 CUresult CUDAAPI cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomicOperation *,
                                                    unsigned int, CUdevice);
+CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings, void *, size_t *);
+CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings, void *, size_t *);
+CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings, void *, size_t *);
+CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings, void *, size_t *);
 CUresult CUDAAPI cuCtxCreate_v4(CUcontext *, CUctxCreateParams *, unsigned int, CUdevice);
 CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *, CUcontext);
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext);

@@ -248,6 +248,16 @@ CUresult call(const char *name, CUresult (*function)(CUlogIterator *, const char
     return perform<CUlogIterator *, const char *, unsigned>(name, function, iterator, path, flags);
 }
 
+// cuCoredumpGetAttribute and its kin: the size is that of the memory.
+CUresult call(const char *name, CUresult (*function)(CUcoredumpSettings, void *, size_t *)) {
+    player->shape = shape_of(name);
+    Argument<CUcoredumpSettings> setting;
+    Argument<void *> value;
+    Argument<size_t *> size;
+    size.slot[0] = player->random.below(2048);
+    return perform<CUcoredumpSettings, void *, size_t *>(name, function, setting, value, size);
+}
+
 #if CUDA_VERSION >= 12080
 // The arguments of cuMemcpyBatchAsync and cuMemcpy3DBatchAsync.
 struct CopyBatch {
