@@ -1,10 +1,11 @@
 /* A libnvidia-ml.so.1 (NVML) about the devices of the software driver.
  *
- * It tells how many devices there are, their names, addresses, memory and utilization, and a power
- * that is a constant. All other functions return NVML_ERROR_NOT_SUPPORTED. The
- * devices are those of the libcuda.so.1 in the same folder, which is asked without cuInit, so that
- * a program may fork afterwards, as it may with NVML. Memory in use and utilization are those of
- * the calling process alone.
+ * It tells how many devices there are, their names, addresses, memory and utilization, what follows
+ * from their being in software (no MIG devices, access to all peers, any processor), and a power
+ * that is a constant. All other functions return NVML_ERROR_NOT_SUPPORTED. The devices are those of
+ * the libcuda.so.1 in the same folder, which is asked without cuInit, so that a program may fork
+ * afterwards, as it may with NVML. Memory in use and utilization are those of the calling process
+ * alone.
  *
  * No header of NVML is needed: the structures below are its binary interface. The library is built
  * like an extension module, so that wheels can contain it: see api/module.cpp. */
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define NVML_API __attribute__((visibility("default")))
 #define MOST_DEVICES 16
@@ -29,6 +31,7 @@ enum {
     NVML_UNINITIALIZED = 1,
     NVML_INVALID_ARGUMENT = 2,
     NVML_NOT_SUPPORTED = 3,
+    NVML_NO_PERMISSION = 4,
     NVML_NOT_FOUND = 6,
     NVML_INSUFFICIENT_SIZE = 7,
     NVML_DRIVER_NOT_LOADED = 9,
@@ -69,6 +72,30 @@ typedef struct {
     unsigned gpu, memory;
 } Utilization;
 
+typedef struct {
+    unsigned version, type;
+    unsigned char value[44]; /* a text, or 16 bytes */
+} Uuid;
+
+typedef struct {
+    unsigned version;
+    char branch[80];
+} Branch;
+
+typedef struct {
+    unsigned field, scope;
+    long long time, latency;
+    int type, status;
+    unsigned long long value;
+} Field;
+
+enum { UUID_TEXT = 1, UUID_BYTES = 2 };
+enum { HOPPER = 9, UNKNOWN_ARCHITECTURE = -1 };
+enum { BY_NVLINK = 2, LAST_WAY_TO_PEER = 4 };              /* of nvmlGpuP2PCapsIndex_t */
+enum { PEER_IS_SUPPORTED = 0, PEER_IS_NOT_SUPPORTED = 5 }; /* of nvmlGpuP2PStatus_t */
+
+static const unsigned uuid_version = sizeof(Uuid) | 1u << 24;
+static const unsigned branch_version = sizeof(Branch) | 1u << 24;
 static const unsigned power_used = 70000, power_limit = 700000; /* milliwatts */
 static const unsigned memory2_version = sizeof(Memory2) | 2u << 24;
 
@@ -139,6 +166,8 @@ NVML_API const char *nvmlErrorString(int status) {
         return "Invalid argument";
     case NVML_NOT_SUPPORTED:
         return "Not supported by the software driver";
+    case NVML_NO_PERMISSION:
+        return "The software driver does not allow this change";
     case NVML_NOT_FOUND:
         return "Not found";
     case NVML_INSUFFICIENT_SIZE:
@@ -182,6 +211,46 @@ NVML_API int nvmlSystemGetDriverVersion(char *text, unsigned size) {
 
 NVML_API int nvmlSystemGetNVMLVersion(char *text, unsigned size) {
     return nvmlSystemGetDriverVersion(text, size);
+}
+
+/* The software driver has no branches: it is the version. */
+NVML_API int nvmlSystemGetDriverBranch(Branch *branch, unsigned size) {
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!branch)
+        return NVML_INVALID_ARGUMENT;
+    if (branch->version != branch_version)
+        return NVML_ARGUMENT_VERSION_MISMATCH;
+    if (size > sizeof branch->branch)
+        size = sizeof branch->branch;
+    return put_text(branch->branch, size, driver_version());
+}
+
+/* The name may be longer than there is room; then the beginning is written. */
+NVML_API int nvmlSystemGetProcessName(unsigned process, char *name, unsigned size) {
+    char path[64];
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!name || !size)
+        return NVML_INVALID_ARGUMENT;
+    snprintf(path, sizeof path, "/proc/%u/cmdline", process);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NVML_NOT_FOUND;
+    size_t got = fread(name, 1, size - 1, file);
+    fclose(file);
+    name[got] = 0; /* the arguments, which follow the first zero, are not part of the name */
+    return got ? NVML_SUCCESS : NVML_NOT_FOUND;
+}
+
+/* Units are systems of the S class, which have several GPUs in a case. */
+NVML_API int nvmlUnitGetCount(unsigned *count) {
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!count)
+        return NVML_INVALID_ARGUMENT;
+    *count = 0;
+    return NVML_SUCCESS;
 }
 
 NVML_API int nvmlSystemGetCudaDriverVersion(int *version) {
@@ -258,6 +327,25 @@ NVML_API int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
     return find(has_uuid, uuid, handle);
 }
 
+NVML_API int nvmlDeviceGetHandleByUUIDV(const Uuid *uuid, void **handle) {
+    char text[sizeof uuid->value + 4] = "GPU-";
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (!uuid)
+        return NVML_INVALID_ARGUMENT;
+    if (uuid->version != uuid_version)
+        return NVML_ARGUMENT_VERSION_MISMATCH;
+    if (uuid->type == UUID_TEXT)
+        snprintf(text, sizeof text, "%.*s", (int)sizeof uuid->value, (const char *)uuid->value);
+    else if (uuid->type == UUID_BYTES)
+        for (int i = 0; i < 16; i++)
+            snprintf(strchr(text, 0), 4, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                     uuid->value[i]);
+    else
+        return NVML_INVALID_ARGUMENT;
+    return find(has_uuid, text, handle);
+}
+
 NVML_API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **handle) {
     return find(has_address, address, handle);
 }
@@ -290,6 +378,10 @@ NVML_API int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) {
 
 NUMBER(nvmlDeviceGetIndex, unsigned, (unsigned)place_of(handle))
 NUMBER(nvmlDeviceGetMinorNumber, unsigned, (unsigned)place_of(handle))
+NUMBER(nvmlDeviceGetArchitecture, unsigned, device.major == 9 ? HOPPER : UNKNOWN_ARCHITECTURE)
+NUMBER(nvmlDeviceGetComputeMode, int, 0)        /* any number of processes and threads */
+NUMBER(nvmlDeviceGetVirtualizationMode, int, 0) /* none */
+NUMBER(nvmlDeviceGetMaxMigDeviceCount, unsigned, 0)
 NUMBER(nvmlDeviceGetPowerUsage, unsigned, power_used)
 NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
 NUMBER(nvmlDeviceGetPowerManagementLimit, unsigned, power_limit)
@@ -302,6 +394,69 @@ NVML_API int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *m
         *major = device.major;
         *minor = device.minor;
     }
+    return status;
+}
+
+NVML_API int nvmlDeviceSetComputeMode(void *handle, int mode) {
+    Device device;
+    int status = read_device(handle, handle, &device);
+    if (status == NVML_SUCCESS && (mode < 0 || mode > 3))
+        return NVML_INVALID_ARGUMENT;
+    return status ? status : NVML_NO_PERMISSION;
+}
+
+NVML_API int nvmlDeviceSetPowerManagementLimit(void *handle, unsigned limit) {
+    Device device;
+    int status = read_device(handle, handle, &device);
+    if (status == NVML_SUCCESS && !limit)
+        return NVML_INVALID_ARGUMENT;
+    return status ? status : NVML_NO_PERMISSION;
+}
+
+NVML_API int nvmlDeviceSetPowerManagementLimit_v2(void *handle, const void *limit) {
+    Device device;
+    int status = read_device(handle, limit, &device);
+    return status ? status : NVML_NO_PERMISSION;
+}
+
+/* Devices compute on any processor that the system has. */
+NVML_API int nvmlDeviceGetCpuAffinity(void *handle, unsigned words, unsigned long *set) {
+    const unsigned bits = CHAR_BIT * sizeof *set;
+    Device device;
+    int status = read_device(handle, words ? set : NULL, &device);
+    if (status != NVML_SUCCESS)
+        return status;
+    long processors = sysconf(_SC_NPROCESSORS_CONF);
+    memset(set, 0, words * sizeof *set);
+    for (unsigned i = 0; i < words * bits && i < processors; i++)
+        set[i / bits] |= 1ul << i % bits;
+    return status;
+}
+
+NVML_API int nvmlDeviceGetCpuAffinityWithinScope(void *handle, unsigned words, unsigned long *set,
+                                                 unsigned scope) {
+    return scope > 1 ? NVML_INVALID_ARGUMENT : nvmlDeviceGetCpuAffinity(handle, words, set);
+}
+
+/* All devices have access to each other, but not by NVLink. */
+NVML_API int nvmlDeviceGetP2PStatus(void *first, void *second, int way, int *result) {
+    Device device;
+    int status = read_device(first, result, &device);
+    if (status == NVML_SUCCESS)
+        status = read_device(second, result, &device);
+    if (status == NVML_SUCCESS && (first == second || way < 0 || way > LAST_WAY_TO_PEER))
+        return NVML_INVALID_ARGUMENT;
+    if (status == NVML_SUCCESS)
+        *result = way == BY_NVLINK ? PEER_IS_NOT_SUPPORTED : PEER_IS_SUPPORTED;
+    return status;
+}
+
+/* The call succeeds, and the status of each value says that there is none. */
+NVML_API int nvmlDeviceGetFieldValues(void *handle, int count, Field *fields) {
+    Device device;
+    int status = read_device(handle, count > 0 ? fields : NULL, &device);
+    for (int i = 0; status == NVML_SUCCESS && i < count; i++)
+        fields[i].status = NVML_NOT_SUPPORTED;
     return status;
 }
 

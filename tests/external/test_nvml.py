@@ -58,6 +58,22 @@ def test_what_is_not_supported(nvml):
         nvml.nvmlDeviceGetHandleByIndex(2)
 
 
+def test_cuda_bindings_finds_it(library):
+    from cuda.bindings import nvml
+
+    nvml.init_v2()
+    one, two = (nvml.device_get_handle_by_index_v2(index) for index in range(2))
+    assert nvml.device_get_architecture(one) == nvml.DeviceArch.HOPPER
+    uuid = nvml.device_get_uuid(two).encode()
+    assert nvml.device_get_handle_by_uuidv(nvml.UUIDType.ASCII, uuid) == two
+    [value] = nvml.device_get_field_values(one, [nvml.FieldId.DEV_NVLINK_LINK_COUNT])
+    assert value.nvml_return == nvml.Return.ERROR_NOT_SUPPORTED
+    way = nvml.GpuP2PCapsIndex.P2P_CAPS_INDEX_WRITE
+    assert nvml.device_get_p2p_status(one, two, way) == nvml.GpuP2PStatus.P2P_STATUS_OK
+    assert nvml.system_get_driver_branch() == nvml.system_get_driver_version()
+    nvml.shutdown()
+
+
 def test_cuda_core_finds_it():
     from cuda.core import system
 

@@ -113,6 +113,89 @@ for name, size in (("nvmlDeviceGetPciInfo_v2", 52), ("nvmlDeviceGetPciInfo_v3", 
     assert program(text).out == "True\nTrue\n"
 
 
+def test_uuids_as_text_and_as_bytes(program):
+    text = """
+class Uuid(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("type", ctypes.c_uint), ("value", ctypes.c_char * 44)]
+
+def find(kind, value, version=0x1000034):
+    uuid = Uuid(version, kind)
+    ctypes.memmove(ctypes.addressof(uuid) + 8, value, len(value))
+    return ask("nvmlDeviceGetHandleByUUIDV", ctypes.byref(uuid), kind=ctypes.c_void_p)
+
+nvml.nvmlInit_v2()
+name = ask_text("nvmlDeviceGetUUID", device(1))
+digits = bytes.fromhex(name[4:].replace("-", ""))
+assert find(1, name.encode()) == find(2, digits) == device(1).value
+print(find(1, b"GPU-0"), find(2, b"\\0" * 16), find(3, digits), find(1, b"", 1))
+"""
+    mismatch = 25
+    expected = f"{NOT_FOUND} {NOT_FOUND} {INVALID} {mismatch}\n"
+    assert program(text, "--devices=2").out == expected
+
+
+def test_what_follows_from_devices_in_software(program):
+    text = """
+import os
+nvml.nvmlInit_v2()
+one, two = device(0), device(1)
+names = "Architecture", "ComputeMode", "VirtualizationMode", "MaxMigDeviceCount"
+print(*[ask("nvmlDeviceGet" + name, one) for name in names], ask("nvmlUnitGetCount"))
+print(*[ask("nvmlDeviceGetP2PStatus", one, two, way) for way in range(6)])
+print(ask("nvmlDeviceGetP2PStatus", one, one, 0), nvml.nvmlDeviceSetComputeMode(one, 2))
+words = (ctypes.c_ulong * 64)()
+for name, scope in (("", ()), ("WithinScope", (0,))):
+    assert getattr(nvml, "nvmlDeviceGetCpuAffinity" + name)(one, 64, words, *scope) == 0
+    print(sum(word.bit_count() for word in words) == os.cpu_count())
+name = ctypes.create_string_buffer(7)
+print(nvml.nvmlSystemGetProcessName(os.getpid(), name, 7), len(name.value))
+print(nvml.nvmlSystemGetProcessName(2 ** 31 - 1, name, 7))
+"""
+    done = program(text, "--devices=2")
+    hopper, no_permission, no_nvlink = 9, 4, 5
+    assert done.out.splitlines() == [
+        f"{hopper} 0 0 0 0",
+        f"0 0 {no_nvlink} 0 0 {INVALID}",
+        f"{INVALID} {no_permission}",
+        "True",
+        "True",
+        "0 6",
+        f"{NOT_FOUND}",
+    ]
+
+
+def test_fields_have_a_status_each(program):
+    text = """
+class Field(ctypes.Structure):
+    _fields_ = [
+        ("field", ctypes.c_uint), ("scope", ctypes.c_uint), ("times", ctypes.c_longlong * 2),
+        ("type", ctypes.c_int), ("status", ctypes.c_int), ("value", ctypes.c_longlong),
+    ]
+
+nvml.nvmlInit_v2()
+fields = (Field * 2)(Field(91), Field(1))
+print(nvml.nvmlDeviceGetFieldValues(device(0), 2, fields), [field.status for field in fields])
+print(nvml.nvmlDeviceGetFieldValues(device(0), 0, fields))
+"""
+    out = f"0 [{NOT_SUPPORTED}, {NOT_SUPPORTED}]\n{INVALID}\n"
+    assert program(text).out == out
+
+
+def test_branch_of_the_driver(program):
+    text = """
+class Branch(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("branch", ctypes.c_char * 80)]
+
+nvml.nvmlInit_v2()
+branch = Branch(0x1000054)
+assert nvml.nvmlSystemGetDriverBranch(ctypes.byref(branch), 80) == 0
+print(branch.branch.decode() == ask_text("nvmlSystemGetDriverVersion"))
+print(nvml.nvmlSystemGetDriverBranch(ctypes.byref(branch), 2))
+print(nvml.nvmlSystemGetDriverBranch(ctypes.byref(Branch(1)), 80))
+"""
+    assert program(text).out == f"True\n{INSUFFICIENT_SIZE}\n25\n"
+
+
 def test_memory_and_utilization(program):
     text = """
 class Rates(ctypes.Structure):
