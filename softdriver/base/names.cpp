@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <dlfcn.h>
 
 // Exports every name of the driver API: clients look up hundreds of names, and some clients do not
 // load if one is missing. The definitions in this file are weak, so that the definition of an
@@ -40,14 +41,24 @@ constexpr const char *about_runtime =
     "API only, so it returns CUDA_ERROR_NOT_SUPPORTED. Programs of the CUDA runtime API (PyTorch, "
     "CuPy, JAX) need a GPU and NVIDIA's driver; programs of the driver API can go on.\n";
 
+// NVRTC asks for a table when it compiles, and does not need it. Its users are not bothered.
+bool is_in_compiler(const void *code) {
+    Dl_info library;
+    if (!dladdr(code, &library) || !library.dli_fname)
+        return false;
+    const char *slash = std::strrchr(library.dli_fname, '/');
+    return !std::strncmp(slash ? slash + 1 : library.dli_fname, "libnvrtc", 8);
+}
+
 void explain_runtime() {
     static std::atomic_flag told = ATOMIC_FLAG_INIT;
     if (!told.test_and_set())
         std::fputs(about_runtime, stderr);
 }
 
-int count_call(Name name) {
-    if (name == name_cuGetExportTable)
+// `caller` is in the code of the program that has called the function.
+int count_call(Name name, const void *caller) {
+    if (name == name_cuGetExportTable && !is_in_compiler(caller))
         explain_runtime();
     total.fetch_add(1, std::memory_order_relaxed);
     bool first = counts[name].fetch_add(1, std::memory_order_relaxed) == 0;
@@ -96,6 +107,6 @@ void forget_unsupported_calls() {
 
 #define SOFT_NAME(symbol)                                                                          \
     extern "C" __attribute__((weak, visibility("default"))) int symbol(void) {                     \
-        return soft::count_call(soft::name_##symbol);                                              \
+        return soft::count_call(soft::name_##symbol, __builtin_return_address(0));                 \
     }
 #include "base/names.def"
