@@ -25,7 +25,7 @@ GENERATED = Path("build/cython")
 HEADERS = sorted(map(str, Path("include/cudadrv").glob("*.h")))
 SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
 SOFTDRIVER_HEADERS = sorted(
-    str(path) for path in Path("softdriver").rglob("*.*") if path.suffix != ".cpp"
+    str(path) for path in Path("softdriver").rglob("*.*") if path.suffix in (".h", ".def")
 )
 KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
 EXPORTS = "softdriver/exports.map"
