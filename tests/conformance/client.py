@@ -110,7 +110,7 @@ cuGraphCreate pu|cuGraphInstantiateWithFlags ppq|cuGraphExecDestroy p|cuGraphLau
 cuGraphUpload pp|cuGraphGetNodes ppp|cuGraphClone pp|cuGraphExecUpdate_v2 ppp
 cuGraphNodeSetEnabled ppu|cuGraphAddChildGraphNode pppzp|cuGraphAddEmptyNode pppz
 cuGraphGetId pp|cuGraphExecGetId pp|cuGraphNodeGetLocalId pp|cuGraphNodeGetToolsId pp
-cuGraphNodeGetContainingGraph pp|cuGraphDestroyNode p|cuGraphAddMemAllocNode pppzp
+cuGraphNodeGetContainingGraph pp|cuGraphDestroyNode p
 cuGraphAddMemFreeNode pppzd|cuFuncGetParamCount pp|cuKernelGetParamCount pp
 cuCoredumpGetAttribute ipp|cuCoredumpSetAttribute ipp|cuCoredumpGetAttributeGlobal ipp
 cuCoredumpSetAttributeGlobal ipp

@@ -165,7 +165,7 @@ def test_a_launch_keeps_what_an_update_drops(client, target):
 @pytest.fixture
 def read_back(client):
     """Returns the parameters of a node, without the zeros at the end. Drivers since CUDA 13.2."""
-    if not client.lib.software and not hasattr(client.lib._lib, "cuGraphNodeGetParams"):
+    if not client.lib.has("cuGraphNodeGetParams"):
         pytest.skip("the driver has no cuGraphNodeGetParams")
 
     def read(node):
