@@ -13,11 +13,11 @@
 namespace soft {
 namespace {
 
-constexpr uint64_t memory_magic = 0x31304d4d56505543; // "CUPVMM01"
+constexpr uint64_t mapped_magic = 0x31304d4d56505543; // "CUPVMM01"
 
 // What stands in the file behind the bytes. It comes from another process, so it is checked.
 struct Description {
-    uint64_t magic = memory_magic;
+    uint64_t magic = mapped_magic;
     uint64_t bytes = 0;
     uint32_t place = 0; // of the device, before CUDA_VISIBLE_DEVICES selects and orders them
     int32_t handle_types = 0;
@@ -32,7 +32,7 @@ bool read_description(int file, Description &description) {
         return false;
     off_t end = status.st_size - static_cast<off_t>(sizeof(description));
     return pread(file, &description, sizeof(description), end) == sizeof(description) &&
-           description.magic == memory_magic && end == static_cast<off_t>(description.bytes) &&
+           description.magic == mapped_magic && end == static_cast<off_t>(description.bytes) &&
            description.bytes % virtual_granularity == 0;
 }
 
