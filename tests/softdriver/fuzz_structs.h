@@ -5,6 +5,12 @@
 // Random contents for the structures that the driver's functions take, and host functions. A new
 // structure needs an overload of fill().
 
+#if CUDA_VERSION < 13010
+struct CU_DEV_SM_RESOURCE_GROUP_PARAMS {
+    unsigned words[16];
+};
+#endif
+
 namespace fuzz {
 
 // Every array whose elements are counted has at least this length.
@@ -522,6 +528,15 @@ inline void fill(CUdevResource &resource) {
         reinterpret_cast<unsigned char *>(&resource)[player->random.below(sizeof resource)] ^= 1;
 }
 #endif
+
+inline void fill(CU_DEV_SM_RESOURCE_GROUP_PARAMS &group) {
+    auto *words = reinterpret_cast<unsigned *>(&group); // sizes, and flags
+    for (int i = 0; i < 3; i++)
+        words[i] = unsigned(player->random.below(player->chance(90) ? 9 : 64));
+    words[3] = unsigned(player->random.below(2));
+    if (player->chance(5))
+        words[player->random.below(sizeof group / sizeof *words)] = unsigned(any_bits());
+}
 
 inline CUstreamCallback any_callback() { return player->chance(97) ? call_back : nullptr; }
 
