@@ -165,7 +165,11 @@ def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
     assert buffer[0] == 9
 
 
-@pytest.mark.parametrize("end", [gc.collect, cu.reap, lambda: cu.Stream().close()])
+@pytest.mark.parametrize(
+    "end",
+    [lambda: gc.collect(0), cu.reap, lambda: cu.Stream().close()],
+    ids=["collect", "reap", "close"],
+)
 def test_short_lived_objects_of_a_stream_share_its_books(library, gate, other, end):
     """Short-lived Stream objects of one handle share the records of the stream.
 
