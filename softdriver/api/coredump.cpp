@@ -64,13 +64,19 @@ std::string value_of(const Values &first, int setting) {
     return default_value(setting);
 }
 
-CUresult read_setting(const Values &values, int setting, void *value, size_t *size) {
+// Checks a call. Without a value, it only asks for the size.
+CUresult check_setting(int setting, const void *value, size_t *size) {
     if (setting < on_exception || setting >= end_of_settings || !size)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!value) {
+    if (!value)
         *size = size_of_value(setting);
-        return CUDA_SUCCESS;
-    }
+    return CUDA_SUCCESS;
+}
+
+CUresult read_setting(const Values &values, int setting, void *value, size_t *size) {
+    CUresult status = check_setting(setting, value, size);
+    if (status || !value)
+        return status;
     std::string found = value_of(values, setting);
     if (is_text(setting))
         found += '\0';
@@ -81,12 +87,9 @@ CUresult read_setting(const Values &values, int setting, void *value, size_t *si
 }
 
 CUresult write_setting(Values &values, int setting, const void *value, size_t *size) {
-    if (setting < on_exception || setting >= end_of_settings || !size)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!value) {
-        *size = size_of_value(setting);
-        return CUDA_SUCCESS;
-    }
+    CUresult status = check_setting(setting, value, size);
+    if (status || !value)
+        return status;
     auto *bytes = static_cast<const char *>(value);
     if (is_text(setting)) {
         size_t length = strnlen(bytes, *size);
@@ -108,7 +111,9 @@ CUresult write_setting(Values &values, int setting, const void *value, size_t *s
 
 SOFT_API(cuCoredumpGetAttribute, (CUcoredumpSettings setting, void *value, size_t *size),
          (setting, value, size)) {
-    return read_setting(coredumps().of_contexts[call.context->id], int(setting), value, size);
+    const auto &all = coredumps().of_contexts; // reading adds no context
+    auto found = all.find(call.context->id);
+    return read_setting(found == all.end() ? Values() : found->second, int(setting), value, size);
 }
 
 SOFT_API(cuCoredumpGetAttributeGlobal, (CUcoredumpSettings setting, void *value, size_t *size),

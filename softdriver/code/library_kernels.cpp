@@ -56,26 +56,29 @@ SOFT_API(cuKernelGetName, (const char **name, CUkernel handle), (name, handle)) 
     return CUDA_SUCCESS;
 }
 
-SOFT_API(cuKernelGetParamInfo, (CUkernel handle, size_t index, size_t *offset, size_t *bytes),
-         (handle, index, offset, bytes)) {
-    if (!offset || !handle)
+// Finds the kernel whose parameters a program asks for.
+static CUresult find_asked(Call &call, CUkernel handle, const void *result,
+                           LibraryKernelPtr &kernel) {
+    if (!result || !handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = call.require(Needs::Usable))
         return status;
-    LibraryKernelPtr kernel = find_library_kernel(handle);
-    if (!kernel)
-        return CUDA_ERROR_INVALID_HANDLE;
+    kernel = find_library_kernel(handle);
+    return kernel ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFT_API(cuKernelGetParamInfo, (CUkernel handle, size_t index, size_t *offset, size_t *bytes),
+         (handle, index, offset, bytes)) {
+    LibraryKernelPtr kernel;
+    if (CUresult status = find_asked(call, handle, offset, kernel))
+        return status;
     return read_parameter(kernel->kernel(), index, offset, bytes);
 }
 
 SOFT_API(cuKernelGetParamCount, (CUkernel handle, size_t *count), (handle, count)) {
-    if (!count || !handle)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = call.require(Needs::Usable))
+    LibraryKernelPtr kernel;
+    if (CUresult status = find_asked(call, handle, count, kernel))
         return status;
-    LibraryKernelPtr kernel = find_library_kernel(handle);
-    if (!kernel)
-        return CUDA_ERROR_INVALID_HANDLE;
     *count = kernel->kernel().parameters.size();
     return CUDA_SUCCESS;
 }

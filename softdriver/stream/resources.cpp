@@ -61,6 +61,11 @@ struct Resource {
 // A CU_DEV_SM_RESOURCE_GROUP_PARAMS, which came with CUDA 13.1.
 struct GroupParams {
     unsigned count, coscheduled, preferred, flags, domain, reserved[11];
+
+    // Returns how many multiprocessors are scheduled together.
+    unsigned together(const Processors &whole) const {
+        return coscheduled ? coscheduled : whole.alignment;
+    }
 };
 
 #if CUDA_VERSION >= 12040
@@ -119,7 +124,7 @@ void write_groups(const Resource &input, const std::vector<Processors> &groups, 
 // Finds the size of one group of cuDevSmResourceSplit. `left` is what earlier groups have left.
 CUresult place_group(const Processors &whole, const GroupParams &params, unsigned left,
                      unsigned &size) {
-    unsigned together = params.coscheduled ? params.coscheduled : whole.alignment;
+    unsigned together = params.together(whole);
     bool fill = params.flags & backfill;
     if ((params.flags & ~group_flags) || together % 2 || together > most_coscheduled ||
         params.count % 2 || params.count > whole.count)
@@ -141,7 +146,7 @@ CUresult place_groups(const Processors &whole, const GroupParams *params, unsign
         unsigned size;
         if (CUresult status = place_group(whole, params[i], left, size))
             return status;
-        unsigned together = params[i].coscheduled ? params[i].coscheduled : whole.alignment;
+        unsigned together = params[i].together(whole);
         if (must_exist && size < together)
             return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
         groups.push_back({size, whole.minimum, together, params[i].flags, 0});
