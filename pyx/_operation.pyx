@@ -256,7 +256,7 @@ cdef list _in_the_way(own_conflict *conflict, question still_in_the_way, void *r
                 answer = still_in_the_way(request, waited)
     finally:
         own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
-    # Otherwise another thread has caused a conflict meanwhile that no wait resolves.
+    # With another answer, another thread has caused a conflict meanwhile that no wait resolves.
     return users if answer == OWN_OK else []
 
 

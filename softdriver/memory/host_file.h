@@ -10,8 +10,8 @@ namespace soft {
 // device, they are in the file from the beginning, because the host may use them at any time. No
 // part of the file is used twice, because a process may still have mapped the old bytes.
 //
-// Behind the bytes of each allocation, a page has the number of the allocation while its handles
-// are valid.
+// A page follows the bytes of each allocation. While handles of the allocation are valid, the page
+// contains its number.
 class HostFile {
   public:
     static constexpr const char *name = "cudadrv-host";

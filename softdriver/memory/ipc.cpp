@@ -7,7 +7,8 @@
 #include <cstring>
 #include <unistd.h>
 
-// Memory that several processes use: cuIpcGetMemHandle and its counterparts, and what pools need.
+// Memory that several processes use: cuIpcGetMemHandle and its counterparts. Pools export and
+// import their memory by the same functions (ipc_pool.cpp).
 
 namespace soft {
 namespace {

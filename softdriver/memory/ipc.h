@@ -27,8 +27,8 @@ struct Sharing {
     unsigned opened = 0;
 };
 
-// Finds a device by its place before CUDA_VISIBLE_DEVICES selects and orders the devices, which may
-// differ from process to process. Returns null if this process does not have it.
+// Finds a device by its number among all devices. CUDA_VISIBLE_DEVICES does not change this number,
+// so all processes use the same one. Returns null if this process does not have the device.
 Device *device_at(uint32_t place);
 // Makes the handle of an allocation of this process. `magic` says what kind of handle it is.
 CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemory &handle);

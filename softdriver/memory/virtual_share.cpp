@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t mapped_magic = 0x31304d4d56505543; // "CUPVMM01"
 
-// What stands in the file behind the bytes. It comes from another process, so it is checked.
+// Follows the bytes in the file. Another process may have written it, so it is checked.
 struct Description {
     uint64_t magic = mapped_magic;
     uint64_t bytes = 0;
@@ -36,7 +36,7 @@ bool read_description(int file, Description &description) {
            description.bytes % virtual_granularity == 0;
 }
 
-// Returns the memory of this process that has its bytes in this file, or null.
+// Returns the memory of this process whose bytes are in this file, or null.
 BackingPtr find_by_file(int file) {
     struct stat wanted, known;
     if (fstat(file, &wanted) != 0)
