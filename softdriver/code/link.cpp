@@ -16,13 +16,10 @@ std::shared_ptr<Link> find_link(CUlinkState handle) {
     return state().links.find(reinterpret_cast<uintptr_t>(handle));
 }
 
-// Adds the device functions that this driver has instead of libcudadevrt.a, once for each link.
+// Adds the device functions that this driver has instead of libcudadevrt.a.
 CUresult add_device_runtime(Link &link) {
-    if (!link.has_device_runtime) {
-        link.image.texts.push_back(device_runtime);
-        link.image.names.push_back("cudadevrt");
-    }
-    link.has_device_runtime = true;
+    link.image.texts.push_back(device_runtime);
+    link.image.names.push_back("cudadevrt");
     return CUDA_SUCCESS;
 }
 

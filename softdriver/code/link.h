@@ -10,9 +10,8 @@ struct Link {
     Context *owner = nullptr;
     JitOptions options; // the options of cuLinkCreate, and the logs
     Image image;
-    unsigned inputs = 0;             // how many were added
-    bool has_device_runtime = false; // `image` has the functions of code/device_runtime
-    std::string result;              // the linked image; empty until the link is complete
+    unsigned inputs = 0; // how many were added
+    std::string result;  // the linked image; empty until the link is complete
     // If not CUDA_SUCCESS, the error that cuLinkComplete returns.
     CUresult failure = CUDA_SUCCESS;
 };

@@ -86,6 +86,17 @@ def library():
     pytest.skip(f"there is no libcudadevrt.a in {home}")
 
 
+def add_file(client, link, library):
+    return client.call("cuLinkAddFile_v2", link, LIBRARY, library, 0, None, None)
+
+
+def add_data(client, link, library):
+    content = Path(library.decode()).read_bytes()
+    return client.call(
+        "cuLinkAddData_v2", link, LIBRARY, content, len(content), library, 0, None, None
+    )
+
+
 def linked(client, text, add):
     """The image of a text and of what `add(link)` adds."""
     link, image, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
@@ -99,18 +110,9 @@ def linked(client, text, add):
 
 
 @pytest.mark.parametrize("barrier", [b"cudaCGSynchronize", b"cudaCGSynchronizeGrid"])
-@pytest.mark.parametrize("by", ["file", "data", "data twice"])
-def test_blocks_wait_for_each_other(client, library, barrier, by):
-    def add(link):
-        content = Path(library.decode()).read_bytes()
-        if by == "file":
-            client.ok("cuLinkAddFile_v2", link, LIBRARY, library, 0, None, None)
-        for _ in range(("file", "data", "data twice").index(by)):
-            client.ok(
-                "cuLinkAddData_v2", link, LIBRARY, content, len(content), library, 0, None, None
-            )
-
-    status, image = linked(client, text_of(barrier), add)
+@pytest.mark.parametrize("add", [add_file, add_data])
+def test_blocks_wait_for_each_other(client, library, barrier, add):
+    status, image = linked(client, text_of(barrier), lambda link: add(client, link, library))
     assert status == 0
     function = client.function(client.module(image), "rounds")
     every = BLOCKS * THREADS
@@ -123,6 +125,20 @@ def test_blocks_wait_for_each_other(client, library, barrier, by):
     )
     found = client.read(sums, 4 * every)
     assert found == struct.pack("<I", ROUNDS * every) * every
+
+
+def test_the_library_twice(client, library):
+    """Its functions are then defined twice. A GPU refuses the second, software the link."""
+    added = []
+
+    def add(link):
+        added.extend(add_data(client, link, library) for _ in range(2))
+
+    status, _ = linked(client, text_of(b"cudaCGSynchronize"), add)
+    assert status != 0
+    assert added[0] == 0
+    if client.lib.software:
+        assert added[1] == 0
 
 
 def test_a_text_that_nothing_completes(client):

@@ -970,10 +970,13 @@ def two(driver):
     """Two processes with two devices."""
     software = {} if driver == "cuda" else {"CUDADRV_SOFTWARE": f"schedule={driver},devices=2"}
     processes = [Other(driver, **software) for _ in range(2)]
-    if processes[0]("cu.Device.count()") < 2:
-        pytest.skip("this needs two devices")
-    yield processes
-    assert [process.end() for process in processes] == [0, 0]
+    try:
+        if processes[0]("cu.Device.count()") < 2:
+            pytest.skip("this needs two devices")
+        yield processes
+    finally:
+        ends = [process.end() for process in processes]
+    assert ends == [0, 0]
 
 
 def test_access_of_other_devices_is_not_for_memory_of_other_processes(two):

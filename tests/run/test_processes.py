@@ -216,13 +216,33 @@ def test_a_command_that_a_signal_ends(run, name):
     assert ran.report["exit_status"] == 128 + number
 
 
-def test_ctrl_c_in_a_terminal(tmp_path):
+def in_terminal(*command):
+    """Start a command in a terminal of its own. Returns the process and the other end.
+
+    Not by pty.fork: libraries that are imported by now may warn about forks.
+    """
+    import pty
+
+    terminal, end = pty.openpty()
+    # A session gets the first terminal that it opens.
+    code = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execvp(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+        env=clean_environment(),
+    )
+    os.close(end)
+    return process, terminal
+
+
+def test_ctrl_c_in_a_terminal():
     """A terminal sends Ctrl-C to the run and the command.
 
     The command gets it once; the run reports.
     """
-    import pty
-
     code = (
         "import ctypes, signal, time\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
         "got = []\nsignal.signal(signal.SIGINT, lambda n, f: got.append(n))\n"
@@ -231,9 +251,7 @@ def test_ctrl_c_in_a_terminal(tmp_path):
         "time.sleep(0.5)\nprint('got', len(got))\n"
         "signal.signal(signal.SIGINT, signal.SIG_DFL)\nsignal.raise_signal(signal.SIGINT)"
     )
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execvpe(sys.executable, line("--", sys.executable, "-c", code), clean_environment())
+    process, terminal = in_terminal(*line("--", sys.executable, "-c", code))
     told, deadline = b"", time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -243,7 +261,7 @@ def test_ctrl_c_in_a_terminal(tmp_path):
         if told.endswith(b"ready\r\n"):
             os.write(terminal, b"\x03")
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    assert process.wait(PATIENCE) == 130
     assert b"got 1\r\n" in told
     assert b"1 process made 1 call " in told
 
