@@ -248,9 +248,8 @@ def summary(figures):
     }
 
 
-def measure_and_print(table, machine, options, text_of):
-    """Measure as the options say. Print what `text_of(figures)` returns, and write the figures."""
-    measure(table, options.rounds)
+def show(table, machine, options, text_of):
+    """Print what `text_of(figures)` returns, and write the figures if the options say so."""
     rows = results(table)
     print(tables.head(machine), f"medians of {options.rounds} rounds\n", sep="\n")
     print(text_of(rows))
@@ -270,7 +269,8 @@ def main():
     table, machine = prepared(found, options.rows), about()
     if not machine["software"]:  # the software driver may still start threads, which inherit this
         stay_on_the_quickest_processor()
-    measure_and_print(table, machine, options, lambda rows: tables.calls(rows, machine["software"]))
+    measure(table, options.rounds)
+    show(table, machine, options, lambda rows: tables.calls(rows, machine["software"]))
 
 
 if __name__ == "__main__":

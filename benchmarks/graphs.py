@@ -16,8 +16,9 @@ from calls import (
     PYTHON_FLOOR,
     ROUNDS,
     add_bindings,
-    measure_and_print,
+    measure,
     prepared,
+    show,
     stay_on_the_quickest_processor,
     timers,
 )
@@ -30,6 +31,8 @@ import cudadrv as cu
 LAUNCHES = ((1, 1), (5, 1), (20, 1), (100, 1), (32, 2), (32, 8), (32, 32))  # nodes, buffers
 STEPS = (20, 50)
 CHANGED = 20  # nodes of the graph that is changed
+# How often all graphs are made anew: some take 1 us longer in each launch, whoever launches them.
+MADE = 3
 
 
 def name_of(nodes, buffers):
@@ -207,10 +210,24 @@ def pytorch():
 PEERS = {"cudadrv": cudadrv, "cuda.core": cuda_core, "CuPy": cupy, "PyTorch": pytorch}
 
 
-def columns(only):
-    """The columns that can be measured here, and the objects that must stay alive meanwhile."""
+def measured(only, rounds):
+    """The table, measured with newly made graphs."""
     found, keep = floor()
-    return found, [keep, add_bindings(found, PEERS, only)]
+    others = add_bindings(found, PEERS, only)
+    table = prepared(found, tables.GRAPHS)
+    measure(table, rounds)
+    del keep, others
+    return table
+
+
+def add(table, another):
+    """Add the figures of another table. A cell that it lacks is left out."""
+    for row, cells in table.items():
+        for name in cells.keys() - another[row].keys():
+            del cells[name]
+        for name, cell in cells.items():
+            for figures, more in zip(cell.figures, another[row][name].figures, strict=True):
+                figures.extend(more)
 
 
 def main():
@@ -220,11 +237,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default {ROUNDS}")
     options = parser.parse_args()
     share_software_driver()
-    found, _kept = columns(options.only)
-    table, machine = prepared(found, tables.GRAPHS), about()
+    machine = about()
     if not machine["software"]:
         stay_on_the_quickest_processor()
-    measure_and_print(table, machine, options, tables.graphs)
+    made = min(options.rounds, MADE)
+    table = measured(options.only, options.rounds // made)
+    for _ in range(made - 1):
+        add(table, measured(options.only, options.rounds // made))
+    show(table, machine, options, tables.graphs)
 
 
 if __name__ == "__main__":

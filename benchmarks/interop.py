@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 import tables
-from calls import ROUNDS, measure_and_print, prepared, stay_on_the_quickest_processor, timers
+from calls import ROUNDS, measure, prepared, show, stay_on_the_quickest_processor, timers
 from machine import about
 from peers import KERNEL, NBYTES, PTX, Peer
 
@@ -141,7 +141,8 @@ def main():
     table = prepared({name: timers(peer) for name, peer in columns.items()}, tables.INTEROP)
     machine = about()
     stay_on_the_quickest_processor()
-    measure_and_print(table, machine, options, tables.interop)
+    measure(table, options.rounds)
+    show(table, machine, options, tables.interop)
 
 
 if __name__ == "__main__":
