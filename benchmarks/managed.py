@@ -530,12 +530,12 @@ def main():
     if min(options.size, options.chunk, options.rounds) < 1 or options.size % options.chunk:
         parser.error("sizes and numbers are positive, and the size is a multiple of the chunk")
     nbytes = options.size * MIB
-    rows = {
-        "moves": measure_moves(software, nbytes, options.seconds / 2),
-        "pipelines": measure_pipelines(software, nbytes, options.chunk * MIB, options.seconds / 2),
-    }
+    rows = {"pools": measure_pools(software, options.rounds)}  # in a process without other threads
     cu.reap()
-    rows["pools"] = measure_pools(software, options.rounds)
+    rows["moves"] = measure_moves(software, nbytes, options.seconds / 2)
+    rows["pipelines"] = measure_pipelines(
+        software, nbytes, options.chunk * MIB, options.seconds / 2
+    )
     machine = about()
     print(tables.head(machine), f"{options.size} MiB in chunks of {options.chunk} MiB\n", sep="\n")
     print(tables.managed(rows))
