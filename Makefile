@@ -35,12 +35,13 @@ test: build
 	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)
 
 # Packages of others on the software driver (tests/external), in a virtual environment of their own,
-# because they are large.
+# because they are large. The command finds the NVRTC of the Python that is first on PATH.
 EXTERNAL := build/external
 EXTERNAL_PY := $(EXTERNAL)/venv/bin/python
+LIBCUDA = PATH="$(CURDIR)/$(EXTERNAL)/venv/bin:$$PATH" $(PY) -m cudadrv libcuda $(EXTERNAL)/lib
 
 external: build $(EXTERNAL)/venv.stamp
-	eval "$$($(PY) -m cudadrv libcuda $(EXTERNAL)/lib)"; unset CUDADRV_SOFTWARE \
+	eval "$$($(LIBCUDA))"; unset CUDADRV_SOFTWARE \
 	    && $(EXTERNAL_PY) -m pytest -q tests/external \
 	    && PYTHONPATH=. CUDADRV_DRIVER=$(EXTERNAL)/lib/libcuda.so.1 $(EXTERNAL_PY) -m pytest -q \
 	        -m "not cuda_gpu" tests/buffers/test_other_libraries.py \
@@ -48,7 +49,7 @@ external: build $(EXTERNAL)/venv.stamp
 
 # The tests of these packages, as their authors publish them: docs/suites.md. Takes half an hour.
 suites: build $(EXTERNAL)/venv.stamp $(EXTERNAL)/pycuda.stamp
-	eval "$$($(PY) -m cudadrv libcuda $(EXTERNAL)/lib)"; unset CUDADRV_SOFTWARE \
+	eval "$$($(LIBCUDA))"; unset CUDADRV_SOFTWARE \
 	    && PATH="$$(echo $(CURDIR)/$(CUDA_OF_PIP)/bin):$$PATH" $(EXTERNAL_PY) \
 	        tests/external/run_suites.py numba-cudadrv numba-cudapy pycuda --schedule eager \
 	        --table docs/suites.md $(ARGS)
@@ -57,7 +58,7 @@ suites: build $(EXTERNAL)/venv.stamp $(EXTERNAL)/pycuda.stamp
 CUDA_OF_PIP = $(EXTERNAL)/venv/lib/python3*/site-packages/nvidia/cu13
 $(EXTERNAL)/pycuda.stamp: tests/external/suites.txt $(EXTERNAL)/venv.stamp build
 	$(EXTERNAL_PY) -m pip --disable-pip-version-check install -q --only-binary :all: -r $<
-	$(PY) -m cudadrv libcuda $(EXTERNAL)/lib > /dev/null
+	$(LIBCUDA) > /dev/null
 	rm -rf $(EXTERNAL)/pycuda $(EXTERNAL)/pycuda-*.tar.gz && mkdir -p $(EXTERNAL)/pycuda
 	$(EXTERNAL_PY) -m pip --disable-pip-version-check download -q --no-deps --no-binary pycuda \
 	    --no-build-isolation -d $(EXTERNAL) pycuda==2026.1

@@ -31,6 +31,8 @@ KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` r
 EXPORTS = "softdriver/exports.map"
 NVJITLINK = "softdriver/nvjitlink.c"
 NVML = "softdriver/nvml.c"
+NVRTC = "softdriver/nvrtc.c"
+NVRTC_EXPORTS = "softdriver/nvrtc.map"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
@@ -110,6 +112,21 @@ def software_driver(package: str, py_limited_api: bool = False) -> list[Extensio
             depends=["softdriver/nvml_names.def", *BUILD_FILES],
             extra_compile_args=[*DEFAULTS, "-fvisibility=hidden", "-Wall", "-Wextra"],
             extra_link_args=["-Wl,-Bsymbolic", "-Wl,-soname,libnvidia-ml.so.1", "-ldl"],
+            py_limited_api=py_limited_api,
+            define_macros=macros,
+        ),
+        Extension(
+            f"{package}._nvrtc",
+            [NVRTC],
+            depends=[NVRTC_EXPORTS, *BUILD_FILES],
+            extra_compile_args=[*DEFAULTS, "-pthread", "-Wall", "-Wextra"],
+            extra_link_args=[
+                "-Wl,-Bsymbolic",
+                "-Wl,-soname,libnvrtc.so.13",
+                f"-Wl,--version-script={NVRTC_EXPORTS}",
+                "-ldl",
+                "-pthread",
+            ],
             py_limited_api=py_limited_api,
             define_macros=macros,
         ),

@@ -5,11 +5,14 @@ import os
 import shlex
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from cudadrv._library import software_path
+from cudadrv._nvrtc_search import MARK as COMPILER_MARK
+from cudadrv._nvrtc_search import NAMES as COMPILERS
+from cudadrv._nvrtc_search import find_nvrtc, real_name
 
 NAME = "libcuda.so.1"
 BUILT_AS = b"cudadrv-libcuda.so.1"  # the SONAME with which setup.py builds the software driver
@@ -21,11 +24,12 @@ NO_LINKERS = ("libnvJitLink.so.12", "libnvJitLink.so.13")
 NO_LINKER_MARK = b"cudadrvNoNvJitLink"
 MONITOR = "libnvidia-ml.so.1"  # NVML (softdriver/nvml.c), which finds the driver beside itself
 MONITOR_MARK = b"cudadrvSoftNvml"
+MARKS = (MARK, NO_LINKER_MARK, MONITOR_MARK, COMPILER_MARK)
 LOAD, DYNAMIC = 1, 2  # segments of ELF files
 STRING_TABLE, SONAME = 5, 14  # entries of the dynamic section
 
 
-def lay_out(folder: Path) -> Path:
+def lay_out(folder: Path, command: Sequence[str] = ()) -> Path:
     """Make FOLDER/libcuda.so.1, and libcuda.so for linkers; return the path of the first.
 
     The file is a copy of the software driver with the SONAME libcuda.so.1. The library that cudadrv
@@ -34,22 +38,26 @@ def lay_out(folder: Path) -> Path:
     ``CUDADRV_DRIVER=FOLDER/libcuda.so.1``, cudadrv loads the copy, and shares it with all users of
     libcuda.so.1 in the process.
 
-    The folder also gets a libnvidia-ml.so.1 about the same devices, and libraries without functions
-    under the names of nvJitLink.
+    The folder also gets a libnvidia-ml.so.1 about the same devices, libraries without functions
+    under the names of nvJitLink, and, for each NVRTC that ``command`` would find, a libnvrtc that
+    returns PTX for cubins, with a link to the NVRTC that it calls.
 
     Raises FileExistsError if another library has one of these names.
     """
     library, link, monitor = folder / NAME, folder / "libcuda.so", folder / MONITOR
     linkers = [folder / name for name in NO_LINKERS]
-    for path in (library, link, monitor, *linkers):
+    compilers = [folder / name for name in COMPILERS]
+    for path in (library, link, monitor, *linkers, *compilers):
         if os.path.lexists(path) and not _is_ours(path):
             raise FileExistsError(f"{path} exists and is another library")
+    found = find_nvrtc(command)
     folder.mkdir(parents=True, exist_ok=True)
     _write(library, _renamed(Path(software_path()).read_bytes()))
     _write(monitor, _content_of("_nvml"))
     for path in linkers:
-        content = _content_of("_nvjitlink")
-        _write(path, content.replace(NO_LINKERS[-1].encode(), path.name.encode()))
+        _write(path, _content_of("_nvjitlink").replace(NO_LINKERS[-1].encode(), path.name.encode()))
+    for path in compilers:
+        _write_compiler(path, found.get(path.name))
     link.unlink(missing_ok=True)
     link.symlink_to(NAME)
     return library
@@ -75,15 +83,48 @@ def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
     # LD_PRELOAD cannot have a path with spaces, because spaces separate names there. Names without
     # a path are found by LD_LIBRARY_PATH.
     spaced = any(letter.isspace() for letter in str(library))
-    linkers = [name if spaced else str(library.parent / name) for name in NO_LINKERS]
-    ours = {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": ":".join(linkers)}
+    preloaded = [path.name if spaced else str(path) for path in _preloaded(library)]
+    ours = {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": ":".join(preloaded)}
     return {name: ":".join(filter(None, (ours[name], before.get(name)))) for name in ours}
 
 
 def open_here(library: Path) -> None:
     """Load what `lay_out` has made: later searches for these names in this process find it."""
-    for path in (library, *(library.parent / name for name in (MONITOR, *NO_LINKERS))):
+    for path in (library, library.with_name(MONITOR), *_preloaded(library)):
         ctypes.CDLL(str(path))
+
+
+def _preloaded(library: Path) -> list[Path]:
+    """Return the libraries that programs would not find by LD_LIBRARY_PATH.
+
+    Programs search other folders first, but before that they ask for a library that is loaded.
+    """
+    compilers = [library.with_name(name) for name in COMPILERS]
+    linkers = [library.with_name(name) for name in NO_LINKERS]
+    return [*linkers, *(path for path in compilers if path.exists())]
+
+
+def _write_compiler(path: Path, nvrtc: Path | None) -> None:
+    """Write a libnvrtc and the link to the NVRTC that it calls, or remove both."""
+    link = path.with_name(real_name(path.name))
+    link.unlink(missing_ok=True)
+    if nvrtc is None:
+        path.unlink(missing_ok=True)
+        return
+    link.symlink_to(nvrtc)
+    built, name = COMPILERS[-1].encode(), path.name.encode()
+    # The name is also the version of the symbols, whose hash the dynamic loader compares.
+    content = _content_of("_nvrtc").replace(built, name)
+    _write(path, content.replace(_elf_hash(built), _elf_hash(name)))
+
+
+def _elf_hash(name: bytes) -> bytes:
+    """Return the hash of a version's name, as ELF files have it."""
+    value = 0
+    for letter in name:
+        value = (value << 4) + letter
+        value = (value ^ (value >> 24 & 0xF0)) & 0x0FFFFFFF
+    return struct.pack("=I", value)
 
 
 def _content_of(name: str) -> bytes:
@@ -107,7 +148,7 @@ def _is_ours(path: Path) -> bool:
     if not path.exists():
         return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
     content = path.read_bytes()
-    return any(mark in content for mark in (MARK, MONITOR_MARK, NO_LINKER_MARK))
+    return any(mark in content for mark in MARKS)
 
 
 def _renamed(library: bytes) -> bytes:

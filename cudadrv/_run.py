@@ -97,7 +97,7 @@ def run_command(arguments: Sequence[str]) -> int:
         parser.error("a COMMAND is needed: [OPTIONS] -- COMMAND [ARGS...]")
     try:
         settings = checked_settings(options)
-        with opened(options.json) as file, prepared(settings) as place:
+        with opened(options.json) as file, prepared(settings, command) as place:
             status = spawn_and_wait(command, place.environment)
             return report(place, file, command, settings, status, options)
     except RunError as error:
@@ -148,25 +148,25 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def prepared(settings: str) -> Iterator[Place]:
-    """Make a folder with libcuda.so.1, and one for reports."""
+def prepared(settings: str, command: Sequence[str]) -> Iterator[Place]:
+    """Make a folder with libcuda.so.1 for a command, and one for reports."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="cudadrv-run-"))
     except OSError as error:
         raise RunError(f"no folder for temporary files: {error}") from None
     try:
-        yield place_in(folder, settings)
+        yield place_in(folder, settings, command)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def place_in(folder: Path, settings: str) -> Place:
+def place_in(folder: Path, settings: str, command: Sequence[str]) -> Place:
     if set(str(folder)) & set(",:;"):
         raise RunError(
             f"{folder}: LD_LIBRARY_PATH and CUDADRV_SOFTWARE cannot name it; set TMPDIR to a folder"
             " without ',', ':' and ';' in its name"
         )
-    library = lay_out(folder / "lib")
+    library = lay_out(folder / "lib", command)
     reports = folder_for_reports(folder)
     items = settings.split(",") if settings else []
     if not any(item.startswith("driver=") for item in items):

@@ -12,6 +12,7 @@ namespace soft {
 namespace {
 
 constexpr char linked_magic[] = "cudadrv linked PTX\n";
+constexpr char nvrtc_mark[] = "/* cudadrv: PTX in place of a cubin */ "; // as in nvrtc.c
 
 bool begins(const void *data, const char *magic) {
     return !std::strncmp(static_cast<const char *>(data), magic, std::strlen(magic));
@@ -130,7 +131,9 @@ std::string linked_image(const Image &image) {
     return linked;
 }
 
-bool is_linked(const void *data, size_t bytes) { return begins_within(data, bytes, linked_magic); }
+bool is_for_machine_code(const void *data, size_t bytes) {
+    return begins_within(data, bytes, linked_magic) || begins_within(data, bytes, nvrtc_mark);
+}
 
 CUresult read_file(const char *path, std::string &content) {
     if (!path || !*path)

@@ -22,7 +22,8 @@ CUresult read_image(const void *data, Image &image);
 CUresult read_image(const void *data, size_t bytes, Image &image);
 // Returns the result of a link as an image, in a format that only this driver can load.
 std::string linked_image(const Image &image);
-bool is_linked(const void *data, size_t bytes);
+// Returns true if this driver's linker or its libnvrtc has made the image in place of machine code.
+bool is_for_machine_code(const void *data, size_t bytes);
 CUresult read_file(const char *path, std::string &content);
 
 } // namespace soft

@@ -34,7 +34,7 @@ CUresult add(Call &call, Link &link, CUjitInputType type, const void *data, size
     if (type == CU_JIT_INPUT_LIBRARY && is_device_runtime(data, bytes))
         return add_device_runtime(link);
     bool text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY;
-    bool readable = text || is_linked(data, bytes);
+    bool readable = text || is_for_machine_code(data, bytes);
     if (!readable && type == CU_JIT_INPUT_CUBIN)
         return link.failure = CUDA_ERROR_INVALID_IMAGE;
     CUresult status = readable ? read_image(data, bytes, image) : CUDA_ERROR_INVALID_IMAGE;

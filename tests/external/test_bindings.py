@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from cuda.bindings import driver
+from cuda.bindings import driver, nvrtc
 
 N = 5000  # bytes
 
@@ -12,7 +12,7 @@ N = 5000  # bytes
 def check(answer):
     """Check the status of a call. Returns its results: None, one, or a tuple."""
     status, *results = answer
-    assert status == driver.CUresult.CUDA_SUCCESS
+    assert status in (driver.CUresult.CUDA_SUCCESS, nvrtc.nvrtcResult.NVRTC_SUCCESS)
     return results[0] if len(results) == 1 else tuple(results) or None
 
 
@@ -322,6 +322,27 @@ def test_kernel(scale, stream, memory, source, target):
     count = np.zeros(1, "u4")
     check(driver.cuMemcpyDtoH(count, launches, size))
     assert count[0] == 1
+    check(driver.cuModuleUnload(module))
+
+
+def test_a_cubin_of_nvrtc(memory):
+    """NVRTC of the run returns PTX in place of a cubin. It finds the built-in functions."""
+    source = b'extern "C" __global__ void fill(float *at) { at[threadIdx.x] = sinf(threadIdx.x); }'
+    program = check(nvrtc.nvrtcCreateProgram(source, b"fill.cu", 0, [], []))
+    check(nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=sm_90"]))
+    cubin = b" " * check(nvrtc.nvrtcGetCUBINSize(program))
+    check(nvrtc.nvrtcGetCUBIN(program, cubin))
+    ptx = b" " * check(nvrtc.nvrtcGetPTXSize(program))
+    check(nvrtc.nvrtcGetPTX(program, ptx))
+    check(nvrtc.nvrtcDestroyProgram(program))
+    assert cubin == b"/* cudadrv: PTX in place of a cubin */ " + ptx
+    module = check(driver.cuModuleLoadData(cubin))
+    kernel = check(driver.cuModuleGetFunction(module, b"fill"))
+    arguments = (int(memory),), (ctypes.c_void_p,)
+    check(driver.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, 0, arguments, 0))
+    filled = np.zeros(32, "f4")
+    check(driver.cuMemcpyDtoH(filled.ctypes.data, memory, filled.nbytes))
+    assert np.allclose(filled, np.sin(np.arange(32)))
     check(driver.cuModuleUnload(module))
 
 

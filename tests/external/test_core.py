@@ -329,11 +329,16 @@ extern "C" __global__ void scale(unsigned *at, unsigned n, unsigned by)
 """
 
 
-def from_source(_):
+def ptx_from_source(_):
     return Program(SOURCE, "c++", ProgramOptions(arch="sm_90")).compile("ptx")
 
 
-@pytest.mark.parametrize("code", [ObjectCode.from_ptx, from_source])
+def cubin_from_source(_):
+    """Return what NVRTC of the run gives as a cubin, which is PTX."""
+    return Program(SOURCE, "c++").compile("cubin")
+
+
+@pytest.mark.parametrize("code", [ObjectCode.from_ptx, ptx_from_source, cubin_from_source])
 def test_kernel(code, scale, stream, source, target):
     kernel = code(scale).get_kernel("scale")
     assert kernel.num_arguments == 3
@@ -350,6 +355,21 @@ def test_linked_code(scale):
     """nvJitLink is hidden, so the driver links, and the linked code runs."""
     program = Program(scale.decode(), "ptx", ProgramOptions(arch="sm_90"))
     assert program.compile("cubin").get_kernel("scale")
+
+
+@pytest.mark.filterwarnings("ignore:libnvJitLink.* is too old:RuntimeWarning")
+def test_linked_cubins(stream, source):
+    """Two relocatable cubins, of which one calls a function of the other."""
+    caller = SOURCE.replace("*= by", "= times(at[i], by)")
+    declared = "__device__ unsigned times(unsigned a, unsigned b)"
+    options = ProgramOptions(arch="sm_90", relocatable_device_code=True)
+    sources = f"extern {declared};\n{caller}", f"{declared} {{ return a * b; }}"
+    parts = [Program(text, "c++", options).compile("cubin") for text in sources]
+    code = Linker(*parts, options=LinkerOptions(arch="sm_90")).link("cubin")
+    arguments = source, np.uint32(N // 4), np.uint32(3)
+    launch(stream, LaunchConfig(grid=10, block=125), code.get_kernel("scale"), *arguments)
+    stream.sync()
+    assert (array(source).view("u4") == (np.arange(N) % 251).astype("u1").view("u4") * 3).all()
 
 
 @pytest.mark.filterwarnings("ignore:libnvJitLink.* is too old:RuntimeWarning")

@@ -64,6 +64,7 @@ def test_wheel_has_the_package_and_nothing_else(shipped):
         "_softdriver",
         "_nvjitlink",
         "_nvml",
+        "_nvrtc",
     }
     binaries = {name for name in shipped if name.endswith(".so")}
     assert {Path(name).name.partition(".")[0] for name in binaries} == modules

@@ -14,8 +14,10 @@ import pytest
 from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = {"_libcuda", "_library", "_run", "_run_report", "_software_commands", "__init__", "__main__"}
-LIBRARIES = ("softdriver", "nvjitlink", "nvml")
+OURS = {"_libcuda", "_library", "_nvrtc_search", "_run", "_run_report", "_software_commands"}
+OURS |= {"__init__", "__main__"}
+LIBRARIES = ("softdriver", "nvjitlink", "nvml", "nvrtc")
+REMADE = ("range.o", "module.o", "nvjitlink.o", "nvml.o", "nvrtc.o")
 pytestmark = pytest.mark.slow
 
 CLIENT = """
@@ -41,11 +43,10 @@ def tree(made_once):
     def make(folder):
         call(sys.executable, ROOT / "tools" / "software_tree.py", folder)
         for built in (ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}"):
-            made_again = shutil.ignore_patterns("range.o", "module.o", "nvjitlink.o", "nvml.o")
             shutil.copytree(
                 built / "softdriver",
                 folder / "build" / built.name / "softdriver",
-                ignore=made_again,
+                ignore=shutil.ignore_patterns(*REMADE),
             )
             shutil.copy2(built / "cuda_version.txt", folder / "build" / built.name)
 

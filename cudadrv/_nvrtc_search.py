@@ -1,0 +1,83 @@
+"""Where a program would find NVIDIA's NVRTC."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+NAMES = ("libnvrtc.so.12", "libnvrtc.so.13")
+MARK = b"cudadrvNvrtc"  # a variable of our libnvrtc (softdriver/nvrtc.c), which no other has
+LARGEST_OF_OURS = 1 << 20  # bytes; NVIDIA's has fifty times as many, and is not read
+PATHS_IN_CACHE = re.compile(r"^\s*libnvrtc\.so\.\d+ .*=> (.+)$", re.MULTILINE)
+
+
+def real_name(name: str) -> str:
+    """Return the name of the link to NVIDIA's library that lies beside ours of a name."""
+    return name.replace("libnvrtc", "libnvrtc-real")
+
+
+def find_nvrtc(command: Sequence[str] = ()) -> dict[str, Path]:
+    """Return the paths of the libraries that a command would find, by their names.
+
+    First come the packages of the command's Python, as in the search of cuda.bindings, then
+    LD_LIBRARY_PATH. The command may be a script that runs Python: then the one on PATH counts, and
+    the one that runs this.
+    """
+    found: dict[str, Path] = {}
+    for folder in _folders(command):
+        for name in NAMES:
+            path = _not_ours(folder / name)
+            if name not in found and path.is_file():
+                found[name] = path.resolve()
+        if len(found) == len(NAMES):
+            break
+    return found
+
+
+def _not_ours(path: Path) -> Path:
+    """Return the path, or where our library is, that of the link beside it.
+
+    Ours is found if another run has started this process.
+    """
+    if path.is_file() and path.stat().st_size < LARGEST_OF_OURS and MARK in path.read_bytes():
+        return path.with_name(real_name(path.name))
+    return path
+
+
+def _folders(command: Sequence[str]) -> Iterator[Path]:
+    yield from _of_environments(command[:1])
+    yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    yield from _of_environments(("python3", "python"))
+    yield from _in_packages(map(Path, sys.path))
+    yield from _known_to_loader()
+    roots = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
+    for root in (*filter(None, roots), "/usr/local/cuda"):
+        yield Path(root, "lib64")
+
+
+def _of_environments(programs: Iterable[str]) -> Iterator[Path]:
+    """Yield the folders of the environments (of venv or conda) that have these programs."""
+    for program in programs:
+        if path := shutil.which(program):
+            libraries = Path(path).absolute().parent.parent / "lib"
+            yield from _in_packages(sorted(libraries.glob("python3*/*-packages")))
+            yield libraries
+
+
+def _in_packages(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield the folders for libraries of NVIDIA's packages in folders for Python packages."""
+    for folder in folders:
+        for package in ("cu13", "cuda_nvrtc"):
+            yield folder / "nvidia" / package / "lib"
+
+
+def _known_to_loader() -> Iterator[Path]:
+    """Yield the folders that the dynamic loader's cache names for NVRTC."""
+    ldconfig = shutil.which("ldconfig", path=os.pathsep.join((os.defpath, "/usr/sbin", "/sbin")))
+    if ldconfig:
+        listed = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False)
+        for path in PATHS_IN_CACHE.findall(listed.stdout):
+            yield Path(path).parent
