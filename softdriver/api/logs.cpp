@@ -225,7 +225,8 @@ SOFT_API(cuLogsUnregisterCallback, (CUlogsCallbackHandle handle), (handle)) {
 }
 
 // Real drivers ignore the flags, too, although cuda.h says that they must be 0.
-SOFT_API(cuLogsCurrent, (CUlogIterator * iterator, unsigned flags), (iterator, flags)) {
+SOFT_API(cuLogsCurrent, (CUlogIterator * iterator, [[maybe_unused]] unsigned flags),
+         (iterator, flags)) {
     if (!iterator)
         return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard<std::mutex> lock(the_log().guard);
