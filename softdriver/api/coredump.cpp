@@ -1,9 +1,9 @@
+#include "api/coredump.h"
+
 #include "api/call.h"
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <string>
 #include <unistd.h>
 
 // The settings of coredumps. They are kept and can be read, but there is nothing of a device to
@@ -24,17 +24,10 @@ enum Setting {
 };
 constexpr size_t text_bytes = 1024; // with the end of the text
 
-// What the program has set, by the number of the setting.
-using Values = std::map<int, std::string>;
-
-// Guarded by the state's mutex; never destroyed, as the state. Those of contexts are by id.
-struct Coredumps {
-    Values global;
-    std::map<uint64_t, Values> of_contexts;
-};
-
-Coredumps &coredumps() {
-    static Coredumps *all = new Coredumps;
+// What the program has set for the process. Guarded by the state's mutex; never destroyed, as the
+// state.
+CoredumpSettings &of_process() {
+    static CoredumpSettings *all = new CoredumpSettings;
     return *all;
 }
 
@@ -44,24 +37,23 @@ size_t size_of_value(int setting) {
     return is_text(setting) ? text_bytes : setting == generation_flags ? sizeof(int) : sizeof(bool);
 }
 
+// The name of the pipe is empty by default, as on a real driver. cuda.h describes another default.
 std::string default_value(int setting) {
     if (!is_text(setting))
         return std::string(size_of_value(setting), setting == trigger_host ? '\1' : '\0');
+    if (setting == pipe_name)
+        return "";
     char host[256] = {};
     gethostname(host, sizeof host - 1);
-    const char *begin = setting == file_name ? "core.cuda." : "corepipe.cuda.";
-    return begin + std::string(host) + "." + std::to_string(getpid());
+    return "core.cuda." + std::string(host) + "." + std::to_string(getpid());
 }
 
-// Looks at the values of a context first, then at those of the process.
-std::string value_of(const Values &first, int setting) {
-    const Values &second = coredumps().global;
-    for (const Values *values : {&first, &second}) {
-        auto found = values->find(setting);
-        if (found != values->end())
-            return found->second;
-    }
-    return default_value(setting);
+// Returns whether contexts have no settings of their own for this.
+bool is_global(int setting) { return setting == user_trigger || setting == pipe_name; }
+
+std::string value_of(const CoredumpSettings &values, int setting) {
+    auto found = values.find(setting);
+    return found == values.end() ? default_value(setting) : found->second;
 }
 
 // Checks a call. Without a value, it only asks for the size.
@@ -73,7 +65,7 @@ CUresult check_setting(int setting, const void *value, size_t *size) {
     return CUDA_SUCCESS;
 }
 
-CUresult read_setting(const Values &values, int setting, void *value, size_t *size) {
+CUresult read_setting(const CoredumpSettings &values, int setting, void *value, size_t *size) {
     CUresult status = check_setting(setting, value, size);
     if (status || !value)
         return status;
@@ -86,7 +78,7 @@ CUresult read_setting(const Values &values, int setting, void *value, size_t *si
     return CUDA_SUCCESS;
 }
 
-CUresult write_setting(Values &values, int setting, const void *value, size_t *size) {
+CUresult write_setting(CoredumpSettings &values, int setting, const void *value, size_t *size) {
     CUresult status = check_setting(setting, value, size);
     if (status || !value)
         return status;
@@ -109,28 +101,29 @@ CUresult write_setting(Values &values, int setting, const void *value, size_t *s
 
 } // namespace
 
+const CoredumpSettings &coredumps_of_process() { return of_process(); }
+
 SOFT_API(cuCoredumpGetAttribute, (CUcoredumpSettings setting, void *value, size_t *size),
          (setting, value, size)) {
-    const auto &all = coredumps().of_contexts; // reading adds no context
-    auto found = all.find(call.context->id);
-    return read_setting(found == all.end() ? Values() : found->second, int(setting), value, size);
+    const CoredumpSettings &own = call.context->coredumps;
+    return read_setting(is_global(int(setting)) ? of_process() : own, int(setting), value, size);
 }
 
 SOFT_API(cuCoredumpGetAttributeGlobal, (CUcoredumpSettings setting, void *value, size_t *size),
          (setting, value, size)) {
-    return read_setting({}, int(setting), value, size);
+    return read_setting(of_process(), int(setting), value, size);
 }
 
 SOFT_API(cuCoredumpSetAttribute, (CUcoredumpSettings setting, void *value, size_t *size),
          (setting, value, size)) {
-    if (int(setting) == user_trigger || int(setting) == pipe_name)
-        return CUDA_ERROR_NOT_PERMITTED; // these are of the whole process
-    return write_setting(coredumps().of_contexts[call.context->id], int(setting), value, size);
+    if (is_global(int(setting)))
+        return CUDA_ERROR_NOT_PERMITTED;
+    return write_setting(call.context->coredumps, int(setting), value, size);
 }
 
 SOFT_API(cuCoredumpSetAttributeGlobal, (CUcoredumpSettings setting, void *value, size_t *size),
          (setting, value, size)) {
-    return write_setting(coredumps().global, int(setting), value, size);
+    return write_setting(of_process(), int(setting), value, size);
 }
 
 } // namespace soft

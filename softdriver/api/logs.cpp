@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <deque>
 #include <mutex>
+#include <pthread.h>
 
 namespace soft {
 
@@ -15,11 +17,14 @@ std::atomic<bool> logs_are_due{false};
 namespace {
 
 constexpr size_t most_bytes = 25600; // of all kept messages, as cuda.h says
-constexpr const char *cut = "(older messages are not here)\n";
+// The words of real drivers.
+constexpr const char *cut = "Log buffer has rolled over since the previous dump. The oldest "
+                            "messages will be missing\n";
 
 struct Message {
     Level level;
-    std::string text; // with its newline
+    std::string text; // a line: the head, what callbacks are told, and a newline
+    size_t head;      // the length of the head
 };
 
 struct Listener {
@@ -56,11 +61,25 @@ Log &the_log() {
 
 thread_local bool in_log_callback = false;
 
+// Returns what precedes a message in a dump: the time, the thread and the level, as real drivers
+// write them.
+std::string head_of(Level level) {
+    timespec now = {};
+    tm local = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &local);
+    char time[16] = {}, head[80] = {};
+    std::strftime(time, sizeof time, "%H:%M:%S", &local);
+    std::snprintf(head, sizeof head, "[%s.%03ld][%lu][CUDA][%c] ", time, now.tv_nsec / 1000000,
+                  static_cast<unsigned long>(pthread_self()), level == Level::Error ? 'E' : 'W');
+    return head;
+}
+
 void append(Level level, const std::string &text) {
+    std::string head = head_of(level);
     Log &log = the_log();
     std::lock_guard<std::mutex> lock(log.guard);
-    const char *mark = level == Level::Error ? "[error] " : "[warning] ";
-    log.messages.push_back({level, (mark + text).substr(0, most_bytes - 1) + "\n"});
+    log.messages.push_back({level, (head + text).substr(0, most_bytes - 1) + "\n", head.size()});
     log.bytes += log.messages.back().text.size();
     for (; log.bytes > most_bytes; log.first++) {
         log.bytes -= log.messages.front().text.size();
@@ -133,7 +152,8 @@ void tell(Message &message) {
     for (const Listener &callback : registered())
         if (is_registered(callback.handle)) // the one before may have unregistered it
             callback.function(callback.data, static_cast<CUlogLevel>(message.level),
-                              message.text.data(), message.text.size() - 1);
+                              message.text.data() + message.head,
+                              message.text.size() - message.head - 1);
 }
 
 } // namespace
@@ -150,8 +170,8 @@ void log_failed_call(const char *symbol, int status) noexcept {
         return;
     try {
         const char *name = error_name(status);
-        append(Level::Error, std::string(symbol) + " returned " + (name ? name : "an error") +
-                                 " (" + std::to_string(status) + ")");
+        append(Level::Error, "Returning " + std::to_string(status) + " (" +
+                                 (name ? name : "unknown") + ") from " + symbol);
     } catch (const std::bad_alloc &) {
     }
 }
@@ -204,8 +224,10 @@ SOFT_API(cuLogsUnregisterCallback, (CUlogsCallbackHandle handle), (handle)) {
     return CUDA_SUCCESS;
 }
 
-SOFT_API(cuLogsCurrent, (CUlogIterator * iterator, unsigned flags), (iterator, flags)) {
-    if (!iterator || flags)
+// Real drivers ignore the flags, too, although cuda.h says that they must be 0.
+SOFT_API(cuLogsCurrent, (CUlogIterator * iterator, [[maybe_unused]] unsigned flags),
+         (iterator, flags)) {
+    if (!iterator)
         return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard<std::mutex> lock(the_log().guard);
     *iterator = the_log().next();

@@ -1,4 +1,5 @@
 #include "api/call.h"
+#include "api/coredump.h"
 #include "api/state.h"
 #include "memory/managed.h"
 #include "stream/green.h"
@@ -12,6 +13,7 @@ void revive_context(const ContextPtr &context) {
     context->id = state().new_id();
     context->limits = Limits();
     context->cache = CU_FUNC_CACHE_PREFER_NONE;
+    context->coredumps = coredumps_of_process();
     context->legacy = create_stream(context, StreamKind::Legacy, CU_STREAM_DEFAULT, 0);
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 
 namespace soft {
 
@@ -30,6 +31,7 @@ struct Context {
     // The memory for malloc in kernels; null until a kernel that uses it is launched.
     std::shared_ptr<ptx::Heap> heap;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
+    std::map<int, std::string> coredumps; // its settings of coredumps (api/coredump.h)
     // The operations of cuCtxWaitEvent: all later work of the context waits for them.
     std::vector<OperationPtr> gates;
     bool alive = true;

@@ -268,9 +268,6 @@ SOFT_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
     PoolSlot &pools = pools_at(place_of(*pool));
     if (pools.current == pool)
         pools.current = nullptr;
-    for (const auto &device : state().devices)
-        if (device->pools.current == pool)
-            device->pools.current = nullptr;
     pool->destroyed = true;
     pool->trim(0);
     state().pools.erase(reinterpret_cast<uintptr_t>(handle));
@@ -312,11 +309,12 @@ SOFT_API(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, 
     PoolPtr pool = find_pool(handle);
     if (!device || !pool)
         return CUDA_ERROR_INVALID_VALUE;
-    // A device can also allocate from a pool of managed memory that prefers the device.
     if (static_cast<int>(pool->location.type) != location_device ||
         pool->location.id != device->ordinal || pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
-    device->pools.current = pool;
+    // A pool of managed memory that prefers the device is also accepted, but as on a real driver,
+    // cuMemAllocAsync does not allocate from it.
+    pools_at(place_of(*pool)).current = pool;
     return CUDA_SUCCESS;
 }
 

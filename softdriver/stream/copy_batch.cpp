@@ -179,7 +179,16 @@ Manner manner_of(const Copy &copy) {
     return {reads_now(copy.order), false, false};
 }
 
-CUresult submit_copies(Call &call, Stream &stream, const Copies &copies) {
+// How a copy of a batch accesses the host's memory. As on a real driver, a batch does not wait for
+// a copy from a device into pageable memory, unless its source must be read in the call. A single
+// copy waits.
+Manner in_batch(const Copy &copy) {
+    Manner manner = manner_of(copy);
+    bool waits = copy.order == Order::DuringCall || copy.transfer.source.side == Side::Pageable;
+    return waits ? manner : Manner{manner.snapshot, false, false};
+}
+
+CUresult submit_copies(Call &call, Stream &stream, const Copies &copies, bool batch) {
     if (std::any_of(copies.begin(), copies.end(), of_graph))
         return CUDA_ERROR_INVALID_VALUE;
     std::vector<OperationPtr> parts;
@@ -187,7 +196,7 @@ CUresult submit_copies(Call &call, Stream &stream, const Copies &copies) {
     for (const Copy &copy : copies) {
         if (!copy.transfer.bytes())
             continue;
-        Manner manner = manner_of(copy);
+        Manner manner = batch ? in_batch(copy) : manner_of(copy);
         blocks |= manner.blocks;
         promised |= manner.promised;
         parts.push_back(copy_operation(copy.transfer, manner.snapshot));
@@ -251,7 +260,7 @@ CUresult copy_batch(Call &call, const Batch &batch, size_t &failed, CUstream han
             failed = i;
             return status;
         }
-    return submit_copies(call, *stream, copies);
+    return submit_copies(call, *stream, copies, true);
 }
 
 CUresult copy_boxes(Call &call, const BoxCopy *boxes, size_t count, size_t &failed,
@@ -267,14 +276,14 @@ CUresult copy_boxes(Call &call, const BoxCopy *boxes, size_t count, size_t &fail
             failed = i;
             return status;
         }
-    return submit_copies(call, *stream, copies);
+    return submit_copies(call, *stream, copies, true);
 }
 
 // A single copy can be captured, and can be in the legacy stream.
 CUresult copy_one(Call &call, Stream &stream, const Copy &copy) {
     if (stream.capture && copy.transfer.bytes())
         return transfer_later(call, stream, copy.transfer);
-    return submit_copies(call, stream, {copy});
+    return submit_copies(call, stream, {copy}, false);
 }
 
 // The first versions of the functions for batches say which copy is invalid.

@@ -281,6 +281,13 @@ class Client:
             name, *arguments = self._undo.pop()
             self.call(name, *arguments)
 
+    def require(self, name):
+        """Skip the test if the driver lacks a function: a real driver may be too old for it."""
+        if not self.lib.has(name):
+            import pytest  # programs of tests import this module, too
+
+            pytest.skip(f"the driver has no {name}")
+
     def forget(self, name, value):
         """Do not destroy this object in `close`: the test has destroyed it."""
         self._undo.remove((name, value))

@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from .captures import ACTIVE, broken
-from .client import CAPTURE_UNSUPPORTED, INVALID_VALUE, LEGACY, SUCCESS
+from .client import CAPTURE_UNSUPPORTED, INVALID_VALUE, LEGACY, SUCCESS, blocks
 from .structures import (
     ANY_ORDER,
     ARRAY_OPERAND,
@@ -17,8 +17,8 @@ from .structures import (
     PointerOperand,
 )
 
-# No answers of a GPU are recorded yet. The tests check what cuda.h says.
-pytestmark = pytest.mark.cuda_software
+# These tests check what cuda.h says. No GPU has answered yet.
+unasked = pytest.mark.cuda_software
 
 SIZE = 4096
 ORDERS = {"stream": STREAM_ORDER, "call": DURING_CALL, "any": ANY_ORDER}
@@ -85,10 +85,25 @@ def test_every_copy_arrives(client, order):
         (ctypes.addressof(back), device, SIZE),
     ]
     assert copy_batch(client, stream, copies, attributes(order)) == SUCCESS
-    assert back.raw == content(SIZE, 1)  # copies to pageable memory block, so the copy is complete
+    client.ok("cuStreamSynchronize", stream)
+    assert back.raw == content(SIZE, 1)
     assert client.read(there, 3 * SIZE) == b"".join(content(SIZE, i) for i in (3, 2, 4))
 
 
+@pytest.mark.parametrize("order", [STREAM_ORDER, ANY_ORDER])
+def test_a_batch_does_not_wait_for_pageable_memory(client, order):
+    """Only a single copy into pageable memory is complete when the call returns."""
+    stream, gate, device = client.stream(), client.gate(), client.device(SIZE)
+    back = ctypes.create_string_buffer(SIZE)
+    client.write(device, content(SIZE))
+    gate.hold(stream)
+    copies = batch([(ctypes.addressof(back), device, SIZE)], attributes(order))
+    assert not blocks(client, gate, "cuMemcpyBatchAsync_v2", *copies, stream)
+    client.ok("cuStreamSynchronize", stream)
+    assert back.raw == content(SIZE)
+
+
+@pytest.mark.cuda_software  # a real driver may wait in the call for the work before
 def test_attributes_apply_from_an_index_on(client):
     """Attributes apply from their first index on.
 
@@ -139,6 +154,7 @@ def test_any_order_shows_what_depends_on_one(software):
     assert seen == {"eager": {2}, "lazy": {1}, "random": {1, 2}}
 
 
+@pytest.mark.cuda_software  # a real driver may run them in their order
 def test_nothing_orders_the_copies_of_a_batch(client):
     """The copies of a batch are not ordered.
 
@@ -185,6 +201,7 @@ def refused_batches(client):
     }
 
 
+@pytest.mark.cuda_software  # a real driver may read any address of the host
 @pytest.mark.parametrize("version", ["", "_v2"])
 def test_a_refused_batch_copies_nothing(client, version):
     stream = client.stream()
@@ -198,6 +215,7 @@ def test_a_refused_batch_copies_nothing(client, version):
     assert client.lib.pending() == 0
 
 
+@unasked
 def test_not_in_the_legacy_stream(client):
     memory = client.device(128)
     for stream in (None, LEGACY):
@@ -207,6 +225,7 @@ def test_not_in_the_legacy_stream(client):
     )
 
 
+@unasked
 def test_capture(capture):
     """A batch invalidates a capture. A single copy with attributes becomes a node of the graph."""
     client, stream, memory = capture.client, capture.stream, capture.device
@@ -218,6 +237,7 @@ def test_capture(capture):
     assert broken(capture)
 
 
+@unasked
 def test_boxes(client):
     """The source has gaps between rows and layers, and the target has none."""
     stream, row, layer = client.stream(), 32, 5
@@ -238,7 +258,17 @@ def test_boxes(client):
     client.ok("cuMemcpy3DWithAttributesAsync", ctypes.byref(boxes[1]), 0, stream)
 
 
+def test_a_box_has_a_width(client):
+    stream, memory = client.stream(), client.device(SIZE)
+    boxes, failed = (BoxCopy * 2)(*(box(memory, memory + 64, w) for w in (8, 0))), ctypes.c_size_t()
+    batch = 2, boxes, ctypes.byref(failed), 0, stream
+    assert client.call("cuMemcpy3DBatchAsync", *batch) == INVALID_VALUE
+    assert failed.value == 1
+
+
+@pytest.mark.cuda_software  # a real driver may read any address of the host
 def test_refused_boxes(client):
+    client.require("cuMemcpy3DWithAttributesAsync")
     stream, memory = client.stream(), client.device(SIZE)
     wrong = {
         "no width": box(memory, memory + 64, 0),

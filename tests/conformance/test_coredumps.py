@@ -11,8 +11,8 @@ ON_EXCEPTION, TRIGGER_HOST, LIGHTWEIGHT, USER_TRIGGER, FILE, PIPE, FLAGS = range
 TEXT_BYTES = 1024
 READ, WRITE = "cuCoredumpGetAttribute", "cuCoredumpSetAttribute"
 
-# These tests check the rules of cuda.h. No answers of a GPU are recorded.
-pytestmark = pytest.mark.cuda_software
+# These tests check what cuda.h says. No GPU has answered yet.
+unasked = pytest.mark.cuda_software
 
 
 def get(client, setting, kind=ctypes.c_bool, suffix="Global"):
@@ -31,6 +31,23 @@ def put(client, setting, value, suffix="Global"):
     return client.call(WRITE + suffix, setting, ctypes.byref(value), ctypes.byref(size))
 
 
+def put_text(client, text, suffix="Global"):
+    return put(client, FILE, ctypes.create_string_buffer(text), suffix)
+
+
+@pytest.fixture(autouse=True)
+def restored(client):
+    """Put the settings of the process back that tests change."""
+    text = get_text(client, FILE)
+    values = {setting: get(client, setting) for setting in (TRIGGER_HOST, LIGHTWEIGHT)}
+    flags = get(client, FLAGS, ctypes.c_int)
+    yield
+    assert put_text(client, text) == SUCCESS
+    for setting, value in values.items():
+        assert put(client, setting, ctypes.c_bool(value)) == SUCCESS
+    assert put(client, FLAGS, ctypes.c_int(flags)) == SUCCESS
+
+
 @pytest.fixture
 def context(client):
     """A context of its own, because the settings cannot be removed."""
@@ -44,7 +61,7 @@ def context(client):
 def test_defaults(client):
     assert not get(client, ON_EXCEPTION)
     assert not get(client, USER_TRIGGER)
-    assert get_text(client, PIPE).startswith(b"corepipe.cuda.")
+    assert get_text(client, PIPE) == b""  # cuda.h describes another default
 
 
 def test_settings_are_kept(client):
@@ -65,13 +82,22 @@ def test_a_text_ends_with_its_size_or_with_zero(client, end):
 
 
 def test_a_context_has_its_own_settings(client, context):
-    name = ctypes.create_string_buffer(b"dump of a context")
-    assert put(client, FILE, name, "") == SUCCESS
+    assert put_text(client, b"dump of a context", "") == SUCCESS
     assert get_text(client, FILE, "") == b"dump of a context"
     assert get_text(client, FILE) != b"dump of a context"
     assert put(client, LIGHTWEIGHT, ctypes.c_bool(True)) == SUCCESS
-    assert get(client, LIGHTWEIGHT, suffix="")  # that of the process
-    assert put(client, LIGHTWEIGHT, ctypes.c_bool(False)) == SUCCESS
+    assert not get(client, LIGHTWEIGHT, suffix="")
+
+
+@unasked
+def test_a_context_begins_with_the_settings_of_the_process(client, request):
+    assert put(client, LIGHTWEIGHT, ctypes.c_bool(True)) == SUCCESS
+    request.getfixturevalue("context")
+    assert get(client, LIGHTWEIGHT, suffix="")
+
+
+@unasked
+def test_settings_that_contexts_do_not_have(client, context):
     for setting in (USER_TRIGGER, PIPE):
         assert put(client, setting, ctypes.c_bool(), "") == NOT_PERMITTED
 
@@ -89,6 +115,7 @@ def test_sizes_and_refusals(client, name):
     assert client.call(name, FLAGS, ctypes.byref(value), ctypes.byref(size)) == INVALID_VALUE
 
 
+@pytest.mark.cuda_software  # on a GPU, this enables coredumps
 @pytest.mark.parametrize("setting", [ON_EXCEPTION, USER_TRIGGER])
 def test_there_are_no_coredumps(client, setting):
     assert put(client, setting, ctypes.c_bool(True)) == NOT_SUPPORTED

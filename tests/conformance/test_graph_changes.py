@@ -137,7 +137,6 @@ def test_a_child_graph_node_of_an_executable_graph_gets_another_graph(client, ta
     assert client.read(target, 2) == b"\0\2"
 
 
-@pytest.mark.cuda_software
 def test_a_launch_keeps_what_an_update_drops(client, target):
     """The reference to a user object, which the graph may need."""
     stream, gone = client.stream(), threading.Event()
@@ -165,8 +164,7 @@ def test_a_launch_keeps_what_an_update_drops(client, target):
 @pytest.fixture
 def read_back(client):
     """Returns the parameters of a node, without the zeros at the end. Drivers since CUDA 13.2."""
-    if not client.lib.has("cuGraphNodeGetParams"):
-        pytest.skip("the driver has no cuGraphNodeGetParams")
+    client.require("cuGraphNodeGetParams")
 
     def read(node):
         params = Params(77, words=(5,) * 29)

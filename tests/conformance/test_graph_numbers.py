@@ -8,13 +8,8 @@ from .client import INVALID_VALUE
 from .graphs import instantiated, new_graph
 
 
-def require(client, name):
-    if not client.lib.has(name):
-        pytest.skip(f"the driver has no {name}")
-
-
 def ask(client, name, handle, kind=ctypes.c_uint):
-    require(client, name)
+    client.require(name)
     answer = kind()
     client.ok(name, handle, ctypes.byref(answer))
     return answer.value
@@ -81,7 +76,7 @@ def test_a_node_knows_its_graph(client):
     ],
 )
 def test_null_is_refused(client, name):
-    require(client, name)
+    client.require(name)
     graph = new_graph(client)
     node = empty_node(client, graph)
     assert client.call(name, None, ctypes.byref(ctypes.c_uint64())) == INVALID_VALUE

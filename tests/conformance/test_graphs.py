@@ -263,7 +263,6 @@ COUNT_DOWN = b"""
 """
 
 
-@pytest.mark.cuda_software
 def test_while_node_runs_its_body_until_a_kernel_says_no(client):
     stream, left, total = client.stream(), client.device(4), client.device(SIZE)
     count_down = client.function(client.module(COUNT_DOWN), "count_down")
@@ -282,7 +281,6 @@ def test_while_node_runs_its_body_until_a_kernel_says_no(client):
         assert client.read(total, 4) == b"\5\0\0\0"
 
 
-@pytest.mark.cuda_software
 def test_changes_in_a_conditional_node_are_for_later_launches(client):
     stream, target = client.stream(), client.device(SIZE)
     client.write(target, bytes(SIZE))

@@ -200,8 +200,7 @@ def test_the_largest_block_fits_on_a_multiprocessor(client):
 
 @pytest.mark.parametrize("name, count", [("saxpy", 4), ("fill", 3)])
 def test_number_of_parameters(client, name, count):
-    if not client.lib.has("cuFuncGetParamCount"):
-        pytest.skip("the driver has no cuFuncGetParamCount")
+    client.require("cuFuncGetParamCount")
     found, library, kernel = ctypes.c_size_t(), ctypes.c_void_p(), ctypes.c_void_p()
     function = client.function(client.module(TEXT), name)
     client.ok("cuFuncGetParamCount", function, ctypes.byref(found))

@@ -53,7 +53,7 @@ CALLED = """.func (.param .b32 r) fill(.param .b32 n) {
 """
 
 
-@pytest.mark.cuda_software  # on an H200 with driver 580, the call changes the caller's memory
+@pytest.mark.cuda_software  # on an H100 and an H200, the call changes the caller's memory
 def test_a_called_function_leaves_the_callers_memory_alone():
     body = """alloca.u64 %rd4, 128; st.local.u32 [%rd4], %r1; st.local.u32 [%rd4+124], %r1;
     { .param .b32 a; .param .b32 b; st.param.b32 [a], 77; call (b), fill, (a);
