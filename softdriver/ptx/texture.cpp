@@ -2,6 +2,7 @@
 
 #include "ptx/access.h"
 #include "ptx/families.h"
+#include "ptx/gradient.h"
 #include "ptx/lanes.h"
 #include "ptx/sample.h"
 #include "ptx/texture_operand.h"
@@ -21,7 +22,6 @@ struct TextureForm {
     bool gathers;  // it is tld4, of channel `channel`
     uint8_t channel;
     bool says_level; // or has gradients
-    bool has_length; // rows[8] has the length of the longer gradient, not the level
 };
 
 static_assert(sizeof(TextureForm) <= sizeof(int64_t));
@@ -42,9 +42,8 @@ Spot spot_of(Warp &warp, const Step &step, const TextureForm &form, unsigned lan
     return spot;
 }
 
-// The handler that precedes that of tex.grad, once for each gradient: rows[3] = the length of the
-// gradient in rows[0] to rows[2], or what rows[8] has if that is longer. The other rows are those
-// of tex.
+// A handler that precedes that of tex.grad, once for each gradient: rows[3] = the change by the
+// gradient in rows[0] to rows[2]. The other rows are those of tex.
 void measure_gradient(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
@@ -57,14 +56,15 @@ void measure_gradient(Warp &warp, const Step &step) {
         float gradient[3];
         for (int i = 0; i < 3; i++)
             gradient[i] = warp.row<float>(step.rows[i])[lane];
-        double length = length_of(*texture, spot_of(warp, step, form, lane), gradient);
-        warp.row<double>(step.rows[3])[lane] =
-            std::max(warp.row<double>(step.rows[8])[lane], length);
+        warp.row<Change>(step.rows[3])[lane] =
+            change_of(*texture, spot_of(warp, step, form, lane), gradient);
     }
 }
 
+float level_of_changes(Change first, Change second) { return level_of(first, second); }
+
 // The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
-// the layer and the coordinates, rows[8] the level or a length, rows[9] the handle.
+// the layer and the coordinates, rows[8] the level, rows[9] the handle.
 void read_texture(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
@@ -76,9 +76,8 @@ void read_texture(Warp &warp, const Step &step) {
         if (!texture)
             return;
         Spot spot = spot_of(warp, step, form, lane);
-        spot.level = form.has_length ? level_of_length(warp.row<double>(step.rows[8])[lane])
-                     : form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
-                                     : warp.row<float>(step.rows[8])[lane];
+        spot.level = form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
+                                   : warp.row<float>(step.rows[8])[lane];
         uintptr_t last = 0;
         ReadTexel read = [&](uintptr_t address) {
             last = address;
@@ -112,28 +111,31 @@ void emit_texture(Decoder &decoder, const TextureForm &form) {
     decoder.emit(read_texture);
 }
 
-// Emits the steps that measure both gradients, and returns the row of the longer length.
+// Emits the steps that compute the level of two gradients, and returns its row.
 Row emit_gradients(Decoder &decoder, const TextureForm &form) {
     const Step reading = decoder.step;
-    Row longer = decoder.constant(8, 0);
-    for (size_t i = 2; i < 4; i++) {
+    Row changes[2];
+    for (size_t i = 0; i < 2; i++) {
         Row rows[3];
-        take_gradient(decoder, decoder.operand(i), form.geometry, rows);
+        take_gradient(decoder, decoder.operand(2 + i), form.geometry, rows);
         std::copy(rows, rows + 3, decoder.step.rows);
-        decoder.step.rows[8] = longer;
-        longer = decoder.step.rows[3] = decoder.temporary(8);
+        changes[i] = decoder.step.rows[3] = decoder.temporary(sizeof(Change));
         memcpy(&decoder.step.offset, &form, sizeof form);
         decoder.emit(measure_gradient);
         decoder.step = reading;
     }
-    return longer;
+    Row level = decoder.temporary(sizeof(float));
+    decoder.step.rows[0] = level;
+    std::copy(changes, changes + 2, decoder.step.rows + 1);
+    decoder.emit(lanes<level_of_changes>);
+    decoder.step = reading;
+    return level;
 }
 
 void decode_tex(Decoder &decoder) {
     enum Mode { Base, Level, Gradients };
     int mode = decoder.take_any({"base", "level", "grad"});
-    TextureForm form{
-        take_geometry(decoder, true), false, false, 0, mode >= Level, mode == Gradients};
+    TextureForm form{take_geometry(decoder, true), false, false, 0, mode >= Level};
     size_t operands = mode == Gradients ? 4 : mode == Level ? 3 : 2;
     if (decoder.operands() == operands + 1 || decoder.operands() == operands + 2)
         decoder.refuse("offsets and comparisons of depths are not supported");
@@ -142,7 +144,7 @@ void decode_tex(Decoder &decoder) {
     Type type = decoder.take_type();
     form.integers = type == Type::S32;
     bool cube = form.geometry == Geometry::Cube || form.geometry == Geometry::Cubes;
-    if (type != Type::F32 && (!form.integers || cube || form.has_length))
+    if (type != Type::F32 && (!form.integers || cube || mode == Gradients))
         decoder.refuse("coordinates of this type are not supported");
     take_place(decoder, decoder.operand(1), form.geometry, type);
     decoder.step.rows[8] = mode == Gradients ? emit_gradients(decoder, form)
@@ -155,7 +157,7 @@ void decode_tld4(Decoder &decoder) {
     int channel = decoder.take_any({"r", "g", "b", "a"});
     if (channel < 0)
         decoder.refuse("the name of a channel is missing");
-    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false, false};
+    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false};
     if (form.geometry != Geometry::Plane)
         decoder.refuse("only .2d is supported");
     decoder.expect_operands(2);
