@@ -171,19 +171,44 @@ void decode_tld4(Decoder &decoder) {
 
 enum class Query : uint16_t { Width, Height, Depth };
 
-// Returns the width, the height or the depth, as a GPU does. The height of a row is 0, and that of
-// layers of rows is their number. The depth is the number of slices, layers or faces, or 0.
-uint32_t extent_of(const Texels &texels, Texture::Shape shape, Query query) {
+// Returns the height as a GPU does.
+uint32_t height_of(const Texture &texture, const Texels &texels) {
     using Shape = Texture::Shape;
-    bool rows = shape == Shape::Rows, flat = shape == Shape::Row || shape == Shape::Linear;
-    switch (query) {
-    case Query::Width:
-        return texels.width;
-    case Query::Height:
-        return rows ? texels.depth : flat ? 0 : texels.height;
+    switch (texture.shape) {
+    case Shape::Rows:
+        return texels.depth; // the number of layers
+    case Shape::Row:
+        return texture.surface ? 0 : 1;
+    case Shape::Linear:
+        return 0;
     default:
-        return rows || flat || shape == Shape::Plane ? 0 : texels.depth;
+        return texels.height;
     }
+}
+
+// Returns the number of slices, of layers, of cubes, or of the faces of a surface; otherwise 0.
+uint32_t depth_of(const Texture &texture, const Texels &texels) {
+    using Shape = Texture::Shape;
+    switch (texture.shape) {
+    case Shape::Volume:
+    case Shape::Planes:
+        return texels.depth;
+    case Shape::Cube:
+        return texture.surface ? texels.depth : 0;
+    case Shape::Cubes:
+        return texture.surface ? texels.depth : texels.depth / 6;
+    default:
+        return 0;
+    }
+}
+
+uint32_t extent_of(const Texture &texture, size_t level, Query query) {
+    if (level >= texture.levels.size())
+        return 0;
+    const Texels &texels = texture.levels[level];
+    return query == Query::Width    ? texels.width
+           : query == Query::Height ? height_of(texture, texels)
+                                    : depth_of(texture, texels);
 }
 
 // The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
@@ -195,10 +220,8 @@ void ask_texture(Warp &warp, const Step &step) {
             warp.machine.find_texture(warp, step, lane, handle, step.place != 0);
         if (!texture)
             return;
-        size_t level = warp.row<uint32_t>(step.rows[8])[lane];
-        const Texels &texels = texture->levels[std::min(level, texture->levels.size() - 1)];
-        warp.row<uint32_t>(step.rows[0])[lane] =
-            extent_of(texels, texture->shape, Query(step.detail));
+        uint32_t level = warp.row<uint32_t>(step.rows[8])[lane];
+        warp.row<uint32_t>(step.rows[0])[lane] = extent_of(*texture, level, Query(step.detail));
     }
 }
 
