@@ -9,7 +9,7 @@ namespace soft::ptx {
 // How far a gradient moves the place that is read, in elements of the first level.
 struct Change {
     float parts[3];
-    bool leaves; // the face of a cube
+    uint32_t leaves; // 1 if it leaves the face of a cube. A row of these may have any bits.
 };
 
 Change change_of(const Texture &texture, const Spot &spot, const float (&gradient)[3]);
