@@ -136,6 +136,11 @@ ArrayPtr find_array(CUarray handle) {
     return state().arrays.find(reinterpret_cast<uintptr_t>(handle));
 }
 
+CUresult missing_array(CUarray handle) {
+    bool destroyed = state().arrays.was_erased(reinterpret_cast<uintptr_t>(handle));
+    return destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
+}
+
 Allocation *find_array_memory(uintptr_t begin, size_t bytes) {
     Allocation *found = find_reserved(begin, bytes);
     return found && found->kind == MemoryKind::Array ? found : nullptr;
@@ -204,7 +209,7 @@ SOFT_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR_v2 * descriptor, CU
          (descriptor, handle)) {
     ArrayPtr array = find_array(handle);
     if (!array)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return missing_array(handle);
     if (!descriptor)
         return CUDA_ERROR_INVALID_VALUE;
     *descriptor = array->descriptor;
@@ -215,7 +220,7 @@ SOFT_API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR_v2 * descriptor, CUarra
          (descriptor, handle)) {
     ArrayPtr array = find_array(handle);
     if (!array)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return missing_array(handle);
     if (!descriptor)
         return CUDA_ERROR_INVALID_VALUE;
     *descriptor = {array->descriptor.Width, array->descriptor.Height, array->descriptor.Format,
@@ -227,7 +232,9 @@ SOFT_API(cuArrayDestroy, (CUarray handle), (handle)) {
     if (CUresult status = refuse_unsafe(*call.thread))
         return status;
     ArrayPtr array = find_array(handle);
-    if (!array || array->mipmap)
+    if (!array)
+        return missing_array(handle);
+    if (array->mipmap)
         return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult status = free_device_memory(call, array->address))
         return status;
@@ -238,7 +245,7 @@ SOFT_API(cuArrayDestroy, (CUarray handle), (handle)) {
 // The functions below are about arrays with several planes, sparse arrays, and arrays that get
 // their memory later. This driver creates none of these.
 static CUresult refuse_array(CUarray handle) {
-    return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    return find_array(handle) ? CUDA_ERROR_INVALID_VALUE : missing_array(handle);
 }
 
 SOFT_API(cuArrayGetPlane,

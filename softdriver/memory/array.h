@@ -41,6 +41,9 @@ using MipmapPtr = std::shared_ptr<Mipmap>;
 
 ArrayPtr find_array(CUarray handle);
 MipmapPtr find_mipmap(CUmipmappedArray handle);
+// Return the error for a handle that is none, or not any more.
+CUresult missing_array(CUarray handle);
+CUresult missing_mipmap(CUmipmappedArray handle);
 // Returns the size of an element, or 0 if there is no such format or number of channels.
 size_t element_bytes(CUarray_format format, unsigned channels);
 // Checks the description of an array. On success `array` is the array without its memory.

@@ -51,13 +51,18 @@ bool within_limits(const Device &device, const CUDA_ARRAY3D_DESCRIPTOR_v2 &descr
 }
 
 CUresult refuse_mipmap(CUmipmappedArray handle) {
-    return find_mipmap(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    return find_mipmap(handle) ? CUDA_ERROR_INVALID_VALUE : missing_mipmap(handle);
 }
 
 } // namespace
 
 MipmapPtr find_mipmap(CUmipmappedArray handle) {
     return state().mipmaps.find(reinterpret_cast<uintptr_t>(handle));
+}
+
+CUresult missing_mipmap(CUmipmappedArray handle) {
+    bool destroyed = state().mipmaps.was_erased(reinterpret_cast<uintptr_t>(handle));
+    return destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
 }
 
 SOFT_API(cuMipmappedArrayCreate,
@@ -101,7 +106,7 @@ SOFT_API(cuMipmappedArrayGetLevel, (CUarray * array, CUmipmappedArray handle, un
          (array, handle, level)) {
     MipmapPtr mipmap = find_mipmap(handle);
     if (!mipmap)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return missing_mipmap(handle);
     if (!array || level >= mipmap->levels.size())
         return CUDA_ERROR_INVALID_VALUE;
     *array = mipmap->levels[level]->handle;
@@ -113,7 +118,7 @@ SOFT_API(cuMipmappedArrayDestroy, (CUmipmappedArray handle), (handle)) {
         return status;
     MipmapPtr mipmap = find_mipmap(handle);
     if (!mipmap)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return missing_mipmap(handle);
     if (CUresult status = free_device_memory(call, mipmap->address))
         return status;
     for (const ArrayPtr &level : mipmap->levels)

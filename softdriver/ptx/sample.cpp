@@ -1,6 +1,7 @@
 #include "ptx/sample.h"
 
 #include "ptx/arithmetic_format.h"
+#include "ptx/direction.h"
 
 #include <algorithm>
 #include <cmath>
@@ -84,38 +85,6 @@ void decode_channel(const Texture &texture, const char *bytes, unsigned channel,
         number = float_of(uint32_t(linear_of_srgb[raw]) << 16);
     texel.bits[channel] = raw;
 }
-
-// A direction as one of the faces of a cube has it. For each face, this is linear in the direction.
-struct OnFace {
-    double major, s, t;
-};
-
-// Returns the face that a direction meets.
-uint32_t face_of(double x, double y, double z) {
-    double width = std::fabs(x), height = std::fabs(y), depth = std::fabs(z);
-    if (depth >= width && depth >= height)
-        return 4 + (z < 0);
-    return height >= width ? 2 + (y < 0) : 0 + (x < 0);
-}
-
-OnFace on_face(uint32_t face, double x, double y, double z) {
-    switch (face) {
-    case 0:
-        return {x, -z, -y};
-    case 1:
-        return {-x, z, -y};
-    case 2:
-        return {y, x, z};
-    case 3:
-        return {-y, x, -z};
-    case 4:
-        return {z, x, -y};
-    default:
-        return {-z, -x, -y};
-    }
-}
-
-double number(double value) { return std::isnan(value) ? 0 : value; }
 
 // Returns the index of an element, or -1 for one outside.
 int64_t inside(int64_t index, int64_t count, Outside outside) {
@@ -361,19 +330,6 @@ bool read_level(const Texture &texture, size_t level, const Spot &spot, const Re
     return filters ? sampler.mean(texel) : sampler.point(texel);
 }
 
-// Returns the change of a place on the face of a cube, from 0 to 1, when the direction changes.
-void change_on_face(const Spot &spot, const float (&gradient)[3], double (&change)[3]) {
-    const float *from = spot.position;
-    double at[3] = {number(from[0]), number(from[1]), number(from[2])};
-    const uint32_t face = face_of(at[0], at[1], at[2]);
-    const OnFace place = on_face(face, at[0], at[1], at[2]);
-    const OnFace moved = on_face(face, gradient[0], gradient[1], gradient[2]);
-    double square = 2 * place.major * place.major;
-    change[0] = (moved.s * place.major - place.s * moved.major) / square;
-    change[1] = (moved.t * place.major - place.t * moved.major) / square;
-    change[2] = 0;
-}
-
 // Returns the level at which to read. A read that does not say a level has no bias.
 double level_of(const Texture &texture, const Spot &spot) {
     double most = double(texture.levels.size() - 1), level = double(spot.level);
@@ -408,23 +364,6 @@ bool sample(const Texture &texture, const Spot &spot, const ReadTexel &read,
         result[i] = register_of(texture, texel, i);
     return true;
 }
-
-double length_of(const Texture &texture, const Spot &spot, const float (&gradient)[3]) {
-    using Shape = Texture::Shape;
-    const Texels &texels = texture.levels[0];
-    const double counts[3] = {double(texels.width), double(texels.height), double(texels.depth)};
-    bool cube = texture.shape == Shape::Cube || texture.shape == Shape::Cubes;
-    double change[3] = {gradient[0], gradient[1], gradient[2]}, square = 0;
-    if (cube)
-        change_on_face(spot, gradient, change);
-    for (int i = 0; i < 3; i++) {
-        double length = number(change[i]) * (cube || texture.normalized ? counts[i] : 1);
-        square += length * length;
-    }
-    return std::sqrt(square);
-}
-
-float level_of_length(double length) { return float(std::ceil(std::log2(length) * 256) / 256); }
 
 bool gather(const Texture &texture, const Spot &spot, unsigned channel, const ReadTexel &read,
             uint32_t (&result)[4]) {

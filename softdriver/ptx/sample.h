@@ -24,12 +24,6 @@ struct Spot {
 
 // Reads four channels as the bits of registers. Return false if `read` returned null.
 bool sample(const Texture &texture, const Spot &spot, const ReadTexel &read, uint32_t (&result)[4]);
-// Returns the length of a gradient of the position, in elements of the first level. That of a
-// direction is the one of its place on the face of the cube.
-double length_of(const Texture &texture, const Spot &spot, const float (&gradient)[3]);
-// Returns the level whose elements are as wide as the longer gradient. H100s round it up to a part
-// of 256.
-float level_of_length(double length);
 // Reads one channel of the four elements with which a filter would compute: (0, 1), (1, 1), (1, 0)
 // and (0, 0), where the first number is for x.
 bool gather(const Texture &texture, const Spot &spot, unsigned channel, const ReadTexel &read,

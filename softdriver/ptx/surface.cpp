@@ -77,17 +77,16 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     if (x % size)
         return stop(CUDA_ERROR_MISALIGNED_ADDRESS,
                     "byte " + std::to_string(x) + " of a row is not aligned");
-    bool within = limit_to(x, row < size ? -1 : row - size);
-    if (row < size)
-        x = 0, within = false;
+    // The last access that fits. A row may be too short for any, even for one that is clamped.
+    bool fits = row >= size, within = limit_to(x, (row / size - 1) * size) && fits;
     within = limit_to(y, int64_t(texels.height) - 1) && within;
     within = limit_to(z, int64_t(texels.depth) - 1) && within;
-    if (!within && (form.beyond == Beyond::Trap || row < size))
+    if (!within && form.beyond == Beyond::Trap)
         return stop(CUDA_ERROR_ILLEGAL_ADDRESS, "outside of the surface, which has " +
                                                     std::to_string(texels.depth) + " x " +
                                                     std::to_string(texels.height) + " rows of " +
                                                     std::to_string(row) + " bytes");
-    if (!within && form.beyond == Beyond::Zero) {
+    if (!within && (form.beyond == Beyond::Zero || !fits)) {
         spot.failed = false;
         return spot;
     }

@@ -2,6 +2,7 @@
 
 #include "ptx/access.h"
 #include "ptx/families.h"
+#include "ptx/gradient.h"
 #include "ptx/lanes.h"
 #include "ptx/sample.h"
 #include "ptx/texture_operand.h"
@@ -21,7 +22,6 @@ struct TextureForm {
     bool gathers;  // it is tld4, of channel `channel`
     uint8_t channel;
     bool says_level; // or has gradients
-    bool has_length; // rows[8] has the length of the longer gradient, not the level
 };
 
 static_assert(sizeof(TextureForm) <= sizeof(int64_t));
@@ -42,9 +42,8 @@ Spot spot_of(Warp &warp, const Step &step, const TextureForm &form, unsigned lan
     return spot;
 }
 
-// The handler that precedes that of tex.grad, once for each gradient: rows[3] = the length of the
-// gradient in rows[0] to rows[2], or what rows[8] has if that is longer. The other rows are those
-// of tex.
+// A handler that precedes that of tex.grad, once for each gradient: rows[3] = the change by the
+// gradient in rows[0] to rows[2]. The other rows are those of tex.
 void measure_gradient(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
@@ -57,14 +56,15 @@ void measure_gradient(Warp &warp, const Step &step) {
         float gradient[3];
         for (int i = 0; i < 3; i++)
             gradient[i] = warp.row<float>(step.rows[i])[lane];
-        double length = length_of(*texture, spot_of(warp, step, form, lane), gradient);
-        warp.row<double>(step.rows[3])[lane] =
-            std::max(warp.row<double>(step.rows[8])[lane], length);
+        warp.row<Change>(step.rows[3])[lane] =
+            change_of(*texture, spot_of(warp, step, form, lane), gradient);
     }
 }
 
+float level_of_changes(Change first, Change second) { return level_of(first, second); }
+
 // The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
-// the layer and the coordinates, rows[8] the level or a length, rows[9] the handle.
+// the layer and the coordinates, rows[8] the level, rows[9] the handle.
 void read_texture(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
@@ -76,9 +76,8 @@ void read_texture(Warp &warp, const Step &step) {
         if (!texture)
             return;
         Spot spot = spot_of(warp, step, form, lane);
-        spot.level = form.has_length ? level_of_length(warp.row<double>(step.rows[8])[lane])
-                     : form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
-                                     : warp.row<float>(step.rows[8])[lane];
+        spot.level = form.integers ? float(warp.row<int32_t>(step.rows[8])[lane])
+                                   : warp.row<float>(step.rows[8])[lane];
         uintptr_t last = 0;
         ReadTexel read = [&](uintptr_t address) {
             last = address;
@@ -112,28 +111,31 @@ void emit_texture(Decoder &decoder, const TextureForm &form) {
     decoder.emit(read_texture);
 }
 
-// Emits the steps that measure both gradients, and returns the row of the longer length.
+// Emits the steps that compute the level of two gradients, and returns its row.
 Row emit_gradients(Decoder &decoder, const TextureForm &form) {
     const Step reading = decoder.step;
-    Row longer = decoder.constant(8, 0);
-    for (size_t i = 2; i < 4; i++) {
+    Row changes[2];
+    for (size_t i = 0; i < 2; i++) {
         Row rows[3];
-        take_gradient(decoder, decoder.operand(i), form.geometry, rows);
+        take_gradient(decoder, decoder.operand(2 + i), form.geometry, rows);
         std::copy(rows, rows + 3, decoder.step.rows);
-        decoder.step.rows[8] = longer;
-        longer = decoder.step.rows[3] = decoder.temporary(8);
+        changes[i] = decoder.step.rows[3] = decoder.temporary(sizeof(Change));
         memcpy(&decoder.step.offset, &form, sizeof form);
         decoder.emit(measure_gradient);
         decoder.step = reading;
     }
-    return longer;
+    Row level = decoder.temporary(sizeof(float));
+    decoder.step.rows[0] = level;
+    std::copy(changes, changes + 2, decoder.step.rows + 1);
+    decoder.emit(lanes<level_of_changes>);
+    decoder.step = reading;
+    return level;
 }
 
 void decode_tex(Decoder &decoder) {
     enum Mode { Base, Level, Gradients };
     int mode = decoder.take_any({"base", "level", "grad"});
-    TextureForm form{
-        take_geometry(decoder, true), false, false, 0, mode >= Level, mode == Gradients};
+    TextureForm form{take_geometry(decoder, true), false, false, 0, mode >= Level};
     size_t operands = mode == Gradients ? 4 : mode == Level ? 3 : 2;
     if (decoder.operands() == operands + 1 || decoder.operands() == operands + 2)
         decoder.refuse("offsets and comparisons of depths are not supported");
@@ -142,7 +144,7 @@ void decode_tex(Decoder &decoder) {
     Type type = decoder.take_type();
     form.integers = type == Type::S32;
     bool cube = form.geometry == Geometry::Cube || form.geometry == Geometry::Cubes;
-    if (type != Type::F32 && (!form.integers || cube || form.has_length))
+    if (type != Type::F32 && (!form.integers || cube || mode == Gradients))
         decoder.refuse("coordinates of this type are not supported");
     take_place(decoder, decoder.operand(1), form.geometry, type);
     decoder.step.rows[8] = mode == Gradients ? emit_gradients(decoder, form)
@@ -155,7 +157,7 @@ void decode_tld4(Decoder &decoder) {
     int channel = decoder.take_any({"r", "g", "b", "a"});
     if (channel < 0)
         decoder.refuse("the name of a channel is missing");
-    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false, false};
+    TextureForm form{take_geometry(decoder, true), false, true, uint8_t(channel), false};
     if (form.geometry != Geometry::Plane)
         decoder.refuse("only .2d is supported");
     decoder.expect_operands(2);
@@ -169,19 +171,44 @@ void decode_tld4(Decoder &decoder) {
 
 enum class Query : uint16_t { Width, Height, Depth };
 
-// Returns the width, the height or the depth, as a GPU does. The height of a row is 0, and that of
-// layers of rows is their number. The depth is the number of slices, layers or faces, or 0.
-uint32_t extent_of(const Texels &texels, Texture::Shape shape, Query query) {
+// Returns the height as a GPU does.
+uint32_t height_of(const Texture &texture, const Texels &texels) {
     using Shape = Texture::Shape;
-    bool rows = shape == Shape::Rows, flat = shape == Shape::Row || shape == Shape::Linear;
-    switch (query) {
-    case Query::Width:
-        return texels.width;
-    case Query::Height:
-        return rows ? texels.depth : flat ? 0 : texels.height;
+    switch (texture.shape) {
+    case Shape::Rows:
+        return texels.depth; // the number of layers
+    case Shape::Row:
+        return texture.surface ? 0 : 1;
+    case Shape::Linear:
+        return 0;
     default:
-        return rows || flat || shape == Shape::Plane ? 0 : texels.depth;
+        return texels.height;
     }
+}
+
+// Returns the number of slices, of layers, of cubes, or of the faces of a surface; otherwise 0.
+uint32_t depth_of(const Texture &texture, const Texels &texels) {
+    using Shape = Texture::Shape;
+    switch (texture.shape) {
+    case Shape::Volume:
+    case Shape::Planes:
+        return texels.depth;
+    case Shape::Cube:
+        return texture.surface ? texels.depth : 0;
+    case Shape::Cubes:
+        return texture.surface ? texels.depth : texels.depth / 6;
+    default:
+        return 0;
+    }
+}
+
+uint32_t extent_of(const Texture &texture, size_t level, Query query) {
+    if (level >= texture.levels.size())
+        return 0;
+    const Texels &texels = texture.levels[level];
+    return query == Query::Width    ? texels.width
+           : query == Query::Height ? height_of(texture, texels)
+                                    : depth_of(texture, texels);
 }
 
 // The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
@@ -193,10 +220,8 @@ void ask_texture(Warp &warp, const Step &step) {
             warp.machine.find_texture(warp, step, lane, handle, step.place != 0);
         if (!texture)
             return;
-        size_t level = warp.row<uint32_t>(step.rows[8])[lane];
-        const Texels &texels = texture->levels[std::min(level, texture->levels.size() - 1)];
-        warp.row<uint32_t>(step.rows[0])[lane] =
-            extent_of(texels, texture->shape, Query(step.detail));
+        uint32_t level = warp.row<uint32_t>(step.rows[8])[lane];
+        warp.row<uint32_t>(step.rows[0])[lane] = extent_of(*texture, level, Query(step.detail));
     }
 }
 

@@ -44,6 +44,8 @@ void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type 
 }
 
 void take_gradient(Decoder &decoder, const Operand &given, Geometry geometry, Row (&rows)[3]) {
+    if (given.kind != Operand::Kind::Vector)
+        decoder.refuse("a gradient must be a vector");
     size_t needed = coordinates_of(geometry);
     check_coordinates(decoder, given, needed);
     for (size_t i = 0; i < 3; i++)

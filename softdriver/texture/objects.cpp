@@ -56,6 +56,13 @@ bool read_format(CUarray_format format, unsigned channels, ptx::Texture &texture
     return texture.element > 0;
 }
 
+CUresult find_resource(const Context &context, CUarray handle, ArrayPtr &array) {
+    array = find_array(handle);
+    if (!array)
+        return CUDA_ERROR_INVALID_VALUE;
+    return array->owner == &context ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
 CUresult read_array(const Array &array, ptx::Texture &texture) {
     texture.shape = shape_of(array.descriptor);
     texture.levels.push_back(texels_of(array));

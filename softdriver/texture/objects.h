@@ -26,6 +26,8 @@ using TextureObjectPtr = std::shared_ptr<TextureObject>;
 std::shared_ptr<const ptx::Texture> texture_of(const Context &context, uint64_t handle,
                                                bool surface, std::string &why);
 
+// Finds the array of a resource, which must be one of the context.
+CUresult find_resource(const Context &context, CUarray handle, ArrayPtr &array);
 // Read the elements that a resource has, without the way in which they are read.
 CUresult read_array(const Array &array, ptx::Texture &texture);
 bool read_format(CUarray_format format, unsigned channels, ptx::Texture &texture);

@@ -14,9 +14,10 @@ SOFT_API(cuSurfObjectCreate, (CUsurfObject * handle, const CUDA_RESOURCE_DESC *r
          (handle, resource)) {
     if (!handle || !resource || resource->flags || resource->resType != CU_RESOURCE_TYPE_ARRAY)
         return CUDA_ERROR_INVALID_VALUE;
-    ArrayPtr array = find_array(resource->res.array.hArray);
-    if (!array || array->owner != call.context.get() ||
-        !(array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST))
+    ArrayPtr array;
+    if (CUresult status = find_resource(*call.context, resource->res.array.hArray, array))
+        return status;
+    if (!(array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST))
         return CUDA_ERROR_INVALID_VALUE;
     auto object = std::make_shared<TextureObject>();
     object->owner = call.context.get();

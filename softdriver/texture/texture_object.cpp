@@ -88,9 +88,9 @@ CUresult read_resource(const Context &context, const CUDA_RESOURCE_DESC &resourc
         return CUDA_ERROR_INVALID_VALUE;
     switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
-        ArrayPtr array = find_array(resource.res.array.hArray);
-        return array && array->owner == &context ? read_array(*array, texture)
-                                                 : CUDA_ERROR_INVALID_VALUE;
+        ArrayPtr array;
+        CUresult status = find_resource(context, resource.res.array.hArray, array);
+        return status ? status : read_array(*array, texture);
     }
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
         return read_mipmap(context, resource, texture);
@@ -239,7 +239,11 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
     return CUDA_SUCCESS;
 }
 
-TextureObjectPtr find_texture_object(CUtexObject handle) { return state().textures.find(handle); }
+// Returns an object of the current context, or null.
+TextureObjectPtr find_texture_object(const Call &call, CUtexObject handle) {
+    TextureObjectPtr object = state().textures.find(handle);
+    return object && object->owner == call.context.get() ? object : nullptr;
+}
 
 } // namespace
 
@@ -274,7 +278,7 @@ SOFT_API(cuTexObjectCreate,
 }
 
 SOFT_API(cuTexObjectDestroy, (CUtexObject handle), (handle)) {
-    if (!find_texture_object(handle))
+    if (!state().textures.find(handle)) // that of another context is destroyed, too
         return CUDA_ERROR_INVALID_VALUE;
     state().textures.erase(handle);
     return CUDA_SUCCESS;
@@ -282,7 +286,7 @@ SOFT_API(cuTexObjectDestroy, (CUtexObject handle), (handle)) {
 
 SOFT_API(cuTexObjectGetResourceDesc, (CUDA_RESOURCE_DESC * resource, CUtexObject handle),
          (resource, handle)) {
-    TextureObjectPtr object = find_texture_object(handle);
+    TextureObjectPtr object = find_texture_object(call, handle);
     if (!object || !resource)
         return CUDA_ERROR_INVALID_VALUE;
     *resource = object->resource;
@@ -291,7 +295,7 @@ SOFT_API(cuTexObjectGetResourceDesc, (CUDA_RESOURCE_DESC * resource, CUtexObject
 
 SOFT_API(cuTexObjectGetTextureDesc, (CUDA_TEXTURE_DESC * reading, CUtexObject handle),
          (reading, handle)) {
-    TextureObjectPtr object = find_texture_object(handle);
+    TextureObjectPtr object = find_texture_object(call, handle);
     if (!object || !reading)
         return CUDA_ERROR_INVALID_VALUE;
     *reading = object->reading;
@@ -300,7 +304,7 @@ SOFT_API(cuTexObjectGetTextureDesc, (CUDA_TEXTURE_DESC * reading, CUtexObject ha
 
 SOFT_API(cuTexObjectGetResourceViewDesc, (CUDA_RESOURCE_VIEW_DESC * view, CUtexObject handle),
          (view, handle)) {
-    TextureObjectPtr object = find_texture_object(handle);
+    TextureObjectPtr object = find_texture_object(call, handle);
     if (!object || !view)
         return CUDA_ERROR_INVALID_VALUE;
     if (object->has_view) // otherwise nothing is written

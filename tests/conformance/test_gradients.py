@@ -1,4 +1,8 @@
-"""`tex.grad`: the level that gradients of the position tell, compared with a model in NumPy."""
+"""`tex.grad`: the level that gradients of the position tell, compared with a model in NumPy.
+
+The model was fitted to 8,800 answers of an H100, and agrees with 99.7 % of them. The others differ
+by 1/256 or 2/256.
+"""
 
 import numpy
 import pytest
@@ -65,9 +69,67 @@ def sizes_of(geometry):
     return numpy.array([width, height, 0 if SHAPES[geometry][1] else depth])
 
 
-def level(length):
-    """The level for a length; an H100 rounds it up to parts of 256."""
-    return numpy.clip(numpy.ceil(numpy.log2(length) * 256) / 256, 0, LEVELS - 1)
+def short(numbers, rounding):
+    """Numbers of 10 bits, with which the device computes."""
+    fractions, exponents = numpy.frexp(numpy.asarray(numbers, "f8"))
+    return numpy.ldexp(rounding(numpy.ldexp(fractions, 10)), exponents - 10)
+
+
+def length(parts):
+    """About the Euclidean length of each row."""
+    small, middle, large = numpy.sort(abs(parts), axis=1).T
+    return large + short(middle * 11 / 32, numpy.rint) + short(small / 4, numpy.rint)
+
+
+def logarithm(lengths):
+    """The binary logarithm as a table of 256 entries for each octave has it."""
+    fractions, exponents = numpy.frexp(lengths)
+    entry = numpy.floor(fractions * 512) - 256
+    found = numpy.floor(numpy.log2(1 + (entry + 0.5) / 256) * 256 + 0.47).clip(None, 255)
+    return exponents - 1 + numpy.where(entry == 0, 0, found) / 256
+
+
+def level(first, second, leave=False):
+    """The level for gradients in elements of the first level.
+
+    Of all directions in which the position may move by one pixel, the device looks at four: those
+    of the gradients, and the two between. Of gradients that leave the face of a cube, it does not
+    look at those between.
+    """
+    first, second = (short(gradient, numpy.trunc) for gradient in (first, second))
+    longest = numpy.maximum(length(first), length(second))
+    for sign in (1, -1):
+        total = short(first + sign * second, numpy.trunc)
+        between = length(short(total * 11 / 16, numpy.rint))
+        longest = numpy.maximum(longest, numpy.where(leave, 0, between))
+    return logarithm(longest.clip(1)).clip(0, LEVELS - 1)
+
+
+def unfolded(gradients):
+    """Gradients of the direction (0, 0, 1), on its face or on the unfolded next one."""
+    return numpy.where(
+        abs(gradients) > 1, numpy.sign(gradients) * (2 - 1 / abs(gradients).clip(1)), gradients
+    )
+
+
+def level_of_words(geometry, words):
+    words = words.astype("f8")
+    sizes = sizes_of(geometry)
+    first, second = words[:, :3], numpy.zeros((len(words), 3))
+    second[:, 0] = words[:, 3]
+    if "cube" not in geometry:
+        return level(first * sizes, second * sizes)
+    leave = (abs(numpy.hstack([first, second])) > 1).any(axis=1)
+    return level(unfolded(first) * sizes, unfolded(second) * sizes, leave)
+
+
+def check(client, found, wanted):
+    differences = abs(found - wanted)
+    if client.lib.software:
+        assert differences.max() == 0
+    else:
+        assert differences.max() <= 2 / 256
+        assert (differences > 0).mean() < 0.05
 
 
 def axes(geometry):
@@ -76,53 +138,45 @@ def axes(geometry):
 
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("geometry", SHAPES)
-def test_the_longer_gradient_tells_the_level(client, geometry, swapped):
+def test_gradients_along_axes(client, geometry, swapped):
     sizes = sizes_of(geometry)
-    lengths = numpy.array([0.2, 0.9, 1, 1.3, 2, 3, 4, 5.5, 8, 13.7, 16, 100])
+    lengths = [0.2, 0.9, 1, 1.01, 1.3, 1.9, 2, 2.1, 3, 3.9, 4, 5.5, 7.9, 8, 13.7, 16, 100]
     words = []
     for axis in axes(geometry):
-        for length in lengths:
-            for sign, other in ((1, 0), (-1, length / 3), (1, -1.7 * length)):
+        for size in lengths:
+            for ratio in (0, 0.1, 0.333, 0.5, 0.9, 1, 1.1, 1.7, 3, -1, -1.7):
                 gradient = [0.0] * 3
-                gradient[axis] = sign * length / sizes[axis]
-                words.append([*gradient, other / sizes[0]])
+                gradient[axis] = size / sizes[axis]
+                words.append([*gradient, ratio * size / sizes[0]])
     words = numpy.array(words, "f4")
     found = floats(client, body_of(geometry, swapped), leveled(client, geometry), words)[:, 0]
-    longer = numpy.maximum((abs(words[:, :3]) * sizes).max(axis=1), abs(words[:, 3]) * sizes[0])
-    bound = 1e-6 if client.lib.software else 2 / 256
-    assert abs(found - level(longer.astype("f8"))).max() <= bound
+    check(client, found, level_of_words(geometry, words))
 
 
 @pytest.mark.parametrize("geometry", ["2d", "3d", "a2d", "cube"])
 def test_gradients_that_are_oblique(client, geometry):
-    """Their length; devices may compute something between the largest and the sum of all parts."""
     sizes = sizes_of(geometry)
-    words = numpy.random.default_rng(8).uniform(-8, 8, (100, 4)).astype("f4")
+    words = numpy.random.default_rng(8).uniform(-8, 8, (200, 4)).astype("f4")
     words[:, :3] /= numpy.maximum(sizes, 1)
     words[:, :3] *= sizes > 0
     words[:, 3] = 0
     found = floats(client, body_of(geometry), leveled(client, geometry), words)[:, 0]
-    parts = abs(words[:, :3].astype("f8")) * sizes
-    if client.lib.software:
-        wanted = level(numpy.sqrt((parts**2).sum(axis=1)))
-        assert abs(found - wanted).max() < 1e-6
-    assert (found >= level(parts.max(axis=1)) - 2 / 256).all()
-    assert (found <= level(parts.sum(axis=1)) + 2 / 256).all()
+    check(client, found, level_of_words(geometry, words))
 
 
 def test_directions_to_the_side_of_a_face(client):
-    """Only what moves the place on the face counts."""
+    """What counts is how far the place on the face is from that of the direction at the end."""
     body = f"""{MIDDLE} mov.f32 %f8, 0f3E800000;
     tex.grad.cube.v4.f32.f32 {RESULT}, [%rd1, {{%f5, %f8, %f6, %f6}}],
         {{%f1, %f2, %f3, %f3}}, {{%f7, %f7, %f7, %f7}};"""
-    step = 3.1 / 8
-    # In the plane of the face, along the direction (0.5, 0.25, 1), and towards the middle.
-    words = [[step, 0, 0], [0, step, 0], [0.5 * step, 0.25 * step, step], [0, 0, -step]]
+    # In the plane of the face, along the direction (0.5, 0.25, 1), towards the middle, and to the
+    # next face.
+    words = [[0.375, 0, 0], [0, 0.375, 0], [0.25, 0.125, 0.5], [0, 0, -0.375], [2, 0, 0]]
     found = floats(client, body, leveled(client, "cube"), words)[:, 0]
-    assert abs(found[:2] - level(3.1)).max() < 2 / 256
-    assert found[2] == 0
-    if client.lib.software:  # a device may compute the difference to the place at the end
-        assert abs(found[3] - level(3.1 * numpy.hypot(0.5, 0.25))) < 1e-6
+    ends = [[0.875, 0.25], [0.5, 0.625], [0.5, 0.25], [0.8, 0.4], [2 - 1 / 2.5, 0.1]]
+    changes = numpy.zeros((len(ends), 3))
+    changes[:, :2] = (numpy.array(ends) - [0.5, 0.25]) * 8
+    check(client, found, level(changes, 0 * changes))
 
 
 def test_the_level_is_limited(client):
@@ -133,9 +187,7 @@ def test_the_level_is_limited(client):
 
 
 def test_the_bias(client):
-    """As that of tex.level. No device has been asked."""
-    if not client.lib.software:
-        pytest.skip("not known")
+    """As that of tex.level."""
     words = numpy.array([[2.0**level / 32, 0, 0, 0] for level in range(-1, 4)])
     handle = leveled(client, "2d", bias=0.75)
     found = floats(client, body_of("2d"), handle, words)[:, 0]
@@ -164,26 +216,22 @@ def test_a_texture_of_one_level(client, filter_):
 
 
 def test_special_numbers(client):
-    """No device has been asked about these."""
-    if not client.lib.software:
-        pytest.skip("not known")
     numbers = [0, INFINITY, -INFINITY, 1e38, NAN, 1e-45]
     words = [[number, 0, 0, 0] for number in numbers] + [[NAN, 0.25, 0, 0], [0, 0, 0, NAN]]
     found = floats(client, body_of("2d"), leveled(client, "2d"), words)[:, 0]
     assert found.tolist() == [0, 4, 4, 4, 0, 0, 2, 0]
 
 
-@pytest.mark.parametrize("form", ["%f1, %f2", "{%f1}, {%f2}"])
-def test_gradients_of_a_row(client, form):
-    if form[0] == "%" and not client.lib.software:
-        pytest.skip("not known")
-    assert not refused(client, f"tex.grad.1d.v4.f32.f32 {RESULT}, [%rd1, %f1], {form};")
+def test_gradients_of_a_row(client):
+    text = f"tex.grad.1d.v4.f32.f32 {RESULT}, [%rd1, %f1], {{%f1}}, {{%f2}};"
+    assert not refused(client, text)
 
 
 @pytest.mark.parametrize(
     "instruction",
     [
         f"tex.grad.1d.v4.f32.f32 {RESULT}, [%rd1, %f1], %f2;",
+        f"tex.grad.1d.v4.f32.f32 {RESULT}, [%rd1, %f1], %f2, %f3;",
         f"tex.grad.2d.v4.f32.f32 {RESULT}, [%rd1, {{%f1, %f2}}], {{%f1, %f2}};",
         f"tex.grad.2d.v4.f32.f32 {RESULT}, [%rd1, {{%f1, %f2}}], %f1, %f2;",
     ],
