@@ -12,23 +12,23 @@
 namespace soft::ptx {
 namespace {
 
-constexpr int bits = 10; // of the numbers with which lengths are computed
+constexpr int length_bits = 10; // of the numbers with which lengths are computed
 
 double truncated(double number) {
     int exponent;
     double fraction = std::frexp(number, &exponent);
-    return std::ldexp(std::trunc(std::ldexp(fraction, bits)), exponent - bits);
+    return std::ldexp(std::trunc(std::ldexp(fraction, length_bits)), exponent - length_bits);
 }
 
 double rounded(double number) {
     int exponent;
     double fraction = std::frexp(number, &exponent);
-    return std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
+    return std::ldexp(std::nearbyint(std::ldexp(fraction, length_bits)), exponent - length_bits);
 }
 
 // The place of a direction in the plane of a face, from -1 to 1 on the face itself. The next faces
 // are unfolded into this plane.
-struct Place {
+struct PlaceOnFace {
     double s, t;
     bool outside;
 };
@@ -41,7 +41,7 @@ double unfolded(double over, double major) {
     return std::copysign(far, over);
 }
 
-Place place_on(const OnFace &at) {
+PlaceOnFace place_on(const OnFace &at) {
     // The device multiplies by the reciprocal, and takes a denormal one for 0.
     constexpr double most = 0x1p126;
     double s = std::fabs(at.s), t = std::fabs(at.t);
@@ -50,35 +50,35 @@ Place place_on(const OnFace &at) {
         return {0, 0, false};
     if (at.major >= std::max(s, t))
         return {at.s / at.major, at.t / at.major, false};
-    return s >= t ? Place{unfolded(at.s, at.major), at.t / greatest, true}
-                  : Place{at.s / greatest, unfolded(at.t, at.major), true};
+    return s >= t ? PlaceOnFace{unfolded(at.s, at.major), at.t / greatest, true}
+                  : PlaceOnFace{at.s / greatest, unfolded(at.t, at.major), true};
 }
 
-Change change_on_cube(const Texels &texels, const Spot &spot, const float (&gradient)[3]) {
+Gradient gradient_on_cube(const Texels &texels, const Spot &spot, const float (&derivatives)[3]) {
     double from[3], to[3];
     for (int i = 0; i < 3; i++) {
         from[i] = number(spot.position[i]);
-        to[i] = number(from[i] + double(gradient[i]));
+        to[i] = number(from[i] + double(derivatives[i]));
     }
     uint32_t face = face_of(from[0], from[1], from[2]);
-    Place begin = place_on(on_face(face, from[0], from[1], from[2]));
-    Place end = place_on(on_face(face, to[0], to[1], to[2]));
+    PlaceOnFace begin = place_on(on_face(face, from[0], from[1], from[2]));
+    PlaceOnFace end = place_on(on_face(face, to[0], to[1], to[2]));
     double half = double(texels.width) / 2;
     return {{float((end.s - begin.s) * half), float((end.t - begin.t) * half), 0}, end.outside};
 }
 
-using Parts = double[3];
+using Vector = double[3];
 
 // Returns about the Euclidean length.
-double length_of(const Parts &parts) {
+double length_of(const Vector &parts) {
     double sizes[3] = {std::fabs(parts[0]), std::fabs(parts[1]), std::fabs(parts[2])};
     std::sort(sizes, sizes + 3);
     return sizes[2] + rounded(sizes[1] * 11 / 32) + rounded(sizes[0] / 4);
 }
 
 // Returns the length of the sum of two gradients, divided by about the square root of 2.
-double length_of_sum(const Parts &first, const Parts &second, double sign) {
-    Parts sum;
+double length_of_sum(const Vector &first, const Vector &second, double sign) {
+    Vector sum;
     for (int i = 0; i < 3; i++)
         sum[i] = rounded(truncated(number(first[i] + sign * second[i])) * 11 / 16);
     return length_of(sum);
@@ -97,23 +97,24 @@ double logarithm(double length) {
 
 } // namespace
 
-Change change_of(const Texture &texture, const Spot &spot, const float (&gradient)[3]) {
+Gradient gradient_of(const Texture &texture, const Spot &spot, const float (&derivatives)[3]) {
     using Shape = Texture::Shape;
     const Texels &texels = texture.levels[0];
     if (texture.shape == Shape::Cube || texture.shape == Shape::Cubes)
-        return change_on_cube(texels, spot, gradient);
+        return gradient_on_cube(texels, spot, derivatives);
     const float counts[3] = {float(texels.width), float(texels.height), float(texels.depth)};
     // What is not a number counts as infinite in a volume, elsewhere as 0.
     float nothing = texture.shape == Shape::Volume ? std::numeric_limits<float>::infinity() : 0;
-    Change change = {};
+    Gradient gradient = {};
     for (int i = 0; i < 3; i++)
-        change.parts[i] =
-            std::isnan(gradient[i]) ? nothing : gradient[i] * (texture.normalized ? counts[i] : 1);
-    return change;
+        gradient.parts[i] = std::isnan(derivatives[i])
+                                ? nothing
+                                : derivatives[i] * (texture.normalized ? counts[i] : 1);
+    return gradient;
 }
 
-float level_of(const Change &first, const Change &second) {
-    Parts parts[2];
+float level_of_gradients(Gradient first, Gradient second) {
+    Vector parts[2];
     for (int i = 0; i < 3; i++) {
         parts[0][i] = truncated(double(first.parts[i]));
         parts[1][i] = truncated(double(second.parts[i]));

@@ -6,13 +6,13 @@
 
 namespace soft::ptx {
 
-// How far a gradient moves the place that is read, in elements of the first level.
-struct Change {
+// How far the place that is read moves, in elements of the first level.
+struct Gradient {
     float parts[3];
     uint32_t leaves; // 1 if it leaves the face of a cube. A row of these may have any bits.
 };
 
-Change change_of(const Texture &texture, const Spot &spot, const float (&gradient)[3]);
-float level_of(const Change &first, const Change &second);
+Gradient gradient_of(const Texture &texture, const Spot &spot, const float (&derivatives)[3]);
+float level_of_gradients(Gradient first, Gradient second);
 
 } // namespace soft::ptx

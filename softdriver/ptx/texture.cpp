@@ -42,8 +42,8 @@ Spot spot_of(Warp &warp, const Step &step, const TextureForm &form, unsigned lan
     return spot;
 }
 
-// A handler that precedes that of tex.grad, once for each gradient: rows[3] = the change by the
-// gradient in rows[0] to rows[2]. The other rows are those of tex.
+// A handler that precedes that of tex.grad, once for each gradient: rows[3] = the gradient
+// in elements, of that in rows[0] to rows[2]. The other rows are those of tex.
 void measure_gradient(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
@@ -53,15 +53,13 @@ void measure_gradient(Warp &warp, const Step &step) {
         const Texture *texture = find_texture(warp, step, lane, handle, form.geometry, false);
         if (!texture)
             return;
-        float gradient[3];
+        float derivatives[3];
         for (int i = 0; i < 3; i++)
-            gradient[i] = warp.row<float>(step.rows[i])[lane];
-        warp.row<Change>(step.rows[3])[lane] =
-            change_of(*texture, spot_of(warp, step, form, lane), gradient);
+            derivatives[i] = warp.row<float>(step.rows[i])[lane];
+        warp.row<Gradient>(step.rows[3])[lane] =
+            gradient_of(*texture, spot_of(warp, step, form, lane), derivatives);
     }
 }
-
-float level_of_changes(Change first, Change second) { return level_of(first, second); }
 
 // The handler of tex and tld4: rows[0] to rows[3] receive the channels, rows[4] to rows[7] have
 // the layer and the coordinates, rows[8] the level, rows[9] the handle.
@@ -114,20 +112,20 @@ void emit_texture(Decoder &decoder, const TextureForm &form) {
 // Emits the steps that compute the level of two gradients, and returns its row.
 Row emit_gradients(Decoder &decoder, const TextureForm &form) {
     const Step reading = decoder.step;
-    Row changes[2];
+    Row gradients[2];
     for (size_t i = 0; i < 2; i++) {
         Row rows[3];
         take_gradient(decoder, decoder.operand(2 + i), form.geometry, rows);
         std::copy(rows, rows + 3, decoder.step.rows);
-        changes[i] = decoder.step.rows[3] = decoder.temporary(sizeof(Change));
+        gradients[i] = decoder.step.rows[3] = decoder.temporary(sizeof(Gradient));
         memcpy(&decoder.step.offset, &form, sizeof form);
         decoder.emit(measure_gradient);
         decoder.step = reading;
     }
     Row level = decoder.temporary(sizeof(float));
     decoder.step.rows[0] = level;
-    std::copy(changes, changes + 2, decoder.step.rows + 1);
-    decoder.emit(lanes<level_of_changes>);
+    std::copy(gradients, gradients + 2, decoder.step.rows + 1);
+    decoder.emit(lanes<level_of_gradients>);
     decoder.step = reading;
     return level;
 }
