@@ -74,7 +74,6 @@ BY_FAULTS, BY_PREFETCH, BY_COPY = "faults", "prefetch, then use", "copy, then us
 THERE = "already there"
 MOVES = (BY_FAULTS, BY_PREFETCH, BY_COPY, THERE)
 FILL = "source to page-locked memory"
-TOGETHER = "source and both copies at once"
 POOLS = {
     "locked": "page-locked",
     "locked on a stream": "page-locked, on a stream",
@@ -256,7 +255,7 @@ def moves(rows):
 
 def streamed(rows):
     """GB/s of each stage alone and of each pipeline, one table for each kind of source."""
-    bounds = ("of the slowest stage", "of all at once")
+    bounds = ("of the slowest stage", "of both copies at once")
     parts = []
     for kind, cells in rows.items():
         lines = []
