@@ -1053,6 +1053,81 @@ MUTATIONS = [
         "and not (each is context and other is peer):\n                return False",
         "and not (each is context and other is peer):\n                pass",
     ),
+    # ---- blocks and groups of streams, times ----
+    (
+        "the end of a scope does not wait",
+        "_stream.pyx",
+        "        try:\n            self.stream.synchronize()\n",
+        "        try:\n            pass\n",
+    ),
+    (
+        "a scope that is left by an exception does not wait",
+        "_stream.pyx",
+        "        try:\n            self.stream.synchronize()\n",
+        "        try:\n            if exception is None:\n"
+        "                self.stream.synchronize()\n",
+    ),
+    (
+        "the end of an awaited scope does not wait",
+        "_stream.pyx",
+        "            await self.stream\n",
+        "            pass\n",
+    ),
+    (
+        "a scope that cannot wait does not end",
+        "_stream.pyx",
+        '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
+        ' {error}")\n        finally:\n            self.entered -= 1\n'
+        "            _blocks.leave(self.stream)\n\n    async def __aenter__",
+        '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
+        ' {error}")\n        else:\n            self.entered -= 1\n'
+        "            _blocks.leave(self.stream)\n\n    async def __aenter__",
+    ),
+    ("the first stream of a group has all turns", "_group.py", "        self._turn += 1\n", ""),
+    (
+        "a group waits with all streams but the last",
+        "_group.py",
+        "        for stream in self._streams:\n            if stream is not work:\n",
+        "        for stream in self._streams[:-1]:\n            if stream is not work:\n",
+    ),
+    (
+        "a group waits for all streams but the last",
+        "_group.py",
+        "            stream.synchronize(timeout=timeout)\n",
+        "            stream is self._streams[-1] or stream.synchronize(timeout=timeout)\n",
+    ),
+    (
+        "the scope of a group does not wait after an exception",
+        "_group.py",
+        "            try:\n                self.synchronize()\n",
+        "            try:\n                pass\n",
+    ),
+    (
+        "a group that could not close counts as closed",
+        "_group.py",
+        "        for stream in self._streams:\n            stream.close()\n"
+        "        self._streams = []\n",
+        "        while self._streams:\n            self._streams.pop(0).close()\n",
+    ),
+    (
+        "times are the wrong way round",
+        "_event.pyx",
+        "cuEventElapsedTime(&milliseconds, start.raw, self.raw)",
+        "cuEventElapsedTime(&milliseconds, self.raw, start.raw)",
+    ),
+    (
+        "events of two contexts have a time between them",
+        "_event.pyx",
+        "        if start.context is not self.context:\n            raise ValueError("
+        '"elapsed_ms needs',
+        '        if False:\n            raise ValueError("elapsed_ms needs',
+    ),
+    (
+        "an event that was asked for its time is not destroyed",
+        "_event.pyx",
+        "        _end_wait(start)\n        _end_wait(self)\n        if asked",
+        "        if asked",
+    ),
     # ---- captures of other libraries ----
     (
         "a part in an ended capture of another library goes on",

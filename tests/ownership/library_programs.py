@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import library_graphs
+import library_groups
 import library_interop
 import library_joined
 import library_managed
@@ -25,6 +26,7 @@ from library_choices import (
     divides,
 )
 from library_graphs import OF_GRAPHS
+from library_groups import OF_GROUPS
 from library_interop import OF_IMPORTS, OF_LOANS
 from library_joined import OF_JOINED
 from library_threads import Worker
@@ -104,6 +106,7 @@ class Program(TicketChoices):
         # Programs with graphs or loans have no growing buffers: graphs and loans keep the old
         # sizes. tests/buffers/test_growing.py covers that.
         self.grows = self.chance(0.6) and not (self.captures or self.interop or self.imports)
+        self.groups_streams = self.chance(0.3)
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.weights = dict(self.choose_weights(awaits))
 
@@ -145,6 +148,8 @@ class Program(TicketChoices):
             if step in OF_IMPORTS and not self.imports:
                 weight = 0
             if step in OF_GROWING and not self.grows:
+                weight = 0
+            if step in OF_GROUPS and not self.groups_streams:
                 weight = 0
             if step in OF_TICKETS and not self.tickets:
                 weight = 0
@@ -275,6 +280,7 @@ class Program(TicketChoices):
             self.stop(0)
         self.end_shares()
         self.end_loans()
+        self.leave_groups()
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish([*self.buffers, *self.constants], self.views)
@@ -285,6 +291,7 @@ class Program(TicketChoices):
         """Drop all objects, even after a disagreement, so that created contexts are destroyed."""
         _staging.plan(**self.plan)
         while self.workers:
+            self.do_in(0, self.session.drop_blocks)
             self.stop(0)
         if self.session.gate:
             self.session.gate.open()
@@ -300,7 +307,7 @@ class Program(TicketChoices):
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         things += [self.theirs, self.constants, self.graphs, self.executables]
-        things += [self.prepared, self.results]
+        things += [self.prepared, self.results, self.groups]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -355,6 +362,7 @@ class Program(TicketChoices):
         threads = [self.session.main, *(thread for _, thread in self.workers)]
         used = stream.kind in DEFAULTS or stream.kept or self.is_of_graph(stream)
         used = used or any(stream in thread.currents for thread in threads)
+        used = used or any(stream in group.streams for group in self.groups)
         users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
         users += [b.memory.home for b in buffers if b.memory.home]
         used = used or any(each.stream is stream for each in users)
@@ -366,9 +374,9 @@ class Program(TicketChoices):
             self.session.drop_stream(stream)
 
     def make_event(self):
-        place = self.pick_place()
-        self.events.append(self.session.make_event(place))
-        self.note("event", len(self.events) - 1, *self.where(place))
+        place, timing = self.pick_place(), self.chance(0.4)
+        self.events.append(self.session.make_event(place, timing))
+        self.note("event", len(self.events) - 1, "with timing" * timing, *self.where(place))
 
     def record(self):
         stream = self.pick_stream()
@@ -409,7 +417,11 @@ class Program(TicketChoices):
         self.on_host("synchronize")
 
     def await_something(self):
-        if self.session.here is self.session.main:
+        if self.session.here is not self.session.main:
+            return
+        if self.chance(0.2):
+            self.await_scope(the_loop())
+        else:
             self.on_host("await", the_loop())
 
     def fail(self):
@@ -441,7 +453,7 @@ class Program(TicketChoices):
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
         calls = [self.session.synchronize_stream, self.synchronize_record]
-        calls += [self.work_and_wait] * 2
+        calls += [self.work_and_wait, self.work_and_wait, self.interrupt_scope]
         call = self.random.choice(calls)
         self.session.hold(stream)
         self.session.interrupting = True
@@ -511,15 +523,6 @@ class Program(TicketChoices):
             self.session.leave_ordering()
         elif where == "block" and policy is not None:
             self.session.enter_ordering(policy)
-
-    def current_stream(self):
-        if self.session.currents:
-            self.note("leave current stream")
-            self.session.leave_stream()
-        else:
-            stream = self.pick_stream()
-            self.note("enter stream", self.streams.index(stream))
-            self.session.enter_stream(stream)
 
     # ---- buffers ----
 
@@ -1004,6 +1007,8 @@ FAILURES = {
     "record": ("cuEventRecord", "cuEventCreate"),
     "wait_for_an_event": ("cuStreamWaitEvent",),
     "make_event": ("cuEventCreate",),
+    "elapsed": ("cuEventElapsedTime",),
+    "open_group": ("cuStreamCreateWithPriority",),
     "open_stream": ("cuStreamCreateWithPriority",),
     "allocate": (
         "cuMemAlloc_v2",
@@ -1040,7 +1045,7 @@ WEIGHTS = {
     "close_stream": 3,
     "forget_stream": 2,
     "change_policy": 4,
-    "current_stream": 2,
+    "current_stream": 3,
     "end_thread": 2,
     "at_once": 20,
     "allocate": 2,
@@ -1066,6 +1071,7 @@ WEIGHTS = {
     "use_view": 5,
     "close_view": 5,
     **library_interop.WEIGHTS,
+    **library_groups.WEIGHTS,
     **library_managed.WEIGHTS,
     **library_graphs.WEIGHTS,
     **library_joined.WEIGHTS,

@@ -10,6 +10,7 @@ from session import WAITED
 from session_arrays import ArraySession
 from session_buffers import Buffer
 from session_building import BuildSession
+from session_groups import GroupSession
 from session_joined import JoinedSession
 from session_managed import ManagedSession
 from session_threads import ThreadSession
@@ -50,7 +51,13 @@ class View:
 
 
 class FullSession(
-    BuildSession, JoinedSession, ThreadSession, ManagedSession, TicketSession, ArraySession
+    BuildSession,
+    JoinedSession,
+    ThreadSession,
+    ManagedSession,
+    TicketSession,
+    ArraySession,
+    GroupSession,
 ):
     # ---- items and slices ----
 
