@@ -658,8 +658,7 @@ cdef Loan new_loan(
     object device
 ):
     cdef Loan loan = Loan.__new__(Loan)
-    if region.memory.growth is not None:  # the buffer may grow during the loan
-        region = region.part_of(slice(None))
+    region = _of_fixed_size(region)
     loan.region = region
     loan.stream = stream
     loan.borrower = borrower
@@ -726,6 +725,13 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
         raise ValueError(f"shape {shape} with strides {strides} needs {last + region.itemsize}"
                          f" bytes, and {region.describe()} has {region.nbytes}")
     return strides
+
+
+cdef Region _of_fixed_size(Region region):
+    """Return the region of a loan. A buffer may grow during the loan, and a part of it does not."""
+    if region.memory.growth is None or region.part:
+        return region
+    return region.part_of(slice(None))
 
 
 cdef int32_t _device_type(Region region, object device) except -1:
@@ -808,6 +814,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     """
     cdef Lent lent
     region.usable()
+    region = _of_fixed_size(region)
     stream = stream_of_exchange(region.memory.context)
     shape = region.shape
     check_array(region.dtype, shape)
@@ -856,6 +863,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
+    region = _of_fixed_size(region)
     shape = region.shape
     check_array(region.dtype, shape)
     device = None

@@ -192,6 +192,16 @@ def test_an_array_of_another_library_keeps_its_size():
     buffer.close()
 
 
+def test_an_array_of_another_library_has_used_what_it_had(stream):
+    with growing(16) as buffer:
+        capsule = buffer.__dlpack__(stream=stream.handle)
+        buffer.grow(32)
+        del capsule
+        assert buffer[:16].borrowed
+        assert not buffer[16:].borrowed
+        stream.synchronize()
+
+
 def test_graphs_hold_their_items(stream):
     with growing(16) as buffer:
         graph = cu.Graph()
