@@ -39,7 +39,7 @@ from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, issue_briefly, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
-from cudadrv._region cimport Region, borrow, pointer_of
+from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
@@ -658,7 +658,7 @@ cdef Loan new_loan(
     object device
 ):
     cdef Loan loan = Loan.__new__(Loan)
-    region = _of_fixed_size(region)
+    region = of_present_size(region)    # the buffer may grow during the loan
     loan.region = region
     loan.stream = stream
     loan.borrower = borrower
@@ -725,13 +725,6 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
         raise ValueError(f"shape {shape} with strides {strides} needs {last + region.itemsize}"
                          f" bytes, and {region.describe()} has {region.nbytes}")
     return strides
-
-
-cdef Region _of_fixed_size(Region region):
-    """Return the region of a loan. A buffer may grow during the loan, and a part of it does not."""
-    if region.memory.growth is None or region.part:
-        return region
-    return region.part_of(slice(None))
 
 
 cdef int32_t _device_type(Region region, object device) except -1:
@@ -814,7 +807,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     """
     cdef Lent lent
     region.usable()
-    region = _of_fixed_size(region)
+    region = of_present_size(region)
     stream = stream_of_exchange(region.memory.context)
     shape = region.shape
     check_array(region.dtype, shape)
@@ -863,7 +856,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
-    region = _of_fixed_size(region)
+    region = of_present_size(region)
     shape = region.shape
     check_array(region.dtype, shape)
     device = None
