@@ -3,7 +3,7 @@
 from library_choices import Choices
 from session_buffers import is_filled
 
-WEIGHTS = {"open_group": 0.7, "work_of_group": 4, "end_group_of_streams": 1.5, "elapsed": 4}
+WEIGHTS = {"open_group": 2, "work_of_group": 30, "end_group_of_streams": 2.5, "elapsed": 4}
 OF_GROUPS = ("open_group", "work_of_group", "end_group_of_streams")
 MOST_GROUPS = 2
 MOST_BLOCKS = 3
@@ -35,8 +35,15 @@ class GroupChoices(Choices):
             # The library ends the innermost block of a stream.
             at = self.random.choice([i for i in range(at + 1) if later[i] not in later[i + 1 :]])
         raises = self.chance(0.3)
+        self.maybe_close(blocks[at].stream)
         self.note("leave block", at, "by an exception" * raises)
         self.session.leave_stream(at, raises)
+
+    def maybe_close(self, stream):
+        """Seldom close a stream before the block ends in which it is used."""
+        if self.chance(0.1):
+            self.note("close stream", self.streams.index(stream))
+            self.session.close_stream(stream)
 
     def interrupt_scope(self, stream):
         """Interrupt the wait at the end of a scope."""
@@ -101,6 +108,7 @@ class GroupChoices(Choices):
             self.session.enter_group(group)
         else:
             raises = self.chance(0.3)
+            self.maybe_close(self.pick(group.streams or self.streams))
             self.note("leave group", at, "by an exception" * raises)
             self.session.leave_group(group, raises)
 
@@ -128,6 +136,8 @@ class GroupChoices(Choices):
         """Ask for the time between two events, which most often are complete."""
         for _ in range(2 - sum(map(has_time, self.events))):
             self.record_time()
+        if not self.events:
+            return
         end, start = (self.pick_usable(self.events, has_time) for _ in range(2))
         self.note("elapsed", self.events.index(end), self.events.index(start))
         for event in (end, start) if self.chance(0.6) else ():
@@ -137,6 +147,8 @@ class GroupChoices(Choices):
 
     def record_time(self):
         stream = self.pick_stream(self.session.places[0])
+        if stream is None:
+            return
         event = self.session.make_event(stream.place, timing=True)
         self.events.append(event)
         self.note("record a time", len(self.events) - 1, self.streams.index(stream))

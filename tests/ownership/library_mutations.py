@@ -1074,14 +1074,14 @@ MUTATIONS = [
         "            pass\n",
     ),
     (
-        "a scope that cannot wait does not end",
+        "a scope that an exception leaves goes on",
         "_stream.pyx",
         '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
         ' {error}")\n        finally:\n            self.entered -= 1\n'
         "            _blocks.leave(self.stream)\n\n    async def __aenter__",
         '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
-        ' {error}")\n        else:\n            self.entered -= 1\n'
-        "            _blocks.leave(self.stream)\n\n    async def __aenter__",
+        ' {error}")\n        finally:\n            self.entered -= 1\n'
+        "            exception or _blocks.leave(self.stream)\n\n    async def __aenter__",
     ),
     ("the first stream of a group has all turns", "_group.py", "        self._turn += 1\n", ""),
     (

@@ -103,10 +103,10 @@ class Program(TicketChoices):
         self.captures = self.chance(self.with_graphs)
         if self.captures:
             self.imports = False
-        # Programs with graphs or loans have no growing buffers: graphs and loans keep the old
-        # sizes. tests/buffers/test_growing.py covers that.
-        self.grows = self.chance(0.6) and not (self.captures or self.interop or self.imports)
-        self.groups_streams = self.chance(0.3)
+        # It is not known how real drivers change graphs with growing buffers.
+        grows = self.session.software or not self.captures
+        self.grows = grows and self.chance(0.6)
+        self.uses_groups = self.chance(0.25)
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.weights = dict(self.choose_weights(awaits))
 
@@ -149,7 +149,7 @@ class Program(TicketChoices):
                 weight = 0
             if step in OF_GROWING and not self.grows:
                 weight = 0
-            if step in OF_GROUPS and not self.groups_streams:
+            if step in OF_GROUPS and not self.uses_groups:
                 weight = 0
             if step in OF_TICKETS and not self.tickets:
                 weight = 0
@@ -271,6 +271,8 @@ class Program(TicketChoices):
             self.allocate()
         if self.grows:
             self.allocate_growing()
+        if self.uses_groups:
+            self.open_group()
         if self.policies != ("strict",):
             self.change_policy()
 
@@ -419,7 +421,7 @@ class Program(TicketChoices):
     def await_something(self):
         if self.session.here is not self.session.main:
             return
-        if self.chance(0.2):
+        if self.chance(0.4):
             self.await_scope(the_loop())
         else:
             self.on_host("await", the_loop())
@@ -821,7 +823,7 @@ class Program(TicketChoices):
     def launch_arrays(self):
         """Launch a kernel with arrays among its arguments."""
         stream = self.pick_stream(self.pick_place())
-        if not self.is_usable(stream) or stream.model.in_capture:
+        if stream is None or not self.is_usable(stream) or stream.model.in_capture:
             return
         ways = [self.random.choice(("in and out", "out")), *self.random.choices(ROLES, k=2)]
         array = self.random.randrange(3)  # at least this operand is an array
@@ -1045,7 +1047,7 @@ WEIGHTS = {
     "close_stream": 3,
     "forget_stream": 2,
     "change_policy": 4,
-    "current_stream": 3,
+    "current_stream": 5,
     "end_thread": 2,
     "at_once": 20,
     "allocate": 2,
