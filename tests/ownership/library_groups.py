@@ -1,6 +1,6 @@
 """The steps of random programs with blocks of streams, groups of streams, and times of events."""
 
-from library_choices import Choices
+from library_offload import OffloadChoices
 from session_buffers import is_filled
 
 WEIGHTS = {"open_group": 2, "work_of_group": 30, "end_group_of_streams": 2.5, "elapsed": 4}
@@ -9,7 +9,7 @@ MOST_GROUPS = 2
 MOST_BLOCKS = 3
 
 
-class GroupChoices(Choices):
+class GroupChoices(OffloadChoices):
     def __init__(self, seed):
         super().__init__(seed)
         self.groups = []

@@ -1122,11 +1122,69 @@ MUTATIONS = [
         '"elapsed_ms needs',
         '        if False:\n            raise ValueError("elapsed_ms needs',
     ),
+    # ---- arrays for a block ----
     (
-        "an event that was asked for its time is not destroyed",
-        "_event.pyx",
-        "        _end_wait(start)\n        _end_wait(self)\n        if asked",
-        "        if asked",
+        "results come home although an exception ended the block",
+        "_offload.pyx",
+        "            if exception is None:\n                self._bring_home(captures)\n",
+        "            self._bring_home(captures)\n",
+    ),
+    (
+        "results are copied on a stream of the library",
+        "_offload.pyx",
+        "blocking_stream(self.stream, capture.buffer)",
+        "blocking_stream(None, capture.buffer)",
+    ),
+    (
+        "the end of a block without results does not wait",
+        "_offload.pyx",
+        "        if self.stream is not None:\n            self.stream.synchronize()\n"
+        "        elif last",
+        "        if self.stream is not None and last is not None:\n"
+        "            self.stream.synchronize()\n        elif last",
+    ),
+    (
+        "the end of a block leaves its buffers open",
+        "_offload.pyx",
+        "        if exception is None:\n            _close_buffers(captures)\n",
+        "",
+    ),
+    # ---- buffers that grow ----
+    (
+        "loans grow with their buffer",
+        "_loan.pyx",
+        "    region = of_present_size(region)    # the buffer may grow during the loan\n",
+        "",
+    ),
+    (
+        "exports grow with their buffer",
+        "_loan.pyx",
+        "    region = of_present_size(region)\n    shape = region.shape\n",
+        "    shape = region.shape\n",
+    ),
+    (
+        "captured fills grow with their buffer",
+        "_copy.pyx",
+        "        region = of_present_size(region)\n",
+        "        pass\n",
+    ),
+    (
+        "captured launches grow with their buffers",
+        "_kernel.pyx",
+        "        uses = of_present_sizes(uses)\n",
+        "        pass\n",
+    ),
+    (
+        "added nodes grow with their buffers",
+        "_graph_nodes.pyx",
+        "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
+        "    node.source, node.target = source, target\n",
+    ),
+    (
+        "changed nodes grow with their buffers",
+        "_node_changes.pyx",
+        "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
+        "    node.source, node.target = source, target\n",
     ),
     # ---- captures of other libraries ----
     (

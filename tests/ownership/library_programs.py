@@ -13,6 +13,7 @@ import library_groups
 import library_interop
 import library_joined
 import library_managed
+import library_offload
 import library_peers
 import library_tickets
 from library_choices import (
@@ -283,6 +284,7 @@ class Program(TicketChoices):
         self.end_shares()
         self.end_loans()
         self.leave_groups()
+        self.end_offloads()
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish([*self.buffers, *self.constants], self.views)
@@ -309,7 +311,7 @@ class Program(TicketChoices):
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         things += [self.theirs, self.constants, self.graphs, self.executables]
-        things += [self.prepared, self.results, self.groups]
+        things += [self.prepared, self.results, self.groups, self.offloads]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -365,6 +367,7 @@ class Program(TicketChoices):
         used = stream.kind in DEFAULTS or stream.kept or self.is_of_graph(stream)
         used = used or any(stream in thread.currents for thread in threads)
         used = used or any(stream in group.streams for group in self.groups)
+        used = used or any(block.stream is stream for block in self.offloads)
         users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
         users += [b.memory.home for b in buffers if b.memory.home]
         used = used or any(each.stream is stream for each in users)
@@ -703,6 +706,7 @@ class Program(TicketChoices):
         held = (*self.views, *self.loans, *self.holders, *self.shares)
         held = [each.buffer.memory for each in held]
         held += [buffer.memory for each in self.results for buffer in each.token.buffers]
+        held += [buffer.memory for block in self.offloads for buffer in block.buffers]
         if memory.opened:
             return
         if memory.home is not None and memory.home.stream is not None:
@@ -1075,6 +1079,7 @@ WEIGHTS = {
     **library_interop.WEIGHTS,
     **library_groups.WEIGHTS,
     **library_managed.WEIGHTS,
+    **library_offload.WEIGHTS,
     **library_graphs.WEIGHTS,
     **library_joined.WEIGHTS,
     **library_peers.WEIGHTS,
