@@ -123,6 +123,7 @@ cdef int pack_unknown(
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
 cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
+cdef object of_present_sizes(object uses)
 cdef str describe_operand(Signature signature, Operand *operand)
 
 

@@ -63,6 +63,9 @@ cdef object class_before
 cdef bint is_other_region(object given) noexcept
 
 
+cdef Region of_present_size(Region region)
+
+
 cdef inline bint is_region(object given) noexcept:
     """As isinstance(given, Region), but faster for the last two classes."""
     return type(given) is last_class or type(given) is class_before or is_other_region(given)

@@ -31,7 +31,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._offload cimport IN, ArrayArgument, Capture
-from cudadrv._region cimport Region, is_region, plain_array
+from cudadrv._region cimport Region, is_region, of_present_size, plain_array
 from cudadrv._stream cimport Stream
 
 from cudadrv._errors import CudaError
@@ -642,6 +642,22 @@ def buffers_in(tuple uses, bint written):
         elif written and is_region(value):
             found.append(value)
     return tuple(found)
+
+
+cdef object of_present_sizes(object uses):
+    """Return what a node of a graph keeps: a buffer, or the arguments of a launch, that never grow.
+
+    Other objects are returned as they are.
+    """
+    if type(uses) is tuple:
+        found = []
+        for use in uses:
+            found.append(of_present_sizes(use))
+        return tuple(found)
+    if type(uses) is Access and (<Access>uses).region is not None:
+        region = of_present_size((<Access>uses).region)
+        return uses if region is (<Access>uses).region else _access_to(region, (<Access>uses).mode)
+    return of_present_size(uses) if is_region(uses) else uses
 
 
 cdef str describe_operand(Signature signature, Operand *operand):

@@ -24,7 +24,9 @@ from cudadrv._event cimport marker_of
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow, check_region, plain_array, pointer_of
+from cudadrv._region cimport (
+    Region, borrow, check_region, of_present_size, plain_array, pointer_of,
+)
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
@@ -77,6 +79,8 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
             return nothing_to_do(name, found, source, target)
         if are_apart(target, source):
             return _copy_across(name, target, source, found)
+    if unlikely(found.capture is not NULL):
+        target, source = of_present_size(target), of_present_size(source)
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
     copy.target = pointer_of(target)
@@ -480,6 +484,8 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     refuse_unreachable(region, stream)
     if unlikely(region.nbytes == 0):
         return nothing_to_do(name, stream, None, region)
+    if unlikely(stream.capture is not NULL):
+        region = of_present_size(region)
     borrow(region, &access, OWN_WRITE)
     fill.target = pointer_of(region)
     fill.count = region.count

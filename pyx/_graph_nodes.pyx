@@ -11,7 +11,7 @@ import operator
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from cudadrv._arguments cimport Room, Shape, new_room
+from cudadrv._arguments cimport Room, Shape, new_room, of_present_sizes
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, Checks, GraphNode, Plan, Receiver, after_of,
 )
@@ -138,7 +138,8 @@ cdef GraphNode _new_node(
     for other in before:
         indices.append(other.index)
     node.index, node.after = len(plan.nodes), tuple(indices)
-    node.source, node.target, node.plans = source, target, plans
+    node.source, node.target = of_present_sizes(source), of_present_sizes(target)
+    node.plans = plans
     return node
 
 

@@ -12,7 +12,8 @@ from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
     FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, add_operand, describe_operand, dimensions,
-    fill_shape, limits_of, new_room, new_signature, pack, room_for, threads_of, with_regions,
+    fill_shape, limits_of, new_room, new_signature, of_present_sizes, pack, room_for, threads_of,
+    with_regions,
 )
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context, enter_context, leave_context
@@ -572,6 +573,8 @@ cdef Token launch_packed(
     cdef own_access *accesses = few
     cdef Room room = None
     cdef list variables = None
+    if unlikely(stream.capture is not NULL):
+        uses = of_present_sizes(uses)
     cdef Token token = new_token(stream, uses, buffers_in) if uses is not None \
         else new_token(stream, _region(packed, 0), _region(packed, 1))
     cdef Py_ssize_t count

@@ -39,7 +39,7 @@ from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, issue_briefly, prepare
 from cudadrv._refusal cimport refuse_host, refuse_operation
-from cudadrv._region cimport Region, borrow, pointer_of
+from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
@@ -658,8 +658,7 @@ cdef Loan new_loan(
     object device
 ):
     cdef Loan loan = Loan.__new__(Loan)
-    if region.memory.growth is not None:  # the buffer may grow during the loan
-        region = region.part_of(slice(None))
+    region = of_present_size(region)    # the buffer may grow during the loan
     loan.region = region
     loan.stream = stream
     loan.borrower = borrower
@@ -808,6 +807,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     """
     cdef Lent lent
     region.usable()
+    region = of_present_size(region)
     stream = stream_of_exchange(region.memory.context)
     shape = region.shape
     check_array(region.dtype, shape)
@@ -856,6 +856,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     region.usable()
+    region = of_present_size(region)
     shape = region.shape
     check_array(region.dtype, shape)
     device = None

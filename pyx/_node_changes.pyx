@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
-from cudadrv._arguments cimport Shape, is_array
+from cudadrv._arguments cimport Shape, is_array, of_present_sizes
 from cudadrv._buffers cimport new_buffer
 from cudadrv._capture cimport COPY_NODE, FILL_NODE, GraphNode
 from cudadrv._copy cimport check_pair, refuse_apart, refuse_other_dtype, set_item
@@ -62,7 +62,7 @@ cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t 
     node.graph, node.graph_number, node.stream = old.graph, old.graph_number, old.stream
     node.kind, node.operation, node.raw_count = old.kind, old.operation, old.raw_count
     node.index, node.after, node.site_number = old.index, old.after, here()
-    node.source, node.target = source, target
+    node.source, node.target = of_present_sizes(source), of_present_sizes(target)
     memcpy(node.settings, old.settings, sizeof(node.settings))
     node.accesses = <own_access *>malloc(room * sizeof(own_access))
     if node.accesses is NULL:

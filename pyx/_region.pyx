@@ -415,6 +415,13 @@ cdef class Region:
         return region
 
 
+cdef Region of_present_size(Region region):
+    """Return a buffer of the same items that never grows: a part, if the buffer may grow."""
+    if region.memory.growth is None or region.part:
+        return region
+    return region.part_of(slice(None))
+
+
 cdef int refuse_writing(Region region) except -1:
     raise BufferError(f"{region.describe()} is memory of another library that says it is read-only;"
                       " a kernel that only reads it: cudadrv.read(buffer)")

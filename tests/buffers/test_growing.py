@@ -11,6 +11,12 @@ import cudadrv as cu
 from cudadrv import testing
 
 software = pytest.mark.cuda_software
+NOTHING = """
+.version 6.4
+.target sm_75
+.address_size 64
+.visible .entry nothing(.param .u64 buffer) { ret; }
+"""
 GRANULE = 2 << 20
 PIECE = 64 << 20
 
@@ -192,6 +198,16 @@ def test_an_array_of_another_library_keeps_its_size():
     buffer.close()
 
 
+def test_an_array_of_another_library_has_used_what_it_had(stream):
+    with growing(16) as buffer:
+        capsule = buffer.__dlpack__(stream=stream.handle)
+        buffer.grow(32)
+        del capsule
+        assert buffer[:16].borrowed
+        assert not buffer[16:].borrowed
+        stream.synchronize()
+
+
 def test_graphs_hold_their_items(stream):
     with growing(16) as buffer:
         graph = cu.Graph()
@@ -207,6 +223,58 @@ def test_graphs_hold_their_items(stream):
         assert set(buffer[:8].to_numpy()) == {1}
         del step, graph
         buffer.shrink(7)
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_nodes_keep_their_size(stream, added):
+    buffer, source, graph = growing(16), cu.DeviceBuffer.zeros(16, "u1"), cu.Graph()
+    kernel = cu.Module(NOTHING)["nothing"]
+    if added:
+        fill = graph.add_fill(buffer, 1)
+        copy = graph.add_copy(buffer, source, after=[fill])
+        graph.add_launch(kernel, 1, 1, cu.read(buffer), borrows=[buffer], after=[copy])
+    else:
+        with graph.capture(stream):
+            buffer.fill_async(1, stream)
+            buffer.copy_from_async(source, stream)
+            kernel.launch(1, 1, cu.read(buffer), borrows=[buffer], stream=stream)
+    buffer.grow(32)
+    step = graph.instantiate()
+    for node in step.nodes:
+        assert [each.count for each in node.writes] == [16]
+    step[0].set(value=2)
+    step[1].enabled = step[2].enabled = False
+    step[2].set(grid=2)
+    step[0].enabled = False
+    step[0].enabled = True
+    buffer[16:].fill(3)
+    step.launch(stream).wait()
+    assert list(buffer.to_numpy()) == 16 * [2] + 16 * [3]
+    buffer.shrink(16)
+    del step, graph
+
+
+def test_changed_nodes_keep_their_size(stream):
+    buffer, graph = growing(16), cu.Graph()
+    graph.add_fill(cu.DeviceBuffer(8), 1)
+    step = graph.instantiate()
+    step[0].set(target=buffer)
+    buffer.grow(32)
+    assert [each.count for each in step.nodes[0].writes] == [16]
+    buffer.shrink(16)
+    del step, graph
+
+
+def test_a_graph_knows_the_policy_of_a_buffer_that_has_grown(stream):
+    buffer, graph, other = growing(16), cu.Graph(), cu.Stream()
+    buffer.ordering = "wait"
+    with graph.capture(stream):
+        buffer.fill_async(1, stream)
+    step = graph.instantiate()
+    buffer.grow(32)
+    buffer.fill_async(2, other)
+    step.launch(stream).wait()  # waits for the fill
+    del step, graph
 
 
 def test_it_grows_during_a_capture(stream):

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from library_choices import Choices
+from library_groups import GroupChoices
 from session_buffers import is_filled
 from session_loans import NOBODY
 
@@ -10,7 +10,7 @@ NBYTES_OF_OTHERS = 40
 SHAPES = ((8,), (16,), (2, 4), (1, 12), (2, 2, 4), (24,))
 
 
-class InteropChoices(Choices):
+class InteropChoices(GroupChoices):
     # ---- loans ----
 
     def lend(self):

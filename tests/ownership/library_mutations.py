@@ -1053,6 +1053,139 @@ MUTATIONS = [
         "and not (each is context and other is peer):\n                return False",
         "and not (each is context and other is peer):\n                pass",
     ),
+    # ---- blocks and groups of streams, times ----
+    (
+        "the end of a scope does not wait",
+        "_stream.pyx",
+        "        try:\n            self.stream.synchronize()\n",
+        "        try:\n            pass\n",
+    ),
+    (
+        "a scope that is left by an exception does not wait",
+        "_stream.pyx",
+        "        try:\n            self.stream.synchronize()\n",
+        "        try:\n            if exception is None:\n"
+        "                self.stream.synchronize()\n",
+    ),
+    (
+        "the end of an awaited scope does not wait",
+        "_stream.pyx",
+        "            await self.stream\n",
+        "            pass\n",
+    ),
+    (
+        "a scope that an exception leaves goes on",
+        "_stream.pyx",
+        '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
+        ' {error}")\n        finally:\n            self.entered -= 1\n'
+        "            _blocks.leave(self.stream)\n\n    async def __aenter__",
+        '            exception.add_note(f"cudadrv: the work of {self.stream!r} may be unfinished:'
+        ' {error}")\n        finally:\n            self.entered -= 1\n'
+        "            exception or _blocks.leave(self.stream)\n\n    async def __aenter__",
+    ),
+    ("the first stream of a group has all turns", "_group.py", "        self._turn += 1\n", ""),
+    (
+        "a group waits with all streams but the last",
+        "_group.py",
+        "        for stream in self._streams:\n            if stream is not work:\n",
+        "        for stream in self._streams[:-1]:\n            if stream is not work:\n",
+    ),
+    (
+        "a group waits for all streams but the last",
+        "_group.py",
+        "            stream.synchronize(timeout=timeout)\n",
+        "            stream is self._streams[-1] or stream.synchronize(timeout=timeout)\n",
+    ),
+    (
+        "the scope of a group does not wait after an exception",
+        "_group.py",
+        "            try:\n                self.synchronize()\n",
+        "            try:\n                pass\n",
+    ),
+    (
+        "a group that could not close counts as closed",
+        "_group.py",
+        "        for stream in self._streams:\n            stream.close()\n"
+        "        self._streams = []\n",
+        "        while self._streams:\n            self._streams.pop(0).close()\n",
+    ),
+    (
+        "times are the wrong way round",
+        "_event.pyx",
+        "cuEventElapsedTime(&milliseconds, start.raw, self.raw)",
+        "cuEventElapsedTime(&milliseconds, self.raw, start.raw)",
+    ),
+    (
+        "events of two contexts have a time between them",
+        "_event.pyx",
+        "        if start.context is not self.context:\n            raise ValueError("
+        '"elapsed_ms needs',
+        '        if False:\n            raise ValueError("elapsed_ms needs',
+    ),
+    # ---- arrays for a block ----
+    (
+        "results come home although an exception ended the block",
+        "_offload.pyx",
+        "            if exception is None:\n                self._bring_home(captures)\n",
+        "            self._bring_home(captures)\n",
+    ),
+    (
+        "results are copied on a stream of the library",
+        "_offload.pyx",
+        "blocking_stream(self.stream, capture.buffer)",
+        "blocking_stream(None, capture.buffer)",
+    ),
+    (
+        "the end of a block without results does not wait",
+        "_offload.pyx",
+        "        if self.stream is not None:\n            self.stream.synchronize()\n"
+        "        elif last",
+        "        if self.stream is not None and last is not None:\n"
+        "            self.stream.synchronize()\n        elif last",
+    ),
+    (
+        "the end of a block leaves its buffers open",
+        "_offload.pyx",
+        "        if exception is None:\n            _close_buffers(captures)\n",
+        "",
+    ),
+    # ---- buffers that grow ----
+    (
+        "loans grow with their buffer",
+        "_loan.pyx",
+        "    region = of_present_size(region)    # the buffer may grow during the loan\n",
+        "",
+    ),
+    (
+        "exports grow with their buffer",
+        "_loan.pyx",
+        "    region = of_present_size(region)\n    shape = region.shape\n",
+        "    shape = region.shape\n",
+    ),
+    (
+        "captured fills grow with their buffer",
+        "_copy.pyx",
+        "        region = of_present_size(region)\n",
+        "        pass\n",
+    ),
+    (
+        "captured launches grow with their buffers",
+        "_kernel.pyx",
+        "        uses = of_present_sizes(uses)\n",
+        "        pass\n",
+    ),
+    (
+        "added nodes grow with their buffers",
+        "_graph_nodes.pyx",
+        "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
+        "    node.source, node.target = source, target\n",
+    ),
+    (
+        "changed nodes grow with their buffers",
+        "_node_changes.pyx",
+        "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
+        "    node.source, node.target = source, target\n",
+    ),
     # ---- captures of other libraries ----
     (
         "a part in an ended capture of another library goes on",

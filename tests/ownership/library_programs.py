@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from functools import cache
 
 import library_graphs
+import library_groups
 import library_interop
 import library_joined
 import library_managed
+import library_offload
 import library_peers
 import library_tickets
 from library_choices import (
@@ -25,6 +27,7 @@ from library_choices import (
     divides,
 )
 from library_graphs import OF_GRAPHS
+from library_groups import OF_GROUPS
 from library_interop import OF_IMPORTS, OF_LOANS
 from library_joined import OF_JOINED
 from library_threads import Worker
@@ -101,9 +104,10 @@ class Program(TicketChoices):
         self.captures = self.chance(self.with_graphs)
         if self.captures:
             self.imports = False
-        # Programs with graphs or loans have no growing buffers: graphs and loans keep the old
-        # sizes. tests/buffers/test_growing.py covers that.
-        self.grows = self.chance(0.6) and not (self.captures or self.interop or self.imports)
+        # It is not known how real drivers change graphs with growing buffers.
+        grows = self.session.software or not self.captures
+        self.grows = grows and self.chance(0.6)
+        self.uses_groups = self.chance(0.25)
         self.tickets = self.with_tickets > 0 and self.chance(self.with_tickets)
         self.weights = dict(self.choose_weights(awaits))
 
@@ -145,6 +149,8 @@ class Program(TicketChoices):
             if step in OF_IMPORTS and not self.imports:
                 weight = 0
             if step in OF_GROWING and not self.grows:
+                weight = 0
+            if step in OF_GROUPS and not self.uses_groups:
                 weight = 0
             if step in OF_TICKETS and not self.tickets:
                 weight = 0
@@ -266,6 +272,8 @@ class Program(TicketChoices):
             self.allocate()
         if self.grows:
             self.allocate_growing()
+        if self.uses_groups:
+            self.open_group()
         if self.policies != ("strict",):
             self.change_policy()
 
@@ -275,6 +283,8 @@ class Program(TicketChoices):
             self.stop(0)
         self.end_shares()
         self.end_loans()
+        self.leave_groups()
+        self.end_offloads()
         while self.raws:
             self.buffers.append(self.session.from_raw(self.raws.pop()))
         self.session.finish([*self.buffers, *self.constants], self.views)
@@ -285,6 +295,7 @@ class Program(TicketChoices):
         """Drop all objects, even after a disagreement, so that created contexts are destroyed."""
         _staging.plan(**self.plan)
         while self.workers:
+            self.do_in(0, self.session.drop_blocks)
             self.stop(0)
         if self.session.gate:
             self.session.gate.open()
@@ -300,7 +311,7 @@ class Program(TicketChoices):
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
         things += [self.theirs, self.constants, self.graphs, self.executables]
-        things += [self.prepared, self.results]
+        things += [self.prepared, self.results, self.groups, self.offloads]
         for each in (*things, self.events, self.streams):
             each.clear()
 
@@ -355,6 +366,8 @@ class Program(TicketChoices):
         threads = [self.session.main, *(thread for _, thread in self.workers)]
         used = stream.kind in DEFAULTS or stream.kept or self.is_of_graph(stream)
         used = used or any(stream in thread.currents for thread in threads)
+        used = used or any(stream in group.streams for group in self.groups)
+        used = used or any(block.stream is stream for block in self.offloads)
         users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
         users += [b.memory.home for b in buffers if b.memory.home]
         used = used or any(each.stream is stream for each in users)
@@ -366,9 +379,9 @@ class Program(TicketChoices):
             self.session.drop_stream(stream)
 
     def make_event(self):
-        place = self.pick_place()
-        self.events.append(self.session.make_event(place))
-        self.note("event", len(self.events) - 1, *self.where(place))
+        place, timing = self.pick_place(), self.chance(0.4)
+        self.events.append(self.session.make_event(place, timing))
+        self.note("event", len(self.events) - 1, "with timing" * timing, *self.where(place))
 
     def record(self):
         stream = self.pick_stream()
@@ -409,7 +422,11 @@ class Program(TicketChoices):
         self.on_host("synchronize")
 
     def await_something(self):
-        if self.session.here is self.session.main:
+        if self.session.here is not self.session.main:
+            return
+        if self.chance(0.4):
+            self.await_scope(the_loop())
+        else:
             self.on_host("await", the_loop())
 
     def fail(self):
@@ -441,7 +458,7 @@ class Program(TicketChoices):
             return
         self.note("interrupt, while these do not go on:", self.streams.index(stream))
         calls = [self.session.synchronize_stream, self.synchronize_record]
-        calls += [self.work_and_wait] * 2
+        calls += [self.work_and_wait, self.work_and_wait, self.interrupt_scope]
         call = self.random.choice(calls)
         self.session.hold(stream)
         self.session.interrupting = True
@@ -511,15 +528,6 @@ class Program(TicketChoices):
             self.session.leave_ordering()
         elif where == "block" and policy is not None:
             self.session.enter_ordering(policy)
-
-    def current_stream(self):
-        if self.session.currents:
-            self.note("leave current stream")
-            self.session.leave_stream()
-        else:
-            stream = self.pick_stream()
-            self.note("enter stream", self.streams.index(stream))
-            self.session.enter_stream(stream)
 
     # ---- buffers ----
 
@@ -698,6 +706,7 @@ class Program(TicketChoices):
         held = (*self.views, *self.loans, *self.holders, *self.shares)
         held = [each.buffer.memory for each in held]
         held += [buffer.memory for each in self.results for buffer in each.token.buffers]
+        held += [buffer.memory for block in self.offloads for buffer in block.buffers]
         if memory.opened:
             return
         if memory.home is not None and memory.home.stream is not None:
@@ -818,7 +827,7 @@ class Program(TicketChoices):
     def launch_arrays(self):
         """Launch a kernel with arrays among its arguments."""
         stream = self.pick_stream(self.pick_place())
-        if not self.is_usable(stream) or stream.model.in_capture:
+        if stream is None or not self.is_usable(stream) or stream.model.in_capture:
             return
         ways = [self.random.choice(("in and out", "out")), *self.random.choices(ROLES, k=2)]
         array = self.random.randrange(3)  # at least this operand is an array
@@ -1004,6 +1013,8 @@ FAILURES = {
     "record": ("cuEventRecord", "cuEventCreate"),
     "wait_for_an_event": ("cuStreamWaitEvent",),
     "make_event": ("cuEventCreate",),
+    "elapsed": ("cuEventElapsedTime",),
+    "open_group": ("cuStreamCreateWithPriority",),
     "open_stream": ("cuStreamCreateWithPriority",),
     "allocate": (
         "cuMemAlloc_v2",
@@ -1040,7 +1051,7 @@ WEIGHTS = {
     "close_stream": 3,
     "forget_stream": 2,
     "change_policy": 4,
-    "current_stream": 2,
+    "current_stream": 5,
     "end_thread": 2,
     "at_once": 20,
     "allocate": 2,
@@ -1066,7 +1077,9 @@ WEIGHTS = {
     "use_view": 5,
     "close_view": 5,
     **library_interop.WEIGHTS,
+    **library_groups.WEIGHTS,
     **library_managed.WEIGHTS,
+    **library_offload.WEIGHTS,
     **library_graphs.WEIGHTS,
     **library_joined.WEIGHTS,
     **library_peers.WEIGHTS,

@@ -1,7 +1,7 @@
 """Runs a program on the library and on the oracle, and compares every outcome.
 
-This module has the steps with streams, events, tokens and policies. session_buffers.py has the
-steps with buffers.
+This module has the steps with streams, events and tokens. session_blocks.py has those with policies
+and `with` blocks, and session_buffers.py those with buffers.
 """
 
 import ctypes
@@ -50,6 +50,7 @@ GRAPH_CLOSED, NO_SUCH_CHANGE = "graph_closed", "no_such_change"
 THEIRS = "captured_by_others"
 NOT_SHAREABLE, NOT_SHARED = "not_shareable", "not_shared"
 OWN_TICKET, NO_TICKET = "own_ticket", "no_ticket"
+NO_TIMING, UNREADY, LATER = "no_timing", "unready", "later"
 WAITED = "waited"  # accepted, after waits that a policy inserted
 FAILED = "failed"  # accepted, and then a driver call failed
 # Outcomes of accepted calls that Ctrl-C interrupted, or that finished before it.
@@ -57,6 +58,9 @@ INTERRUPTED, FINISHED = "interrupted", "finished"
 
 # The exception of each refusal: its class must be exactly this one, and its text must match.
 RAISED = {
+    NO_TIMING: (ValueError, "needs events with timing"),
+    UNREADY: (cu.CudaError, "needs both events complete"),
+    LATER: (ValueError, "ms later than the one that it ends with"),
     TAKEN: (ValueError, "is taken back for a block"),
     NOT_LENT: (ValueError, "not in anybody's hands"),
     NO_TURNS: (ValueError, "cannot be taken back: nothing says"),
@@ -78,8 +82,9 @@ RAISED = {
     OTHER_CONTEXT: (
         (ValueError, cu.CudaError),
         "^cuGraphInstantiateWithFlags: CUDA_ERROR_INVALID_VALUE"
-        "|another context|within one context|of the context of|and this (executable of|one to)"
-        "|memory of that context|use a stream of its primary context|was opened in",
+        "|another context|within one context|two events of one context|of the context of"
+        "|and this (executable of|one to)|memory of that context|was opened in"
+        "|use a stream of its primary context",
     ),
     UNFINISHED: (cu.OwnershipError, "cannot end the access of"),
     EVENT_CLOSED: (ValueError, "the event "),
@@ -161,8 +166,13 @@ class Thread:
     """The state of a thread: its `with` blocks, and its default streams."""
 
     orderings: list = field(default_factory=list)  # policies of the open `ordering` blocks
-    currents: list = field(default_factory=list)  # streams of the open `with stream` blocks
+    blocks: list = field(default_factory=list)  # the open blocks of streams
     defaults: dict = field(default_factory=dict)  # default streams, by context
+
+    @property
+    def currents(self):
+        """The streams of the open blocks."""
+        return [block.stream for block in self.blocks]
 
 
 @dataclass(eq=False)
@@ -193,6 +203,7 @@ class Event:
     real: cu.Event
     model: model.Event
     place: Place
+    timing: bool = False
 
 
 @dataclass(eq=False)
@@ -387,6 +398,10 @@ class Session:
         return self.here.orderings
 
     @property
+    def blocks(self):
+        return self.here.blocks
+
+    @property
     def currents(self):
         return self.here.currents
 
@@ -417,14 +432,19 @@ class Session:
             self.oracle.close_stream(stream.model)
 
     def close_stream(self, stream):
-        answer = DEFAULT_STREAM if stream.kind in DEFAULTS and stream.model.open else OK
-        if answer == OK and stream.model.open and self.oracle.lends_to(stream.model):
-            answer = LENT
-        if answer == OK and stream.model.capture:
-            answer = CAPTURED
+        answer = self._judge_close_stream(stream)
         self.call("stream.close()", answer, stream.real.close)
         if answer == OK:
             self.oracle.close_stream(stream.model)
+
+    def _judge_close_stream(self, stream):
+        if not stream.model.open:
+            return OK
+        if stream.kind in DEFAULTS:
+            return DEFAULT_STREAM
+        if self.oracle.lends_to(stream.model):
+            return LENT
+        return CAPTURED if stream.model.capture else OK
 
     def drop_stream(self, stream):
         """Drop the only reference to the library's stream. The caller must not have another one."""
@@ -476,6 +496,37 @@ class Session:
             capture.wait_inside(stream.model, node)
 
     def wait_for_stream(self, stream, other):
+        answer, given = self._judge_wait_for(stream, other), other.given
+        self.call("stream.wait(stream)", answer, lambda: stream.real.wait(given))
+        if answer == OK:
+            self._wait_for_thing(stream, other)
+
+    def _judge_wait_for(self, stream, thing):
+        """The answer if a stream waits for a stream, an event or a token."""
+        if isinstance(thing, Stream):
+            return self._judge_wait_for_stream(stream, thing)
+        if isinstance(thing, Event):
+            return self._judge_wait_for_event(stream, thing)
+        answer = self._usable(stream)
+        return self._judge_wait_for_token(stream, thing) if answer == OK else answer
+
+    def _wait_for_thing(self, stream, thing):
+        """Note that a stream waits for a stream, an event or a token.
+
+        A wait for a token is skipped if the host knows it to be complete.
+        """
+        if isinstance(thing, Stream):
+            self._wait(stream, thing.model.capture, self._snapshot(thing))
+        elif isinstance(thing, Event):
+            capture, _ = thing.model.point or (None, None)
+            self._wait(stream, capture, thing.model.snapshot)
+        elif not self.is_known(thing):
+            thing.asked = True
+            self._wait(stream, thing.capture, thing.node)
+            if thing.capture is not None:
+                thing.capture.cover(stream.model, thing.stream)
+
+    def _judge_wait_for_stream(self, stream, other):
         usable, capture = self._usable(stream), other.model.capture
         if usable == OK and stream.model.in_capture and not capture:
             usable = CAPTURED
@@ -485,12 +536,7 @@ class Session:
             usable = self._usable(other)
         if usable == OK and other.kind == "legacy":
             usable = self._runs(other)
-        if usable == OK:
-            usable = self._judge_wait(stream, capture)
-        given = other.given
-        self.call("stream.wait(stream)", usable, lambda: stream.real.wait(given))
-        if usable == OK:
-            self._wait(stream, capture, self._snapshot(other))
+        return self._judge_wait(stream, capture) if usable == OK else usable
 
     def _snapshot(self, stream):
         """The node of an event that would be recorded on the stream now."""
@@ -502,8 +548,12 @@ class Session:
         usable = self._runs(stream)
         self.call("stream.synchronize()", usable, stream.real.synchronize)
         if usable == OK and self.waited:
-            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
-            self.end_late()
+            self._synchronized(stream)
+
+    def _synchronized(self, stream):
+        """Note that the host has waited for a stream."""
+        self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
+        self.end_late()
 
     def ask_stream(self, stream, ask=None):
         ask = ask or (lambda: stream.real.done)
@@ -520,8 +570,7 @@ class Session:
         usable = self._runs(stream)
         self.call("await stream", usable, self._awaiting(stream.real, loop))
         if usable == OK:
-            self.oracle.synchronize(self.oracle.snapshot(stream.model, record=False))
-            self.end_late()
+            self._synchronized(stream)
 
     def synchronize_context(self, place):
         captured = any(stream.capture for stream in place.domain.streams)
@@ -536,12 +585,20 @@ class Session:
 
     # ---- events ----
 
-    def make_event(self, place=None):
+    def make_event(self, place=None, timing=False):
         place = place or self.places[0]
-        return Event(self.new(place, cu.Event), model.Event(), place)
+        return Event(self.new(place, cu.Event, timing=timing), model.Event(), place, timing)
 
     def record(self, stream, event=None):
         """Record an event and return it. Without an argument, a new event is made."""
+        answer = self._judge_record(stream, event)
+        real = None if event is None else event.real
+        made = self.call("stream.record()", answer, lambda: stream.real.record(real))
+        if answer != OK:
+            return None
+        return self._recorded(stream, event or Event(made, model.Event(), stream.place))
+
+    def _judge_record(self, stream, event=None):
         usable = self._usable(stream)
         if event is not None and event.place is not stream.place:
             usable = OTHER_CONTEXT
@@ -549,11 +606,10 @@ class Session:
             usable = EVENT_CLOSED
         elif usable == OK and stream.kind == "legacy":
             usable = self._runs(stream)
-        real = None if event is None else event.real
-        made = self.call("stream.record()", usable, lambda: stream.real.record(real))
-        if usable != OK:
-            return None
-        event = event or Event(made, model.Event(), stream.place)
+        return usable
+
+    def _recorded(self, stream, event):
+        """Note that an event was recorded."""
         event.model.snapshot, event.model.point = self._snapshot(stream), None
         if stream.model.capture:
             event.model.point = stream.model.capture, event.model.snapshot
@@ -564,15 +620,17 @@ class Session:
         event.model.open = False
 
     def wait_for_event(self, stream, event):
+        answer = self._judge_wait_for(stream, event)
+        self.call("stream.wait(event)", answer, lambda: stream.real.wait(event.real))
+        if answer == OK:
+            self._wait_for_thing(stream, event)
+
+    def _judge_wait_for_event(self, stream, event):
         answer = self._usable(stream)
         capture, _ = event.model.point or (None, None)
         if answer == OK:
             answer = self.oracle.judge_event(event.model).answer
-        if answer in (OK, CAPTURED):
-            answer = self._judge_wait(stream, capture)
-        self.call("stream.wait(event)", answer, lambda: stream.real.wait(event.real))
-        if answer == OK:
-            self._wait(stream, capture, event.model.snapshot)
+        return self._judge_wait(stream, capture) if answer in (OK, CAPTURED) else answer
 
     def synchronize_event(self, event):
         answer = self.oracle.judge_event(event.model).answer
@@ -587,6 +645,28 @@ class Session:
 
     def try_event(self, event):
         self.ask_event(event, in_time(event.real.synchronize))
+
+    def elapsed(self, end, start):
+        """Ask for the time between two events, which may not be complete."""
+        answers = self._judge_elapsed(end, start)
+        expected = answers if len(answers) > 1 else min(answers)
+        found = self.call("elapsed_ms", expected, lambda: end.real.elapsed_ms(start.real))
+        if found and end.model.snapshot in model.past(start.model.snapshot):
+            self.agree("the time back to an event", found, 0)
+
+    def _judge_elapsed(self, end, start):
+        """The answers that are allowed. They depend on what the device has done."""
+        for event in (start, end):
+            answer = self.oracle.judge_event(event.model).answer
+            answer = answer if answer != OK or event.timing else NO_TIMING
+            if answer != OK:
+                return frozenset({answer})
+        if start.place is not end.place:
+            return frozenset({OTHER_CONTEXT})
+        snapshots = start.model.snapshot, end.model.snapshot
+        ordered = snapshots[0] in model.past(snapshots[1])
+        known = all(map(self.oracle.known, snapshots))
+        return frozenset({OK, *(() if ordered else (LATER,)), *(() if known else (UNREADY,))})
 
     def await_event(self, event, loop):
         answer = self.oracle.judge_event(event.model).answer
@@ -630,19 +710,10 @@ class Session:
         return answer
 
     def wait_for_token(self, stream, token):
-        """Make a stream wait for a token.
-
-        The wait is skipped if the host knows it to be complete.
-        """
-        answer = self._usable(stream)
-        if answer == OK:
-            answer = self._judge_wait_for_token(stream, token)
+        answer = self._judge_wait_for(stream, token)
         self.call("stream.wait(token)", answer, lambda: stream.real.wait(token.real))
-        if answer == OK and not self.is_known(token):
-            token.asked = True
-            self._wait(stream, token.capture, token.node)
-            if token.capture is not None:
-                token.capture.cover(stream.model, token.stream)
+        if answer == OK:
+            self._wait_for_thing(stream, token)
 
     def synchronize_token(self, token):
         self._wait_for("token.wait()", token, token.real.wait)
@@ -678,66 +749,6 @@ class Session:
             self.agree("token.done of what the host knows", done, True)
         elif done:
             self.oracle.synchronize(token.node)
-
-    # ---- policies and current streams ----
-
-    def set_context_policy(self, policy, place=None):
-        place = place or self.places[0]
-        place.context.ordering = place.policy = policy
-
-    def enter_ordering(self, policy):
-        block = cu.ordering(policy)
-        block.__enter__()
-        self.orderings.append((block, policy))
-
-    def leave_ordering(self):
-        block, _ = self.orderings.pop()
-        block.__exit__(None, None, None)
-
-    def policy_of(self, buffer):
-        if self.orderings:
-            return self.orderings[-1][1]
-        return buffer.policy or buffer.memory.place.policy or "strict"
-
-    def enter_stream(self, stream):
-        usable = self._usable(stream)
-        self.call("with stream", usable, stream.real.__enter__)
-        if usable == OK:
-            self.currents.append(stream)
-
-    def leave_stream(self):
-        self.currents.pop().real.__exit__(None, None, None)
-
-    def current(self, stream, *places):
-        """The stream of a call: the argument, a current stream of these contexts, or None."""
-        if stream is None:
-            found = [current for current in self.currents if current.place in places]
-            return found[-1] if found else None
-        return stream
-
-    def leave_blocks(self):
-        while self.orderings:
-            self.leave_ordering()
-        while self.currents:
-            self.leave_stream()
-
-    def end_blocks(self):
-        """End all blocks of this thread, and reset all policies."""
-        self.leave_blocks()
-        for place in self.places:
-            self.set_context_policy(None, place)
-
-    def end_work(self):
-        """End everything, even after a disagreement, so that the next program starts clean."""
-        self.end_blocks()
-        for place in self.places:
-            place.context.synchronize()
-        self.end_access()
-        if self.software:
-            testing.forget_races()
-
-    def end_access(self):
-        """End the access of all devices to the memory of others."""
 
 
 def uses_by_byte(buffer):

@@ -66,6 +66,11 @@ class Memory:
         return self.ended or self.model.closed
 
     @property
+    def grows(self):
+        """Whether the library allocated it with a capacity."""
+        return self.model.end is not None and not self.shares
+
+    @property
     def is_known(self):
         """Whether the library knows how the memory was allocated."""
         return self.owned and not self.of_module
@@ -125,10 +130,14 @@ class Buffer:
             vars(each).update(fields)
 
     def keep(self):
-        """Return a `KeptBuffer` for a graph. The program may then drop the buffer itself."""
+        """Return a `KeptBuffer` for a graph. The program may then drop the buffer itself.
+
+        Of a buffer that can grow, a graph keeps a part, which does not change with the buffer.
+        """
         kept = KeptBuffer(None, self.memory, self.start, self.nbytes, self.part, self.policy)
         kept.reference = weakref.ref(self.real)
-        self.kept.append(kept)
+        if self.part or not self.memory.grows:
+            self.kept.append(kept)
         return kept
 
     def is_object(self, real):
@@ -347,8 +356,7 @@ class BufferSession(PeerSession):
         answer = MEMORY_CLOSED if buffer.closed else OK
         self.call("grow", answer, lambda: buffer.real.grow(nbytes), buffer)
         if answer == OK:
-            buffer.memory.model.end = nbytes
-            buffer.change(nbytes=nbytes)
+            buffer.memory.model.end = buffer.nbytes = nbytes
 
     def shrink(self, buffer, nbytes):
         """Give back the last bytes. If the buffer grows again, these bytes are undefined."""
@@ -358,7 +366,7 @@ class BufferSession(PeerSession):
         self.call("shrink", answer, lambda: buffer.real.shrink(nbytes), buffer)
         if answer == OK:
             buffer.memory.bytes[nbytes:] = UNKNOWN
-            buffer.change(nbytes=nbytes)
+            buffer.nbytes = nbytes
 
     def close(self, buffer, stream=None):
         real = None if stream is None else stream.given

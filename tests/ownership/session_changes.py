@@ -70,10 +70,12 @@ class ChangeSession(GraphSession):
         """Whether it is known which of these buffers can replace each other in a copy node.
 
         It is not known for page-locked memory that another process has allocated: the driver has
-        only registered it, and the library does not compare it.
+        only registered it, and the library does not compare it. Nor is it known for memory that can
+        grow, which belongs to no context.
         """
         opened = any(buffer.memory.opened and buffer.on_host for buffer in buffers)
-        return self.driver_is_known and not opened
+        grows = any(buffer.memory.model.end is not None for buffer in buffers)
+        return self.driver_is_known and not opened and not grows
 
     def _is_far(self, executable, buffer):
         return buffer.memory.place_for(executable.place) is not executable.place

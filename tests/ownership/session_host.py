@@ -7,11 +7,12 @@ import numpy as np
 import oracle as model
 from oracle import EXPORTED, OK
 from session import WAITED
-from session_arrays import ArraySession
 from session_buffers import Buffer
 from session_building import BuildSession
+from session_groups import GroupSession
 from session_joined import JoinedSession
 from session_managed import ManagedSession
+from session_offload import OffloadSession
 from session_threads import ThreadSession
 from session_tickets import TicketSession
 
@@ -50,7 +51,13 @@ class View:
 
 
 class FullSession(
-    BuildSession, JoinedSession, ThreadSession, ManagedSession, TicketSession, ArraySession
+    BuildSession,
+    JoinedSession,
+    ThreadSession,
+    ManagedSession,
+    TicketSession,
+    OffloadSession,
+    GroupSession,
 ):
     # ---- items and slices ----
 

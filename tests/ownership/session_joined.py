@@ -135,9 +135,12 @@ class JoinedSession(LoanSession):
         Returns whether it was accepted.
         """
         kept, mode = use
-        buffer = Buffer(kept.reference(), kept.memory, kept.start, kept.nbytes, True, kept.policy)
-        if kept.closed or buffer.real is None:
+        real = kept.reference()
+        if kept.closed or real is None:
             return False
+        if kept.memory.grows:
+            real = real[: kept.nbytes // real.itemsize]
+        buffer = Buffer(real, kept.memory, kept.start, kept.nbytes, True, kept.policy)
         loan = self.lend(buffer, stream, readonly=mode == "read")
         if loan is None:
             return False

@@ -120,9 +120,7 @@ class LoanSession(KernelSession):
         real = self.call("lend", answer, call, buffer)
         if answer != OK:
             return None
-        if buffer.grows:  # the loan keeps the buffer's present size
-            buffer = replace(buffer, grows=False, kept=[])
-        return Loan(real, buffer, borrower, "read" if readonly else "write")
+        return Loan(real, as_lent(buffer), borrower, "read" if readonly else "write")
 
     def enter(self, loan):
         """Enter the `with` block of a loan."""
@@ -198,7 +196,7 @@ class LoanSession(KernelSession):
         `word` says to whom that lends the buffer.
         """
         options = {} if word is None else {"stream": word}
-        loan = Loan(None, buffer, borrower, "write")
+        loan = Loan(None, as_lent(buffer), borrower, "write")
         call = lambda: buffer.real.__dlpack__(max_version=(1, 0), **options)  # noqa: E731
         answer = OK if has_name(buffer) or buffer.closed else NO_NAME
         lent, capsule = self._hold("buffer.__dlpack__", loan, call, answer, waits=True)
@@ -473,6 +471,13 @@ class LoanSession(KernelSession):
         if not isinstance(stream, Stream) or stream.kind in ("legacy", "per_thread"):
             return OK
         return self._usable(stream)
+
+
+def as_lent(buffer):
+    """The buffer that a loan has. If its memory can grow, this is a part, which keeps its size."""
+    if buffer.closed or buffer.part or not buffer.memory.grows:
+        return buffer
+    return replace(buffer, real=buffer.real[:], part=True, grows=False, kept=[])
 
 
 def has_name(buffer):

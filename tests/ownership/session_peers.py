@@ -3,7 +3,8 @@
 from functools import cached_property
 
 from oracle import OK
-from session import UNFINISHED, Session
+from session import UNFINISHED
+from session_blocks import BlockSession
 
 # Stands for the pool of memory that was allocated on a stream without a DriverPool.
 DEFAULT = "default"
@@ -16,7 +17,7 @@ def are_apart(target, source=None):
     return target.memory.place is not source.memory.place
 
 
-class PeerSession(Session):
+class PeerSession(BlockSession):
     @cached_property
     def access(self):
         """Pairs of contexts: the first context has access to the second one's memory."""

@@ -35,6 +35,9 @@ RARE |= {
     oracle.HELD,
     session.THEIRS,
     session.GRAPH_CLOSED,
+    session.NO_TIMING,
+    session.UNREADY,
+    session.LATER,
 }
 # Refusals of programs with a second process, and answers that the second process must have given.
 OF_TICKETS = {session.NOT_SHAREABLE, session.NOT_SHARED, session.OWN_TICKET, session.NO_TICKET}
