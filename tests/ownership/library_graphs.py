@@ -328,6 +328,15 @@ class GraphChoices(ManagedChoices):
         whole = [each for each in self.buffers if not each.part and not each.closed]
         return [each for each in whole if executables and each.memory.model in held]
 
+    def compare_sizes(self):
+        """Compare the sizes of the buffers in all graphs that can be asked."""
+        for each in self.graphs:
+            if each.kept and not each.closed and not each.root.busy:
+                self.session.compare_sizes(each, each.kept.operations)
+        for each in self.executables:
+            if not each.closed and each.orphan is False:
+                self.session.compare_sizes(each, each.content.operations)
+
     def contents(self):
         """The operations that graphs, captures and executables contain."""
         kept = [each.kept.content() for each in self.graphs if each.kept and not each.closed]

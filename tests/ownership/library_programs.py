@@ -270,7 +270,7 @@ class Program(TicketChoices):
             self.open_stream()
         for _ in range(self.random.randint(2, 3)):
             self.allocate()
-        if self.grows:
+        for _ in range(1 + self.captures if self.grows else 0):
             self.allocate_growing()
         if self.uses_groups:
             self.open_group()
@@ -574,6 +574,20 @@ class Program(TicketChoices):
         size = max(size, buffer.nbytes) if verb == "grow" else size
         self.note(verb, self.buffers.index(buffer), size)
         getattr(self.session, verb)(buffer, size)
+        if self.chance(0.5):
+            self.use_older(buffer)
+
+    def use_older(self, buffer):
+        """Use or end what was made of a buffer before its size changed."""
+        found = [each for each in self.holders if each.buffer.memory is buffer.memory]
+        if found and found[-1].lent.is_reachable:
+            self.note("  and end holder", self.holders.index(found[-1]))
+            self.holders.remove(found[-1])
+            self.session.end_holder(found[-1])
+            self.session.compare_borrows(buffer)
+        elif self.captures:
+            self.compare_sizes()
+            self.random.choice((self.set_node, self.enable_node, self.launch_graph))()
 
     def reuse(self):
         """Drop a buffer that a stream still uses, and allocate on that stream again."""

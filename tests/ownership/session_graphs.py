@@ -198,6 +198,14 @@ class GraphSession(BufferSession):
                 if other.node in known and nodes[earlier] not in before[nodes[at]]:
                     self.disagree(f"node {at} is not ordered after node {earlier}")
 
+    def compare_sizes(self, graph, operations):
+        """Compare the sizes of the buffers that the nodes write. Growing must not change them."""
+        for node, operation in zip(graph.real.nodes, operations, strict=True):
+            if operation.effect.kind in ("fill", "copy", "add"):
+                expected = [buffer.nbytes for buffer, mode in operation.uses if mode == "write"]
+                found = [buffer.nbytes for buffer in node.writes]
+                self.agree("sizes of what a node writes", found, expected)
+
     # ---- graphs and executables ----
 
     def close_graph(self, graph):
