@@ -10,7 +10,7 @@ Three parts, each beside CuPy and PyTorch where they are installed and there is 
 - pipelines: an array and a file go through a kernel to page-locked memory, by `cudadrv.Pipeline`,
   by a loop that waits for each chunk, and by the loops with several page-locked buffers and streams
   that the other libraries' documentations show. Compared with the slowest stage alone, and with
-  both copies at once.
+  the source and both copies at once, which share the memory of the host.
 - pools: a block of 1 MiB of page-locked and of managed memory, taken from a warm pool and given
   back.
 
@@ -417,6 +417,12 @@ def fill(source, made):
             return index
 
 
+def together(source, made):
+    """Queue both copies of all chunks, and meanwhile bring all chunks into page-locked memory."""
+    made.copies()
+    fill(source, made)
+
+
 def loops(made, software):
     """The ways through a pipeline, by name, and the array in which each leaves its result."""
     ours = OurLoops(made)
@@ -455,7 +461,11 @@ def measure_pipelines(software, nbytes, chunk, seconds):
         for kind, source in sources.items():
             for name, (run, found) in ways.items():
                 check(name, run, found, made, source, numbers)
-            timed = {tables.FILL: lambda source=source: lambda: fill(source, made), **alone}
+            timed = {
+                tables.FILL: lambda source=source: lambda: fill(source, made),
+                **alone,
+                tables.TOGETHER: lambda source=source: lambda: made.timed(together, source, made),
+            }
             for name, (run, _) in ways.items():
                 timed[name] = lambda run=run, source=source: lambda: run(source)
             rows[kind] = rates(in_turns(timed, seconds / 2), nbytes)
@@ -464,13 +474,13 @@ def measure_pipelines(software, nbytes, chunk, seconds):
 
 
 def add_bounds(rows):
-    """Relate each pipeline to its slowest stage, and to both copies at once."""
+    """Relate each pipeline to its slowest stage, and to the source and both copies at once."""
     stages = [rows[name]["median"] for name in (tables.FILL, *pipeline.STAGES)]
-    both = min(rows[name]["median"] for name in (tables.FILL, "kernel", pipeline.COPIES))
+    together = min(rows[name]["median"] for name in ("kernel", tables.TOGETHER))
     for name, row in rows.items():
-        if name not in (tables.FILL, *pipeline.STAGES, pipeline.COPIES):
+        if name not in (tables.FILL, *pipeline.STAGES, pipeline.COPIES, tables.TOGETHER):
             row["of the slowest stage"] = row["median"] / min(stages)
-            row["of both copies at once"] = row["median"] / both
+            row["of all at once"] = row["median"] / together
 
 
 # ---- pools ----

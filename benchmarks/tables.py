@@ -74,6 +74,9 @@ BY_FAULTS, BY_PREFETCH, BY_COPY = "faults", "prefetch, then use", "copy, then us
 THERE = "already there"
 MOVES = (BY_FAULTS, BY_PREFETCH, BY_COPY, THERE)
 FILL = "source to page-locked memory"
+TOGETHER = "source and both copies at once"
+# What limits a pipeline. Older results have the second one instead of the third.
+BOUNDS = ("of the slowest stage", "of both copies at once", "of all at once")
 POOLS = {
     "locked": "page-locked",
     "locked on a stream": "page-locked, on a stream",
@@ -255,9 +258,9 @@ def moves(rows):
 
 def streamed(rows):
     """GB/s of each stage alone and of each pipeline, one table for each kind of source."""
-    bounds = ("of the slowest stage", "of both copies at once")
     parts = []
     for kind, cells in rows.items():
+        bounds = [name for name in BOUNDS if any(name in row for row in cells.values())]
         lines = []
         for name, row in cells.items():
             shares = [f"{row[bound]:.3f}" if bound in row else None for bound in bounds]
