@@ -136,7 +136,7 @@ class JoinedSession(LoanSession):
         """
         kept, mode = use
         real = kept.reference()
-        if kept.closed or real is None:
+        if kept.closed or real is None or real.closed:
             return False
         if kept.memory.grows:
             real = real[: kept.nbytes // real.itemsize]
