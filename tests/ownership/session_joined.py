@@ -140,7 +140,7 @@ class JoinedSession(LoanSession):
             return False
         if kept.memory.grows:
             real = real[: kept.nbytes // real.itemsize]
-        buffer = Buffer(real, kept.memory, kept.start, kept.nbytes, True, kept.policy)
+        buffer = Buffer(real, kept.memory, kept.start, kept.nbytes, True, real.ordering)
         loan = self.lend(buffer, stream, readonly=mode == "read")
         if loan is None:
             return False
