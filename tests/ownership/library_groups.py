@@ -3,7 +3,7 @@
 from library_offload import OffloadChoices
 from session_buffers import is_filled
 
-WEIGHTS = {"open_group": 2, "work_of_group": 30, "end_group_of_streams": 2.5, "elapsed": 4}
+WEIGHTS = {"open_group": 2, "work_of_group": 20, "end_group_of_streams": 2.5, "elapsed": 4}
 OF_GROUPS = ("open_group", "work_of_group", "end_group_of_streams")
 MOST_GROUPS = 2
 MOST_BLOCKS = 3

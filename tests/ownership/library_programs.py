@@ -1,6 +1,7 @@
 """Random programs through the public API, which run on the library and on the oracle."""
 
 import asyncio
+import contextvars
 import sys
 import threading
 import time
@@ -63,7 +64,8 @@ def switching_often():
 
 @cache
 def the_loop():
-    return asyncio.new_event_loop()
+    # The loop keeps the contextvars.Context in which it is made, with the streams of its blocks.
+    return contextvars.Context().run(asyncio.new_event_loop)
 
 
 class Program(TicketChoices):
@@ -700,7 +702,7 @@ class Program(TicketChoices):
         buffer = self.pick(wholes) if wholes and self.chance(0.8) else self.pick_buffer()
         if buffer.memory.opened:  # the owner of shared memory needs a receipt
             return
-        given = 0.5 if buffer.memory.stream else 0.05
+        given = 0.5 if buffer.memory.stream else 0.09
         stream = self.pick_stream(buffer.memory.place) if self.chance(given) else None
         self.note("close", self.buffers.index(buffer), self.at(stream, self.streams))
         self.session.close(buffer, stream)

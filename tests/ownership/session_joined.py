@@ -136,11 +136,11 @@ class JoinedSession(LoanSession):
         """
         kept, mode = use
         real = kept.reference()
-        if kept.closed or real is None:
+        if kept.closed or real is None or real.closed:
             return False
         if kept.memory.grows:
             real = real[: kept.nbytes // real.itemsize]
-        buffer = Buffer(real, kept.memory, kept.start, kept.nbytes, True, kept.policy)
+        buffer = Buffer(real, kept.memory, kept.start, kept.nbytes, True, real.ordering)
         loan = self.lend(buffer, stream, readonly=mode == "read")
         if loan is None:
             return False
