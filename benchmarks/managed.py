@@ -476,11 +476,11 @@ def measure_pipelines(software, nbytes, chunk, seconds):
 def add_bounds(rows):
     """Relate each pipeline to its slowest stage, and to the source and both copies at once."""
     stages = [rows[name]["median"] for name in (tables.FILL, *pipeline.STAGES)]
-    together = min(rows[name]["median"] for name in ("kernel", tables.TOGETHER))
+    at_once = min(rows[name]["median"] for name in ("kernel", tables.TOGETHER))
     for name, row in rows.items():
         if name not in (tables.FILL, *pipeline.STAGES, pipeline.COPIES, tables.TOGETHER):
             row["of the slowest stage"] = row["median"] / min(stages)
-            row["of all at once"] = row["median"] / together
+            row["of all at once"] = row["median"] / at_once
 
 
 # ---- pools ----

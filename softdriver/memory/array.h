@@ -41,7 +41,7 @@ using MipmapPtr = std::shared_ptr<Mipmap>;
 
 ArrayPtr find_array(CUarray handle);
 MipmapPtr find_mipmap(CUmipmappedArray handle);
-// Return the error for a handle that is none, or not any more.
+// Return the error for a handle that find_array or find_mipmap does not find.
 CUresult missing_array(CUarray handle);
 CUresult missing_mipmap(CUmipmappedArray handle);
 // Returns the size of an element, or 0 if there is no such format or number of channels.

@@ -154,7 +154,7 @@ def test_dump_to_a_file_that_cannot_be_made(client, tmp_path):
     assert client.call("cuLogsDumpToFile", ctypes.byref(iterator), nowhere, 0) == INVALID_VALUE
 
 
-# An H100 tells callbacks the same, but this test or the one after it did not return there.
+# On an H100 callbacks get the same messages, but this test or the next one did not return there.
 @pytest.mark.cuda_software
 def test_callbacks(client, listen):
     (first, handle), (second, _) = listen(), listen()
