@@ -98,15 +98,15 @@ static inline int own_check_(const own_engine *engine, own_request *request,
     return answer;
 }
 
-/* Returns how many epochs the operation can add to a range of the memory: one for each of its
- * accesses to this memory, but not more than one for each mode. */
+/* Returns how many epochs the operation can add to a range of the memory: one for each mode in
+ * which it uses this memory. */
 static inline uint32_t own_uses_(const own_request *request, const own_memory *memory) {
     const own_access *access = request->accesses, *end = access + request->count;
-    uint32_t uses = 0;
-    for (; access < end && uses <= OWN_REACH; access++) {
-        uses += access->memory == memory;
+    uint32_t modes = 0;
+    for (; access < end; access++) {
+        modes |= (uint32_t)(access->memory == memory) << access->mode;
     }
-    return uses;
+    return (uint32_t)__builtin_popcount(modes);
 }
 
 static inline int own_reserve_(const own_request *request, const own_access *access) {
@@ -175,12 +175,19 @@ static inline void own_commit_(const own_engine *engine, own_request *request, o
     }
 }
 
-/* Joins ranges that the operation has made equal. Call this when all accesses of the operation are
- * committed. Accesses may overlap, and own_commit_ needs the cuts at both ends of each access. */
+/* Joins ranges that the operation has made equal, and makes those small that have few epochs. Call
+ * this when all accesses of the operation are committed. Accesses may overlap, and own_commit_
+ * needs the cuts at both ends of each access. */
 static inline void own_join_ranges_(const own_access *access) {
     own_memory *memory = access->memory;
-    if (memory->count > 1 && access->start < access->stop) {
-        own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
+    if (access->start >= access->stop) {
+        return;
+    }
+    own_range *end, *first = own_ranges_of(memory, access->start, access->stop, &end);
+    for (own_range *range = first; range < end; range++) {
+        own_range_shrink(range);
+    }
+    if (memory->count > 1) {
         own_ranges_join(memory, first, end);
     }
 }

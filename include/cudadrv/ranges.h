@@ -182,6 +182,17 @@ static inline int own_range_reserve(own_range *range, uint32_t more) {
     return 1;
 }
 
+/* Moves the epochs back into the range if there is room for them. The fast path needs them there:
+ * see own_usual_. */
+static inline void own_range_shrink(own_range *range) {
+    if (range->capacity && range->count <= OWN_FEW) {
+        own_epoch *many = range->many;
+        range->capacity = 0;
+        memcpy(range->few, many, range->count * sizeof *many);
+        free(many);
+    }
+}
+
 static inline int own_ranges_reserve(own_memory *memory) {
     if (memory->count < memory->capacity) {
         return 1;

@@ -257,6 +257,12 @@ MUTATIONS = [
         "range->capacity | memory->unusual |",
         "range->capacity |",
     ),
+    (
+        "memory with space for many uses is never usual again",
+        "ranges.h",
+        "range->capacity && range->count <= OWN_FEW",
+        "0",
+    ),
     ("freeing memory is usual", "usual.h", "(access->effect >= OWN_ATTACHES)", "0"),
     (
         "parts are usual",

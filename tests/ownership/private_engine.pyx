@@ -23,6 +23,9 @@ from cudadrv._engine cimport (
     own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo, own_wait,
 )
 
+cdef extern from "cudadrv/ownership.h":
+    bint own_usual_(const own_engine *engine, const own_stream *stream, const own_access *access)
+
 ORDERS = {"non_blocking": OWN_NON_BLOCKING, "blocking": OWN_BLOCKING, "legacy": OWN_LEGACY}
 MODES = {"read": OWN_READ, "write": OWN_WRITE, "shared": OWN_SHARED, "reach": OWN_REACH}
 POLICIES = {"strict": OWN_STRICT, "wait": OWN_WAIT, "unchecked": OWN_UNCHECKED}
@@ -288,6 +291,12 @@ cdef class MemoryState:
     def ranges(self):
         """The number of ranges into which the memory is cut."""
         return self.memory.count
+
+    def is_usual(self, StreamState stream not None, mode="write"):
+        """Whether an operation that uses all bytes can take the fast path."""
+        cdef own_access access
+        fill_access(&access, self, 0, self.memory.nbytes, mode, "strict")
+        return own_usual_(&self.engine.engine, stream.stream, &access)
 
     def borrows(self, start=0, stop=None):
         """List the GPU uses that may be unfinished: tuples (slot, seq, mode, start, stop)."""

@@ -114,6 +114,24 @@ def test_a_cut_keeps_all_uses_on_both_sides(streams, memory):
     assert memory.ranges == 1
 
 
+@pytest.mark.parametrize("modes", [("write", "write"), ("read", "write"), ("read", "reach")])
+def test_the_next_operation_is_usual_after_one_that_names_memory_twice(streams, memory, modes):
+    assert memory.is_usual(streams[0])
+    assert streams[0].issue(*((memory, 0, 8, mode) for mode in modes))[0] == "ok"
+    assert memory.is_usual(streams[0])
+    assert not memory.is_usual(streams[1])
+
+
+@pytest.mark.parametrize("wait", [after, lambda first, *others: synchronize(first, *others)])
+def test_the_next_operation_is_usual_after_many_uses_have_ended(streams, memory, wait):
+    for stream in streams:
+        read(stream, memory)
+    wait(streams[0], *streams[1:])
+    assert not memory.is_usual(streams[0]), "the range has no space for three uses"
+    assert write(streams[0], memory) == "ok"
+    assert memory.is_usual(streams[0])
+
+
 def test_known_uses_go_when_the_bytes_are_used_again(streams, memory):
     for stream in streams:
         read(stream, memory)
