@@ -728,7 +728,7 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
     else:
         # In the driver, the last record of the event may be the other process's; in the engine, it
         # is that of `share`.
-        stream.wait_for(shared.event)
+        stream.wait_for(_for_stream(shared.event, stream))
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
     prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
@@ -742,6 +742,21 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
         _await_process(shared.event, stream, _word(shared.slot) >> 8,
                        _board.load(shared.slot * SLOT_BYTES + STARTED))
     return 0
+
+
+cdef Event _for_stream(Event event, Stream stream):
+    """Return an event for which a stream can wait instead of an event of several processes.
+
+    NVIDIA's driver crashes if a stream waits for such an event of another device.
+    """
+    cdef Event ordinary
+    if event.context.device == stream.context.device:
+        return event
+    ordinary = new_event(event.context, CU_EVENT_DISABLE_TIMING)
+    with nogil:
+        event.context.check(_record_behind(event, ordinary))
+    own_record_as(engine, &event.state.snapshot, &ordinary.state)
+    return ordinary
 
 
 @cython.final

@@ -209,6 +209,9 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
+    // NVIDIA's driver crashes here.
+    if (event->shared && event->owner->device != stream->owner->device)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return wait_external(*stream, event_handle);
     if (stream->capture || event->capture)

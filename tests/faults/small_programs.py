@@ -292,7 +292,7 @@ def pools_of_several_devices():
         with suppress(cu.OwnershipError):
             pool.allow_access(one, None)
             raise AssertionError("work of the device may use the memory")
-        far.synchronize()
+        one.synchronize()
     with zero:
         assert set(items_of(work, near)) == {5}
         pool.allow_access(one, None)

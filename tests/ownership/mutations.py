@@ -203,8 +203,8 @@ MUTATIONS = [
     (
         "neighbours are never joined",
         "borrow.h",
-        "    if (memory->count > 1 && access->start < access->stop) {",
-        "    if (0) {",
+        "own_range_shrink(range);\n    }\n    if (memory->count > 1) {",
+        "own_range_shrink(range);\n    }\n    if (0) {",
     ),
     (
         "ranges are joined before all accesses are committed",

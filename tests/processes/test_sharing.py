@@ -997,3 +997,24 @@ def test_access_of_other_devices_is_not_for_memory_of_other_processes(two):
     borrower("near.wait(far)")
     assert borrower("here.to_numpy(stream=near).tolist()") == [3] * 10
     owner("s.synchronize()")
+
+
+@pytest.mark.parametrize("there", [None, 0, 1])
+def test_page_locked_memory_that_a_stream_of_another_device_takes_back(two, there):
+    owner, borrower = two
+    for process in two:
+        process("streams := [cu.Stream(device=cu.Device(at)) for at in (0, 1)]")
+    owner("buffer := cu.LockedBuffer(10, 'i4', shareable=True)")
+    owner("buffer.fill_async(1, stream=streams[0])")
+    ticket, receipt = owner("buffer.share(streams[0])"), None
+    if there is not None:
+        borrower("lent := cu.open(ticket, streams[at])", ticket=ticket, at=there)
+        borrower("lent.fill_async(2, stream=streams[at])", at=there)
+        receipt = borrower("lent.give_back(streams[at])", at=there)
+    owner("buffer.accept(receipt, streams[1])", receipt=receipt)
+    with pytest.raises(cu.BufferBorrowedError, match="accept"):
+        owner("buffer[0]")
+    with pytest.raises(cu.BufferBorrowedError, match="accept"):
+        owner("buffer.fill_async(3, stream=streams[0])")
+    owner("streams[1].synchronize()")
+    assert owner("buffer.to_numpy().tolist()") == [1 if there is None else 2] * 10
