@@ -59,20 +59,31 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Returns whether two accesses of the request use the same memory, or perhaps do: the numbers of
- * requests wrap around. */
-static inline int own_some_twice_(own_engine *engine, const own_request *request) {
-    const own_access *access = request->accesses, *end = access + request->count;
-    engine->requests++;
-    for (; access < end && access->memory->asked != engine->requests; access++) {
-        access->memory->asked = engine->requests;
+/* Returns whether a range may need malloc for the epochs of a request, because several of its
+ * accesses use the same memory, or perhaps do: the numbers of requests wrap around. Reads and
+ * writes alone never need it, because a range has room for one epoch of each. */
+static inline int own_may_need_malloc_(own_engine *engine, const own_request *request) {
+    const own_access *end = request->accesses + request->count;
+    const uint32_t number = ++engine->requests;
+    for (const own_access *access = request->accesses; access < end; access++) {
+        if (access->mode > OWN_WRITE) {
+            if (access->memory->asked == number) {
+                return 1;
+            }
+            access->memory->asked = number;
+        }
     }
-    return access < end;
+    for (const own_access *access = request->accesses; access < end; access++) {
+        if (access->mode <= OWN_WRITE && access->memory->asked == number) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
-/* Returns whether a request can take the fast path: all its accesses can, they use different
- * memory, and the default streams' rules do not order the stream. If `apart` is true, the caller
- * knows that they use different memory. */
+/* Returns whether a request can take the fast path: all its accesses can, also together, and the
+ * default streams' rules do not order the stream. If `apart` is true, the caller knows that the
+ * accesses use different memory. */
 static inline int own_all_usual_(own_engine *engine, const own_request *request, int apart) {
     const own_stream *stream = request->stream;
     const own_access *access = request->accesses, *end = access + request->count;
@@ -82,8 +93,9 @@ static inline int own_all_usual_(own_engine *engine, const own_request *request,
         return 0;
     }
     if (!apart && request->count > 1 &&
-        (request->count == 2 ? access[0].memory == access[1].memory
-                             : own_some_twice_(engine, request))) {
+        (request->count == 2
+             ? access[0].memory == access[1].memory && (access[0].mode | access[1].mode) > OWN_WRITE
+             : own_may_need_malloc_(engine, request))) {
         return 0;
     }
     for (; access < end; access++) {

@@ -1239,8 +1239,14 @@ MUTATIONS = [
     (
         "accept does not wait for the other process",
         "_sharing.pyx",
-        "    stream.wait_for(shared.event)\n",
+        "    stream.wait_for(_for_stream(shared.event, stream))\n",
         "",
+    ),
+    (
+        "accept waits for an event of several processes of another device",
+        "_sharing.pyx",
+        "    if event.context.device == stream.context.device:\n        return event\n",
+        "    return event\n",
     ),
     (
         "accept knows nothing of the work before share",

@@ -279,14 +279,20 @@ MUTATIONS = [
     (
         "memory that an operation names twice is usual",
         "usual.h",
-        "access[0].memory == access[1].memory",
+        "(access[0].mode | access[1].mode) > OWN_WRITE",
         "0",
     ),
     (
         "memory that an operation of many accesses names twice is usual",
         "usual.h",
-        "access < end && access->memory->asked != engine->requests",
-        "access < end",
+        "access->mode <= OWN_WRITE && access->memory->asked == number",
+        "0",
+    ),
+    (
+        "memory that an operation of many accesses reaches twice is usual",
+        "usual.h",
+        "            if (access->memory->asked == number) {\n                return 1;",
+        "            if (access->memory->asked == number) {\n                return 0;",
     ),
     (
         "the usual read hides the write before it",

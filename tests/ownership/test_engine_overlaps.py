@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 from calls import host, read, record, synchronize, write
-from private_engine import MemoryState
+from private_engine import Domain, Engine, MemoryState, StreamState
 
 SPANS = [(0, 8), (0, 4), (2, 6), (4, 8), (3, 4), (0, 0)]
 ACCESSES = [(*span, mode) for span in SPANS for mode in ("read", "write")]
 PAIRS = list(itertools.product(ACCESSES, repeat=2))
-MODES = list(itertools.product(("read", "write", "shared", "reach"), repeat=3))
+EACH = ("read", "write", "shared", "reach")
+MODES = list(itertools.product(EACH, repeat=3))
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -83,3 +84,22 @@ def test_new_memory_inherits_the_users_of_another(streams):
     assert write(other, variable) == "borrowed"
     synchronize(second)
     assert write(other, variable, 0, 16) == "ok"
+
+
+@pytest.mark.parametrize("former", [(), ("write",), ("read",), ("reach",), ("write", "read")])
+@pytest.mark.parametrize("modes", [*itertools.product(EACH, repeat=2), *MODES])
+def test_the_fast_path_leaves_what_the_long_one_leaves(former, modes):
+    """Memory with a view cannot take the fast path, even if the view has no bytes."""
+    left = []
+    for way in ("fast", "long"):
+        stream = StreamState(Domain(Engine()))
+        memory = MemoryState(stream.domain.engine, 8)
+        if way == "long":
+            _, view = memory.export(0, 0, "write")
+        for mode in former:
+            stream.issue((memory, 0, 8, mode))
+        assert stream.issue(*((memory, 0, 8, mode) for mode in modes))[0] == "ok"
+        left.append(memory.borrows())
+        stream.issue(*((memory, 0, 8, mode) for mode in modes), driver_fails=True)
+        left.append(memory.borrows())
+    assert left[:2] == left[2:]
