@@ -95,7 +95,7 @@ def test_the_fast_path_leaves_what_the_long_one_leaves(former, modes):
         stream = StreamState(Domain(Engine()))
         memory = MemoryState(stream.domain.engine, 8)
         if way == "long":
-            _, view = memory.export(0, 0, "write")
+            _, _view = memory.export(0, 0, "write")
         for mode in former:
             stream.issue((memory, 0, 8, mode))
         assert stream.issue(*((memory, 0, 8, mode) for mode in modes))[0] == "ok"
