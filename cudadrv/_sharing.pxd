@@ -1,5 +1,7 @@
 """Sharing: buffers that are lent to other processes by tickets."""
 
+from libc.stdint cimport uint64_t
+
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._event cimport Event, OtherWork
@@ -11,6 +13,7 @@ from cudadrv._stream cimport Stream
 
 cdef class Ticket:
     cdef bytes data
+    cdef uint64_t[2] digest     # of the data
     # What the data says. `open` compares it with what the owner says.
     cdef object pid, file, start, slot, kind, offset, nbytes, total
     cdef object event_number

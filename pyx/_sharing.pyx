@@ -18,6 +18,7 @@ cimport cython
 from libc.errno cimport EINTR, errno as c_errno
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from posix.unistd cimport getpid
 
 from cudadrv._device cimport Context, contexts, enter_context, leave_context
 from cudadrv._driver cimport (
@@ -122,7 +123,7 @@ def _start_of(pid):
 cdef object _own_start():
     """The start time of this process."""
     global _start
-    _start = _start or _start_of(os.getpid())
+    _start = _start or _start_of(getpid())
     return _start
 
 
@@ -235,11 +236,13 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
             or offset > total - nbytes or offset % dtype.alignment or total >= 1 << 48:
         raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
                          f" bytes at {offset} of {total}")
+    first, second = _digest(data)   # here, so that `open` takes less time
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
     ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
     ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
     ticket.offset, ticket.nbytes, ticket.total = offset, nbytes, total
     ticket.shape, ticket.dtype = shape, dtype
+    ticket.digest[0], ticket.digest[1] = first, second
     return 0
 
 
@@ -586,7 +589,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         shape = region.shape
         dtype = json.dumps(np.lib.format.dtype_to_descr(region.dtype)).encode()
         data = TICKET.pack(
-            TICKET_MAGIC, os.getpid(), _board.file, _own_start(), shared.slot,
+            TICKET_MAGIC, getpid(), _board.file, _own_start(), shared.slot,
             LOCKED if shared.sharing is None else DEVICE, len(shape), len(dtype), shared.number,
             region.memory.context.device.uuid_bytes(), handle, *shared.names,
             pointer_of(region) - base, region.nbytes, total)
@@ -596,7 +599,6 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
         access.effect = OWN_SHARES
         if waits:
             access.policy = OWN_WAIT
-        first, second = _digest(data)
         shared.site = here()
         _shares.append(shared)
         prepare(&operation, SHARE, &access, 1, _record_call, events)
@@ -620,8 +622,8 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     own_record_as(engine, &operation.request.issued, &shared.before.state)
     own_snapshot_drop(engine, &operation.request.issued)
     _board.store(shared.slot * SLOT_BYTES + STARTED, 0)
-    _board.store(shared.slot * SLOT_BYTES + DIGEST, first)
-    _board.store(shared.slot * SLOT_BYTES + DIGEST + 8, second)
+    _board.store(shared.slot * SLOT_BYTES + DIGEST, ticket.digest[0])
+    _board.store(shared.slot * SLOT_BYTES + DIGEST + 8, ticket.digest[1])
     _board.store(shared.slot * SLOT_BYTES, OFFERED)
     return ticket
 
@@ -932,13 +934,13 @@ cdef Opened open_ticket(Ticket ticket, Context context):
     cdef Opened opened = Opened.__new__(Opened)
     cdef Claim claim = Claim.__new__(Claim)
     cdef Owner owner
-    if ticket.pid == os.getpid() and ticket.start == _own_start():
+    if ticket.pid == getpid() and ticket.start == _own_start():
         raise OwnershipError(f"{ticket!r} was made by this process, and is for another one. Here,"
                              " buffer.accept() takes the buffer back")
     opened.ticket, opened.context = ticket, context
     opened.process = owner = _owner_of(ticket)
     opened.claim = claim
-    claim.slot, claim.pid = ticket.slot * SLOT_BYTES, os.getpid()
+    claim.slot, claim.pid = ticket.slot * SLOT_BYTES, getpid()
     _claim(ticket, claim, owner.board)
     claim.event = opened.event = _opened_event(context, ticket)
     if ticket.kind == LOCKED:
@@ -956,18 +958,17 @@ cdef int use_opened(Opened opened) noexcept:
 
 cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     """Say on the owner's board that this process has opened the ticket, or raise."""
-    cdef uint64_t first, second, start = _own_start()
+    cdef uint64_t start = _own_start()
     cdef uint64_t mine = OPEN | claim.pid << 8
     cdef size_t slot = claim.slot
     cdef bint claimed = False
-    first, second = _digest(ticket.data)
     # Compared before, so that a wrong ticket does not disturb the one that has the slot; and after,
     # because until then the owner can use the slot for another ticket. Once claimed, nothing needs
     # memory.
-    cdef bint genuine = _has_digest(board, slot, first, second)
+    cdef bint genuine = _has_digest_of(ticket, board, slot)
     if genuine:
         claimed = board.swap(slot, OFFERED, mine)
-        genuine = _has_digest(board, slot, first, second)
+        genuine = _has_digest_of(ticket, board, slot)
     if not genuine:
         if claimed:
             board.swap(slot, mine, OFFERED)
@@ -986,8 +987,9 @@ cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
                          " back")
 
 
-cdef bint _has_digest(Segment board, size_t slot, uint64_t first, uint64_t second) noexcept:
-    return board.load(slot + DIGEST) == first and board.load(slot + DIGEST + 8) == second
+cdef bint _has_digest_of(Ticket ticket, Segment board, size_t slot) noexcept:
+    return board.load(slot + DIGEST) == ticket.digest[0] \
+        and board.load(slot + DIGEST + 8) == ticket.digest[1]
 
 
 cdef Event _opened_event(Context context, Ticket ticket):

@@ -96,10 +96,10 @@ typedef struct own_memory {
     uint8_t orphaned; /* it is freed with the last of its holds */
     own_range one;    /* the only range, if the memory has no cuts */
     uint32_t capacity;
-    uint32_t crowded;   /* number of ranges at which own_sweep_ runs */
-    uint32_t loans;     /* how many of the exports are loans */
-    uint32_t asked;     /* number of a request: see own_may_need_malloc_ */
-    own_limits *limits; /* NULL until the memory is first discarded or attached */
+    uint32_t crowded;       /* number of ranges at which own_sweep_ runs */
+    uint32_t loans;         /* how many of the exports are loans */
+    uint32_t asked;         /* number of a request: see own_may_need_malloc_ */
+    own_limits *limits;     /* NULL until the memory is first discarded or attached */
     struct own_hold *holds; /* of the graphs that use the memory */
 } own_memory;
 
