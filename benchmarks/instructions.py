@@ -78,6 +78,9 @@ def operations():
         "launch, 4 arguments": lambda: kernel.launch(
             1, 1, 2.0, cu.read(host), device, NBYTES, stream=stream
         ),
+        "launch, 4 arguments, of them one buffer twice": lambda: kernel.launch(
+            1, 1, 2.0, device, device, NBYTES, stream=stream
+        ),
         "launch, 4 arguments, of them 2 of another library": lambda: another.launch(
             1, 1, 2.0, x, y, NBYTES, stream=theirs
         ),

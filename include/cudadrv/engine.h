@@ -103,7 +103,7 @@ typedef struct own_engine {
     own_slot *slots;
     uint32_t size;
     uint64_t streams;  /* number of streams ever opened */
-    uint32_t requests; /* number of requests checked by own_may_need_malloc_, modulo 2^32 */
+    uint32_t requests; /* number of the last request of own_may_need_malloc_; it is even */
     own_domain *domains;
     struct own_export *managed; /* live host views of managed memory */
     struct own_runs *runs;      /* the last operation, if its epochs may be renewed: see runs.h */

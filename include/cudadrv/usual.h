@@ -61,22 +61,17 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
 
 /* Returns whether a range may need malloc for the epochs of a request, because several of its
  * accesses use the same memory, or perhaps do: the numbers of requests wrap around. Reads and
- * writes alone never need it, because a range has room for one epoch of each. */
+ * writes alone never need it, because a range has room for one epoch of each. So the lowest bit of
+ * `asked` is 1 for the other modes. */
 static inline int own_may_need_malloc_(own_engine *engine, const own_request *request) {
-    const own_access *end = request->accesses + request->count;
-    const uint32_t number = ++engine->requests;
-    for (const own_access *access = request->accesses; access < end; access++) {
-        if (access->mode > OWN_WRITE) {
-            if (access->memory->asked == number) {
-                return 1;
-            }
-            access->memory->asked = number;
-        }
-    }
-    for (const own_access *access = request->accesses; access < end; access++) {
-        if (access->mode <= OWN_WRITE && access->memory->asked == number) {
+    const own_access *access = request->accesses, *end = access + request->count;
+    const uint32_t number = engine->requests += 2;
+    for (; access < end; access++) {
+        const uint32_t asked = access->memory->asked, now = number | (access->mode > OWN_WRITE);
+        if ((asked | 1) == (now | 1) && ((asked | now) & 1)) {
             return 1;
         }
+        access->memory->asked = now;
     }
     return 0;
 }

@@ -285,14 +285,14 @@ MUTATIONS = [
     (
         "memory that an operation of many accesses names twice is usual",
         "usual.h",
-        "access->mode <= OWN_WRITE && access->memory->asked == number",
-        "0",
+        "((asked | now) & 1)",
+        "(asked & now & 1)",
     ),
     (
         "memory that an operation of many accesses reaches twice is usual",
         "usual.h",
-        "            if (access->memory->asked == number) {\n                return 1;",
-        "            if (access->memory->asked == number) {\n                return 0;",
+        "((asked | now) & 1)",
+        "((asked ^ now) & 1)",
     ),
     (
         "the usual read hides the write before it",
