@@ -33,6 +33,9 @@ WITHOUT_DRIVER = (
 
 def pytest_configure():
     os.environ.pop("CUDADRV_SOFTWARE", None)
+    # NumPy's other threads spin at first: a third of the CPU time of a short process. Tests
+    # multiply only small matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Ctrl-C is ignored in background jobs of a shell, where the tests of Ctrl-C would otherwise
     # fail.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,8 +47,13 @@ LONGEST = ("packaging", "softdriver")
 
 
 def pytest_collection_modifyitems(items):
-    longest = {HERE / name for name in LONGEST}
-    items.sort(key=lambda item: longest.isdisjoint(item.path.parents))
+    longest = tuple(f"{HERE / name}{os.sep}" for name in LONGEST)
+    items.sort(key=lambda item: not str(item.path).startswith(longest))
+
+
+def pytest_collection():
+    """Collect tests without garbage collections, which would visit all tests found so far."""
+    gc.disable()
 
 
 def pytest_collection_finish():
@@ -55,6 +63,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item):
