@@ -48,6 +48,10 @@ os.environ.setdefault("CUDADRV_DRIVER", "software")
 # With more threads, the order of driver calls would vary.
 os.environ.setdefault("CUDADRV_COPY_THREADS", "1")
 
+# Loading the driver is slow, and uses nothing of it.
+DRIVER = ctypes.CDLL(_library.software_path())
+DRIVER.cudadrvSoftCalls.restype = ctypes.c_ulonglong
+
 gc.collect()
 gc.freeze()  # excludes the present objects from garbage collections and from gc.get_objects()
 
@@ -75,10 +79,8 @@ def begin(fault="none"):
     """
     ContextVar("any").set(1)  # Python 3.11 crashes if it has no memory for the first ContextVar
     settings = f"{SETTINGS},fault={fault}"
-    library = ctypes.CDLL(_library.software_path())
-    library.cudadrvSoftCalls.restype = ctypes.c_ulonglong
-    assert not library.cudadrvSoftConfigure(settings.encode()), settings
-    return library
+    assert not DRIVER.cudadrvSoftConfigure(settings.encode()), settings
+    return DRIVER
 
 
 def run_program(name, around, show=False):
