@@ -2,9 +2,13 @@
 
 import ctypes
 import gc
+import os
 from pathlib import Path
 
 import pytest
+
+# For the processes of these tests: NumPy's other threads spin at first.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 SCHEDULES = ("eager", "lazy", "random")
 # The kinds of driver objects that are counted. Libraries are not, because cuda.core never unloads
