@@ -89,7 +89,6 @@ def test_a_context_has_its_own_settings(client, context):
     assert not get(client, LIGHTWEIGHT, suffix="")
 
 
-@unasked
 def test_a_context_begins_with_the_settings_of_the_process(client, request):
     assert put(client, LIGHTWEIGHT, ctypes.c_bool(True)) == SUCCESS
     request.getfixturevalue("context")

@@ -152,7 +152,6 @@ def test_the_whole_device(client):
     assert (resource.type, resource.count) == (PROCESSORS, count.value)
 
 
-@unasked
 def test_resources_that_no_device_has(client):
     resource = Resource()
     for other in (0, 2, 1000):
@@ -356,7 +355,6 @@ def test_contexts(client, make):
     assert found.count == parts[0].count
 
 
-@unasked
 def test_resources_of_contexts(client, make):
     all_of_it, (part, _) = whole(client), split(client, whole(client))[1]
     green, found, context = make(part), Resource(), ctypes.c_void_p()
@@ -460,7 +458,6 @@ def test_a_record_waits_for_all_streams_of_a_green_context(client, make):
     client.ok("cuEventSynchronize", event)
 
 
-@unasked
 def test_a_wait_holds_all_later_work_of_a_green_context(client, make):
     """Also the work of streams that are made after it.
 
@@ -509,7 +506,6 @@ def make_green(program):
     return make_green
 
 
-@unasked
 def test_capture(client, make):
     green, event, graph = make(), client.event(), ctypes.c_void_p()
     for name in ("cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent"):

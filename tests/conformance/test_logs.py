@@ -84,7 +84,6 @@ def test_failed_calls_are_logged(client):
     assert messages(text)[-1] == message
 
 
-@unasked
 def test_a_dump_moves_the_iterator(client):
     iterator = current(client)
     message = fail(client)
@@ -147,7 +146,6 @@ def test_dump_to_a_file(client, tmp_path):
     assert messages(file.read_bytes())[-1] == message
 
 
-@unasked
 def test_dump_to_a_file_that_cannot_be_made(client, tmp_path):
     nowhere = os.fsencode(tmp_path / "no" / "file")
     iterator = current(client)
