@@ -29,7 +29,8 @@ SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix in (".h", ".def")
 )
 KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
-# Half of the driver's files include one of these. Reading them takes half of their compile time.
+# Half of the driver's files include one of these headers, and then take half of their compile time
+# to read it.
 PRECOMPILED = ('#include "api/call.h"\n', '#include "api/state.h"\n')
 EXPORTS = "softdriver/exports.map"
 NVJITLINK = "softdriver/nvjitlink.c"
@@ -169,8 +170,10 @@ def refuse(why: str) -> NoReturn:
 
 
 def uses_precompiled(source: str) -> bool:
+    if source not in SOFTDRIVER:
+        return False
     text = Path(source).read_text(encoding="utf-8")
-    return source in SOFTDRIVER and any(line in text for line in PRECOMPILED)
+    return any(line in text for line in PRECOMPILED)
 
 
 def precompile(compile_one: Callable[..., str], folder: str) -> list[str]:
@@ -179,9 +182,10 @@ def precompile(compile_one: Callable[..., str], folder: str) -> list[str]:
     A compiler that cannot use it reads the headers instead.
     """
     header = Path(folder, "precompiled.cpp")  # because distutils does not compile a .h
-    if not header.exists():
+    text = "".join(PRECOMPILED)
+    if not header.exists() or header.read_text(encoding="utf-8") != text:
         header.parent.mkdir(parents=True, exist_ok=True)
-        header.write_text("".join(PRECOMPILED), encoding="utf-8")
+        header.write_text(text, encoding="utf-8")
     made = compile_one(str(header), extra_preargs=["-x", "c++-header"])
     found = Path(f"{header}.gch")  # where compilers look for it
     found.unlink(missing_ok=True)

@@ -31,8 +31,8 @@ import cudadrv as cu
 LAUNCHES = ((1, 1), (5, 1), (20, 1), (100, 1), (32, 2), (32, 8), (32, 32))  # nodes, buffers
 STEPS = (20, 50)
 CHANGED = 20  # nodes of the graph that is changed
-# How often all graphs are made anew: each launch of some executables takes 1 us longer, also by the
-# bare call.
+# All graphs are made so many times, because some executables are slow: each launch of them takes
+# 1 us longer, by the bare call, too.
 MADE = 3
 
 

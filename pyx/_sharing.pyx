@@ -754,9 +754,7 @@ cdef Event _for_stream(Event event, Stream stream):
     cdef Event ordinary
     if event.context.device == stream.context.device:
         return event
-    ordinary = new_event(event.context, CU_EVENT_DISABLE_TIMING)
-    with nogil:
-        event.context.check(_record_behind(event, ordinary))
+    ordinary = _event_behind(event)
     own_record_as(engine, &event.state.snapshot, &ordinary.state)
     return ordinary
 
@@ -889,17 +887,21 @@ cdef int _keep_awaiting(Opened opened) except -1:
     """Let another event stand for the owner's work, because `give_back` records that of the ticket.
     """
     cdef OtherWork work = opened.work
-    cdef Event event
     if work is None:
         return 0
     if is_unfinished(work.event):
-        event = new_event(opened.context, CU_EVENT_DISABLE_TIMING)
-        with nogil:
-            opened.context.check(_record_behind(work.event, event))
-        work.event = event
+        work.event = _event_behind(work.event)
     else:
         forget_other(work)
     return 0
+
+
+cdef Event _event_behind(Event earlier):
+    """Make an ordinary event that is complete when another one of its context is."""
+    cdef Event event = new_event(earlier.context, CU_EVENT_DISABLE_TIMING)
+    with nogil:
+        earlier.context.check(_record_behind(earlier, event))
+    return event
 
 
 cdef CUresult _record_behind(Event earlier, Event event) noexcept nogil:

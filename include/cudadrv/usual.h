@@ -59,10 +59,10 @@ static inline int own_usual_(const own_engine *engine, const own_stream *stream,
     return left < OWN_FEW;
 }
 
-/* Returns whether a range may need malloc for the epochs of a request, because several of its
- * accesses use the same memory, or perhaps do: the numbers of requests wrap around. Reads and
- * writes alone never need it, because a range has room for one epoch of each. So the lowest bit of
- * `asked` is 1 for the other modes. */
+/* Returns whether a request may need malloc for its epochs: if two of its accesses use the same
+ * memory, and one of them has another mode than OWN_READ and OWN_WRITE. For reads and writes, a
+ * range has room. Numbers of requests wrap around, so the answer may be 1 without need. The lowest
+ * bit of `asked` is 1 for the other modes. */
 static inline int own_may_need_malloc_(own_engine *engine, const own_request *request) {
     const own_access *access = request->accesses, *end = access + request->count;
     const uint32_t number = engine->requests += 2;

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstdint>
 
-// This header has what textures make of coordinates, and of directions in cubes.
+// Coordinates of textures, and of directions on the faces of cubes.
 
 namespace soft::ptx {
 
-// A direction as one of the faces of a cube has it. For each face, this is linear in the direction.
+// The coordinates of a direction on one face of a cube. They depend on the direction linearly.
 struct OnFace {
     double major, s, t;
 };

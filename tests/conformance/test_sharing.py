@@ -660,7 +660,7 @@ def test_memory_that_a_process_imports_from_itself(client, made):
     kept = MemoryProperties()
     client.ok("cuMemGetAllocationPropertiesFromHandle", ctypes.byref(kept), handle)
     assert (kept.type, kept.location.type, kept.location.id) == (1, DEVICE_LOCATION, 0)
-    # On a GPU it is another handle, which cannot be exported; here the memory has only one.
+    # A GPU makes another handle, which cannot be exported. The software driver keeps one handle.
     assert kept.handleTypes == (FILE_HANDLE if client.lib.software else 0)
     made.unmap(address)
     made.release()

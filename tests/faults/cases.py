@@ -48,7 +48,8 @@ os.environ.setdefault("CUDADRV_DRIVER", "software")
 # With more threads, the order of driver calls would vary.
 os.environ.setdefault("CUDADRV_COPY_THREADS", "1")
 
-# Loading the driver is slow, and uses nothing of it.
+# The library is loaded once, before the cases fork, because loading is slow. No function of the
+# driver is called yet.
 DRIVER = ctypes.CDLL(_library.software_path())
 DRIVER.cudadrvSoftCalls.restype = ctypes.c_ulonglong
 

@@ -268,7 +268,7 @@ def test_a_run_in_a_run_finds_the_same(run, environment):
     text = "import os, sys\nprint(os.path.realpath(os.environ['LD_LIBRARY_PATH'].split(':')[0] + "
     text += "'/libnvrtc-real.so.13'))"
     inner = line("--", "sh", "-c", 'exec "$0" "$@"', sys.executable, "-c", text)
-    # The environment's Python need not have what cudadrv needs.
+    # The Python of the environment may lack the packages that cudadrv needs.
     start = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
     ran = run("--", environment, "-c", start, *inner)
     assert ran.out.strip() == str(nvrtc_of(environment))
