@@ -28,6 +28,7 @@ SOFTDRIVER = sorted(map(str, Path("softdriver").rglob("*.cpp")))
 SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix in (".h", ".def")
 )
+LIBRARY = "cudadrv._compiled"  # has all Cython modules: see cudadrv/_finder.py
 KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
 # Half of the driver's files include one of these headers, and then take half of their compile time
 # to read it.
@@ -66,10 +67,10 @@ DIRECTIVES = {
 }
 
 
-def cython_extension(name: str, pyx: Path) -> Extension:
+def cython_extension(name: str, *sources: Path) -> Extension:
     return Extension(
         name,
-        [str(pyx)],
+        list(map(str, sources)),
         include_dirs=["include"],
         depends=[*HEADERS, *BUILD_FILES],
         extra_compile_args=C_FLAGS,
@@ -78,9 +79,7 @@ def cython_extension(name: str, pyx: Path) -> Extension:
 
 
 def extensions() -> list[Extension]:
-    found = [
-        cython_extension(f"cudadrv.{pyx.stem}", pyx) for pyx in sorted(Path("pyx").glob("_*.pyx"))
-    ]
+    found = [cython_extension(LIBRARY, *sorted(Path("pyx").glob("_*.pyx")))]
     if SOFTDRIVER:
         found += software_driver("cudadrv")
     return found
@@ -276,14 +275,16 @@ class BuildExtensions(build_ext):
             return
         from Cython.Build import cythonize
 
-        for extension in ours:
+        modules = {}  # Cython takes an extension for each module
+        for pyx in (Path(source) for extension in ours for source in extension.sources):
+            package = ("cudadrv",) if pyx.parent.name == "pyx" else pyx.parent.parts
+            modules[str(pyx)] = Extension(".".join([*package, pyx.stem]), [str(pyx)])
             # Cython checks the time of a module's own .pxd only if it lies beside the .pyx.
-            pyx = Path(extension.sources[0])
             generated = GENERATED / pyx.with_suffix(".c")
             if newer_group(sorted(declarations(pyx.stem)), str(generated)):
                 generated.unlink(missing_ok=True)
         translated = cythonize(
-            ours,
+            list(modules.values()),
             build_dir=str(GENERATED),
             include_path=["."],
             compiler_directives={**DIRECTIVES, **warnings_of_cython()},
@@ -293,7 +294,9 @@ class BuildExtensions(build_ext):
         )
         sources = {extension.name: extension.sources for extension in translated}
         for extension in ours:
-            extension.sources = sources[extension.name]
+            extension.sources = [
+                source for pyx in extension.sources for source in sources[modules[pyx].name]
+            ]
 
 
 class BuildPackage(build_py):

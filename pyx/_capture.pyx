@@ -11,7 +11,6 @@ threads and of destructors do not end the capture.
 Outlives a call: the newest node, for its token (the GIL guards it).
 """
 
-from bisect import bisect_left
 
 cimport cython
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -477,6 +476,7 @@ cdef class Plan:
 
     cdef int list_all(self) except -1:
         """Close the gaps in the list of nodes, and let all of them be nodes of the graph."""
+        from bisect import bisect_left      # here, because importing it takes long
         cdef GraphNode node
         number = {}
         found = []

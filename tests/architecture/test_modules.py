@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cudadrv._finder import NAMES
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 # The modules in the order of the table. A module imports only modules that stand above it.
@@ -74,6 +76,10 @@ def test_the_head_of_a_module_says_what_it_keeps(module):
 def test_every_module_is_in_the_table():
     assert len(CYTHON) > 20
     assert sorted(ORDER) == sorted(CYTHON + PYTHON)
+
+
+def test_the_finder_knows_the_cython_modules():
+    assert sorted(NAMES) == CYTHON
 
 
 @pytest.mark.parametrize("module", ORDER)

@@ -10,12 +10,11 @@ import inspect
 import operator
 import os
 import pickle
-import pkgutil
 import sys
 import warnings
-from importlib.util import find_spec
 
 import cudadrv
+from cudadrv._finder import NAMES
 
 HEAP_TYPE = 1 << 9  # flag of classes that are made in Python
 ARGUMENTS_OF = {
@@ -29,14 +28,11 @@ ARGUMENTS_OF = {
 def classes():
     """Every class that an extension module of cudadrv defines, by its full name."""
     found = {}
-    for info in pkgutil.iter_modules(cudadrv.__path__, "cudadrv."):
-        spec = find_spec(info.name)
-        if not spec.origin.endswith(".so") or info.name == "cudadrv._softdriver":
-            continue
-        for value in vars(importlib.import_module(info.name)).values():
-            ours = isinstance(value, type) and value.__module__ == info.name
+    for name in (f"cudadrv.{module}" for module in NAMES):
+        for value in vars(importlib.import_module(name)).values():
+            ours = isinstance(value, type) and value.__module__ == name
             if ours and not value.__flags__ & HEAP_TYPE:
-                found[f"{info.name}.{value.__qualname__}"] = value
+                found[f"{name}.{value.__qualname__}"] = value
     return found
 
 
