@@ -8,12 +8,17 @@ import pytest
 
 WORDS = {"passed": "passes", "failed": "fails", "skipped": "skips"}
 outcomes = {}
+# The stem of each test's file by the test's node id. The node id of a test outside the root
+# directory does not contain the file, and the location of a decorated test may be its decorator's.
+files = {}
+
+
+def pytest_itemcollected(item):
+    files[item.nodeid] = item.path.stem
 
 
 def pytest_runtest_logreport(report):
-    # The node id of a test outside the root directory does not contain the file.
-    module = Path(report.location[0]).stem
-    name = f"{module}.{report.nodeid.partition('::')[2].replace('::', '.')}"
+    name = f"{files[report.nodeid]}.{report.nodeid.partition('::')[2].replace('::', '.')}"
     word = WORDS[report.outcome]
     before, text = outcomes.get(name, ("passes", ""))
     if report.when == "call" or word != "passes":
