@@ -117,7 +117,7 @@ SOFT_API(cuCoredumpGetAttributeGlobal, (CUcoredumpSettings setting, void *value,
 SOFT_API(cuCoredumpSetAttribute, (CUcoredumpSettings setting, void *value, size_t *size),
          (setting, value, size)) {
     if (is_global(int(setting)))
-        return CUDA_ERROR_NOT_PERMITTED;
+        return CUDA_ERROR_INVALID_VALUE; // an H200 returns this for user_trigger
     return write_setting(call.context->coredumps, int(setting), value, size);
 }
 

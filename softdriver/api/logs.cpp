@@ -16,7 +16,8 @@ std::atomic<bool> logs_are_due{false};
 
 namespace {
 
-constexpr size_t most_bytes = 25600; // of all kept messages, as cuda.h says
+constexpr size_t most_messages = 100; // An H200 keeps as many. cuda.h has no number.
+constexpr size_t most_bytes = 25600;  // of all kept messages, as cuda.h says
 // The words of real drivers.
 constexpr const char *cut = "Log buffer has rolled over since the previous dump. The oldest "
                             "messages will be missing\n";
@@ -42,7 +43,8 @@ struct Log {
     std::vector<Listener> callbacks;
     uintptr_t next_handle = 1;
     // Held while callbacks run, so that none runs after it was unregistered. It is recursive,
-    // because a callback may unregister itself.
+    // because a callback may unregister itself. NVIDIA's driver (580.159.04) crashes then, and
+    // hangs when a callback makes another call.
     std::recursive_mutex telling;
 
     unsigned next() const { return first + static_cast<unsigned>(messages.size()); }
@@ -81,7 +83,7 @@ void append(Level level, const std::string &text) {
     std::lock_guard<std::mutex> lock(log.guard);
     log.messages.push_back({level, (head + text).substr(0, most_bytes - 1) + "\n", head.size()});
     log.bytes += log.messages.back().text.size();
-    for (; log.bytes > most_bytes; log.first++) {
+    for (; log.messages.size() > most_messages || log.bytes > most_bytes; log.first++) {
         log.bytes -= log.messages.front().text.size();
         log.messages.pop_front();
     }

@@ -42,9 +42,9 @@ struct Resource {
     int type = 0;
     uint32_t mark = 0;
     int device = 0;
-    unsigned split = 0;   // the number of the split that it came from; 0: the whole device
+    unsigned is_part = 0; // it came from a split
     unsigned first = 0;   // its first multiprocessor
-    unsigned is_rest = 0; // it is the remainder of that split
+    unsigned is_rest = 0; // it is the remainder of a split
     unsigned char unused[72] = {};
     union {
         unsigned char all[40] = {};
@@ -80,7 +80,6 @@ struct Descriptions {
     std::map<std::tuple<int, unsigned, unsigned, int>, uintptr_t> handles;
     std::map<uintptr_t, Parts> parts;
     uintptr_t next = 0x5ce000001000;
-    unsigned splits = 0;
 };
 
 // Guarded by the state's mutex; never destroyed, as the state.
@@ -105,7 +104,7 @@ bool known(int type) {
 void write_groups(const Resource &input, const std::vector<Processors> &groups, Resource *result,
                   Resource *rest) {
     Resource part = input;
-    part.split = ++descriptions().splits;
+    part.is_part = 1;
     part.is_rest = 0;
     unsigned left = input.processors.count;
     for (const Processors &group : groups) {
@@ -156,10 +155,9 @@ CUresult place_groups(const Processors &whole, const GroupParams *params, unsign
 }
 
 // Adds multiprocessors to a description. `first` is the first resource of the description that has
-// some.
+// some. cuda.h says that both must be of the same split, but an H200 accepts parts of two splits.
 CUresult add_processors(const Resource &resource, const Resource &first, Parts &total) {
-    if (resource.split != first.split ||
-        resource.processors.alignment != first.processors.alignment)
+    if (resource.processors.alignment != first.processors.alignment)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     total.processors += resource.processors.count;
     return CUDA_SUCCESS;
@@ -174,8 +172,11 @@ CUresult add_queues(const Resource &resource, Parts &total) {
     return CUDA_SUCCESS;
 }
 
+// Returns whether a multiprocessor is in both.
 bool overlap(const Resource &one, const Resource &other) {
-    return one.has_processors() && other.has_processors() && one.first == other.first;
+    return one.has_processors() && other.has_processors() &&
+           one.first < other.first + other.processors.count &&
+           other.first < one.first + one.processors.count;
 }
 
 // Adds up what a program describes.
@@ -256,9 +257,8 @@ SOFT_API(cuDevSmResourceSplitByCount,
     if (!input.has_processors())
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     const Processors &all = input.processors;
-    if (least > all.count)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (input.split) // only a green context makes a part a whole
+    // A part cannot be split again: only a green context makes it a whole.
+    if (least > all.count || input.is_part)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     unsigned step = flags & ignore_pairs ? 1 : pair;
     unsigned size = std::max((least + step - 1) / step, 1u) * step;
@@ -287,7 +287,7 @@ SOFT_API(cuDevSmResourceSplit,
     const Resource input = *reinterpret_cast<const Resource *>(given);
     if (!input.has_processors())
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    if (input.split && !input.is_rest) // remainders can be split again
+    if (input.is_part && !input.is_rest) // remainders can be split again
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     std::vector<Processors> groups;
     if (CUresult status = place_groups(input.processors, params, count, result != nullptr, groups))

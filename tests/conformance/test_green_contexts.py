@@ -193,11 +193,15 @@ def test_splits_of_a_small_device(client):
     assert groups.value == 2
 
 
+def test_a_part_is_not_larger_than_the_whole(client):
+    resource = whole(client)
+    assert split(client, resource, least=resource.count + 1)[0] == INVALID_CONFIGURATION
+
+
 @unasked
 def test_splits_that_cannot_be_made(client):
     resource = whole(client)
     _, parts, _ = split(client, resource)
-    assert split(client, resource, least=resource.count + 1)[0] == INVALID_VALUE
     assert split(client, resource, flags=4)[0] == INVALID_VALUE
     assert split(client, Resource())[0] == INVALID_TYPE
     # Parts of a split cannot be split again.
@@ -211,12 +215,37 @@ def test_descriptions(client):
         assert describe(client, *parts)[0] == SUCCESS
 
 
-@unasked
-def test_descriptions_that_cannot_be_made(client):
+def test_descriptions_of_two_splits(client):
+    """cuda.h says that this is CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION."""
     resource = whole(client)
     _, parts, _ = split(client, resource)
     _, others, _ = split(client, resource)
-    for wrong in ((parts[0], others[1]), (parts[0], parts[0]), (resource, parts[0])):
+    assert describe(client, parts[0], others[1])[0] == SUCCESS
+
+
+@unasked
+def test_a_green_context_of_two_splits(client, make):
+    """cuda.h says nothing about it, because it does not allow such a description."""
+    resource, found = whole(client), Resource()
+    _, parts, _ = split(client, resource)
+    _, others, _ = split(client, resource)
+    green = make(parts[0], others[1])
+    client.ok("cuGreenCtxGetDevResource", green, ctypes.byref(found), PROCESSORS)
+    assert found.count == parts[0].count + others[1].count
+
+
+@unasked
+def test_descriptions_that_cannot_be_made(client):
+    resource = whole(client)
+    _, (first, second), _ = split(client, resource)
+    _, (same, _), _ = split(client, resource)
+    for wrong in (
+        (first, first),
+        (first, same),
+        (resource, first),
+        (resource, second),
+        (second, resource),
+    ):
         assert describe(client, *wrong)[0] == INVALID_CONFIGURATION
     assert describe(client, whole(client), whole(client, 1))[0] == INVALID_CONFIGURATION
     assert describe(client, Resource())[0] == INVALID_TYPE

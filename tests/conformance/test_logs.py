@@ -10,11 +10,9 @@ import pytest
 
 from .client import INVALID_VALUE, PATIENCE, SUCCESS
 
-# These tests check what cuda.h says. No GPU has answered yet.
-unasked = pytest.mark.cuda_software
-
 ERROR = 0
-KEPT = 25600  # how many bytes of messages the driver keeps
+KEPT = 25600  # how many bytes of messages the driver keeps at most
+MOST_MESSAGES = 100
 CALLBACK = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t
 )
@@ -128,15 +126,25 @@ def test_old_messages_are_lost(client):
     assert messages(text.removeprefix(CUT))[-1] == message
 
 
-@unasked
 def test_the_last_messages_are_kept(client):
-    message = fail(client)
-    for _ in range(KEPT // len(message)):
-        fail(client)
+    for _ in range(MOST_MESSAGES + 1):
+        message = fail(client)
     text = dump(client, None)
     assert text.startswith(CUT)
-    lines = text.removeprefix(CUT)
-    assert KEPT - len(lines.splitlines(keepends=True)[0]) < len(lines) <= KEPT
+    kept = messages(text.removeprefix(CUT))
+    assert len(kept) == MOST_MESSAGES
+    assert kept[-1] == message
+
+
+def test_the_bytes_of_long_messages_are_limited(client, software):
+    name = "x" * 1000  # an instruction that does not exist
+    code = f".version 7.0\n.target sm_70\n.address_size 64\n.entry f() {{\n{name};\n}}\n".encode()
+    for _ in range(MOST_MESSAGES // 2):
+        assert client.call("cuModuleLoadData", ctypes.byref(ctypes.c_void_p()), code) != SUCCESS
+    lines = dump(client, None).removeprefix(CUT)
+    kept = messages(lines)
+    assert len(kept) < MOST_MESSAGES
+    assert KEPT - max(map(len, lines.splitlines(keepends=True))) < len(lines) <= KEPT
 
 
 def test_dump_to_a_file(client, tmp_path):
@@ -153,6 +161,7 @@ def test_dump_to_a_file_that_cannot_be_made(client, tmp_path):
 
 
 # On an H100 callbacks get the same messages, but this test or the next one did not return there.
+# The next one hangs on an H200.
 @pytest.mark.cuda_software
 def test_callbacks(client, listen):
     (first, handle), (second, _) = listen(), listen()
@@ -166,7 +175,7 @@ def test_callbacks(client, listen):
     assert len(second) == 3  # also the message of the failed cuLogsUnregisterCallback
 
 
-@unasked
+@pytest.mark.cuda_software  # NVIDIA's driver hangs
 def test_a_callback_may_call_the_driver(client, listen):
     """A callback is not called for failures of its own calls, but the log has them."""
     told, _ = listen(lambda: fail(client))
@@ -178,7 +187,7 @@ def test_a_callback_may_call_the_driver(client, listen):
     assert len(told) == 2
 
 
-@unasked
+@pytest.mark.cuda_software  # NVIDIA's driver crashes
 def test_a_callback_may_unregister_itself(client, listen):
     handles = []
     told, handle = listen(lambda: client.ok("cuLogsUnregisterCallback", handles.pop()))
