@@ -64,10 +64,10 @@ cdef class Tensor:
 cdef tuple pair_of_ints(object value, str name)
 cdef int check_array(object dtype, tuple shape) except -1
 cdef object export_capsule(
-    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
-    bint versioned, uint64_t flags)
+    object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
+    tuple strides, bint versioned, uint64_t flags)
 cdef dl_versioned *export_tensor(
-    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
+    object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
     uint64_t flags) except NULL
 cdef object keeper_of_ended()
 cdef void call_on_end(int *attention) noexcept

@@ -10,11 +10,12 @@ import numpy as np
 
 cimport cython
 from cpython.pycapsule cimport (
-    PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
+    PyCapsule_GetName, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
 )
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport strcmp
 
 cdef extern from "cudadrv/dlpack.h" nogil:
     enum:
@@ -94,23 +95,24 @@ cdef dl_dtype _describe(object dtype) except *:
 
 
 cdef int check_array(object dtype, tuple shape) except -1:
-    """Raise BufferError for an array that a capsule cannot describe."""
+    """Raise BufferError for an array that a capsule cannot describe. For `shape` see `_new_export`.
+    """
     dlpack_dtype(dtype)
-    if len(shape) > DL_MOST_DIMENSIONS:
+    if shape is not None and len(shape) > DL_MOST_DIMENSIONS:
         raise BufferError(f"the array has {len(shape)} dimensions, and a DLPack capsule has at most"
                           f" {DL_MOST_DIMENSIONS}; reshape it: buffer.reshape(-1)")
     return 0
 
 
 cdef object export_capsule(
-    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
-    bint versioned, uint64_t flags
+    object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
+    tuple strides, bint versioned, uint64_t flags
 ):
     """Make a capsule of an array. After its consumer has ended the export, `keeper_of_ended`
     returns `keeper`. The caller has called `check_array`.
     """
     cdef dl_export *made = _new_export(
-        keeper, data, device, dtype, shape, strides, versioned, flags)
+        keeper, data, device, dtype, count, shape, strides, versioned, flags)
     try:
         return PyCapsule_New(
             <void *>made, VERSIONED if versioned else PLAIN, <void (*)(object) noexcept>_end_unused)
@@ -121,30 +123,31 @@ cdef object export_capsule(
 
 
 cdef dl_versioned *export_tensor(
-    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
+    object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
     uint64_t flags
 ) except NULL:
-    """As `export_capsule`, but return the tensor itself, for a consumer in C."""
-    return &_new_export(keeper, data, device, dtype, shape, strides, True, flags).versioned
+    """As `export_capsule`, but return the tensor itself, for a consumer in C. It has C order."""
+    return &_new_export(keeper, data, device, dtype, count, shape, None, True, flags).versioned
 
 
 cdef dl_export *_new_export(
-    object keeper, void *data, dl_device device, object dtype, tuple shape, tuple strides,
-    bint versioned, uint64_t flags
+    object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
+    tuple strides, bint versioned, uint64_t flags
 ) except NULL:
     """Make an export. It owns a reference to `keeper`, which `keeper_of_ended` drops.
 
-    The strides are counted in items; None means those of C.
+    If `shape` is None, the array has one dimension with `count` items. The strides are counted in
+    items; None means those of C.
     """
     cdef int64_t[2 * DL_MOST_DIMENSIONS] sizes
-    cdef Py_ssize_t ndim = len(shape)
+    cdef Py_ssize_t ndim = 1 if shape is None else len(shape)
     cdef dl_export *made
     cdef dl_tensor *tensor
     cdef dl_dtype item = dlpack_dtype(dtype)
     cdef uint64_t step = 1  # wraps for huge shapes without items, whose strides nobody uses
     cdef Py_ssize_t i
     for i in range(ndim - 1, -1, -1):
-        sizes[i] = shape[i]
+        sizes[i] = <int64_t>count if shape is None else shape[i]
         sizes[ndim + i] = <int64_t>step if strides is None else strides[i]
         step *= <uint64_t>sizes[i]
     made = dl_new_export(versioned, flags, <int32_t>ndim, sizes, &sizes[ndim], <void *>keeper)
@@ -158,8 +161,8 @@ cdef dl_export *_new_export(
 
 cdef void _end_unused(object capsule) noexcept:
     """The destructor of capsules: if nobody has consumed the capsule, end the export."""
-    cdef const char *name = PLAIN if PyCapsule_IsValid(capsule, PLAIN) else VERSIONED
-    if PyCapsule_IsValid(capsule, name):
+    cdef const char *name = PyCapsule_GetName(capsule)
+    if name is not NULL and (strcmp(name, VERSIONED) == 0 or strcmp(name, PLAIN) == 0):
         dl_end(<dl_export *>PyCapsule_GetPointer(capsule, name))
 
 

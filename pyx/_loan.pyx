@@ -13,7 +13,7 @@ import operator
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from cudadrv._capture cimport Capture
 from cudadrv._closing cimport bury_orphans
@@ -458,7 +458,7 @@ cdef class Loan:
         if dl_device is not None and pair_of_ints(dl_device, "dl_device") != device:
             raise BufferError(f"the buffer is lent as memory of DLPack's device {device}, not"
                               f" {tuple(dl_device)}; say lend(..., device='cpu') or device='cuda'")
-        self._check_consumer(_stream_number(stream))
+        self._check_consumer(None if stream is None else _stream_number(stream))
         return _capsule_of_loan(self, max_version)
 
     @property
@@ -748,9 +748,16 @@ cdef device_of_dlpack _device(Region region, int32_t device_type) except *:
     return device_of_dlpack(device_type, ordinal)
 
 
+cdef device_of_dlpack _paired   # the device of `_pair`
+cdef tuple _pair = (0, 0)       # what device_pair returned last
+
+
 cdef tuple device_pair(device_of_dlpack device):
     """Return a device in the form of ``__dlpack_device__``."""
-    return device.device_type, device.device_id
+    global _paired, _pair
+    if device.device_type != _paired.device_type or device.device_id != _paired.device_id:
+        _paired, _pair = device, (device.device_type, device.device_id)
+    return _pair
 
 
 cdef tuple dlpack_device_of(Region region):
@@ -778,8 +785,11 @@ cdef bint _is_versioned(object max_version, bint readonly) except -1:
 
     Raises BufferError if it would have to be one, because the buffer is lent read-only.
     """
-    cdef bint versioned = max_version is not None \
-        and pair_of_ints(max_version, "max_version")[0] >= 1
+    cdef bint versioned = False
+    cdef tuple version
+    if max_version is not None:
+        version = pair_of_ints(max_version, "max_version")
+        versioned = version[0] >= 1
     if readonly and not versioned:
         raise BufferError("the buffer is lent read-only, which DLPack can say from version 1.0 on;"
                           " the consumer asked for an older one")
@@ -794,7 +804,7 @@ cdef object _capsule(
     try:
         return export_capsule(
             lent, <void *><size_t>pointer_of(region), _device(region, device_type), region.dtype,
-            shape, strides, versioned, _flags(lent, copied))
+            region.count, shape, strides, versioned, _flags(lent, copied))
     except BaseException:
         lent.let_go()
         raise
@@ -809,14 +819,13 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     region.usable()
     region = of_present_size(region)
     stream = stream_of_exchange(region.memory.context)
-    shape = region.shape
-    check_array(region.dtype, shape)
+    check_array(region.dtype, region.sizes)
     lent = _lend(region, stream, ON_STREAM, region.read_only, True)
     lent.holders = 1
     try:
         return export_tensor(
             lent, <void *><size_t>pointer_of(region),
-            _device(region, _device_type(region, None)), region.dtype, shape, None,
+            _device(region, _device_type(region, None)), region.dtype, region.count, region.sizes,
             _flags(lent, False))
     except BaseException:
         lent.let_go()
@@ -855,12 +864,11 @@ cdef object export_region(
     """
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
+    cdef int64_t number = 1 if stream is None else _stream_number(stream)
     region.usable()
     region = of_present_size(region)
-    shape = region.shape
-    check_array(region.dtype, shape)
+    check_array(region.dtype, region.sizes)
     device = None
-    stream = _stream_number(stream)
     wanted = None if dl_device is None else pair_of_ints(dl_device, "dl_device")
     if wanted is not None and wanted != dlpack_device_of(region):
         if wanted == (DL_CPU, 0) and region.kind != DEVICE:
@@ -873,18 +881,18 @@ cdef object export_region(
     kind = _device_type(region, device)
     if stream is None and kind in (DL_CPU, DL_CUDA_HOST):
         borrower = ON_HOST
-    elif stream == -1:
+    elif number == -1:
         borrower = ON_NOTHING
     else:
-        found = _consumer_stream(region, 1 if stream is None else stream)
+        found = _consumer_stream(region, number)
     if copy:
         return _copied(region, found, borrower, max_version, kind)
-    return _export(region, shape, found, borrower, kind, max_version, False)
+    return _export(region, found, borrower, kind, max_version, False)
 
 
 cdef object _export(
-    Region region, tuple shape, Stream stream, Borrower borrower, int32_t device_type,
-    object max_version, bint copied
+    Region region, Stream stream, Borrower borrower, int32_t device_type, object max_version,
+    bint copied
 ):
     """Lend a buffer to the consumer of a capsule, and return the capsule."""
     cdef Lent lent
@@ -893,7 +901,7 @@ cdef object _export(
     versioned = _is_versioned(max_version, readonly)
     lent = _lend(region, stream, borrower, readonly, True)
     lent.holders = 1
-    return _capsule(lent, device_type, shape, None, versioned, copied)
+    return _capsule(lent, device_type, region.sizes, None, versioned, copied)
 
 
 cdef object _copied(
@@ -908,21 +916,24 @@ cdef object _copied(
         fresh.copy_from(region)
     else:
         fresh.copy_from_async(region, stream)
-    return _export(fresh, fresh.shape, stream, borrower, device_type, max_version, True)
+    return _export(fresh, stream, borrower, device_type, max_version, True)
 
 
-cdef object _stream_number(object stream):
-    """Return what a consumer passed as ``stream``: an int, or None. Raises TypeError for others."""
-    if stream is None or type(stream) is int:
-        return stream
+cdef int64_t _stream_number(object stream) except? -2:
+    """Return what a consumer passed as ``stream``. It is not None.
+
+    Raises TypeError if it is no int, BufferError if it is too large for a handle.
+    """
     try:
-        return operator.index(stream)
+        return stream if type(stream) is int else operator.index(stream)
     except TypeError:
         raise TypeError("stream must be an int or None, as DLPack has it, not"
                         f" {type(stream).__name__}") from None
+    except OverflowError:
+        raise BufferError(f"stream is {stream}, which is not the handle of a stream") from None
 
 
-cdef Stream _consumer_stream(Region region, handle):
+cdef Stream _consumer_stream(Region region, int64_t handle):
     if handle == 0 or handle < -1:
         raise BufferError(f"stream is {handle}; DLPack's word for the legacy default stream is 1,"
                           " for the thread's own 2, and -1 for none")
