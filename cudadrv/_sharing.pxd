@@ -6,7 +6,7 @@ from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._event cimport Event, OtherWork
 from cudadrv._memory cimport Memory
-from cudadrv._region cimport Region
+from cudadrv._region cimport Items, Region
 from cudadrv._release cimport Kept
 from cudadrv._stream cimport Stream
 
@@ -17,9 +17,10 @@ cdef class Ticket:
     # What the data says. `open` compares it with what the owner says.
     cdef object pid, file, start, slot, kind, offset, nbytes, total
     cdef object event_number
+    cdef tuple owner            # pid, start and file: the key of the owner in dictionaries
     cdef bytes number, uuid, memory, event
     cdef tuple shape
-    cdef object dtype
+    cdef Items items
     cdef object __weakref__
 
 

@@ -8,7 +8,7 @@ from cudadrv._engine cimport OWN_UNCHECKED
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport adopt_part
 from cudadrv._names cimport OPENING
-from cudadrv._region cimport Items, Region, checked_label, fill_in, items_of
+from cudadrv._region cimport Items, Region, checked_label, fill_in
 from cudadrv._release cimport LOCKED
 from cudadrv._sharing cimport Opened, Ticket, await_owner, open_ticket, use_opened
 from cudadrv._stream cimport Stream, known_stream
@@ -109,7 +109,7 @@ cdef Region _region_of(Opened opened):
     cdef Ticket ticket = opened.ticket
     kind = LockedBuffer if ticket.kind == LOCKED else DeviceBuffer
     cdef Region region = kind.__new__(kind)
-    cdef Items items = items_of(ticket.dtype)
+    cdef Items items = ticket.items
     cdef size_t nbytes = ticket.nbytes
     memory = adopt_part(
         opened.context, opened.base, opened.total, opened.base + <size_t>ticket.offset, nbytes,

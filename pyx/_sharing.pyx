@@ -42,7 +42,7 @@ from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow, pointer_of
+from cudadrv._region cimport Region, borrow, items_of, pointer_of
 from cudadrv._release cimport (
     DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
     drain, release_later, sharing_stream,
@@ -199,7 +199,7 @@ cdef class Ticket:
     def __repr__(self):
         if self.data is None:
             return "<Ticket, never initialized>"
-        return f"<Ticket for {self.shape} items of {self.dtype} of process {self.pid}>"
+        return f"<Ticket for {self.shape} items of {self.items.dtype} of process {self.pid}>"
 
     @property
     def pid(self):
@@ -214,7 +214,7 @@ cdef class Ticket:
     @property
     def dtype(self):
         """The dtype of the buffer."""
-        return self.dtype
+        return None if self.items is None else self.items.dtype
 
 
 cdef int _parse(Ticket ticket, bytes data) except -1:
@@ -236,12 +236,12 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
             or offset > total - nbytes or offset % dtype.alignment or total >= 1 << 48:
         raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
                          f" bytes at {offset} of {total}")
-    first, second = _digest(data)   # here, so that `open` takes less time
+    first, second = _digest(data)   # here, like items and owner, so that `open` takes less time
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
     ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
     ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
     ticket.offset, ticket.nbytes, ticket.total = offset, nbytes, total
-    ticket.shape, ticket.dtype = shape, dtype
+    ticket.shape, ticket.items, ticket.owner = shape, items_of(dtype), (pid, start, file)
     ticket.digest[0], ticket.digest[1] = first, second
     return 0
 
@@ -852,8 +852,7 @@ cdef dict _owners = {}
 
 cdef Owner _owner_of(Ticket ticket):
     """Return the owner of a ticket. Raises OwnershipError if it has ended."""
-    key = (ticket.pid, ticket.start, ticket.file)
-    cdef Owner owner = _owners.get(key)
+    cdef Owner owner = _owners.get(ticket.owner)
     if owner is None:
         _forget_owners()
         owner = Owner.__new__(Owner)
@@ -862,7 +861,7 @@ cdef Owner _owner_of(Ticket ticket):
         raise OwnershipError(f"process {ticket.pid}, which has made the ticket, has ended")
     if owner.board is None:
         owner.board = open_segment(ticket.pid, ticket.file, BOARD, SLOTS * SLOT_BYTES)
-        _owners[key] = owner
+        _owners[ticket.owner] = owner
     return owner
 
 
@@ -1003,7 +1002,7 @@ cdef Event _opened_event(Context context, Ticket ticket):
     cdef own_snapshot nothing
     memset(&nothing, 0, sizeof(nothing))
     owners = context.defaults.setdefault("opened events", {})
-    events = owners.setdefault((ticket.pid, ticket.start, ticket.file), {})
+    events = owners.setdefault(ticket.owner, {})
     cdef Event event = events.get(ticket.event_number)
     if event is None:
         event = events[ticket.event_number] = open_event(context, ticket.event)
