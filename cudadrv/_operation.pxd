@@ -11,7 +11,7 @@ from cudadrv._engine cimport (
 from cudadrv._site cimport site_of
 from cudadrv._stream cimport (
     REFUSED, PyEval_RestoreThread, PyEval_SaveThread, Stream, check_stream, driver_call,
-    is_only_thread, names_context,
+    is_only_thread, takes_calls,
 )
 
 
@@ -100,7 +100,7 @@ cdef inline int issue_run(
     cdef CUresult status
     check_stream(stream)
     operation.request.stream = stream.order
-    if unlikely(not (is_alone(thread) & names_context(stream))) \
+    if unlikely(not is_alone(thread)) or unlikely(not takes_calls(stream)) \
             or unlikely(not _begin_alone(&operation.request, runs, apart)):
         return issue_unusual(operation, stream, runs, apart)
     PyEval_SaveThread()

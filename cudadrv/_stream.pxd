@@ -79,6 +79,18 @@ cdef inline bint names_context(Stream stream) noexcept nogil:
     return stream.ours & (not stream.exposed)
 
 
+cdef bint no_capture_goes_on(Stream stream) noexcept nogil
+
+
+cdef inline bint takes_calls(Stream stream) noexcept:
+    """As `names_context`, also for streams whose handle other libraries have: asks the driver
+    whether they capture with it. False for default streams, which the driver does not find by
+    their handles.
+    """
+    return likely(names_context(stream)) or (
+        stream.exposed == HANDED_OUT and <size_t>stream.raw > 2 and no_capture_goes_on(stream))
+
+
 cdef inline bint keeps_gil(Stream stream) noexcept:
     """Whether records, waits and queries on a stream keep the GIL.
 

@@ -759,6 +759,14 @@ cdef Context context_for(Stream stream, object device):
 
 # ---- driver calls on a stream ----
 
+cdef bint no_capture_goes_on(Stream stream) noexcept nogil:
+    """Whether the driver says that the stream is not capturing."""
+    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
+    return cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
+        and capture == CU_STREAM_CAPTURE_STATUS_NONE
+
+
+
 cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
     """Return whether the stream is idle. If so, join the snapshot into the host's clock."""
     cdef int reason
