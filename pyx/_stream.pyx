@@ -766,7 +766,6 @@ cdef bint no_capture_goes_on(Stream stream) noexcept nogil:
         and capture == CU_STREAM_CAPTURE_STATUS_NONE
 
 
-
 cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
     """Return whether the stream is idle. If so, join the snapshot into the host's clock."""
     cdef int reason
