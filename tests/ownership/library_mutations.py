@@ -462,8 +462,8 @@ MUTATIONS = [
     (
         "an array without a name for its items begins a loan",
         "_dlpack.pyx",
-        "    dlpack_dtype(dtype)\n    if len",
-        "    if len",
+        "    dlpack_dtype(dtype)\n    if shape",
+        "    if shape",
     ),
     (
         "loans that were given back go on",
@@ -1159,8 +1159,9 @@ MUTATIONS = [
     (
         "exports grow with their buffer",
         "_loan.pyx",
-        "    region = of_present_size(region)\n    shape = region.shape\n",
-        "    shape = region.shape\n",
+        "    region = of_present_size(region)\n    check_array(region.dtype, region.sizes)\n"
+        "    device",
+        "    check_array(region.dtype, region.sizes)\n    device",
     ),
     (
         "captured fills grow with their buffer",
