@@ -490,6 +490,35 @@ def test_one_that_is_being_captured(stream):
         assert driver.cuGraphDestroy(graph) == 0
 
 
+def test_one_that_is_being_captured_by_the_only_thread(driver, script):
+    """With one thread, operations take the fast path, which asks whether the stream is captured."""
+    script.quiet("""
+        import ctypes
+        import cudadrv as cu
+
+        driver = ctypes.CDLL(cu.driver_info().path)
+        handle, graph = ctypes.c_void_p(), ctypes.c_void_p()
+        buffer = cu.LockedBuffer.zeros(16)
+        with cu.Device(0):
+            assert driver.cuStreamCreate(ctypes.byref(handle), 1) == 0
+        theirs = cu.Stream.from_handle(handle.value)
+        buffer.fill_async(1, theirs)
+        with cu.Device(0):
+            assert driver.cuStreamBeginCapture_v2(handle, 2) == 0
+            try:
+                buffer.fill_async(2, theirs)
+            except cu.OwnershipError as error:
+                assert "capturing" in str(error)
+            else:
+                raise AssertionError("the fill became a part of the capture")
+            assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+            assert driver.cuGraphDestroy(graph) == 0
+        buffer.fill_async(3, theirs)
+        theirs.synchronize()
+        assert buffer[0] == 3
+    """)
+
+
 def test_ordering_by_the_policy_wait(library, other):
     """The policy "wait" inserts waits for foreign streams, too."""
     theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
