@@ -191,6 +191,7 @@ def test_signals_go_on_to_the_command(tmp_path, name):
         f"signal.signal(signal.SIG{name}, lambda n, f: sys.exit(41))\n"
         "print('ready', flush=True)\ntime.sleep(100)"
     )
+    number = getattr(signal, f"SIG{name}")
     started = subprocess.Popen(
         line("--", sys.executable, "-c", code),
         env=clean_environment(),
@@ -199,10 +200,12 @@ def test_signals_go_on_to_the_command(tmp_path, name):
         text=True,
         # Without a terminal, whose foreground processes get some signals directly.
         start_new_session=True,
+        # What is ignored is not forwarded, and under nohup the tests ignore SIGHUP.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     with started:
         assert started.stdout.readline() == "ready\n"
-        started.send_signal(getattr(signal, f"SIG{name}"))
+        started.send_signal(number)
         _, told = started.communicate(timeout=PATIENCE)
     assert started.returncode == 41
     assert "1 process made 1 call " in told
