@@ -1,4 +1,4 @@
-"""Finds the Cython modules, which are in one shared library: to load 46 libraries takes 5 ms more.
+"""Finds the Cython modules. All are in one shared library, because to load many takes longer.
 
 `cudadrv` imports this module before all others.
 """

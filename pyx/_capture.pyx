@@ -11,7 +11,6 @@ threads and of destructors do not end the capture.
 Outlives a call: the newest node, for its token (the GIL guards it).
 """
 
-
 cimport cython
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
