@@ -10,12 +10,11 @@ import numpy as np
 
 cimport cython
 from cpython.pycapsule cimport (
-    PyCapsule_GetName, PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
+    PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
 )
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport strcmp
 
 cdef extern from "cudadrv/dlpack.h" nogil:
     enum:
@@ -161,8 +160,8 @@ cdef dl_export *_new_export(
 
 cdef void _end_unused(object capsule) noexcept:
     """The destructor of capsules: if nobody has consumed the capsule, end the export."""
-    cdef const char *name = PyCapsule_GetName(capsule)
-    if name is not NULL and (strcmp(name, VERSIONED) == 0 or strcmp(name, PLAIN) == 0):
+    cdef const char *name = VERSIONED if PyCapsule_IsValid(capsule, VERSIONED) else PLAIN
+    if PyCapsule_IsValid(capsule, name):
         dl_end(<dl_export *>PyCapsule_GetPointer(capsule, name))
 
 
