@@ -30,8 +30,8 @@ SOFTDRIVER_HEADERS = sorted(
 )
 LIBRARY = "cudadrv._compiled"  # has all Cython modules: see cudadrv/_finder.py
 KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
-# Half of the driver's files include one of these headers, and then take half of their compile time
-# to read it.
+# Half of the driver's files include one of these headers. The compiler needs half of its time for
+# such a file to read the header.
 PRECOMPILED = ('#include "api/call.h"\n', '#include "api/state.h"\n')
 EXPORTS = "softdriver/exports.map"
 NVJITLINK = "softdriver/nvjitlink.c"

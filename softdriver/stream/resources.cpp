@@ -257,7 +257,7 @@ SOFT_API(cuDevSmResourceSplitByCount,
     if (!input.has_processors())
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     const Processors &all = input.processors;
-    // A part cannot be split again: only a green context makes it a whole.
+    // A part cannot be split again. The resource of a green context can, even if it was a part.
     if (least > all.count || input.is_part)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     unsigned step = flags & ignore_pairs ? 1 : pair;

@@ -23,8 +23,8 @@ PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
 PTX_RUN = FUZZ.parent / "ptx_run.cpp"
 DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").rglob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
-# Half of the driver's files include this header, and then take half of their compile time to read
-# it.
+# Half of the driver's files include this header. The compiler needs half of its time for such a
+# file to read the header.
 PRECOMPILED = '#include "api/state.h"\n'
 # The files of a folder are compiled as one, in a quarter of the time, because headers take most of
 # it. The files in ALONE are compiled alone: they have functions with equal names, or declare
