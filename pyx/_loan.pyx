@@ -13,7 +13,11 @@ import operator
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject *object)
 
 from cudadrv._capture cimport Capture
 from cudadrv._closing cimport bury_orphans
@@ -28,9 +32,9 @@ from cudadrv._driver cimport (
     cudadrv_table,
 )
 from cudadrv._engine cimport (
-    OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_PER_THREAD, OWN_READ, OWN_STAYS,
-    OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
-    own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
+    OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_PER_THREAD, OWN_READ,
+    OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access,
+    own_conflict, own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
     own_snapshot_drop,
 )
 from cudadrv._errors cimport report_text
@@ -43,7 +47,8 @@ from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
-    Stream, legacy_stream, per_thread_stream, stream_for, stream_from_handle, user_of,
+    Stream, legacy_stream, per_thread_stream, stream_for, stream_from_handle, takes_calls,
+    user_of,
 )
 
 from cudadrv._device import call_after_wait
@@ -81,11 +86,40 @@ cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogi
 
 cdef Lent _lend(Region region, Stream stream, Borrower borrower, bint readonly, bint waits):
     """Begin a loan, or raise. The caller adds the first holder."""
-    cdef Lent lent = Lent.__new__(Lent)
+    cdef Lent lent = _renewed(region, stream, borrower, readonly)
+    if lent is not None:
+        return lent
+    lent = Lent.__new__(Lent)
     lent.region, lent.readonly, lent.borrower = region, readonly, borrower
     lent.stream = stream if stream is not None else lending_stream(region.memory.context)
     lent.begin(waits)
     return lent
+
+
+cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonly):
+    """Return the loan of an export that has just ended, if it serves for a new one; else None.
+
+    A program that exports a buffer in each round of a loop, always to the same stream, would
+    otherwise end and begin the same loan in each round. Until the engine has recorded the end of a
+    loan, nothing else can have used the buffer. What the borrower has queued counts at the next
+    end. Loans that make a driver call at their beginning are not renewed.
+    """
+    cdef Lent lent
+    if borrower != ON_STREAM or not cudadrv_table.attention or cudadrv_table.forked:
+        return None
+    lent = keeper_of_ended()
+    if lent is None:
+        return None
+    # With one reference: neither a Loan nor another export has it.
+    if Py_REFCNT(<PyObject *>lent) == 1 and lent.live and lent.holders == 1 \
+            and lent.region is region and lent.readonly == readonly and lent.stream is stream \
+            and lent.borrower == ON_STREAM and lent.event is None and lent.capture is NULL \
+            and stream.capture is NULL and stream.order.state == OWN_OPEN and takes_calls(stream):
+        lent.holders = 0
+        lent.loan.site = here()
+        return lent
+    _drop(lent)
+    return None
 
 
 @cython.final
@@ -248,9 +282,16 @@ cdef class Lent:
 
 
 cdef list _unended = []     # loans that could not be ended
-# Linked list of loans of which a Loan was a holder (`Loan.shown`) until it died.
+# Linked list of loans that have lost a holder: most of them a Loan (`Loan.shown`) that died.
 cdef Lent _dropped = None
 _is_called = False          # whether synchronizations call `_end_all_unended`
+
+
+cdef void _drop(Lent lent) noexcept:
+    """Note that the loan has lost a holder. The next call ends it (`attend`)."""
+    global _dropped
+    lent.following, _dropped = _dropped, lent
+    cudadrv_table.attention = 1
 
 
 cdef int _end_later(Lent lent) except -1:
@@ -335,7 +376,6 @@ cdef class Loan:
         raise TypeError("use buffer.lend(stream)")
 
     def __dealloc__(self):
-        global _dropped
         if self.lent is None or cudadrv_table.forked:
             return
         if self.block == ENTERED and self.entered.live:
@@ -345,8 +385,7 @@ cdef class Loan:
             if self.entered.holders == 0:
                 self.entered.close()
         if self.shown is not None:
-            self.shown.following, _dropped = _dropped, self.shown
-            cudadrv_table.attention = 1
+            _drop(self.shown)
 
     @property
     def stream(self):
@@ -760,9 +799,18 @@ cdef tuple device_pair(device_of_dlpack device):
     return _pair
 
 
+cdef int _check_exported(Region region) except -1:
+    """As `check_region`, but leaves loans that were given back to `_renewed`."""
+    if region.memory is None or region.moved or region.memory.state.unusual \
+            or region.memory.context.raw is NULL or region.memory.context.lost \
+            or cudadrv_table.forked:
+        region.usable()
+    return 0
+
+
 cdef tuple dlpack_device_of(Region region):
     """Return what ``__dlpack_device__`` of a buffer returns."""
-    region.usable()
+    _check_exported(region)
     return device_pair(_device(region, _device_type(region, None)))
 
 
@@ -816,7 +864,7 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     The stream waits for conflicting work under every policy.
     """
     cdef Lent lent
-    region.usable()
+    _check_exported(region)
     region = of_present_size(region)
     stream = stream_of_exchange(region.memory.context)
     check_array(region.dtype, region.sizes)
@@ -865,7 +913,7 @@ cdef object export_region(
     cdef Stream found = None
     cdef Borrower borrower = ON_STREAM
     cdef int64_t number = 1 if stream is None else _stream_number(stream)
-    region.usable()
+    _check_exported(region)
     region = of_present_size(region)
     check_array(region.dtype, region.sizes)
     device = None

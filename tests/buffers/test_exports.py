@@ -1,6 +1,8 @@
 """Buffers in other libraries: exports by DLPack, the array interface and the buffer protocol."""
 
+import ctypes
 import gc
+import sys
 import threading
 
 import numpy as np
@@ -99,6 +101,84 @@ def test_several_consumers_hold_one_loan_each(make, stream, other):
         buffer.fill_async(2, other)
     other.wait(stream)
     buffer.fill_async(2, other)
+
+
+def test_an_export_in_each_round_of_a_loop(make, stream, other):
+    """An export that follows the end of the last one, on the same stream, continues its loan."""
+    buffer = make("device", 8)
+    for way in ("end", "end_without_the_gil", "end"):
+        assert buffer.__dlpack_device__() == CUDA
+        getattr(Consumer(buffer.__dlpack__(stream=stream.handle)), way)()
+    first = Consumer(buffer.__dlpack__(stream=stream.handle))
+    first.end()
+    second, line = Consumer(buffer.__dlpack__(stream=stream.handle)), sys._getframe().f_lineno
+    with pytest.raises(cu.BufferExportedError, match=rf"test_exports\.py:{line}\b"):
+        buffer.fill_async(2, other)
+    second.end()
+    with pytest.raises(cu.BufferBorrowedError, match=r"by lend on Stream \d+"):
+        buffer.fill_async(2, other)
+    other.wait(stream)
+    buffer.fill_async(2, other)
+
+
+@pytest.mark.parametrize("change", ["stream", "part", "reader", "loan"])
+def test_an_export_that_is_no_continuation_is_a_loan_of_its_own(make, stream, other, change):
+    buffer = make("device", 8)
+    loan = buffer.lend(stream) if change == "loan" else None
+    Consumer((loan or buffer).__dlpack__(stream=stream.handle)).end()
+    if change == "stream":
+        consumer = Consumer(buffer.__dlpack__(stream=other.handle))  # it waits for `stream`
+        with pytest.raises(cu.BufferExportedError, match="it is lent to"):
+            buffer.fill_async(1, stream)
+        buffer.fill_async(1, other)
+    elif change == "part":
+        consumer = Consumer(buffer[4:].__dlpack__(stream=stream.handle))
+        with pytest.raises(cu.BufferBorrowedError):
+            buffer[:4].fill_async(1, other)
+        other.wait(stream)
+        buffer[:4].fill_async(1, other)
+    elif change == "reader":
+        lent, asked = buffer.lend(stream, readonly=True), {"max_version": (1, 0)}
+        consumer = Consumer(lent.__dlpack__(stream=stream.handle, **asked))
+        other.wait(stream)
+        cu.DeviceBuffer(8).copy_from_async(buffer, other)
+    else:
+        consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
+        with loan:
+            consumer.end()
+            with pytest.raises(cu.BufferExportedError, match="it is lent to"):
+                buffer.fill_async(1, other)
+        consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+    consumer.end()
+
+
+@pytest.mark.parametrize("wrong", ["closed", "viewed"])
+def test_an_export_after_an_export_is_refused_as_the_first(make, stream, wrong):
+    buffer = make("locked", 8)
+    Consumer(buffer.__dlpack__(stream=stream.handle)).end()
+    stream.synchronize()
+    if wrong == "closed":
+        buffer.close()
+        with pytest.raises(cu.BufferClosedError):
+            buffer.__dlpack__(stream=stream.handle)
+    else:
+        with buffer.read(), pytest.raises(cu.BufferExportedError, match="a host view of it"):
+            buffer.__dlpack__(stream=stream.handle)
+
+
+def test_an_export_after_an_export_to_a_stream_that_captures_is_refused(make, stream):
+    library = ctypes.CDLL(cu.driver_info().path)
+    handle, graph = ctypes.c_void_p(stream.handle), ctypes.c_void_p()
+    buffer = make("device", 8)
+    Consumer(buffer.__dlpack__(stream=stream.handle)).end()
+    with cu.Device(0):
+        assert library.cuStreamBeginCapture_v2(handle, 2) == 0
+        with pytest.raises(cu.OwnershipError, match="captur"):
+            buffer.__dlpack__(stream=stream.handle)
+        assert library.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+        assert library.cuGraphDestroy(graph) == 0
+    stream.synchronize()
+    buffer.fill_async(1, stream)
 
 
 def test_the_consumers_stream_waits_for_what_is_missing(make, stream, other, items_of, gate):

@@ -180,7 +180,10 @@ class InteropChoices(GroupChoices):
                 return
             way = "end_without_the_gil" if self.chance(0.1) else "end"
             self.note("end holder", at, way)
-            self.session.end_holder(self.holders.pop(at), way)
+            holder = self.holders.pop(at)
+            self.session.end_holder(holder, way)
+            if holder.stream is not None and self.chance(0.6):
+                self.export_anew(holder)
         elif self.loans:
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
@@ -195,6 +198,15 @@ class InteropChoices(GroupChoices):
                 self.note("drop loan", at)
                 del self.loans[at]
                 self.session.drop_loan(loan)
+
+    def export_anew(self, holder):
+        """Export a buffer right after another array of it has ended."""
+        buffer, stream = holder.buffer, holder.stream
+        if buffer not in self.buffers or not self.is_usable(stream):
+            return
+        word = {"legacy": 1, "per_thread": 2}.get(stream.kind) or stream.real.handle
+        self.note("  and export it anew")
+        self.keep_holder(self.session.export_buffer(buffer, stream, word))
 
     def end_loans(self):
         while self.loans:

@@ -388,6 +388,30 @@ MUTATIONS = [
         " and self.live:\n            try:\n                pass\n",
     ),
     (
+        "an export continues the loan to another stream",
+        "_loan.pyx",
+        " and lent.stream is stream \\\n",
+        " \\\n",
+    ),
+    (
+        "an export continues the loan of another part",
+        "_loan.pyx",
+        "lent.region is region and ",
+        "",
+    ),
+    (
+        "an export continues a loan that has other holders",
+        "_loan.pyx",
+        "if Py_REFCNT(<PyObject *>lent) == 1 and lent.live and lent.holders == 1 \\\n",
+        "if lent.live \\\n",
+    ),
+    (
+        "an export after another one ends what the other one lent, uncounted",
+        "_loan.pyx",
+        "    _drop(lent)\n    return None\n",
+        "    return None\n",
+    ),
+    (
         "the end of a block ends what arrays hold",
         "_loan.pyx",
         "        if lent.holders or not lent.live:\n",
