@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -69,13 +70,20 @@ def pytest_collection_finish():
     gc.enable()
 
 
-def pytest_runtest_setup(item):
-    """In a worker of pytest-xdist, drop the reports of earlier tests, which were sent already.
+_setups = itertools.count(1)
 
-    Otherwise the worker keeps them until the end, and each garbage collection visits them.
+
+def pytest_runtest_setup(item):
+    """Exclude what earlier tests have left, too: modules, and some objects of pytest for each test.
+
+    Otherwise each garbage collection visits them. A worker of pytest-xdist even keeps the reports
+    that it has sent, which are dropped here.
     """
     if hasattr(item.config, "workerinput"):
         item.config.pluginmanager.get_plugin("terminalreporter").stats.clear()
+    if next(_setups) % 50 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collectstart(collector):
