@@ -16,19 +16,31 @@
 // such flags.
 
 namespace soft {
+
+struct SharedPage {
+    struct Entry {
+        std::atomic<uint64_t> number; // of an unfinished record, or 0
+        std::atomic<uint32_t> needed;
+    };
+    static constexpr uint64_t count = 160;
+
+    std::atomic<uint64_t> id; // of the event, or 0 if it was destroyed
+    std::atomic<uint64_t> records;
+    std::atomic<uint64_t> latest; // record, or 0
+    uint64_t unused;
+    Entry entries[count];
+};
+
 namespace {
 
 constexpr uint64_t event_magic = 0x3130544e45435543; // "CUCENT01"
 constexpr const char *file_name = "cudadrv-events";
 constexpr size_t event_bytes = 4096; // a page
+static_assert(sizeof(SharedPage) <= event_bytes, "an event has one page");
 constexpr uint64_t max_pages = 4096; // events of one process
-constexpr uint64_t entry_count = 160;
-constexpr uint64_t no_entry = entry_count;
+constexpr uint64_t no_entry = SharedPage::count;
 
-struct Entry {
-    std::atomic<uint64_t> number; // of an unfinished record, or 0
-    std::atomic<uint32_t> needed;
-};
+using Entry = SharedPage::Entry;
 
 struct EventHandle {
     uint64_t magic;
@@ -146,15 +158,6 @@ Watcher &watcher() {
 
 } // namespace
 
-struct SharedPage {
-    std::atomic<uint64_t> id; // of the event, or 0 if it was destroyed
-    std::atomic<uint64_t> records;
-    std::atomic<uint64_t> latest; // record, or 0
-    uint64_t unused;
-    Entry entries[entry_count];
-};
-static_assert(sizeof(SharedPage) <= event_bytes, "an event has one page");
-
 std::shared_ptr<SharedEvent> SharedEvent::create() {
     EventPages &all = event_pages();
     if (all.file < 0)
@@ -187,7 +190,7 @@ SharedEvent::~SharedEvent() {
 
 // Returns the index of a free entry, or no_entry.
 uint64_t SharedEvent::find_room() {
-    for (uint64_t i = 0; i < entry_count; i++)
+    for (uint64_t i = 0; i < SharedPage::count; i++)
         if (!page_->entries[i].number)
             return i;
     return no_entry;
@@ -220,7 +223,7 @@ bool SharedEvent::recorded_elsewhere() const { return page_->latest != noted_; }
 
 bool SharedEvent::done(uint64_t record, bool needed) const {
     uint64_t index = record & 0xff;
-    if (!record || index >= entry_count || page_->id != id_)
+    if (!record || index >= SharedPage::count || page_->id != id_)
         return true;
     Entry &entry = page_->entries[index];
     if (entry.number != number_of(record))

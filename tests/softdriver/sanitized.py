@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from cuda_header import HeaderError, find_cuda_header
+from setup import units
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "sanitizers"
 DRIVER = sorted((ROOT / "softdriver").rglob("*.cpp"))
@@ -23,14 +27,6 @@ PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
 PTX_RUN = FUZZ.parent / "ptx_run.cpp"
 DRIVER_HEADERS = [*(ROOT / "softdriver").rglob("*.h"), *(ROOT / "softdriver").rglob("*.def")]
 FUZZ_HEADERS = [*DRIVER_HEADERS, *FUZZ.parent.glob("*.h")]
-# Half of the driver's files include this header. The compiler needs half of its time for such a
-# file to read the header.
-PRECOMPILED = '#include "api/state.h"\n'
-# The files of a folder are compiled as one, in a quarter of the time, because headers take most of
-# it. The files in ALONE are compiled alone: they have functions with equal names, or declare
-# functions of cuda.h differently.
-ALONE = ("names", "constant", "decode_approximate", "decode_bits", "decode_convert")
-ALONE += ("decode_float", "decode_integer")
 # -Og compiles a quarter faster than -O1, and its code is nearly as fast.
 COMMON = ["-std=c++17", "-Og", "-g1", "-pthread", "-fPIC", "-fno-omit-frame-pointer"]
 # `enum` is off, because programs may pass any number as an enumeration. The other checks are off
@@ -61,19 +57,10 @@ def require(flags: list[str], folder: Path) -> None:
 
 
 def _header_folder() -> str:
-    sys.path.insert(0, str(ROOT))
-    try:
-        from cuda_header import HeaderError, find_cuda_header
-    finally:
-        sys.path.pop(0)
     try:
         return str(find_cuda_header().folder)
     except HeaderError as error:
         pytest.skip(str(error))
-
-
-def _bytes_of(path: Path) -> int:
-    return path.stat().st_size
 
 
 class Build:
@@ -113,32 +100,14 @@ class Build:
                 made.replace(target)
         return target
 
-    def _compile(self, sources: list[Path]) -> str:
-        """Compile one file, or the files of a folder as one."""
-        first = sources[0]
-        parts = first.parent if len(sources) > 1 else first.with_suffix("")
-        target = self.folder / ("_".join(parts.relative_to(ROOT).parts) + ".o")
-        headers = FUZZ_HEADERS if first.parent == FUZZ.parent else DRIVER_HEADERS
-        if self._is_old(target, *sources, *headers):
-            command = [compiler(), *self.flags, *self.includes, "-c", "-o", str(target)]
-            if any(PRECOMPILED in source.read_text(encoding="utf-8") for source in sources):
-                command += ["-include", str(self.folder / "precompiled.h")]
-            self._run([*command, str(self._together(sources) if len(sources) > 1 else first)])
+    def _compile(self, unit: tuple[str, list[str]]) -> str:
+        source, parts = unit
+        name = Path(source)
+        target = self.folder / f"{name.parent.name}_{name.stem}.o"
+        headers = FUZZ_HEADERS if name.parent == FUZZ.parent else DRIVER_HEADERS
+        if self._is_old(target, name, *map(Path, parts), *headers):
+            self._run([compiler(), *self.flags, *self.includes, "-c", source, "-o", str(target)])
         return str(target)
-
-    def _together(self, sources: list[Path]) -> Path:
-        bundle = self.folder / f"{sources[0].parent.name}.cpp"
-        lines = [f'#include "{source}"\n' for source in sources]
-        bundle.write_text("".join(lines), encoding="utf-8")
-        return bundle
-
-    def _precompile(self) -> None:
-        header = self.folder / "precompiled.h"
-        target = header.with_suffix(".h.gch")  # compilers prefer this file to the header
-        if self._is_old(target, *DRIVER_HEADERS):
-            header.write_text(PRECOMPILED, encoding="utf-8")
-            command = [compiler(), *self.flags, *self.includes, "-x", "c++-header", str(header)]
-            self._run([*command, "-o", str(target)])
 
     @staticmethod
     def _is_old(target: Path, *sources: Path) -> bool:
@@ -146,14 +115,10 @@ class Build:
         return not target.exists() or target.stat().st_mtime < newest
 
     def _objects(self, sources: list[Path]) -> list[str]:
-        self._precompile()
-        units: dict[object, list[Path]] = {}
-        for source in sources:
-            alone = source.stem in ALONE or source not in DRIVER
-            units.setdefault(source if alone else source.parent, []).append(source)
-        longest = sorted(units.values(), key=lambda unit: -sum(map(_bytes_of, unit)))
+        driver = units([str(source) for source in sources if source in DRIVER], str(self.folder))
+        others = {str(source): [str(source)] for source in sources if source not in DRIVER}
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            return list(pool.map(self._compile, longest))
+            return list(pool.map(self._compile, [*driver.items(), *others.items()]))
 
     @staticmethod
     def _run(command: list[str]) -> None:
