@@ -175,9 +175,10 @@ static inline void own_commit_(const own_engine *engine, own_request *request, o
     }
 }
 
-/* Joins ranges that the operation has made equal, and makes those small that have few epochs. Call
- * this when all accesses of the operation are committed. Accesses may overlap, and own_commit_
- * needs the cuts at both ends of each access. */
+/* Joins the ranges of an access if they have equal epochs now, and makes those small that have few.
+ * Call this when all accesses of the operation are committed. Accesses may overlap, and own_commit_
+ * needs the cuts at both ends of each access. The cuts at the ends stay, because the next operation
+ * that uses the same bytes then takes the fast path. */
 static inline void own_join_ranges_(const own_access *access) {
     own_memory *memory = access->memory;
     if (access->start >= access->stop) {
@@ -187,9 +188,7 @@ static inline void own_join_ranges_(const own_access *access) {
     for (own_range *range = first; range < end; range++) {
         own_range_shrink(range);
     }
-    if (memory->count > 1) {
-        own_ranges_join(memory, first, end);
-    }
+    own_ranges_join(memory, first, end);
 }
 
 /* When the number of ranges has doubled since the last sweep, drops the epochs that the host knows
@@ -429,9 +428,7 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
             }
         }
     }
-    if (memory->count > 1) {
-        own_ranges_join(memory, first, end);
-    }
+    own_ranges_join(memory, first, end);
 }
 
 static __attribute__((noinline)) void own_supersede_all_(own_engine *engine,
@@ -509,7 +506,8 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         own_range *range = &access->memory->ranges[index];
         memcpy(own_epochs(range), access->saved, access->undo_count * sizeof *access->saved);
         range->count = access->undo_count;
-        own_ranges_join(access->memory, range, range + 1);
+        own_ranges_join(access->memory, range - (index > 0),
+                        range + 1 + (index + 1 < access->memory->count));
     }
     if (all) {
         stream->recent[stream->seq % OWN_RECENT] = request->forgotten;

@@ -255,13 +255,11 @@ static inline int own_range_same(own_range *a, own_range *b) {
     return 1;
 }
 
-/* Joins neighbouring ranges that have equal epochs: those from `first` to `end`, the range
- * before `first`, and the range at `end`. */
+/* Joins neighbouring ranges that have equal epochs, from `first` to before `end`. */
 static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
     own_range *all = memory->ranges + memory->count;
-    own_range *kept = first > memory->ranges ? first - 1 : first;
-    end = end < all ? end + 1 : end;
-    for (own_range *range = kept + 1; range < end; range++) {
+    own_range *kept = first;
+    for (own_range *range = first + 1; range < end; range++) {
         if (own_range_same(kept, range)) {
             if (range->capacity) {
                 free(range->many);

@@ -34,7 +34,7 @@ static __attribute__((noinline)) void own_catch_up_(own_engine *engine) {
     own_access *access = runs->accesses, *end = access + (runs->behind ? runs->count : 0);
     engine->runs = NULL;
     for (; access < end; access++) {
-        own_range *range = access->memory->ranges;
+        own_range *range = own_only_range_(access);
         own_epoch *epoch = &range->few[range->count - 1];
         access->undo = 1;
         access->undo_count = (uint8_t)range->count;

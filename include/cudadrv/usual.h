@@ -1,8 +1,8 @@
 /* Fast path: an operation that cannot conflict.
  *
- * Most operations use all of some memory that only their own stream used last. Such an operation
- * cannot conflict and needs no allocation; checking and recording it takes a dozen comparisons.
- * All other operations take the long path, in borrow.h. */
+ * Most operations use all of some memory, or a part that was used before, and only their own stream
+ * used it last. Such an operation cannot conflict and needs no allocation; checking and recording
+ * it takes a dozen comparisons. All other operations take the long path, in borrow.h. */
 
 #ifndef CUDADRV_USUAL_H
 #define CUDADRV_USUAL_H
@@ -31,20 +31,31 @@ typedef struct own_request {
     own_conflict conflict;
 } own_request;
 
-/* Returns whether an access can take the fast path. The access must use all of its memory, and at
- * most read or move contents besides. The memory must be open, with a single range, and without
- * views, loans and limits. All unfinished uses must be on this stream, and the new epoch must fit
- * without malloc. */
+/* Returns the only range of the bytes that an access uses, or NULL: it must use the whole range. */
+static inline own_range *own_only_range_(const own_access *access) {
+    const own_memory *memory = access->memory;
+    const uint32_t i = own_range_find(memory, access->start);
+    own_range *range = &memory->ranges[i];
+    return range->start == access->start && own_range_stop(memory, i) == access->stop ? range
+                                                                                      : NULL;
+}
+
+/* Returns whether an access can take the fast path. The access must use all of one range, and at
+ * most read or move contents besides. The memory must be open, without views, loans and limits. All
+ * unfinished uses must be on this stream, and the new epoch must fit without malloc. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;
     const own_range *range = memory->ranges;
     uint32_t left = 0;
-    uint64_t unusual = (memory->count ^ 1) | range->capacity | memory->unusual |
-                       (uintptr_t)memory->exports | (access->effect >= OWN_ATTACHES) |
-                       access->start | (access->stop ^ memory->nbytes);
-    if (__builtin_expect(unusual || access->stop == 0, 0)) {
-        return 0;
+    uint64_t part = (memory->count ^ 1) | access->start | (access->stop ^ memory->nbytes);
+    uint64_t unusual = memory->unusual | (uintptr_t)memory->exports |
+                       (access->effect >= OWN_ATTACHES) | (access->start >= access->stop);
+    if (__builtin_expect(part | unusual | range->capacity, 0)) {
+        range = unusual ? NULL : own_only_range_(access);
+        if (!range || range->capacity) {
+            return 0;
+        }
     }
     if (__builtin_expect(range->count == 1 && range->few->slot == stream->slot, 1)) {
         return 1; /* the most frequent case */
@@ -117,8 +128,12 @@ static inline uint32_t own_keep_others_(const own_engine *engine, own_range *ran
 /* Does own_commit_ on the fast path. */
 static inline void own_commit_usual_(const own_engine *engine, const own_request *request,
                                      own_access *access) {
-    own_range *range = access->memory->ranges;
+    own_memory *memory = access->memory;
+    own_range *range = memory->ranges;
     uint32_t kept = 0;
+    if (__builtin_expect(memory->count > 1, 0)) {
+        range += own_range_find(memory, access->start);
+    }
     access->undo = 1;
     access->undo_count = (uint8_t)range->count;
     access->saved[0] = range->few[0];

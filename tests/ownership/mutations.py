@@ -26,7 +26,12 @@ WRITE = "epoch->mode == OWN_WRITE"
 
 MUTATIONS = [
     # ---- contents and attachments ----
-    ("discarded memory is usual", "usual.h", "| memory->unusual |", "| memory->closed |"),
+    (
+        "discarded memory is usual",
+        "usual.h",
+        "unusual = memory->unusual |",
+        "unusual = memory->closed |",
+    ),
     (
         "discarded bytes are read",
         "contents.h",
@@ -203,8 +208,8 @@ MUTATIONS = [
     (
         "neighbours are never joined",
         "borrow.h",
-        "own_range_shrink(range);\n    }\n    if (memory->count > 1) {",
-        "own_range_shrink(range);\n    }\n    if (0) {",
+        "own_range_shrink(range);\n    }\n    own_ranges_join(memory, first, end);",
+        "own_range_shrink(range);\n    }",
     ),
     (
         "ranges are joined before all accesses are committed",
@@ -250,12 +255,12 @@ MUTATIONS = [
         "old->slot != stream->slot && !own_known_(engine, old->slot, old->seq)",
         "0",
     ),
-    ("what the host sees is usual", "usual.h", "(uintptr_t)memory->exports | ", ""),
+    ("what the host sees is usual", "usual.h", "(uintptr_t)memory->exports", "0"),
     (
         "closed memory is usual",
         "usual.h",
-        "range->capacity | memory->unusual |",
-        "range->capacity |",
+        "unusual = memory->unusual |",
+        "unusual = memory->limited |",
     ),
     (
         "memory with space for many uses is never usual again",
@@ -269,6 +274,18 @@ MUTATIONS = [
         "usual.h",
         "access->start | (access->stop ^ memory->nbytes)",
         "0",
+    ),
+    (
+        "the beginning of a range is usual",
+        "usual.h",
+        " && own_range_stop(memory, i) == access->stop",
+        "",
+    ),
+    (
+        "a usual part is recorded at the first range",
+        "usual.h",
+        "range += own_range_find(memory, access->start);",
+        "",
     ),
     (
         "whoever alone uses memory is taken for the stream",

@@ -41,6 +41,14 @@ def test_a_failure_of_a_part_leaves_no_cuts(streams, memory):
     assert memory.borrows() == [(streams[0].slot, 1, "write", 0, 8)]
 
 
+def test_a_failed_use_of_a_part_that_was_used_before(streams, memory):
+    write(streams[0], memory, 2, 4)
+    write(streams[0], memory, 6, 8)
+    before = memory.borrows()
+    fail(streams[0], (memory, 6, 8, "write"))
+    assert memory.borrows() == before
+
+
 def test_a_failure_of_several_accesses(streams, memory):
     other = MemoryState(memory.engine, 8)
     write(streams[0], other)

@@ -64,9 +64,12 @@ def test_the_same_bytes_in_several_modes(streams, modes):
 def test_many_parts_of_one_memory(streams):
     user, other, _ = streams
     memory = MemoryState(streams[0].domain.engine, 64)
-    user.issue(*[(memory, 8 * i, 8 * i + 8, "write") for i in range(8)])
-    assert memory.ranges == 1, "equal neighbours are joined"
+    for _ in range(2):
+        user.issue(*[(memory, 8 * i, 8 * i + 8, "write") for i in range(8)])
+        assert memory.ranges == 8
     assert write(other, memory, 0, 64) == "borrowed"
+    assert write(user, memory, 0, 64) == "ok"
+    assert memory.ranges == 1, "equal neighbours in an access are joined"
 
 
 def test_new_memory_inherits_the_users_of_another(streams):

@@ -85,10 +85,28 @@ def test_a_whole_write_makes_one_range_of_what_several_streams_had(streams, memo
     assert memory.ranges == 1
 
 
-def test_equal_neighbours_are_joined(streams, memory):
+def test_equal_neighbours_in_an_access_are_joined(streams, memory):
     streams[0].issue((memory, 0, 4, "write"), (memory, 4, 8, "write"))
+    assert memory.ranges == 2
+    write(streams[0], memory)
     assert memory.ranges == 1
-    assert memory.borrows() == [(streams[0].slot, 1, "write", 0, 8)]
+    assert memory.borrows() == [(streams[0].slot, 2, "write", 0, 8)]
+
+
+def test_parts_that_are_used_again_and_again(streams, memory):
+    """They take the fast path, which records each part at its own range."""
+    user, other = streams[:2]
+    for number in range(1, 6, 2):
+        assert write(user, memory, 2, 4) == write(user, memory, 6, 8) == "ok"
+        slot, uses = user.slot, memory.borrows()
+        assert uses == [(slot, number, "write", 2, 4), (slot, number + 1, "write", 6, 8)]
+        assert memory.ranges == 4
+    assert write(other, memory, 0, 2) == write(other, memory, 4, 6) == "ok"
+    assert write(other, memory, 2, 4) == read(other, memory, 6, 8) == "borrowed"
+    assert read(user, memory, 2, 4) == "ok"
+    assert write(other, memory, 3, 5) == "borrowed"
+    assert write(user, memory, 2, 3) == "ok"  # a part of a range
+    assert memory.ranges == 5
 
 
 def test_a_read_and_a_write_of_one_operation_stay_apart(streams, memory):
