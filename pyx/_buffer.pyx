@@ -638,7 +638,10 @@ cdef class Buffer(Region):
 
     @property
     def borrows(self):
-        """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`."""
+        """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`.
+
+        What another library queues while the buffer is lent to it is here when the loan has ended.
+        """
         attend()
         return borrows_of(self)
 

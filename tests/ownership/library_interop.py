@@ -181,9 +181,11 @@ class InteropChoices(GroupChoices):
             way = "end_without_the_gil" if self.chance(0.1) else "end"
             self.note("end holder", at, way)
             holder = self.holders.pop(at)
+            anew = self.choose_export_anew(holder) if self.chance(0.6) else None
             self.session.end_holder(holder, way)
-            if holder.stream is not None and self.chance(0.6):
-                self.export_anew(holder)
+            if anew:
+                self.note("  and export anew", *anew[0])
+                self.keep_holder(self.session.export_anew(*anew[1]))
         elif self.loans:
             loan = self.random.choice(self.loans)
             at = self.loans.index(loan)
@@ -199,14 +201,23 @@ class InteropChoices(GroupChoices):
                 del self.loans[at]
                 self.session.drop_loan(loan)
 
-    def export_anew(self, holder):
-        """Export a buffer right after another array of it has ended."""
-        buffer, stream = holder.buffer, holder.stream
-        if buffer not in self.buffers or not self.is_usable(stream):
-            return
-        word = {"legacy": 1, "per_thread": 2}.get(stream.kind) or stream.real.handle
-        self.note("  and export it anew")
-        self.keep_holder(self.session.export_buffer(buffer, stream, word))
+    def choose_export_anew(self, holder):
+        """What is exported right after an array has ended: mostly the same buffer, to its stream.
+
+        No call is made in between, which would end the loan.
+        """
+        buffer = holder.buffer if self.chance(0.8) else self.pick_buffer()
+        stream = holder.stream if self.chance(0.8) else self.pick_stream(buffer.memory.place)
+        if (
+            stream is None
+            or buffer not in self.buffers
+            or not self.is_usable(stream)
+            or not buffer.fits(stream.model)
+            or stream.kind in ("legacy", "per_thread")
+        ):
+            return None
+        told = self.buffers.index(buffer), self.told_borrower_of_export(stream)
+        return told, (buffer, stream, stream.real.handle)
 
     def end_loans(self):
         while self.loans:

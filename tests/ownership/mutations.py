@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ["setup.py", "cuda_header.py", "pyproject.toml", "tools/links.py", "README.md"]
-NEEDED = [*BUILD, "include", "cudadrv/_engine.pxd", "pyx/_engine.pyx"]
+NEEDED = [*BUILD, "include", "pyx/_engine.pyx"]
+NEEDED += ["cudadrv/_engine.pxd", "cudadrv/_finder.py"]
 NEEDED += ["tests/limits.py", "tests/in_threads.py", "tests/ownership"]
 PLACES = ["include/cudadrv", "pyx", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
@@ -708,9 +709,13 @@ def copy_of(target, needed):
 
 def prepare(target):
     """A tree with only the engine in it, built."""
-    copy_of(target, NEEDED)
-    Path(target, "cudadrv", "__init__.py").touch()
+    begin(target)
     build(target)
+
+
+def begin(target):
+    copy_of(target, NEEDED)
+    Path(target, "cudadrv", "__init__.py").write_text("from cudadrv import _finder\n")
 
 
 def build(tree):

@@ -56,6 +56,8 @@ class Memory:
     shareable: bool = False  # page-locked memory that other processes can map
     was_shared: bool = False  # whether another process may still have it mapped
     opened: bool = False  # whether it was opened by a ticket of another process
+    # The last loan that began right after another one, whose uses may count with those of this one.
+    continued: Any = None
 
     def __post_init__(self):
         if self.bytes is None:

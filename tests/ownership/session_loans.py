@@ -202,6 +202,13 @@ class LoanSession(KernelSession):
         lent, capsule = self._hold("buffer.__dlpack__", loan, call, answer, waits=True)
         return self._holder(capsule, lent, loan.mode)
 
+    def export_anew(self, buffer, borrower, word):
+        """As `export_buffer`, right after a loan has ended: the library may go on with that."""
+        holder = self.export_buffer(buffer, borrower, word)
+        if holder is not None:
+            buffer.memory.continued = holder.lent
+        return holder
+
     def numpy_of_buffer(self, buffer):
         """Let NumPy import page-locked memory by DLPack: a loan to the host."""
         loan = Loan(None, buffer, HOST, "write")

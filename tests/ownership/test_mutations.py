@@ -1,5 +1,6 @@
 """Each mutation of the lists changes exactly one place of the sources."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import library_mutations
 import mutations
 import pytest
+
+import cudadrv._engine
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY = [*mutations.MUTATIONS, *library_mutations.MUTATIONS]
@@ -27,6 +30,14 @@ def test_a_copy_has_all_that_a_build_reads(tmp_path, needed):
         [sys.executable, "setup.py", "--version"], cwd=tmp_path, capture_output=True, text=True
     )
     assert said.returncode == 0, said.stderr
+
+
+def test_the_engine_can_be_imported_without_the_library(tmp_path):
+    mutations.begin(tmp_path)
+    shutil.copy2(cudadrv._engine.__file__, tmp_path / "cudadrv")
+    command = [sys.executable, "-c", "import cudadrv._engine as e; print(e.__file__)"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert said.stdout.startswith(str(tmp_path)), said.stderr
 
 
 @pytest.mark.parametrize("needed", [mutations.NEEDED, library_mutations.NEEDED])
