@@ -114,11 +114,12 @@ cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonl
     if Py_REFCNT(<PyObject *>lent) == 1 and lent.live and lent.holders == 1 \
             and lent.region is region and lent.readonly == readonly and lent.stream is stream \
             and lent.borrower == ON_STREAM and lent.event is None and lent.capture is NULL \
-            and stream.capture is NULL and stream.order.state == OWN_OPEN and takes_calls(stream):
+            and stream.capture is NULL and stream.order.state == OWN_OPEN \
+            and not stream.context.lost and takes_calls(stream):
         lent.holders = 0
         lent.loan.site = here()
         return lent
-    _drop(lent)
+    lent.let_go()
     return None
 
 
@@ -282,16 +283,9 @@ cdef class Lent:
 
 
 cdef list _unended = []     # loans that could not be ended
-# Linked list of loans that have lost a holder: most of them a Loan (`Loan.shown`) that died.
+# Linked list of loans of which a Loan was a holder (`Loan.shown`) until it died.
 cdef Lent _dropped = None
 _is_called = False          # whether synchronizations call `_end_all_unended`
-
-
-cdef void _drop(Lent lent) noexcept:
-    """Note that the loan has lost a holder. The next call ends it (`attend`)."""
-    global _dropped
-    lent.following, _dropped = _dropped, lent
-    cudadrv_table.attention = 1
 
 
 cdef int _end_later(Lent lent) except -1:
@@ -376,6 +370,7 @@ cdef class Loan:
         raise TypeError("use buffer.lend(stream)")
 
     def __dealloc__(self):
+        global _dropped
         if self.lent is None or cudadrv_table.forked:
             return
         if self.block == ENTERED and self.entered.live:
@@ -385,7 +380,8 @@ cdef class Loan:
             if self.entered.holders == 0:
                 self.entered.close()
         if self.shown is not None:
-            _drop(self.shown)
+            self.shown.following, _dropped = _dropped, self.shown
+            cudadrv_table.attention = 1
 
     @property
     def stream(self):

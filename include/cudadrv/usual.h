@@ -32,7 +32,7 @@ typedef struct own_request {
 } own_request;
 
 /* Returns the only range of the bytes that an access uses, or NULL: it must use the whole range. */
-static inline own_range *own_only_range_(const own_access *access) {
+static __attribute__((noinline)) own_range *own_only_range_(const own_access *access) {
     const own_memory *memory = access->memory;
     const uint32_t i = own_range_find(memory, access->start);
     own_range *range = &memory->ranges[i];
@@ -132,7 +132,7 @@ static inline void own_commit_usual_(const own_engine *engine, const own_request
     own_range *range = memory->ranges;
     uint32_t kept = 0;
     if (__builtin_expect(memory->count > 1, 0)) {
-        range += own_range_find(memory, access->start);
+        range = own_only_range_(access);
     }
     access->undo = 1;
     access->undo_count = (uint8_t)range->count;

@@ -408,7 +408,7 @@ MUTATIONS = [
     (
         "an export after another one ends what the other one lent, uncounted",
         "_loan.pyx",
-        "    _drop(lent)\n    return None\n",
+        "    lent.let_go()\n    return None\n",
         "    return None\n",
     ),
     (

@@ -285,8 +285,8 @@ MUTATIONS = [
     (
         "a usual part is recorded at the first range",
         "usual.h",
-        "range += own_range_find(memory, access->start);",
-        "",
+        "range = own_only_range_(access);\n    }\n    access->undo",
+        "}\n    access->undo",
     ),
     (
         "whoever alone uses memory is taken for the stream",
