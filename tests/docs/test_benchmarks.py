@@ -52,6 +52,19 @@ def test_pictures_show_the_kept_results(module):
         assert tables.fingerprint(parts[name]) in picture, "run benchmarks/draw.py"
 
 
+SCRIPTS = [path for path in BENCHMARKS.glob("*.py") if "ArgumentParser" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_each_says_how_to_use_it(script):
+    """So all that it imports is there."""
+    if script.stem == "draw":
+        pytest.importorskip("matplotlib")
+    command = [sys.executable, str(script), "--help"]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_calls_are_compared_with_the_floor(module):
     tables = module("tables")
     row = {"h2d": ROW}
