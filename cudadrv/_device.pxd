@@ -86,6 +86,11 @@ cdef inline bint is_usable(Context context) noexcept:
     return (context.raw is not NULL) & (not context.lost) & (not cudadrv_table.attention)
 
 
+cdef inline bint is_alive(Context context) noexcept:
+    """As `is_usable`, also while a loan that was given back has not been ended."""
+    return (not context.lost) & (context.raw is not NULL) & (not cudadrv_table.forked)
+
+
 cdef inline bint is_current(CUcontext wanted) noexcept nogil:
     cdef CUcontext current = NULL
     return cuCtxGetCurrent(&current) == CUDA_SUCCESS and current == wanted

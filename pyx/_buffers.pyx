@@ -18,7 +18,7 @@ from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_F_CONTIGUOUS, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE,
     PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.ref cimport PyObject
+from cpython.ref cimport Py_REFCNT, PyObject
 from libc.stdlib cimport free, malloc
 
 from cudadrv._buffer cimport Buffer
@@ -510,7 +510,6 @@ cdef extern from "Python.h":
     ctypedef int (*traverseproc)(PyObject *, void *, void *)
     ctypedef struct PyTypeObject:
         traverseproc tp_traverse
-    Py_ssize_t Py_REFCNT(PyObject *object)
     int PyGC_Disable()
     int PyGC_Enable()
 
@@ -579,7 +578,7 @@ cdef class HostView:
         finally:
             self.array = self.hidden = None
             borrowed, self.borrowed = self.borrowed, None
-        if Py_REFCNT(<PyObject *>borrowed) > 1:
+        if Py_REFCNT(borrowed) > 1:
             found = f"the array of the `with` block at {line_at(self.site)} is still referred to" \
                     " by something that cannot be emptied with it\n" \
                     "  (a memoryview, a masked array, a tensor, a running call)," \

@@ -13,15 +13,12 @@ import operator
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.ref cimport PyObject
+from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport int32_t, int64_t, uint64_t
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject *object)
 
 from cudadrv._capture cimport Capture
 from cudadrv._closing cimport bury_orphans
-from cudadrv._device cimport Context, attend, end_loans_with
+from cudadrv._device cimport Context, attend, end_loans_with, is_alive
 from cudadrv._dlpack cimport (
     DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, DL_IS_COPIED, DL_READ_ONLY, call_on_end,
     check_array, dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor,
@@ -105,17 +102,16 @@ cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonl
     end. Loans that make a driver call at their beginning are not renewed.
     """
     cdef Lent lent
-    if borrower != ON_STREAM or not cudadrv_table.attention or cudadrv_table.forked:
+    if borrower != ON_STREAM or not cudadrv_table.attention or not is_alive(stream.context):
         return None
     lent = keeper_of_ended()
     if lent is None:
         return None
     # With one reference: neither a Loan nor another export has it.
-    if Py_REFCNT(<PyObject *>lent) == 1 and lent.live and lent.holders == 1 \
+    if Py_REFCNT(lent) == 1 and lent.live and lent.holders == 1 \
             and lent.region is region and lent.readonly == readonly and lent.stream is stream \
             and lent.borrower == ON_STREAM and lent.event is None and lent.capture is NULL \
-            and stream.capture is NULL and stream.order.state == OWN_OPEN \
-            and not stream.context.lost and takes_calls(stream):
+            and stream.capture is NULL and stream.order.state == OWN_OPEN and takes_calls(stream):
         lent.holders = 0
         lent.loan.site = here()
         return lent
@@ -798,8 +794,7 @@ cdef tuple device_pair(device_of_dlpack device):
 cdef int _check_exported(Region region) except -1:
     """As `check_region`, but leaves loans that were given back to `_renewed`."""
     if region.memory is None or region.moved or region.memory.state.unusual \
-            or region.memory.context.raw is NULL or region.memory.context.lost \
-            or cudadrv_table.forked:
+            or not is_alive(region.memory.context):
         region.usable()
     return 0
 

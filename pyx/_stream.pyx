@@ -18,7 +18,7 @@ from cudadrv._closing cimport (
 )
 from cudadrv._device cimport (
     Alive, Context, Device, after_wait, context_of, contexts, default_context, enter_context,
-    is_current, is_primary_active, leave_context,
+    is_alive, is_current, is_primary_active, leave_context,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
@@ -1105,7 +1105,7 @@ cdef Stream _found_again(CUstream raw):
     if _last_found is NULL or (<Stream>_last_found).raw != raw:
         return None
     stream = <Stream>_last_found
-    if stream.order.state != OWN_OPEN or stream.context.lost or cudadrv_table.forked:
+    if stream.order.state != OWN_OPEN or not is_alive(stream.context):
         return None
     if is_only_thread(PyThreadState_Get()):
         same = _is_still(stream)

@@ -251,8 +251,8 @@ MUTATIONS = [
     (
         "nobody looks for views that escape a block",
         "_buffers.pyx",
-        "if Py_REFCNT(<PyObject *>borrowed) > 1:",
-        "if Py_REFCNT(<PyObject *>borrowed) > 2:",
+        "if Py_REFCNT(borrowed) > 1:",
+        "if Py_REFCNT(borrowed) > 2:",
     ),
     # ---- lifetime ----
     (
@@ -402,7 +402,7 @@ MUTATIONS = [
     (
         "an export continues a loan that has other holders",
         "_loan.pyx",
-        "if Py_REFCNT(<PyObject *>lent) == 1 and lent.live and lent.holders == 1 \\\n",
+        "if Py_REFCNT(lent) == 1 and lent.live and lent.holders == 1 \\\n",
         "if lent.live \\\n",
     ),
     (
