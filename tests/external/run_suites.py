@@ -48,7 +48,7 @@ NUMBA = "numba_cuda/numba/cuda/tests"
 SUITES = {
     "numba-cudadrv": Suite(
         "numba-cuda, tests of its driver layer", "numba-cuda", f"{NUMBA}/cudadrv",
-        "numba.cuda.tests.cudadrv",
+        "numba.cuda.tests.cudadrv", schedules=("random",),
     ),
     "numba-cudapy": Suite(
         "numba-cuda, tests of kernels in Python", "numba-cuda", f"{NUMBA}/cudapy",
