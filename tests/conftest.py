@@ -45,8 +45,8 @@ def pytest_configure():
 # Folders whose tests compile much, and take minutes. They run first, so that at the end short tests
 # are left, which all processors can share.
 LONGEST = ("packaging", "softdriver")
-# Threads of this file end with unfinished work. With NVIDIA's driver they never end in a process
-# that has freed memory in certain ways (docs/driver.md), so the file precedes all others.
+# In these tests threads end with unfinished work. NVIDIA's driver never lets such a thread end if
+# the process has freed memory in certain ways before (docs/driver.md).
 FIRST = HERE / "lifecycle" / "test_thread_ends.py"
 
 

@@ -175,10 +175,10 @@ static inline void own_commit_(const own_engine *engine, own_request *request, o
     }
 }
 
-/* Joins the ranges of an access if they have equal epochs now, and makes those small that have few.
- * Call this when all accesses of the operation are committed. Accesses may overlap, and own_commit_
- * needs the cuts at both ends of each access. The cuts at the ends stay, because the next operation
- * that uses the same bytes then takes the fast path. */
+/* Joins ranges inside an access that have equal epochs, and makes ranges with few epochs small.
+ * Call this after all accesses of the operation are committed: accesses may overlap, and
+ * own_commit_ needs the cuts at both ends of each. These cuts stay, because the next operation that
+ * uses the same bytes then takes the fast path. */
 static inline void own_join_ranges_(const own_access *access) {
     own_memory *memory = access->memory;
     if (access->start >= access->stop) {

@@ -255,7 +255,7 @@ static inline int own_range_same(own_range *a, own_range *b) {
     return 1;
 }
 
-/* Joins neighbouring ranges that have equal epochs, from `first` to before `end`. */
+/* Joins neighbours that have equal epochs, among the ranges from `first` to before `end`. */
 static inline void own_ranges_join(own_memory *memory, own_range *first, own_range *end) {
     own_range *all = memory->ranges + memory->count;
     own_range *kept = first;

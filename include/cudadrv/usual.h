@@ -1,8 +1,9 @@
 /* Fast path: an operation that cannot conflict.
  *
- * Most operations use all of some memory, or a part that was used before, and only their own stream
- * used it last. Such an operation cannot conflict and needs no allocation; checking and recording
- * it takes a dozen comparisons. All other operations take the long path, in borrow.h. */
+ * Most operations use a whole memory, or a part of it that was used before, and only their own
+ * stream has unfinished uses of those bytes. Such an operation cannot conflict and needs no
+ * allocation; checking and recording it takes a dozen comparisons. All other operations take the
+ * long path, in borrow.h. */
 
 #ifndef CUDADRV_USUAL_H
 #define CUDADRV_USUAL_H
@@ -31,7 +32,7 @@ typedef struct own_request {
     own_conflict conflict;
 } own_request;
 
-/* Returns the only range of the bytes that an access uses, or NULL: it must use the whole range. */
+/* Returns the range whose bytes are exactly those of an access, or NULL if there is none. */
 static __attribute__((noinline)) own_range *own_only_range_(const own_access *access) {
     const own_memory *memory = access->memory;
     const uint32_t i = own_range_find(memory, access->start);
@@ -40,9 +41,9 @@ static __attribute__((noinline)) own_range *own_only_range_(const own_access *ac
                                                                                       : NULL;
 }
 
-/* Returns whether an access can take the fast path. The access must use all of one range, and at
- * most read or move contents besides. The memory must be open, without views, loans and limits. All
- * unfinished uses must be on this stream, and the new epoch must fit without malloc. */
+/* Returns whether an access can take the fast path. Its bytes must be exactly one range, and its
+ * effect must be less than OWN_ATTACHES. The memory must be open, without views, loans and limits.
+ * All unfinished uses must be on this stream, and the new epoch must fit without malloc. */
 static inline int own_usual_(const own_engine *engine, const own_stream *stream,
                              const own_access *access) {
     const own_memory *memory = access->memory;

@@ -200,7 +200,7 @@ def test_signals_go_on_to_the_command(tmp_path, name):
         text=True,
         # Without a terminal, whose foreground processes get some signals directly.
         start_new_session=True,
-        # What is ignored is not forwarded, and under nohup the tests ignore SIGHUP.
+        # The command does not forward ignored signals, and nohup makes the tests ignore SIGHUP.
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     with started:

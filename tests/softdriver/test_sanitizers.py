@@ -123,7 +123,7 @@ def test_conformance(address):
         "PYTHONMALLOC": "malloc",
     }
     # A forked child hangs if a thread held a lock of the sanitizer's allocator at the fork. The
-    # answers are most of the time, and nearly the same code gives them under each schedule.
+    # answers take most of the time, and run nearly the same code under each schedule.
     but = "not test_forked_child and not (test_answers and (lazy or random))"
     chosen = ["tests/conformance", "-m", "not slow", "-k", but]
     chosen += ["-q", "-x", "-p", "no:cacheprovider"]
