@@ -103,15 +103,23 @@ def test_several_consumers_hold_one_loan_each(make, stream, other):
     buffer.fill_async(2, other)
 
 
+# In these tests all other calls come before the end of an array: each of them would end the loan.
+
+
+def find_now(make, handle):
+    """Let cudadrv look up a stream that it would otherwise look up in the next export."""
+    Consumer(make("device", 8).__dlpack__(stream=handle)).end()
+
+
 def test_an_export_in_each_round_of_a_loop(make, stream, other):
     """An export that follows the end of the last one, on the same stream, continues its loan."""
-    buffer = make("device", 8)
+    buffer, handle = make("device", 8), stream.handle
     for way in ("end", "end_without_the_gil", "end"):
         assert buffer.__dlpack_device__() == CUDA
-        getattr(Consumer(buffer.__dlpack__(stream=stream.handle)), way)()
-    first = Consumer(buffer.__dlpack__(stream=stream.handle))
-    first.end()
-    second, line = Consumer(buffer.__dlpack__(stream=stream.handle)), sys._getframe().f_lineno
+        getattr(Consumer(buffer.__dlpack__(stream=handle)), way)()
+    second, line = Consumer(buffer.__dlpack__(stream=handle)), sys._getframe().f_lineno
+    [began] = buffer.borrows  # the loan that the first export began has not ended
+    assert not began.site.endswith(f":{line}")
     with pytest.raises(cu.BufferExportedError, match=rf"test_exports\.py:{line}\b"):
         buffer.fill_async(2, other)
     second.end()
@@ -121,61 +129,76 @@ def test_an_export_in_each_round_of_a_loop(make, stream, other):
     buffer.fill_async(2, other)
 
 
-@pytest.mark.parametrize("change", ["stream", "part", "reader", "loan"])
+@pytest.mark.parametrize("change", ["stream", "part", "holder", "loan"])
 def test_an_export_that_is_no_continuation_is_a_loan_of_its_own(make, stream, other, change):
-    buffer = make("device", 8)
-    loan = buffer.lend(stream) if change == "loan" else None
-    Consumer((loan or buffer).__dlpack__(stream=stream.handle)).end()
+    buffer, handle, others = make("device", 8), stream.handle, other.handle
+    part, loan = buffer[4:], buffer.lend(stream)
+    first = Consumer((loan if change in ("holder", "loan") else buffer).__dlpack__(stream=handle))
+    kept = Consumer(loan.__dlpack__(stream=handle)) if change == "holder" else None
+    find_now(make, others if change == "stream" else handle)
+    other.wait(stream)  # and not for what the consumer has queued since
+    first.end()
     if change == "stream":
-        consumer = Consumer(buffer.__dlpack__(stream=other.handle))  # it waits for `stream`
+        consumer = Consumer(buffer.__dlpack__(stream=others))  # it waits for `stream`
         with pytest.raises(cu.BufferExportedError, match="it is lent to"):
             buffer.fill_async(1, stream)
         buffer.fill_async(1, other)
     elif change == "part":
-        consumer = Consumer(buffer[4:].__dlpack__(stream=stream.handle))
-        with pytest.raises(cu.BufferBorrowedError):
+        consumer = Consumer(part.__dlpack__(stream=handle))
+        with pytest.raises(cu.BufferBorrowedError):  # no longer lent
             buffer[:4].fill_async(1, other)
         other.wait(stream)
         buffer[:4].fill_async(1, other)
-    elif change == "reader":
-        lent, asked = buffer.lend(stream, readonly=True), {"max_version": (1, 0)}
-        consumer = Consumer(lent.__dlpack__(stream=stream.handle, **asked))
-        other.wait(stream)
-        cu.DeviceBuffer(8).copy_from_async(buffer, other)
     else:
-        consumer = Consumer(buffer.__dlpack__(stream=stream.handle))
-        with loan:
-            consumer.end()
+        consumer = Consumer(buffer.__dlpack__(stream=handle))
+        consumer.end()
+        if kept is not None:
             with pytest.raises(cu.BufferExportedError, match="it is lent to"):
                 buffer.fill_async(1, other)
-        consumer = Consumer(loan.__dlpack__(stream=stream.handle))
+            kept.end()
+        with pytest.raises(cu.BufferBorrowedError):
+            buffer.fill_async(1, other)
+        consumer = Consumer(loan.__dlpack__(stream=handle))
     consumer.end()
+
+
+def test_a_loan_that_was_given_back_belongs_to_no_export_afterwards(make, stream):
+    """An export continues no loan that a `Loan` still has, because that may be lent anew."""
+    buffer, handle = make("device", 8), stream.handle
+    loan = buffer.lend(stream)
+    first = Consumer(loan.__dlpack__(stream=handle))
+    find_now(make, handle)
+    first.end()
+    export = Consumer(buffer.__dlpack__(stream=handle))
+    with pytest.raises(ValueError, match="not in anybody's hands"):
+        loan.back().__enter__()
+    export.end()
 
 
 @pytest.mark.parametrize("wrong", ["closed", "viewed"])
 def test_an_export_after_an_export_is_refused_as_the_first(make, stream, wrong):
-    buffer = make("locked", 8)
-    Consumer(buffer.__dlpack__(stream=stream.handle)).end()
+    buffer, handle = make("locked", 8), stream.handle
+    Consumer(buffer.__dlpack__(stream=handle)).end()
     stream.synchronize()
     if wrong == "closed":
         buffer.close()
         with pytest.raises(cu.BufferClosedError):
-            buffer.__dlpack__(stream=stream.handle)
+            buffer.__dlpack__(stream=handle)
     else:
         with buffer.read(), pytest.raises(cu.BufferExportedError, match="a host view of it"):
-            buffer.__dlpack__(stream=stream.handle)
+            buffer.__dlpack__(stream=handle)
 
 
 def test_an_export_after_an_export_to_a_stream_that_captures_is_refused(make, stream):
     library = ctypes.CDLL(cu.driver_info().path)
-    handle, graph = ctypes.c_void_p(stream.handle), ctypes.c_void_p()
+    handle, graph = stream.handle, ctypes.c_void_p()
     buffer = make("device", 8)
-    Consumer(buffer.__dlpack__(stream=stream.handle)).end()
     with cu.Device(0):
-        assert library.cuStreamBeginCapture_v2(handle, 2) == 0
+        Consumer(buffer.__dlpack__(stream=handle)).end()
+        assert library.cuStreamBeginCapture_v2(ctypes.c_void_p(handle), 2) == 0
         with pytest.raises(cu.OwnershipError, match="captur"):
-            buffer.__dlpack__(stream=stream.handle)
-        assert library.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+            buffer.__dlpack__(stream=handle)
+        assert library.cuStreamEndCapture(ctypes.c_void_p(handle), ctypes.byref(graph)) == 0
         assert library.cuGraphDestroy(graph) == 0
     stream.synchronize()
     buffer.fill_async(1, stream)
