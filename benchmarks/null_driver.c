@@ -102,7 +102,7 @@ int cuGetProcAddress_v2(const char *wanted, void **address, int abi, uint64_t fl
         {"cuMemcpyDtoHAsync", queue},
         {"cuMemcpyDtoDAsync", queue},
         {"cuMemsetD8Async", queue},
-        {"cuLaunchKernel", queue},
+        {"cuLaunchKernelEx", queue},
         {"cuEventRecord", queue},
         {"cuStreamWaitEvent", queue},
         {"cuGraphCreate", handle},

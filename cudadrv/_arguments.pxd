@@ -7,7 +7,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
 
 from cudadrv._device cimport Context, Device
-from cudadrv._driver cimport CUdeviceptr, CUfunction, likely, unlikely
+from cudadrv._driver cimport (
+    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CUdeviceptr,
+    CUfunction, likely, unlikely,
+)
 from cudadrv._engine cimport OWN_READ, OWN_WRITE
 from cudadrv._region cimport Region, check_region, is_region, pointer_of
 from cudadrv._stream cimport Stream
@@ -101,15 +104,19 @@ cdef struct Operand:
 
 
 cdef struct Packed:
-    void **pointers         # a pointer to the value of each parameter
-    unsigned char *values
+    # The arguments of a launch, as the driver takes them: as one block of memory or, if the layout
+    # of the parameters is not known, as pointers. Points into itself, so it must not be moved.
+    void **pointers         # a pointer to the value of each parameter; NULL if there is a block
+    void **extra            # how the driver finds the block (`block_items`); NULL if there is none
+    void *block_items[5]
+    size_t nbytes           # the size of the block
+    unsigned char *values   # the block, or what `pointers` point to
     Operand *operands
     Py_ssize_t operand_count
 
 
 cdef struct Frame:
     # Memory on the stack for a few arguments.
-    void *pointers[FEW_ARGUMENTS]
     unsigned long long values[FEW_WORDS]
     Operand operands[FEW_ARGUMENTS]
 
@@ -117,7 +124,7 @@ cdef struct Frame:
 cdef bint is_array(object value) except -1
 cdef tuple with_regions(
     PyObject *const *values, Py_ssize_t count, Stream stream, list used, list captures)
-cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
+cdef Room room_on_heap(Signature signature, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
 cdef int pack_unknown(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
@@ -136,13 +143,21 @@ cdef inline Room room_for(
     is used, or None.
     """
     cdef Py_ssize_t uses = count + len(borrows)
-    cdef size_t nbytes = signature.nbytes if likely(signature.count >= 0) else WIDEST
-    if likely(frame is not NULL and uses <= FEW_ARGUMENTS and nbytes <= 8 * FEW_WORDS):
-        packed.pointers = frame.pointers
+    if likely(frame is not NULL and uses <= FEW_ARGUMENTS and signature.count >= 0
+              and signature.nbytes <= 8 * FEW_WORDS):
         packed.operands = frame.operands
-        packed.values = <unsigned char *>frame.values
+        use_block(packed, <unsigned char *>frame.values, signature.nbytes)
         return None
-    return room_on_heap(nbytes, count, uses, packed)
+    return room_on_heap(signature, count, uses, packed)
+
+
+cdef inline void use_block(Packed *packed, unsigned char *values, size_t nbytes) noexcept:
+    """Let the driver take the arguments as one block, which `values` points to."""
+    packed.values, packed.nbytes, packed.pointers = values, nbytes, NULL
+    packed.block_items[0], packed.block_items[1] = CU_LAUNCH_PARAM_BUFFER_POINTER, values
+    packed.block_items[2], packed.block_items[3] = CU_LAUNCH_PARAM_BUFFER_SIZE, &packed.nbytes
+    packed.block_items[4] = CU_LAUNCH_PARAM_END
+    packed.extra = packed.block_items
 
 
 cdef inline int pack(
@@ -165,7 +180,6 @@ cdef inline int pack(
             refuse_count(signature, count)
         for i in range(count):
             place = packed.values + signature.parameters[i].offset
-            packed.pointers[i] = place
             if not put_number(&signature.parameters[i], <object>arguments[i], place) \
                     and not put_buffer(signature, i, <object>arguments[i], packed, place):
                 if unlikely(is_array(<object>arguments[i])):

@@ -129,6 +129,9 @@ cdef extern from "cudadrv/driver.h" nogil:
     ctypedef struct CUlaunchAttribute:
         CUlaunchAttributeID id
         CUlaunchAttributeValue value
+    void *CU_LAUNCH_PARAM_BUFFER_POINTER
+    void *CU_LAUNCH_PARAM_BUFFER_SIZE
+    void *CU_LAUNCH_PARAM_END
     ctypedef struct CUlaunchConfig:
         unsigned int gridDimX
         unsigned int gridDimY
@@ -155,6 +158,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         unsigned int blockDimZ
         unsigned int sharedMemBytes
         void **kernelParams
+        void **extra
     ctypedef struct CUDA_MEMCPY3D:
         CUmemorytype srcMemoryType
         const void *srcHost

@@ -524,14 +524,17 @@ cdef enum:
     ALIGNED = 16
 
 
-cdef Room room_on_heap(size_t nbytes, Py_ssize_t count, Py_ssize_t uses, Packed *packed):
+cdef Room room_on_heap(Signature signature, Py_ssize_t count, Py_ssize_t uses, Packed *packed):
     """The slow path of `room_for`: let `packed` refer to memory of the heap, not of the stack."""
+    cdef bint known = signature.count >= 0
+    cdef size_t nbytes = signature.nbytes if known else WIDEST
     cdef Room room
     nbytes += -nbytes % ALIGNED
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
-    packed.values = <unsigned char *>room.start
+    use_block(packed, <unsigned char *>room.start, signature.nbytes)
     packed.operands = <Operand *>(packed.values + nbytes)
-    packed.pointers = <void **>(packed.operands + uses)
+    if not known:
+        packed.pointers, packed.extra = <void **>(packed.operands + uses), NULL
     return room
 
 

@@ -494,7 +494,8 @@ cdef void launch_params(CUDA_KERNEL_NODE_PARAMS *params, Prepared ready) noexcep
     """Fill in the driver's description of a launch. It points into `ready`."""
     cdef Shape *shape = &ready.shape
     memset(params, 0, sizeof(params[0]))
-    params.func, params.kernelParams = ready.kernel.raw, ready.packed.pointers
+    params.func = ready.kernel.raw
+    params.kernelParams, params.extra = ready.packed.pointers, ready.packed.extra
     params.gridDimX, params.gridDimY, params.gridDimZ = \
         shape.grid[0], shape.grid[1], shape.grid[2]
     params.blockDimX, params.blockDimY, params.blockDimZ = \

@@ -24,7 +24,7 @@ from cudadrv._driver cimport (
     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_FUNC_ATTRIBUTE_PTX_VERSION,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction,
     CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, bind_driver,
-    cuFuncGetAttribute, cuFuncSetAttribute, cuFuncSetCacheConfig, cuLaunchKernel, cuLaunchKernelEx,
+    cuFuncGetAttribute, cuFuncSetAttribute, cuFuncSetCacheConfig, cuLaunchKernelEx,
     cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize, cudadrv_table,
     PyVectorcall_NARGS, exchange_call, items_of, likely, tuple_of, unlikely, vectorcallfunc,
 )
@@ -142,7 +142,7 @@ cdef class Kernel:
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md. Nothing is queued.
 
-        Driver functions: cuLaunchKernel, or cuLaunchKernelEx with `cooperative` or `cluster`.
+        Driver function: cuLaunchKernelEx.
         """
         return _launch(self, grid, block, items_of(args), len(args), stream, shared_bytes, borrows,
                        cooperative, cluster)
@@ -451,30 +451,28 @@ cdef enum:
 cdef struct Launch:
     CUfunction function
     Shape *shape
-    void **pointers
+    Packed *packed
     Py_ssize_t *changes     # the change counter of the module's unlisted variables
     Py_ssize_t seen         # the value of that counter when the variables were borrowed
-    Py_ssize_t ends_seen    # the value of `access_ends` when access to other devices was checked
+    bint crosses            # an argument is memory of another device
+    Py_ssize_t ends_seen    # the value of `access_ends` when the access to it was checked
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
     cdef Launch *launch = <Launch *>arguments
-    cdef Shape *shape = launch.shape
     if unlikely(launch.changes[0] != launch.seen):
         return <CUresult>OUTDATED
-    if likely(shape.plain):
-        return cuLaunchKernel(
-            launch.function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
-            shape.block[1], shape.block[2], shape.shared_bytes, stream, launch.pointers, NULL)
-    return _launch_with_attributes(launch, stream)
+    if unlikely(launch.crosses and launch.ends_seen != access_ends):
+        return <CUresult>OUTDATED
+    return _launch_now(launch.function, launch.shape, launch.packed, stream)
 
 
-cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept nogil:
-    cdef Shape *shape = launch.shape
+cdef CUresult _launch_now(
+    CUfunction function, const Shape *shape, const Packed *packed, CUstream stream
+) noexcept nogil:
+    """Call the driver, which takes one block of arguments faster than a pointer to each."""
     cdef CUlaunchAttribute attributes[2]
     cdef CUlaunchConfig config
-    if unlikely(launch.ends_seen != access_ends):
-        return <CUresult>OUTDATED
     config.gridDimX, config.gridDimY, config.gridDimZ = \
         shape.grid[0], shape.grid[1], shape.grid[2]
     config.blockDimX, config.blockDimY, config.blockDimZ = \
@@ -483,24 +481,27 @@ cdef CUresult _launch_with_attributes(Launch *launch, CUstream stream) noexcept 
     config.hStream = stream
     config.attrs = attributes
     config.numAttrs = 0
+    if unlikely(not shape.plain):
+        config.numAttrs = _fill_attributes(shape, attributes)
+    return cuLaunchKernelEx(&config, function, packed.pointers, packed.extra)
+
+
+cdef unsigned int _fill_attributes(const Shape *shape, CUlaunchAttribute *attributes) noexcept nogil:
+    """Fill in what a launch has besides grid, block and shared memory. Returns the number."""
+    cdef unsigned int count = 0
     if shape.cooperative:
         attributes[0].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         attributes[0].value.cooperative = 1
-        config.numAttrs = 1
+        count = 1
     if shape.cluster[0]:
-        set_cluster(&attributes[config.numAttrs], shape.cluster)
-        config.numAttrs += 1
-    return cuLaunchKernelEx(&config, launch.function, launch.pointers, NULL)
+        set_cluster(&attributes[count], shape.cluster)
+        count += 1
+    return count
 
 
 cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
     """Make a prepared launch as a part of another operation, which has borrowed its buffers."""
-    cdef Launch launch
-    launch.function = ready.kernel.raw
-    launch.shape = &ready.shape
-    launch.pointers = ready.packed.pointers
-    launch.ends_seen = access_ends  # the other operation has checked the access
-    return _launch_with_attributes(&launch, stream)
+    return _launch_now(ready.kernel.raw, &ready.shape, &ready.packed, stream)
 
 
 cdef object _launch(
@@ -567,8 +568,7 @@ cdef Token launch_packed(
     FEW_USES buffers and is not captured: then the token keeps only these buffers.
     """
     cdef Operation operation
-    cdef Launch launch = Launch(kernel.raw, shape, packed.pointers, &kernel.module.changes, 0, 0)
-    cdef Shape across
+    cdef Launch launch = Launch(kernel.raw, shape, packed, &kernel.module.changes, 0, False, 0)
     cdef own_access few[FEW_ACCESSES]
     cdef own_access *accesses = few
     cdef Room room = None
@@ -578,7 +578,6 @@ cdef Token launch_packed(
     cdef Token token = new_token(stream, uses, buffers_in) if uses is not None \
         else new_token(stream, _region(packed, 0), _region(packed, 1))
     cdef Py_ssize_t count
-    cdef bint crosses = False
     cdef int reason = OUTDATED
     while reason == OUTDATED:
         if unlikely(kernel.changes != kernel.module.changes):
@@ -589,11 +588,7 @@ cdef Token launch_packed(
             room = new_room(count * sizeof(own_access))
             accesses = <own_access *>room.start
         launch.ends_seen = access_ends
-        count = _borrow_operands(packed, stream, accesses, &crosses)
-        if unlikely(crosses):   # `_launch_with_attributes` compares `ends_seen`
-            across = shape[0]
-            across.plain = False
-            launch.shape = &across
+        count = _borrow_operands(packed, stream, accesses, &launch.crosses)
         if unlikely(len(variables)):
             count += _borrow_variables(variables, packed, &accesses[count])
         # The module is last, so that a refusal names a buffer rather than the module.
@@ -848,7 +843,7 @@ cdef class Prepared:
 
         Raises what `Kernel.launch` raises.
 
-        Driver functions: cuLaunchKernel or cuLaunchKernelEx.
+        Driver function: cuLaunchKernelEx.
         """
         if self.kernel is None:
             raise TypeError("this Prepared was never initialized")

@@ -7,7 +7,7 @@ The kinds of mishaps are in driver_faults.py, memory_faults.py and interrupts.py
 
     python tests/faults/driver_faults.py sample kernels events  # without names: all programs
     python tests/faults/driver_faults.py all kernels
-    python tests/faults/driver_faults.py cuLaunchKernel:2:719 kernels  # one case, with traceback
+    python tests/faults/driver_faults.py cuLaunchKernelEx:2:719 kernels  # one case, with traceback
 
 The output is a line of JSON for each case with errors, and the number of cases of each program.
 """

@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused(store, stream, unchanged, index, value, er
     out = cu.DeviceBuffer.zeros(1, STORED)
     args = [out, *GOOD[1:]]
     args[index] = value
-    with unchanged("cuLaunchKernel"), pytest.raises(error) as caught:
+    with unchanged("cuLaunchKernelEx"), pytest.raises(error) as caught:
         store.launch(1, 1, *args, stream=stream)
     declared = (
         "(out, .u64) (byte, .u8) (short, .u16) (word, .u32) (long, .u64) (single, .f32)"

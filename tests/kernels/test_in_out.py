@@ -298,7 +298,7 @@ def test_ctrl_c_leaves_the_results_on_their_way(arrays, launch, stream, gate):
 @pytest.mark.parametrize(
     "function",
     [
-        *("cuMemAllocAsync", "cuMemHostAlloc", "cuMemcpyHtoDAsync_v2", "cuLaunchKernel"),
+        *("cuMemAllocAsync", "cuMemHostAlloc", "cuMemcpyHtoDAsync_v2", "cuLaunchKernelEx"),
         "cuMemcpyDtoHAsync_v2",
     ],
 )

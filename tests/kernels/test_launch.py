@@ -381,8 +381,8 @@ def test_a_launch_that_the_driver_refuses_borrows_nothing(saxpy, vectors, stream
     from cudadrv import testing
 
     x, y = vectors
-    testing.fail("cuLaunchKernel", 701)
-    with pytest.raises(cu.CudaError, match="cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
+    testing.fail("cuLaunchKernelEx", 701)
+    with pytest.raises(cu.CudaError, match="cuLaunchKernelEx: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
         saxpy.launch(1, 1, 2.0, cu.read(x), y, 1, stream=stream)
     assert not x.borrowed
     assert not y.borrowed

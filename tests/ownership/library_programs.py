@@ -1005,8 +1005,8 @@ FILLS = ("cuMemsetD8Async", "cuMemsetD16Async", "cuMemsetD32Async", "cuMemsetD2D
 FAILURES = {
     "copy": COPIES,
     "fill": FILLS,
-    "launch": ("cuLaunchKernel",),
-    "launch_prepared": ("cuLaunchKernel",),
+    "launch": ("cuLaunchKernelEx",),
+    "launch_prepared": ("cuLaunchKernelEx",),
     "launch_graph": ("cuGraphLaunch",),
     "set_node": tuple(f"cuGraphExec{kind}NodeSetParams" for kind in ("Kernel", "Memcpy", "Memset")),
     "enable_node": ("cuGraphNodeSetEnabled",),

@@ -268,7 +268,7 @@ def test_chunks_that_do_not_fit(cli, tmp_path, driver):
 
 @pytest.mark.cuda_software
 @pytest.mark.parametrize(
-    "fault", ["cuLaunchKernel:5:700", "cuMemcpyHtoDAsync_v2:14:1", "cuEventQuery:3:719"]
+    "fault", ["cuLaunchKernelEx:5:700", "cuMemcpyHtoDAsync_v2:14:1", "cuEventQuery:3:719"]
 )
 def test_a_driver_that_fails(command, file, fault):
     line, environ = command

@@ -192,7 +192,7 @@ def test_a_race_that_only_a_worker_saw_is_printed_at_the_end(script):
     """
     done = script.run(program, CUDADRV_SOFTWARE="schedule=eager,races=print")
     assert done.stderr.count("race on ") == 1
-    assert "cuLaunchKernel of kernel 'poke'" in done.stderr or "launch of poke" in done.stderr
+    assert "cuLaunchKernelEx of kernel 'poke'" in done.stderr or "launch of poke" in done.stderr
 
 
 def the_next_line():
