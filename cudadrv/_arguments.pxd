@@ -104,10 +104,11 @@ cdef struct Operand:
 
 
 cdef struct Packed:
-    # The arguments of a launch, as the driver takes them: as one block of memory or, if the layout
-    # of the parameters is not known, as pointers. Points into itself, so it must not be moved.
-    void **pointers         # a pointer to the value of each parameter; NULL if there is a block
-    void **extra            # how the driver finds the block (`block_items`); NULL if there is none
+    # The arguments of a launch, which the driver takes as one block of memory, or as a pointer to
+    # each. A block is faster. Pointers are for kernels whose parameters are not known, and for
+    # cooperative launches, for which a graph takes no block. The struct must not be moved.
+    void **pointers         # a pointer to the value of each parameter; only on the heap
+    void **extra            # how the driver finds the block (`block_items`); NULL for the pointers
     void *block_items[5]
     size_t nbytes           # the size of the block
     unsigned char *values   # the block, or what `pointers` point to
@@ -124,7 +125,8 @@ cdef struct Frame:
 cdef bint is_array(object value) except -1
 cdef tuple with_regions(
     PyObject *const *values, Py_ssize_t count, Stream stream, list used, list captures)
-cdef Room room_on_heap(Signature signature, Py_ssize_t count, Py_ssize_t uses, Packed *packed)
+cdef Room room_on_heap(
+    Signature signature, Py_ssize_t count, Py_ssize_t uses, bint cooperative, Packed *packed)
 cdef int pack_unknown(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1
 cdef int pack_borrows(tuple borrows, Packed *packed) except -1
@@ -135,7 +137,8 @@ cdef str describe_operand(Signature signature, Operand *operand)
 
 
 cdef inline Room room_for(
-    Signature signature, Py_ssize_t count, tuple borrows, Frame *frame, Packed *packed
+    Signature signature, Py_ssize_t count, tuple borrows, bint cooperative, Frame *frame,
+    Packed *packed
 ):
     """Let `packed` refer to `frame` if everything fits there, else to a new Room.
 
@@ -143,17 +146,17 @@ cdef inline Room room_for(
     is used, or None.
     """
     cdef Py_ssize_t uses = count + len(borrows)
-    if likely(frame is not NULL and uses <= FEW_ARGUMENTS and signature.count >= 0
-              and signature.nbytes <= 8 * FEW_WORDS):
+    if likely(frame is not NULL and not cooperative and uses <= FEW_ARGUMENTS
+              and signature.count >= 0 and signature.nbytes <= 8 * FEW_WORDS):
         packed.operands = frame.operands
         use_block(packed, <unsigned char *>frame.values, signature.nbytes)
         return None
-    return room_on_heap(signature, count, uses, packed)
+    return room_on_heap(signature, count, uses, cooperative, packed)
 
 
 cdef inline void use_block(Packed *packed, unsigned char *values, size_t nbytes) noexcept:
     """Let the driver take the arguments as one block, which `values` points to."""
-    packed.values, packed.nbytes, packed.pointers = values, nbytes, NULL
+    packed.values, packed.nbytes = values, nbytes
     packed.block_items[0], packed.block_items[1] = CU_LAUNCH_PARAM_BUFFER_POINTER, values
     packed.block_items[2], packed.block_items[3] = CU_LAUNCH_PARAM_BUFFER_SIZE, &packed.nbytes
     packed.block_items[4] = CU_LAUNCH_PARAM_END

@@ -158,7 +158,6 @@ cdef extern from "cudadrv/driver.h" nogil:
         unsigned int blockDimZ
         unsigned int sharedMemBytes
         void **kernelParams
-        void **extra
     ctypedef struct CUDA_MEMCPY3D:
         CUmemorytype srcMemoryType
         const void *srcHost

@@ -524,17 +524,23 @@ cdef enum:
     ALIGNED = 16
 
 
-cdef Room room_on_heap(Signature signature, Py_ssize_t count, Py_ssize_t uses, Packed *packed):
+cdef Room room_on_heap(
+    Signature signature, Py_ssize_t count, Py_ssize_t uses, bint cooperative, Packed *packed
+):
     """The slow path of `room_for`: let `packed` refer to memory of the heap, not of the stack."""
     cdef bint known = signature.count >= 0
     cdef size_t nbytes = signature.nbytes if known else WIDEST
     cdef Room room
+    cdef Py_ssize_t i
     nbytes += -nbytes % ALIGNED
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
     use_block(packed, <unsigned char *>room.start, signature.nbytes)
     packed.operands = <Operand *>(packed.values + nbytes)
-    if not known:
-        packed.pointers, packed.extra = <void **>(packed.operands + uses), NULL
+    packed.pointers = <void **>(packed.operands + uses)
+    if cooperative or not known:
+        packed.extra = NULL
+    for i in range(min(count, signature.count)):    # for the others, `pack_unknown` sets them
+        packed.pointers[i] = packed.values + signature.parameters[i].offset
     return room
 
 

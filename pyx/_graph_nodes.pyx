@@ -495,7 +495,7 @@ cdef void launch_params(CUDA_KERNEL_NODE_PARAMS *params, Prepared ready) noexcep
     cdef Shape *shape = &ready.shape
     memset(params, 0, sizeof(params[0]))
     params.func = ready.kernel.raw
-    params.kernelParams, params.extra = ready.packed.pointers, ready.packed.extra
+    params.kernelParams = ready.packed.pointers
     params.gridDimX, params.gridDimY, params.gridDimZ = \
         shape.grid[0], shape.grid[1], shape.grid[2]
     params.blockDimX, params.blockDimY, params.blockDimZ = \

@@ -483,7 +483,8 @@ cdef CUresult _launch_now(
     config.numAttrs = 0
     if unlikely(not shape.plain):
         config.numAttrs = _fill_attributes(shape, attributes)
-    return cuLaunchKernelEx(&config, function, packed.pointers, packed.extra)
+    return cuLaunchKernelEx(
+        &config, function, NULL if packed.extra else packed.pointers, packed.extra)
 
 
 cdef unsigned int _fill_attributes(const Shape *shape, CUlaunchAttribute *attributes) noexcept nogil:
@@ -517,7 +518,7 @@ cdef object _launch(
     found = stream_of(kernel, stream)
     shape_of(kernel, &shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
-    room = room_for(kernel.signature, count, more, &frame, &packed)
+    room = room_for(kernel.signature, count, more, cooperative, &frame, &packed)
     arrays = pack(kernel.signature, arguments, count, more, &packed)
     if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL):
         token = launch_packed(kernel, &shape, &packed, found, None)
@@ -868,7 +869,7 @@ cdef Prepared prepared(
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows_of_launch(borrows)
     ready.args, ready.uses = args, args + more
-    ready.room = room_for(kernel.signature, len(args), more, NULL, &ready.packed)
+    ready.room = room_for(kernel.signature, len(args), more, cooperative, NULL, &ready.packed)
     if pack(kernel.signature, items_of(args), len(args), more, &ready.packed):
         for argument in args:
             if type(argument) is ArrayArgument:

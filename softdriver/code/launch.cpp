@@ -177,6 +177,7 @@ CUresult prepare_launch(const KernelFunctionPtr &function, const Context &contex
     if (CUresult status = check_cooperation(*function, launch.request))
         return status;
     launch.request.parameters = launch.request.extra = nullptr;
+    launch.block = request.extra != nullptr;
     return take_parameters(*function->kernel, request, launch.parameters);
 }
 
@@ -224,6 +225,8 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     if (unusable)
         return unusable;
     CUresult status = prepare_launch(function, *stream->owner, request, prepared);
+    if (!status && stream->capture)
+        status = check_node(prepared);
     if (status && stream->capture)
         invalidate(*stream->capture);
     function->old_launch = nullptr;

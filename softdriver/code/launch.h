@@ -30,6 +30,7 @@ struct PreparedLaunch {
     KernelFunctionPtr function;
     LaunchRequest request;           // without pointers to parameters
     std::vector<uint8_t> parameters; // the parameter block
+    bool block = false;              // the program has passed the parameters as a block
 };
 
 CUresult prepare_launch(const KernelFunctionPtr &function, const Context &context,

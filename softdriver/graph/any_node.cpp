@@ -17,11 +17,12 @@ bool valid(const NodeParams *params) {
            !params->last_reserved;
 }
 
-// Makes the work of a node of the graph.
-CUresult make_work(Call &call, NodeParams &params, Graph &graph, NodeWorkPtr &work) {
+// Makes the work of a node of the graph. `old` is the work that the node has so far, or null.
+CUresult make_work(Call &call, NodeParams &params, Graph &graph, NodeWorkPtr &work,
+                   const NodeWork *old = nullptr) {
     switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return make_kernel_work(call, &params.kernel, work);
+        return make_kernel_work(call, &params.kernel, work, old);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return params.copy.flags || params.copy.reserved
                    ? CUDA_ERROR_INVALID_VALUE
@@ -76,7 +77,7 @@ bool can_change(const GraphNode &node, const NodeParams *params) {
 
 // Makes other work for a node.
 CUresult make_other_work(Call &call, const GraphNode &node, NodeParams *params, NodeWorkPtr &work) {
-    return can_change(node, params) ? make_work(call, *params, *node.graph, work)
+    return can_change(node, params) ? make_work(call, *params, *node.graph, work, node.work.get())
                                     : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -33,9 +33,8 @@ const std::map<int, size_t> attribute_bytes = {
 class KernelWork : public NodeWork {
   public:
     // `handle` is the CUfunction that the program has named, `kernel` its CUkernel; one is null.
-    // `block` says that the program has passed the parameters as a block.
-    KernelWork(PreparedLaunch launch, CUfunction handle, CUkernel kernel, bool block)
-        : launch_(std::move(launch)), handle_(handle), kernel_(kernel), block_(block),
+    KernelWork(PreparedLaunch launch, CUfunction handle, CUkernel kernel)
+        : launch_(std::move(launch)), handle_(handle), kernel_(kernel),
           context_(find_context(launch_.function->owner->handle)),
           bytes_(launch_.parameters.size()) {
         for (const ptx::Variable &parameter : launch_.function->kernel->parameters)
@@ -75,7 +74,7 @@ class KernelWork : public NodeWork {
         params.blockDimY = request.block[1];
         params.blockDimZ = request.block[2];
         params.sharedMemBytes = static_cast<unsigned>(request.shared);
-        if (block_)
+        if (launch_.block)
             params.extra = const_cast<void **>(extra_.data());
         else if (!pointers_.empty())
             params.kernelParams = const_cast<void **>(pointers_.data());
@@ -117,9 +116,16 @@ class KernelWork : public NodeWork {
     // Makes work with the attributes of another node.
     CUresult with_attributes_of(const KernelWork &other, NodeWorkPtr &work) const {
         LaunchRequest request = launch_.request;
-        request.cooperative = other.launch_.request.cooperative;
-        request.attributes = other.launch_.request.attributes;
+        other.give_attributes(request);
         return with(request, work);
+    }
+
+    void give_attributes(LaunchRequest &request) const {
+        const LaunchRequest &own = launch_.request;
+        request.cooperative = own.cooperative;
+        request.attributes = own.attributes;
+        if (own.attributes.count(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION))
+            std::memcpy(request.cluster, own.cluster, sizeof own.cluster);
     }
 
   private:
@@ -129,14 +135,16 @@ class KernelWork : public NodeWork {
         request.parameters = pointers.data();
         if (CUresult status = prepare_launch(launch_.function, *context_, request, launch))
             return status;
-        work = std::make_shared<KernelWork>(std::move(launch), handle_, kernel_, block_);
+        launch.block = launch_.block;
+        if (CUresult status = check_node(launch))
+            return status;
+        work = std::make_shared<KernelWork>(std::move(launch), handle_, kernel_);
         return CUDA_SUCCESS;
     }
 
     PreparedLaunch launch_;
     CUfunction handle_;
     CUkernel kernel_;
-    bool block_;
     ContextPtr context_;
     std::vector<void *> pointers_; // to each parameter in the parameter block
     size_t bytes_;
@@ -166,7 +174,12 @@ bool extend(const CUDA_KERNEL_NODE_PARAMS_v1 *old, CUDA_KERNEL_NODE_PARAMS_v2 &p
 
 } // namespace
 
-CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work) {
+CUresult check_node(const PreparedLaunch &launch) {
+    return launch.request.cooperative && launch.block ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work,
+                          const NodeWork *old) {
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     ContextPtr context = params->ctx && !params->func ? find_context(params->ctx) : call.context;
@@ -182,11 +195,15 @@ CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, 
     request.shared = params->sharedMemBytes;
     request.parameters = params->kernelParams;
     request.extra = params->extra;
+    if (auto *known = dynamic_cast<const KernelWork *>(old))
+        known->give_attributes(request);
     PreparedLaunch launch;
     if (CUresult status = prepare_launch(function, *function->owner, request, launch))
         return status;
+    if (CUresult status = check_node(launch))
+        return status;
     work = std::make_shared<KernelWork>(std::move(launch), function->handle,
-                                        kernel ? params->kern : nullptr, params->extra != nullptr);
+                                        kernel ? params->kern : nullptr);
     return CUDA_SUCCESS;
 }
 
@@ -194,7 +211,7 @@ NodeWorkPtr make_kernel_work(PreparedLaunch launch, CUfunction handle) {
     auto kernel = reinterpret_cast<CUkernel>(handle);
     CUfunction function = launch.function->handle;
     return std::make_shared<KernelWork>(std::move(launch), function,
-                                        find_library_kernel(kernel) ? kernel : nullptr, false);
+                                        find_library_kernel(kernel) ? kernel : nullptr);
 }
 
 SOFT_API(cuGraphAddKernelNode_v2,
@@ -231,8 +248,9 @@ SOFT_API(cuGraphKernelNodeGetParams, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_
 
 SOFT_API(cuGraphKernelNodeSetParams_v2,
          (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params), (node, params)) {
-    return change_node<KernelWork>(
-        node, [&](auto &work) { return make_kernel_work(call, params, work); });
+    return change_node<KernelWork>(node, [&](auto &work) {
+        return make_kernel_work(call, params, work, find_node(node)->work.get());
+    });
 }
 
 SOFT_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params),
@@ -245,8 +263,11 @@ SOFT_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_P
 SOFT_API(cuGraphExecKernelNodeSetParams_v2,
          (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params),
          (exec, node, params)) {
-    return change_exec_node<KernelWork>(
-        exec, node, [&](auto &work) { return make_kernel_work(call, params, work); });
+    return change_exec_node<KernelWork>(exec, node, [&](auto &work) {
+        GraphNodePtr own;
+        find_exec_node(exec, node, own);
+        return make_kernel_work(call, params, work, own->work.get());
+    });
 }
 
 SOFT_API(cuGraphExecKernelNodeSetParams,

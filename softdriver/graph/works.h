@@ -13,7 +13,11 @@ struct Transfer;
 // Functions that make the work of nodes, one group for each kind of node. Those that take the
 // parameters of the program check them.
 
-CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work);
+// The attributes are those of the node's old work, if it has any.
+CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work,
+                          const NodeWork *old = nullptr);
+// Returns an error if no node can have this launch.
+CUresult check_node(const PreparedLaunch &launch);
 NodeWorkPtr make_kernel_work(PreparedLaunch launch, CUfunction handle);
 
 // A null context means the current one.

@@ -189,6 +189,40 @@ def test_an_empty_buffer_is_a_null_pointer(saxpy, stream):
 FATBIN = PTX.with_suffix(".fatbin")
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 40])
+@pytest.mark.parametrize("way", ["launch", "prepare", "capture"])
+def test_blocks_of_arguments_may_end_anywhere(driver, stream, count, way):
+    """The driver takes the arguments as one block, whose size must be exact."""
+    bytes_ = "".join(f", .param .u8 b{i}" for i in range(count))
+    text = f"""
+    .version 6.4
+    .target sm_52
+    .address_size 64
+    .visible .entry last(.param .u64 out{bytes_})
+    {{
+        .reg .u64 %rd<2>;
+        .reg .u16 %rs<2>;
+        ld.param.u64 %rd1, [out];
+        {f"ld.param.u8 %rs1, [b{count - 1}];" if count else "mov.u16 %rs1, 100;"}
+        st.global.u8 [%rd1], %rs1;
+        ret;
+    }}
+    """
+    kernel, out = cu.Module(text)["last"], cu.DeviceBuffer.zeros(1, "u1")
+    arguments = (out, *range(101 - count, 101))
+    if way == "launch":
+        kernel.launch(1, 1, *arguments, stream=stream)
+    elif way == "prepare":
+        kernel.prepare(1, 1, *arguments).launch(stream)
+    else:
+        graph = cu.Graph()
+        with graph.capture(stream):
+            kernel.launch(1, 1, *arguments, stream=stream)
+        graph.instantiate().launch(stream)
+    stream.synchronize()
+    assert array_of(out)[0] == 100
+
+
 def test_where_the_driver_alone_tells_of_the_parameters(driver, stream):
     """For a cubin, the driver knows only the offset and the size of each parameter.
 

@@ -83,6 +83,25 @@ def test_in_several_streams_at_once(module):
         sums.check()
 
 
+def test_in_a_graph(module, stream):
+    """A captured launch, one that is added, and one whose node gets other buffers."""
+    captured, added, changed = (Sums(module, 16, 64) for _ in range(3))
+    graph = cu.Graph()
+    with graph.capture(stream):
+        captured.launch(stream)
+    graph.add_launch(module["rounds"], 16, 64, added.counts, added.sums, ROUNDS, cooperative=True)
+    executable = graph.instantiate()
+    executable.launch(stream).wait()
+    captured.check()
+    added.check()
+    executable[0].set(changed.counts, changed.sums, ROUNDS)
+    added.counts.fill(0)
+    added.sums.fill(0)
+    executable.launch(stream).wait()
+    changed.check()
+    added.check()
+
+
 # An ordinary launch failed here on an H200 (2026-11-22). The cause is not known.
 @pytest.mark.parametrize(
     "cooperative", [pytest.param(False, marks=pytest.mark.cuda_software), True]

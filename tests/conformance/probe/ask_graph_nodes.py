@@ -10,13 +10,16 @@ from graph_tools import (
     Kernel,
     Memset,
     Params,
+    Updated,
     add,
     alloc,
     alloc_params,
+    block_params,
     capture,
     copy,
     copy_params,
     empty,
+    exec_of,
     graph,
     host,
     kernel_params,
@@ -25,13 +28,15 @@ from graph_tools import (
     node,
     nodes,
     nodes_of,
+    parameter_block,
     ref,
     run,
     shape,
     store,
+    values_of,
     words,
 )
-from kernels import TEXT, address, function, launch, load_library, pointers
+from kernels import TEXT, address, config, function, launch, load_library, pointers
 from section import Section
 
 section = Section("graph_nodes")
@@ -316,17 +321,12 @@ for name, change in {
 @question("kernel with a parameter buffer")
 def _(p):
     g, at = graph(p), p.device()
-    block = p.keep((ctypes.c_uint64 * 2)(at, 8))
-    size = p.keep(ctypes.c_size_t(12))
-    extra = p.keep((ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0))
-    params = Kernel(function(p, "store"), (1, 1, 1), (1, 1, 1), 0, None, ctypes.addressof(extra))
-    n = add(p, "cuGraphAddKernelNode_v2", g, (), ref(p, params))
+    params = block_params(p, function(p, "store"), at, 8)
+    n = add(p, "cuGraphAddKernelNode_v2", g, (), params)
     if isinstance(n, str):
         return n
-    block[1] = 9
-    back = Kernel()
-    status = p("cuGraphKernelNodeGetParams_v2", n, ctypes.byref(back))
-    return status, bool(back.params), bool(back.extra), run(p, g), words(p, at)
+    ctypes.c_uint32.from_address(values_of(params) + 8).value = 9
+    return _given(p, n), run(p, g), words(p, at)
 
 
 @question("kernel arguments are copied when the node is added")
@@ -393,6 +393,113 @@ def _(p):
         status = p("cuGraphKernelNodeSetAttribute", a, number, cell)
         p("cuGraphKernelNodeGetAttribute", a, number, back)
         found.append(f"{number}: {status} {back[0]} {back[1]} {back[2]}")
+    return found
+
+
+@question("attributes set of a kernel with a parameter buffer")
+def _(p):
+    g, at, func = graph(p), p.device(), function(p, "store")
+    n = node(p, "cuGraphAddKernelNode_v2", g, (), block_params(p, func, at, 1))
+    found = []
+    for number, *values in ((8, -2), (2, 1), (2, 0), (4, 1, 1, 1), (10, 1), (14, 50)):
+        cell = p.keep((ctypes.c_int * 16)(*values))
+        found.append(p("cuGraphKernelNodeSetAttribute", n, number, cell))
+    other = store(p, g, at, 2, n, func=func)
+    found.append(p("cuGraphKernelNodeCopyAttributes", n, other))
+    found.append(p("cuGraphKernelNodeCopyAttributes", other, n))
+    return found, run(p, g), words(p, at)
+
+
+def _given(p, n):
+    """Whether a kernel node has parameters, and whether as a block."""
+    back = Kernel()
+    status = p("cuGraphKernelNodeGetParams_v2", n, ctypes.byref(back))
+    return status, bool(back.params), bool(back.extra)
+
+
+@question("parameters set, first as a buffer")
+def _(p):
+    g, at, func = graph(p), p.device(), function(p, "store")
+    n = node(p, "cuGraphAddKernelNode_v2", g, (), block_params(p, func, at, 1))
+    found = [p("cuGraphKernelNodeSetParams_v2", n, kernel_params(p, func, at, 2)), _given(p, n)]
+    found.append(p("cuGraphKernelNodeSetAttribute", n, 2, p.keep((ctypes.c_int * 16)(1))))
+    found += [run(p, g), words(p, at)]
+    found += [p("cuGraphKernelNodeSetParams_v2", n, block_params(p, func, at, 3)), _given(p, n)]
+    return found, run(p, g), words(p, at)
+
+
+@question("parameters set in an executable graph, as a buffer and not")
+def _(p):
+    g, at, func = graph(p), p.device(), function(p, "store")
+    n = node(p, "cuGraphAddKernelNode_v2", g, (), block_params(p, func, at, 1))
+    e, found = exec_of(p, g), []
+    for params in (kernel_params(p, func, at, 2), block_params(p, func, at, 3)):
+        found.append(p("cuGraphExecKernelNodeSetParams_v2", e, n, params))
+        found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+    for value in (4, 5):
+        other = graph(p)
+        if value == 4:
+            store(p, other, at, value, func=func)
+        else:
+            node(p, "cuGraphAddKernelNode_v2", other, (), block_params(p, func, at, value))
+        found.append(p("cuGraphExecUpdate_v2", e, other, ref(p, Updated())))
+        found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+    return found
+
+
+@question("a captured launch with a parameter buffer")
+def _(p):
+    at, func, found = p.device(), function(p, "store"), []
+    g, _ = capture(p, lambda s: launch(p, func, stream=s, extra=parameter_block(p, at, 3)))
+    n = nodes_of(p, g)[0]
+    found.append(_given(p, n))
+    for number, *values in ((8, -2), (2, 1), (4, 1, 1, 1)):
+        cell = p.keep((ctypes.c_int * 16)(*values))
+        found.append(p("cuGraphKernelNodeSetAttribute", n, number, cell))
+    found += [run(p, g), words(p, at)]
+    found += [p("cuGraphKernelNodeSetParams_v2", n, kernel_params(p, func, at, 4)), _given(p, n)]
+    return found, run(p, g), words(p, at)
+
+
+@question("parameters set of a kernel with attributes")
+def _(p):
+    """Whether the attributes stay, in the graph and in what was instantiated from it."""
+    found = []
+    for number, *values in ((2, 1), (4, 1, 1, 1), (8, -1)):
+        g, at, func = graph(p), p.device(), function(p, "store")
+        n = store(p, g, at, 1, func=func)
+        back = p.keep((ctypes.c_int * 16)())
+        p.must("cuGraphKernelNodeSetAttribute", n, number, p.keep((ctypes.c_int * 16)(*values)))
+        e = exec_of(p, g)
+        for params in (kernel_params(p, func, at, 2), block_params(p, func, at, 3)):
+            found.append(p("cuGraphExecKernelNodeSetParams_v2", e, n, params))
+            found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+        found.append(p("cuGraphKernelNodeSetParams_v2", n, kernel_params(p, func, at, 4)))
+        p("cuGraphKernelNodeGetAttribute", n, number, back)
+        other = graph(p)
+        store(p, other, at, 5, func=func)
+        found += [back[0], run(p, g), words(p, at)]
+        found.append(p("cuGraphExecUpdate_v2", e, other, ref(p, Updated())))
+        found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+    return found
+
+
+@question("a captured cooperative launch with a parameter buffer")
+def _(p):
+    at, func, found = p.device(), function(p, "store"), []
+    for value, attributes in enumerate((((2, 1),), ((4, 1, 1, 1),), ((2, 1), (4, 1, 1, 1)))):
+        values = parameter_block(p, at, value)
+        g, answers = capture(
+            p,
+            lambda s, attributes=attributes, values=values: p(
+                "cuLaunchKernelEx", config(p, *attributes, stream=s), func, 0, values
+            ),
+        )
+        found += answers
+        if isinstance(g, str):
+            found.append(g)
+        else:
+            found += [_given(p, nodes_of(p, g)[0]), run(p, g), words(p, at)]
     return found
 
 

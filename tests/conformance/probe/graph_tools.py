@@ -203,6 +203,23 @@ def kernel_params(p, func, at=0, value=0, grid=(1, 1, 1), block=(1, 1, 1), share
     return ref(p, found)
 
 
+def parameter_block(p, at, value):
+    """The parameters of `store` as the argument `extra` of a launch: one block of memory."""
+    block, size = p.keep((ctypes.c_uint64 * 2)(at, value)), p.keep(ctypes.c_size_t(12))
+    items = (1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
+    return ctypes.addressof(p.keep((ctypes.c_void_p * 5)(*items)))
+
+
+def block_params(p, func, at, value):
+    """As `kernel_params`, with the parameters as one block."""
+    return ref(p, Kernel(func, (1, 1, 1), (1, 1, 1), 0, None, parameter_block(p, at, value)))
+
+
+def values_of(params):
+    """The address of the block in `block_params`."""
+    return (ctypes.c_uint64 * 2).from_address(params._obj.extra)[1]
+
+
 def store(p, g, at, value, *after, func=None):
     """A kernel node that writes a number."""
     params = kernel_params(p, func or function(p, "store"), at, value)
