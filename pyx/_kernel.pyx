@@ -487,7 +487,9 @@ cdef CUresult _launch_now(
         &config, function, NULL if packed.extra else packed.pointers, packed.extra)
 
 
-cdef unsigned int _fill_attributes(const Shape *shape, CUlaunchAttribute *attributes) noexcept nogil:
+cdef unsigned int _fill_attributes(
+    const Shape *shape, CUlaunchAttribute *attributes
+) noexcept nogil:
     """Fill in what a launch has besides grid, block and shared memory. Returns the number."""
     cdef unsigned int count = 0
     if shape.cooperative:
