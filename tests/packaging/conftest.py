@@ -90,12 +90,12 @@ def unpacked_beside_objects(sdist: Path, folder: Path) -> Path:
     """Unpack an sdist, and add the C files and objects of the checkout's build.
 
     These save nearly all the time of a build, which makes a file only if it is older than its
-    source. One module and one file of the software driver are always built, so that missing sources
-    show. test_distributions.py checks that the sdist has every source.
+    source. One module and one folder of the software driver are always built, so that missing
+    sources show. test_distributions.py checks that the sdist has every source.
     """
     run(["tar", "-xf", sdist], folder)  # keeps the times of the files
     (tree,) = folder.iterdir()
-    made_again = shutil.ignore_patterns("_token.*", "range.o")
+    made_again = shutil.ignore_patterns("_token.*", "work.o")
     built = [ROOT / "build" / "cython"]
     built += (ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}")
     for source in filter(Path.exists, built):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {"_libcuda", "_library", "_nvrtc_search", "_run", "_run_report", "_software_commands"}
 OURS |= {"__init__", "__main__"}
 LIBRARIES = ("softdriver", "nvjitlink", "nvml", "nvrtc")
-REMADE = ("range.o", "module.o", "nvjitlink.o", "nvml.o", "nvrtc.o")
+REMADE = ("work.o", "module.o", "nvjitlink.o", "nvml.o", "nvrtc.o")
 pytestmark = pytest.mark.slow
 
 CLIENT = """
@@ -44,11 +44,10 @@ def tree(made_once):
         call(sys.executable, ROOT / "tools" / "software_tree.py", folder)
         for built in (ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}"):
             shutil.copytree(
-                built / "softdriver",
-                folder / "build" / built.name / "softdriver",
-                ignore=shutil.ignore_patterns(*REMADE),
+                built,
+                folder / "build" / built.name,
+                ignore=shutil.ignore_patterns(*REMADE, "cython", "tests"),
             )
-            shutil.copy2(built / "cuda_version.txt", folder / "build" / built.name)
 
     return made_once("software tree", make)
 
