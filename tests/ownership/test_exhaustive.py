@@ -8,7 +8,7 @@ import pytest
 from oracle import Oracle
 from pair import Pair
 
-RANGES = ((0, 4), (4, 8))
+RANGES = ((0, 1), (1, 2))
 MODES = ("read", "write")
 
 
@@ -22,14 +22,14 @@ class Small:
         self.pair = Pair()
         domain = self.pair.open_domain()
         self.streams = [self.pair.open_stream(domain, kind) for kind in kinds]
-        self.memory = self.pair.open_memory(8)
+        self.memory = self.pair.open_memory(2)
         self.event = None
 
     def issue(self, at, part, mode):
         return self.pair.issue(self.streams[at], [(self.memory, *RANGES[part], mode)])[0] == "ok"
 
     def issue_whole(self, at, mode):
-        return self.pair.issue(self.streams[at], [(self.memory, 0, 8, mode)])[0] == "ok"
+        return self.pair.issue(self.streams[at], [(self.memory, 0, 2, mode)])[0] == "ok"
 
     def record(self, at):
         self.event = self.pair.snapshot(self.streams[at])

@@ -27,6 +27,7 @@ def run(pytester, monkeypatch):
         pytester.makeini("[pytest]\n" + ini)
         load = ["-p", "pytest_cudadrv"] if plugin else []
         load += ["-p", "no:benchmark"]  # the benchmark plugin prints a warning if it is installed
+        load += ["-p", "no:hypothesispytest"]  # it doubles the time that pytest needs to start
         # Ignore this warning, except in tests of the warning itself.
         load += ["-W", "ignore::pytest_cudadrv.UnfinishedWorkWarning"]
         return pytester.runpytest_subprocess("-p", "no:cacheprovider", *load, *options)
