@@ -5,7 +5,7 @@ import ctypes
 import pytest
 
 from .boxes import DEVICE, UNIFIED, Copy3DPeer
-from .client import INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE
+from .client import INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, SUCCESS
 from .structures import DEVICE_LOCATION, READWRITE, Access, Location, pool_properties
 
 PEER_ACCESS_ALREADY_ENABLED, PEER_ACCESS_NOT_ENABLED, PEER_ACCESS_UNSUPPORTED = 704, 705, 217
@@ -30,8 +30,18 @@ class Pair:
         self.lib.ok("cuDevicePrimaryCtxRetain", ctypes.byref(other), 1)
         self.contexts = [self.lib.primary, other.value]
         self._freed = []
+        # JAX gives each device access to all others.
+        self._had_access = [
+            device for device in (0, 1) if self._access("cuCtxDisablePeerAccess", device) == SUCCESS
+        ]
+
+    def _access(self, name, device, *arguments):
+        with self.on(device):
+            return self.lib(name, self.contexts[1 - device], *arguments)
 
     def close(self):
+        for device in self._had_access:
+            self._access("cuCtxEnablePeerAccess", device, 0)
         for device, name, handle in reversed(self._freed):
             with self.on(device):
                 self.lib.ok(name, handle)
