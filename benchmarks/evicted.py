@@ -1,10 +1,10 @@
-"""What calls cost when the driver's code evicts the library's from the processor's caches.
+"""What calls cost when the driver's code evicts the library's code from the processor's caches.
 
     python benchmarks/evicted.py [--kib KIB ...] [--rounds N]
 
-The driver only runs so many KiB of code in each call (null_driver.c, for x86-64), and calls.py
-measures with it. Printed are nanoseconds above the call from C: of the bare call from Python, and
-of cudadrv.
+calls.py measures with a driver that runs KIB of code in each call and does nothing else
+(null_driver.c, for x86-64). The table shows the call from C in nanoseconds, and how many more
+nanoseconds the bare call from Python and the call through cudadrv take.
 """
 
 import argparse
@@ -23,7 +23,7 @@ KIB = (0, 16, 32, 40, 48, 56, 64)
 
 
 def driver(folder, kib):
-    """Compile a driver that runs so many KiB of code in each call."""
+    """Compile a driver that runs `kib` KiB of code in each call."""
     library = Path(folder, f"libnull{kib}.so")
     command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC"]
     command += [f"-DCODE_KIB={kib}"] * (kib > 0)

@@ -1,10 +1,10 @@
-"""How many instructions the calls of a loop take, and importing cudadrv.
+"""Counts the instructions of calls in a loop, and of the import of cudadrv.
 
     python benchmarks/instructions.py [BUFFERS ...]
     python benchmarks/instructions.py --record
 
-valgrind's callgrind counts calls in steady state, from Python, with 1 live buffer or as many as are
-asked for. The driver does nothing (null_driver.c), because the instructions of the software driver
+valgrind's callgrind counts calls from Python in steady state, with the given numbers of live
+buffers. The driver does nothing (null_driver.c), because the instructions of the software driver
 would hide changes of the library. `--record` writes the counts with one live buffer to
 tests/performance/instructions.json; a test compares with them. Needs valgrind with its headers, and
 a C compiler.
@@ -132,7 +132,7 @@ def calls(number):
 
 
 def missing():
-    """What counting needs and is not installed, or None."""
+    """Return a message about a missing tool that counting needs, or None."""
     for tool in ("valgrind", compiler()):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
@@ -147,7 +147,7 @@ def compiler():
 
 
 def count(number=1):
-    """Instructions per call of each operation, with so many live buffers: ``{name: count}``."""
+    """``{name: instructions per call}`` of all operations, while `number` buffers are alive."""
     with tempfile.TemporaryDirectory() as folder:
         driver, counts = Path(folder, "libnull.so"), Path(folder, "counts")
         source = HERE / "null_driver.c"

@@ -5,12 +5,12 @@
 Three parts, each beside CuPy and PyTorch where they are installed and there is a GPU:
 
 - moves: a kernel uses all of a managed buffer that is on the host, then the host uses it again, one
-  item of each page. The pages move by faults, by a prefetch before, or there is no managed memory
-  but a copy. "already there" is the same pass without a move.
+  item of each page. The pages move by faults or by a prefetch; or the memory is not managed, and is
+  copied. "already there" is the same pass without a move.
 - pipelines: an array and a file go through a kernel to page-locked memory, by `cudadrv.Pipeline`,
   by a loop that waits for each chunk, and by the loops with several page-locked buffers and streams
-  that the other libraries' documentations show. Compared with the slowest stage alone, and with
-  the source and both copies at once, which share the memory of the host.
+  that other libraries document. They are compared with the slowest stage alone, and with reading
+  the source while both copies run, because these share the memory of the host.
 - pools: a block of 1 MiB of page-locked and of managed memory, taken from a warm pool and given
   back.
 
@@ -48,7 +48,7 @@ FACTOR = np.float32(pipeline.FACTOR)
 
 
 def with_others(software, makers):
-    """What the functions make, by the name of the library, without those that are not there."""
+    """Call the function of each library. Returns the results by name; skips libraries that fail."""
     found = {}
     for name, make in makers.items():
         if software and name != "cudadrv":
@@ -61,7 +61,7 @@ def with_others(software, makers):
 
 
 def in_turns(ways, seconds, most=MOST_ROUNDS):
-    """Seconds of each way and round. A way prepares, and returns what is timed."""
+    """Seconds of each way and round. Calling a way prepares it, and returns the function to time."""
     times = {name: [] for name in ways}
     end = time.monotonic() + seconds
     for turn in range(most + 1):
@@ -163,7 +163,7 @@ class CuPyMoves:
         self.kernel((-(-array.size // BLOCK),), (BLOCK,), arguments, stream=self.stream)
 
     def prefetch(self, to_host):
-        # To the host with -1, which CuPy 14 on CUDA 13 refuses (cudaErrorInvalidDevice).
+        # -1 means the host. CuPy 14 on CUDA 13 refuses it (cudaErrorInvalidDevice).
         place = -1 if to_host else 0
         self.runtime.memPrefetchAsync(self.memory.ptr, self.nbytes, place, self.stream.ptr)
 
@@ -206,7 +206,7 @@ class PyTorchMoves:
 
 
 def ways_to_move(moves, to_host):
-    """The ways of one library in one direction: each prepares, and returns what is timed."""
+    """The ways of one library in one direction, for `in_turns`."""
 
     def use(copied=False):
         if to_host:
@@ -216,7 +216,7 @@ def ways_to_move(moves, to_host):
             moves.wait()
 
     def placed(on_host):
-        """Use all pages on one side, so that they are there. A prefetch makes it faster."""
+        """Move all pages to one side by using them there. The prefetch only makes this faster."""
         with suppress(Exception):
             moves.prefetch(on_host)
         if on_host:
@@ -260,7 +260,7 @@ def ways_to_move(moves, to_host):
 
 
 def works(way):
-    """Whether a way works here; says why not."""
+    """Whether a way works here. If not, prints the reason."""
     try:
         way()()
     except Exception as error:

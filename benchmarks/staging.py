@@ -68,7 +68,7 @@ class Copies:
 
 
 def measure(copies, ways, plans, rounds, deadline):
-    """Medians of GB/s of each way under each plan, in turns until the rounds or the time end."""
+    """Measure all ways and plans in turns, until the deadline. Returns the median GB/s of each."""
     rates = {(way, at): [] for way in ways for at in range(len(plans))}
     for done in range(rounds):
         if done and time.monotonic() > deadline:

@@ -335,7 +335,7 @@ def report(results):
 
 
 def few_calls(results):
-    """A table of some rows: the bare call and cudadrv."""
+    """A table of the rows FEW_CALLS, with two columns: the bare call and cudadrv."""
     rows = results["parts"]["calls"]["rows"]
     lines = []
     for row in FEW_CALLS:

@@ -99,7 +99,7 @@ cdef class Plan:
     cdef str graph              # the graph's name in messages
     cdef own_engine engine      # its streams and memory have no work outside the graph
     cdef own_domain domain
-    cdef dict memories          # the address of its record of memory, by that of the memory's state
+    cdef dict memories          # addresses of records in `engine`, by addresses of states of memory
     cdef list nodes
     cdef Py_ssize_t listed      # how many of them are not of a capture that has not ended
     cdef Holdings holdings      # shared with the outer plans

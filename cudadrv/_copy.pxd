@@ -14,7 +14,7 @@ cdef struct Copy:
     size_t nbytes
     bint target_is_host
     bint source_is_host
-    CUevent marker  # NULL: the driver's own order is enough
+    CUevent marker  # the stream records it and waits for it before the copy; or NULL
 
 
 cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil

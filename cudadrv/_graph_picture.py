@@ -47,7 +47,7 @@ Edges = Sequence[tuple[int, int]]  # pairs of indices: the second step runs afte
 
 
 def printable(text: str) -> str:
-    """The text with escape sequences for what has no glyph, or has no place in XML."""
+    """The text with escape sequences for characters without a glyph or not allowed in XML."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
@@ -211,12 +211,12 @@ class Layout:
         return tops, bottoms
 
     def is_free(self, column: int, first: int, last: int) -> bool:
-        """Whether no box of a column stands in the rows between two others."""
+        """Whether a column has no box in the rows between `first` and `last`."""
         rows = self.rows_of[column]
         return bisect_right(rows, first) == bisect_right(rows, last - 1)
 
     def way(self, first: Box, second: Box) -> float | None:
-        """Where an edge runs down between its first and its last gap; None if it has one gap."""
+        """Return the x at which an edge passes the rows between two boxes; None if there are none."""
         if second.row == first.row + 1:
             return None
         for box in (second, first):
@@ -253,8 +253,8 @@ def shapes_of(box: Box, step: Step) -> list[str]:
 
 
 def ends_of(layout: Layout, other_ends: list[list[int]]) -> dict[tuple[int, int], float]:
-    """Where the edges of each box begin or end: beside each other, and an edge of the box's own
-    column in the middle.
+    """Return the x at which each edge meets its box. The edges of a box are side by side; an edge
+    to a box of the same column is in the middle.
     """
     found = {}
     for here, others in enumerate(other_ends):
@@ -270,7 +270,7 @@ def ends_of(layout: Layout, other_ends: list[list[int]]) -> dict[tuple[int, int]
 
 
 def curve(x: float, y: float, bottom: float) -> str:
-    """From the current point, which is at the height y, to a point at the bottom of a gap."""
+    """Draw a line down to height `y`, then a curve to `x` at the bottom of a gap."""
     middle = rounded((y + bottom) / 2)
     return f"V{rounded(y)}C{{}} {middle} {rounded(x)} {middle} {rounded(x)} {rounded(bottom)}"
 
@@ -298,7 +298,7 @@ def edge_shapes(layout: Layout, edges: Edges) -> list[str]:
 
 
 def svg(label: str, steps: Sequence[Step], edges: Edges) -> str:
-    """The graph as a picture, with a background of its own, so that it reads in light and dark."""
+    """The graph as a picture. It has a background, so that light and dark pages can show it."""
     layout = Layout(steps, edges)
     title = shortened(label)
     named = [stream for stream, place in layout.columns if stream is not None and place == 0]

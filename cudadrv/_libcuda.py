@@ -78,10 +78,10 @@ def place(folder: Path) -> int:
 def variables(library: Path, before: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables by which programs find what `lay_out` has made.
 
-    ``before`` has the present ones. They keep their values, behind those for ``library``.
+    ``before`` is the present environment: its values are appended to the new ones.
     """
-    # LD_PRELOAD cannot have a path with spaces, because spaces separate names there. Names without
-    # a path are found by LD_LIBRARY_PATH.
+    # LD_PRELOAD cannot contain a path with spaces, because spaces separate its entries. Names
+    # without a path are searched for in LD_LIBRARY_PATH.
     spaced = any(letter.isspace() for letter in str(library))
     preloaded = [path.name if spaced else str(path) for path in _preloaded(library)]
     ours = {"LD_LIBRARY_PATH": str(library.parent), "LD_PRELOAD": ":".join(preloaded)}
@@ -97,7 +97,7 @@ def open_here(library: Path) -> None:
 def _preloaded(library: Path) -> list[Path]:
     """Return the libraries that programs would not find by LD_LIBRARY_PATH.
 
-    Programs search other folders first, but before that they ask for a library that is loaded.
+    Programs search other folders first, but use a library of that name if it is already loaded.
     """
     compilers = [library.with_name(name) for name in COMPILERS]
     linkers = [library.with_name(name) for name in NO_LINKERS]

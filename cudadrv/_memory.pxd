@@ -29,7 +29,7 @@ cdef class Memory:
     cdef own_memory *state      # the engine's record of the memory; that of `home` if there is one
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
     cdef Span *span             # of memory that grows; NULL for other memory, and once it is closed
-    cdef object growth          # the lock of the span, or None
+    cdef object growth          # the lock for grow, shrink and close; None for other memory
     cdef unsigned long long growing_in  # the thread that has this lock, or 0
     cdef uint32_t growing_at    # the line at which it took the lock
     cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen

@@ -68,7 +68,7 @@ def dask_setup(worker: Worker) -> None:
 
 
 class LostBuffer:
-    """What a worker receives in place of a buffer that could not be sent, or not be received.
+    """What a worker gets in place of a buffer that could not be sent or received.
 
     Each use raises the error that says why, such as `BufferBorrowedError`. Dask itself would wait
     for such a buffer for ever.
@@ -119,8 +119,8 @@ def _sent(
 ) -> tuple[_Header, list[object]]:
     """Return a header and frames. Errors travel in a header if Dask would not pass them on.
 
-    Without a context, Dask moves the buffer of a worker to the disk, or pickles an object that has
-    it. Then the program has not asked for the buffer, so work that uses it is waited for.
+    Without a context, Dask moves a buffer of a worker to the disk, or pickles an object that
+    contains it. The program has not asked for that, so this waits for work that uses the buffer.
     """
     if context is None and _on_worker:
         with ordering("wait"):
@@ -139,7 +139,7 @@ def _received(
     kind: type[Buffer],
     make: Callable[[type[Buffer], _Header, Any], Buffer],
 ) -> Any:
-    """Return a buffer, or what `LostBuffer` describes: a worker that raises here would hang."""
+    """Return a buffer. A worker returns a LostBuffer for an error, because raising would hang it."""
     try:
         if "error" in header:
             raise pickle.loads(header["error"])
@@ -147,7 +147,7 @@ def _received(
     except Exception as error:
         if not (_on_worker and header["by message"]):
             raise
-        return LostBuffer(error.with_traceback(None))  # whose frames keep what has arrived
+        return LostBuffer(error.with_traceback(None))  # which would keep the received data
 
 
 # ---- frames in host memory: every transport ----
@@ -157,8 +157,8 @@ _Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> _Bytes:
-    """Return a view of an array as bytes. Transports need not know dtypes. Not a memoryview: Dask
-    cannot pickle these in an object that contains a buffer.
+    """Return a view of an array as bytes, because transports need not know its dtype. It is no
+    memoryview, because Dask cannot pickle a memoryview in an object that contains a buffer.
     """
     return array.reshape(-1).view("u1")
 

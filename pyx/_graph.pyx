@@ -225,7 +225,10 @@ cdef Uses _uses_with_room(
 
 
 cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) noexcept:
-    """Add accesses of a node: those that only read come first, because it may read all at once."""
+    """Add the accesses of a node that write, if `written`, or else those that only read.
+
+    The caller adds the reads first, because a node may read everything before it writes.
+    """
     cdef uint32_t i
     if isinstance(node.source, Uses):   # another graph, whose buffers may have several policies
         for i in range(0 if written else (<Uses>node.source).total):
@@ -239,16 +242,17 @@ cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) n
 cdef void _add_access(Uses uses, own_access *access, bint in_body) noexcept:
     cdef own_access *added = &uses.each[uses.total]
     added[0] = access[0]
-    # A body may not run, so what it writes may keep its contents.
+    # Perhaps the body does not run. Then the old contents remain, so they count as used.
     if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:
         added.effect = OWN_USES
     uses.total += 1
 
 
 cdef Region _region_at(tuple buffers, own_access *access, Py_ssize_t *found):
-    """Return the next buffer that has exactly these bytes, or None. Accesses come in their order.
+    """Return the next buffer that has exactly these bytes, or None.
 
-    *found is the number of buffers that are not asked any more: several may have the same bytes.
+    The caller passes accesses in the order of the buffers. The first *found buffers are skipped,
+    because several buffers may have the same bytes.
     """
     cdef Region region
     cdef Py_ssize_t i

@@ -577,7 +577,7 @@ cdef set _ordered_with(tuple nodes, Py_ssize_t index):
 
 
 cdef bint _is_after_end(GraphNode loan, tuple nodes, set before):
-    """Whether what comes after the nodes `before` comes after the end of a loan, too."""
+    """Whether a node that runs after the nodes `before` also runs after the end of a loan."""
     cdef GraphNode node
     for index in before:
         node = nodes[index]
@@ -587,7 +587,7 @@ cdef bint _is_after_end(GraphNode loan, tuple nodes, set before):
 
 
 cdef set _reached(list edges, Py_ssize_t index):
-    """Return the indices of the nodes to which a way along the edges leads."""
+    """Return the indices of the nodes that can be reached along the edges."""
     found = set()
     todo = list(edges[index])
     while todo:
@@ -599,7 +599,7 @@ cdef set _reached(list edges, Py_ssize_t index):
 
 
 cdef bint _conflicts(own_access *access, own_access *other) noexcept:
-    """As the engine decides between two operations that nothing orders."""
+    """Whether two accesses conflict, by the engine's rule for operations that nothing orders."""
     if access.memory is not other.memory or access.policy == OWN_UNCHECKED \
             or max(access.start, other.start) >= min(access.stop, other.stop) \
             or OWN_SHARED in (access.mode, other.mode):

@@ -186,7 +186,7 @@ cdef GraphNode _add(
             if not goes_on:
                 plan.drop(order)
     if status > 0 and is_sticky(<CUresult>status):
-        context.check(<CUresult>status)     # before another call fails for the same reason
+        context.check(<CUresult>status)     # raise now: later calls would fail, too
     reason[0] = status
     request.conflict = checks.requests[checks.failed].conflict
     if status == 0:

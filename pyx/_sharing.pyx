@@ -826,7 +826,7 @@ cdef class Claim:
             return
         mine = self.pid << 8
         if not self.used:
-            self.board.store(self.slot + STARTED, 0)    # of the next process it is not known yet
+            self.board.store(self.slot + STARTED, 0)    # the next process will store its own
             self.board.swap(self.slot, OPEN | mine, OFFERED)
         elif not self.board.swap(self.slot, OPEN | mine, GONE | mine):
             self.board.swap(self.slot, RETURNED | mine, RETURNED_GONE | mine)

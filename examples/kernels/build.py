@@ -1,7 +1,7 @@
 """Compile the .cu files of this folder, or those that are named: python build.py [NAME ...]
 
 The .ptx files beside them are kept in the repository, so that nobody needs a compiler to run them.
-Compiled again by the same release of nvcc, they are the same (but for comments).
+The same release of nvcc compiles the same files again (except for comments).
 """
 
 import re
@@ -12,9 +12,9 @@ from cudadrv import toolkit
 
 FOLDER = Path(__file__).resolve().parent
 ARCHITECTURE = "compute_75"  # the oldest that nvcc 13 knows; newer devices take it too
-# nvcc writes the newest version of PTX that it knows, 9.0, which a driver of CUDA 12 refuses. None
-# of the code here needs anything that came after version 6.4 (CUDA 10.1), so that is what the files
-# say: every driver that can use a device of this architecture and newer reads them.
+# nvcc writes the newest version of PTX that it knows, 9.0, which a driver of CUDA 12 refuses. The
+# code here needs only version 6.4 (CUDA 10.1), so the files are declared as 6.4: every driver for a
+# device of this architecture, or of a newer one, accepts them.
 VERSION = "6.4"
 
 
@@ -25,7 +25,7 @@ def build(source: Path) -> str:
 
 
 def code(ptx: str) -> list[str]:
-    """The lines of a PTX text, without comments and empty lines, and what the file's path gives."""
+    """The lines of a PTX text, without comments, empty lines, and what depends on the file's path."""
     ptx = re.sub(r"_INTERNAL_[0-9a-f]{8}_", "_INTERNAL_", ptx)  # in names of static functions
     lines = (line.partition("//")[0].strip() for line in ptx.splitlines())
     return [line for line in lines if line]

@@ -1,4 +1,4 @@
-"""Arrays of any size to the device through two page-locked halves: one is filled, one in flight."""
+"""Copies arrays of any size to the device through two page-locked halves, used in turn."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ class Uploader:
         self.sent: list[cu.Token | None] = [None, None]
 
     def upload(self, target: cu.DeviceBuffer, array: npt.NDArray[np.generic]) -> list[cu.Token]:
-        """Queue the array; a token for each chunk."""
+        """Queue the copies of an array. Returns a token for each chunk."""
         tokens = []
         for turn, start in enumerate(range(0, array.size, self.chunk)):
             items = array[start : start + self.chunk]
@@ -44,9 +44,9 @@ class Uploader:
 
 
 class CarelessUploader(Uploader):
-    """The same, as a program would be that comes from C: nobody checks, and a wait was forgotten.
+    """The same with a forgotten wait and without checks, like a program that was written in C.
 
-    cudadrv refuses that by itself, unless it is told not to check.
+    With its default policy, cudadrv would refuse the missing wait.
     """
 
     def upload(self, target: cu.DeviceBuffer, array: npt.NDArray[np.generic]) -> list[cu.Token]:
@@ -58,10 +58,10 @@ class CarelessUploader(Uploader):
 
 
 def arrived(tokens: Iterable[cu.Token]) -> int:
-    """How many chunks are on the device, at the end: waits for them."""
+    """Wait for all chunks. Returns how many have arrived on the device."""
     return sum(token.wait() is None for token in tokens)
 
 
 def arrived_careless(tokens: Iterable[cu.Token]) -> int:
-    """The same for somebody with a fast GPU: it was always done when he looked."""
+    """The same without a wait: on a fast GPU, all copies happen to be complete."""
     return sum(token.done for token in tokens)

@@ -155,7 +155,7 @@ struct Problem {
     std::string text;
     bool version = false; // true if the text needs a newer PTX version than is supported
     bool target = false;  // true if the text needs a newer or another device
-    bool whole = false;   // true if `text` is the whole line of a log
+    bool whole = false;   // true if logs show only `text`, without its place in the PTX
     bool nowhere = false; // true if the text is correct, but NVIDIA's driver cannot run it either
 };
 

@@ -37,7 +37,7 @@ inline OnFace on_face(uint32_t face, double x, double y, double z) {
     }
 }
 
-// Devices take what is not a number for 0.
+// Devices treat a NaN as 0.
 inline double number(double value) { return std::isnan(value) ? 0 : value; }
 
 } // namespace soft::ptx

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <limits>
 
-// The arithmetic in this file is what an H100 with driver 580 was found to do: its levels differ in
-// fewer than one of 200 answers, and then by 1/256 or 2/256 (tests/conformance/test_gradients.py).
+// The arithmetic in this file imitates an H100 with driver 580. Fewer than one level of 200 differs
+// from the device's, by 1/256 or 2/256 (tests/conformance/test_gradients.py).
 
 namespace soft::ptx {
 namespace {
 
-constexpr int length_bits = 10; // of the numbers with which lengths are computed
+constexpr int length_bits = 10; // the precision in which lengths are computed
 
 double truncated(double number) {
     int exponent;
@@ -26,15 +26,15 @@ double rounded(double number) {
     return std::ldexp(std::nearbyint(std::ldexp(fraction, length_bits)), exponent - length_bits);
 }
 
-// The place of a direction in the plane of a face, from -1 to 1 on the face itself. The next faces
+// Where a direction meets the plane of a face: -1 to 1 on the face itself. The neighbouring faces
 // are unfolded into this plane.
 struct PlaceOnFace {
     double s, t;
     bool outside;
 };
 
-// Returns how far a direction is from the middle of a face when it meets the next face, or the one
-// behind that. `over` is its part towards the next face.
+// Returns how far from the middle of the face a direction is that meets the neighbouring face, or
+// the opposite one. `over` is its component towards the neighbouring face.
 double unfolded(double over, double major) {
     double size = std::fabs(over);
     double far = size >= -major ? 2 - major / size : 4 + size / major;
@@ -42,7 +42,7 @@ double unfolded(double over, double major) {
 }
 
 PlaceOnFace place_on(const OnFace &at) {
-    // The device multiplies by the reciprocal, and takes a denormal one for 0.
+    // The device multiplies by the reciprocal. It treats a denormal reciprocal as 0.
     constexpr double most = 0x1p126;
     double s = std::fabs(at.s), t = std::fabs(at.t);
     double greatest = std::max({std::fabs(at.major), s, t});
@@ -69,14 +69,15 @@ Gradient gradient_on_cube(const Texels &texels, const Spot &spot, const float (&
 
 using Vector = double[3];
 
-// Returns about the Euclidean length.
+// Returns an approximation of the Euclidean length.
 double length_of(const Vector &parts) {
     double sizes[3] = {std::fabs(parts[0]), std::fabs(parts[1]), std::fabs(parts[2])};
     std::sort(sizes, sizes + 3);
     return sizes[2] + rounded(sizes[1] * 11 / 32) + rounded(sizes[0] / 4);
 }
 
-// Returns the length of the sum of two gradients, divided by about the square root of 2.
+// Returns an approximation of the length of the sum of two gradients, divided by the square root
+// of 2.
 double length_of_sum(const Vector &first, const Vector &second, double sign) {
     Vector sum;
     for (int i = 0; i < 3; i++)
@@ -84,8 +85,8 @@ double length_of_sum(const Vector &first, const Vector &second, double sign) {
     return length_of(sum);
 }
 
-// Returns the binary logarithm, as a multiple of 1/256. The device looks it up with the 8 bits
-// after the first one.
+// Returns the binary logarithm as a multiple of 1/256. The device looks it up in a table by the 8
+// highest bits of the fraction.
 double logarithm(double length) {
     if (length == 0 || std::isinf(length))
         return std::log2(length);
@@ -103,7 +104,7 @@ Gradient gradient_of(const Texture &texture, const Spot &spot, const float (&der
     if (texture.shape == Shape::Cube || texture.shape == Shape::Cubes)
         return gradient_on_cube(texels, spot, derivatives);
     const float counts[3] = {float(texels.width), float(texels.height), float(texels.depth)};
-    // What is not a number counts as infinite in a volume, elsewhere as 0.
+    // A NaN counts as infinite in a volume, and as 0 in other textures.
     float nothing = texture.shape == Shape::Volume ? std::numeric_limits<float>::infinity() : 0;
     Gradient gradient = {};
     for (int i = 0; i < 3; i++)

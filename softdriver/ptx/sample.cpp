@@ -16,8 +16,8 @@ struct Texel {
     float number[4] = {};
 };
 
-// What devices make of the bytes of sRGB: the upper halves of floats. This is the table of an H100
-// with driver 580, which is coarser than the standard's formula.
+// The values to which devices convert bytes of sRGB, as the upper halves of floats. The table is
+// that of an H100 with driver 580. It is coarser than the standard's formula.
 constexpr uint16_t linear_of_srgb[256] = {
     0x0000, 0x39a0, 0x3a20, 0x3a70, 0x3aa0, 0x3ac8, 0x3af0, 0x3b0c, 0x3b20, 0x3b34, 0x3b48, 0x3b5c,
     0x3b70, 0x3b84, 0x3b90, 0x3b9c, 0x3baa, 0x3bb8, 0x3bc6, 0x3bd6, 0x3be6, 0x3bf6, 0x3c03, 0x3c0c,
@@ -49,7 +49,7 @@ float float_of(uint32_t bits) {
     return number;
 }
 
-// Devices take denormal numbers for 0.
+// Devices flush denormal numbers to 0.
 float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? 0 : value; }
 
 // Reads a channel of an element.

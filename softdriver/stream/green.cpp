@@ -19,14 +19,14 @@ struct Greens {
     std::map<uint64_t, std::weak_ptr<Green>> of_streams;
 };
 
-// Guarded by the state's mutex; never destroyed, as the state.
+// Guarded by the state's mutex. Never destroyed, like the state.
 Greens &greens() {
     static Greens *all = new Greens;
     return *all;
 }
 
-// A description of queues alone is of all multiprocessors, and one without queues of the usual
-// ones.
+// Adds what a description lacks: all multiprocessors if it describes only queues, the default
+// queues if it describes none.
 Parts with_defaults(Parts parts, const Device &device) {
     const Parts all = whole(device);
     if (!parts.processors)
@@ -143,7 +143,7 @@ SOFT_STREAM_API(cuStreamGetDevResource,
     GreenPtr green = green_of(*stream);
     const Parts parts = green ? green->parts : whole(*stream->owner->device);
     constexpr int processors_type = 1;             // CU_DEV_RESOURCE_TYPE_SM
-    if (static_cast<int>(type) != processors_type) // also for queues, by the documentation
+    if (static_cast<int>(type) != processors_type) // documented for queues, too
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     return write_resource(parts, type, resource);
 }

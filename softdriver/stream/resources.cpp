@@ -37,7 +37,7 @@ struct QueueConfig {
     int scope;
 };
 
-// A CUdevResource: older headers lack it, and the driver has the first 96 bytes for itself.
+// A CUdevResource, which older headers lack. Its first 96 bytes are private to the driver.
 struct Resource {
     int type = 0;
     uint32_t mark = 0;
@@ -82,7 +82,7 @@ struct Descriptions {
     uintptr_t next = 0x5ce000001000;
 };
 
-// Guarded by the state's mutex; never destroyed, as the state.
+// Guarded by the state's mutex. Never destroyed, like the state.
 Descriptions &descriptions() {
     static Descriptions *all = new Descriptions;
     return *all;
@@ -120,7 +120,8 @@ void write_groups(const Resource &input, const std::vector<Processors> &groups, 
         *rest = left ? part : Resource();
 }
 
-// Finds the size of one group of cuDevSmResourceSplit. `left` is what earlier groups have left.
+// Finds the size of one group of cuDevSmResourceSplit. `left` is what remains after the earlier
+// groups.
 CUresult place_group(const Processors &whole, const GroupParams &params, unsigned left,
                      unsigned &size) {
     unsigned together = params.together(whole);
@@ -172,7 +173,7 @@ CUresult add_queues(const Resource &resource, Parts &total) {
     return CUDA_SUCCESS;
 }
 
-// Returns whether a multiprocessor is in both.
+// Returns whether the two resources have a multiprocessor in common.
 bool overlap(const Resource &one, const Resource &other) {
     return one.has_processors() && other.has_processors() &&
            one.first < other.first + other.processors.count &&
