@@ -95,7 +95,7 @@ def software_driver(package: str, py_limited_api: bool = False) -> list[Extensio
             f"{package}._softdriver",
             SOFTDRIVER,
             language="c++",
-            # No include_dirs: it knows nothing of cudadrv, and must not hide system headers.
+            # No include_dirs: it uses no header of cudadrv, and -iquote finds its own.
             depends=[*SOFTDRIVER_HEADERS, EXPORTS, *BUILD_FILES],
             extra_compile_args=CXX_FLAGS,
             extra_link_args=CXX_LINK_FLAGS,
@@ -171,10 +171,10 @@ def refuse(why: str) -> NoReturn:
 
 
 def units(sources: Iterable[str], folder: str) -> dict[str, list[str]]:
-    """What to compile for the sources of an extension, and of which of them it consists.
+    """Return the files to compile for an extension, each with the sources that it contains.
 
-    For several files of the software driver that is a file in `folder` that includes them. What
-    takes longest comes first.
+    Most sources of the software driver are compiled together: a file in `folder` includes them.
+    The files that take longest come first.
     """
     found: dict[str, list[str]] = {}
     for source in map(Path, sources):

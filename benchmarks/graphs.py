@@ -31,8 +31,8 @@ import cudadrv as cu
 LAUNCHES = ((1, 1), (5, 1), (20, 1), (100, 1), (32, 2), (32, 8), (32, 32))  # nodes, buffers
 STEPS = (20, 50)
 CHANGED = 20  # nodes of the graph that is changed
-# All graphs are made so many times, because some executables are slow: each launch of them takes
-# 1 us longer, by the bare call, too.
+# How often each graph is made. Some executables are slow: each of their launches takes 1 us longer,
+# even by the bare call.
 MADE = 3
 
 
@@ -41,7 +41,7 @@ def name_of(nodes, buffers):
 
 
 def rows_of(launch, call):
-    """The rows of a binding, by its statements for a launch and for the call that nodes make."""
+    """The rows of a binding. `launch` launches a graph; `call` launches the kernel of one node."""
     rows = {
         name_of(nodes, buffers): launch.format(f"graph_{nodes}_{buffers}")
         for nodes, buffers in LAUNCHES

@@ -61,7 +61,7 @@ def with_others(software, makers):
 
 
 def in_turns(ways, seconds, most=MOST_ROUNDS):
-    """Seconds of each way and round. Calling a way prepares it, and returns the function to time."""
+    """Seconds of each way and round. Calling a way prepares it and returns what is timed."""
     times = {name: [] for name in ways}
     end = time.monotonic() + seconds
     for turn in range(most + 1):

@@ -48,8 +48,8 @@ cdef class GraphNode:
     cdef Stream stream
     cdef object source          # as in a Token
     cdef object target
-    cdef object kernel          # of a launch: its Kernel, and how many of `source` are arguments
-    cdef Py_ssize_t arguments   # the others are what it also borrows
+    cdef object kernel          # the Kernel of a launch
+    cdef Py_ssize_t arguments   # of a launch: how many of `source` are arguments; the rest is borrowed
     cdef unsigned char[64] settings     # of a launch: its Shape; of a fill: its item
     cdef own_access *accesses
     cdef uint32_t count
@@ -60,10 +60,8 @@ cdef class GraphNode:
     cdef void *capture
     cdef Capture unlisted       # the same, if no plan lists the node; else None
     cdef own_snapshot snapshot  # in the engine of the plan
-    # Of a conditional node: the Plans of its bodies, and the stream of the engine that has all
-    # their work. `plans` is None for other nodes.
-    cdef tuple plans
-    cdef own_stream *place
+    cdef tuple plans            # of a conditional node: the Plans of its bodies; else None
+    cdef own_stream *place      # the engine's stream that has all work of these bodies
     cdef Py_ssize_t followed    # index of the first node that runs after it, or 0
     cdef bint loose             # a loan: other streams may have gone on before its end
     cdef Py_ssize_t end         # a loan: index of the first node captured after its end, or 0
@@ -82,7 +80,7 @@ cdef class DriverGraph:
 cdef class Point(Captured):
     cdef Capture capture
     cdef own_snapshot snapshot  # in the engine of the plan
-    cdef tuple tail             # indices of the nodes that a stream depends on that waits for it
+    cdef tuple tail             # indices of the nodes on which a stream that waits for it depends
 
 
 # A loan, which may have begun in a capture: the base class of `Lent`, which is in _loan.
@@ -101,19 +99,16 @@ cdef class Plan:
     cdef own_domain domain
     cdef dict memories          # addresses of records in `engine`, by addresses of states of memory
     cdef list nodes
-    cdef Py_ssize_t listed      # how many of them are not of a capture that has not ended
+    cdef Py_ssize_t listed      # number of `nodes` without those of an unfinished capture
     cdef Holdings holdings      # shared with the outer plans
-    cdef dict tails             # the last node of a stream that has only added nodes, by its slot
+    cdef dict tails             # last nodes of streams that have only added nodes, by slots
     cdef dict conditions        # handles of conditions, and whether a node has them
     cdef bint ended
-    # Of a body: the plan around it, which the Graph of the body keeps alive; there, the stream that
-    # has all work of the conditional node, and the index of that node. Else NULL.
-    cdef void *outer
-    cdef own_stream *place
-    cdef Py_ssize_t entry
-    # Of the plan of the whole graph:
-    cdef str busy               # None, or what is changing the graph now
-    cdef uint64_t changes       # how often the nodes have changed
+    cdef void *outer            # of a body: the plan around it, kept alive by its Graph; else NULL
+    cdef own_stream *place      # of a body: the stream, in `outer`, with all work of its node
+    cdef Py_ssize_t entry       # of a body: the index of its conditional node in `outer`; else -1
+    cdef str busy               # of the whole graph's plan: what is changing the graph now, or None
+    cdef uint64_t changes       # of the whole graph's plan: how often the nodes have changed
 
     cdef int end(self) except -1
     cdef Plan root(self)
@@ -148,7 +143,7 @@ cdef class Checks:
     cdef void unlock(self) noexcept nogil
 
 
-# What gets the nodes: the base class of `Graph`, which is in _graph.
+# The receiver of the nodes: the base class of `Graph`, which is in _graph.
 cdef class Receiver:
     cdef str label              # its name in messages
     cdef Plan plan              # None until there are nodes, or a capture
@@ -165,12 +160,12 @@ cdef class Receiver:
 cdef class Capture(Capturing):
     cdef Receiver receiver
     cdef Stream origin
-    cdef str listed             # what `Context.captured_by` says of it
+    cdef str listed             # its name in `Context.captured_by`
     cdef Plan plan
     cdef CUgraph into           # the driver's graph, if it has nodes already, else NULL
     cdef bint destroyed         # the driver has destroyed `into`, because the capture has failed
     cdef tuple wanted           # the argument `after`, or None
-    cdef CUgraphNode *after     # handles of the nodes in it
+    cdef CUgraphNode *after     # handles of the nodes in `wanted`
     cdef size_t after_count
     cdef list streams           # the streams of the capture
     cdef dict slots             # the index of each stream in `streams`

@@ -139,7 +139,7 @@ def _received(
     kind: type[Buffer],
     make: Callable[[type[Buffer], _Header, Any], Buffer],
 ) -> Any:
-    """Return a buffer. A worker returns a LostBuffer for an error, because raising would hang it."""
+    """Return a buffer. On an error, a worker returns a LostBuffer: raising would hang it."""
     try:
         if "error" in header:
             raise pickle.loads(header["error"])

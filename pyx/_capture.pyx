@@ -395,7 +395,7 @@ cdef class Plan:
         cdef bint known
         if node.plans is None:
             known = own_wait(&self.engine, order, &node.snapshot)
-        else:   # and after what is in its bodies by now
+        else:   # a conditional node: wait for the nodes in its bodies, too
             own_snapshot_take(&self.engine, node.place, &snapshot)
             known = own_wait(&self.engine, order, &snapshot)
             own_snapshot_drop(&self.engine, &snapshot)
@@ -474,7 +474,7 @@ cdef class Plan:
         return 0
 
     cdef int list_all(self) except -1:
-        """Close the gaps in the list of nodes, and let all of them be nodes of the graph."""
+        """Remove the gaps from the list of nodes. All of them become nodes of the graph."""
         from bisect import bisect_left      # here, because importing it takes long
         cdef GraphNode node
         number = {}
@@ -498,7 +498,7 @@ cdef class Plan:
         return 0
 
     cdef int follow(self, GraphNode later) except -1:
-        """Note that a node runs after others: the bodies of these cannot change any more."""
+        """Note that a node runs after others. The bodies of those can no longer change."""
         cdef GraphNode node
         for index in later.after:
             node = self.nodes[index]
@@ -583,7 +583,7 @@ cdef class Checks:
 @cython.final
 @cython.no_gc_clear
 cdef class Point(Captured):
-    """The end of what a stream of a capture has captured so far: what an event stands for."""
+    """A point in a captured stream, for an event: all that the stream has captured so far."""
 
     def __dealloc__(self):
         if self.capture is not None:

@@ -193,7 +193,7 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
 
 
 cdef int _find_lost(Context context) except -1:
-    """Raise ContextLostError if this is the context of which a failed copy has told."""
+    """Raise ContextLostError if a failed copy has lost this context."""
     cdef CUresult status
     cdef size_t available = 0
     cdef size_t total = 0

@@ -286,7 +286,7 @@ name=None)\n--\n
                 return word
         raise ValueError(f"the driver answered {<int>flags}, which is no access")
 
-    # ---- what it has ----
+    # ---- memory of the pool ----
 
     @property
     def stats(self):

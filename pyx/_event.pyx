@@ -569,7 +569,7 @@ cdef int await_other(OtherWork work, const own_stream *order) except -1:
 
 
 def _forget_complete():
-    """Forget the work of which the host knows that it is complete."""
+    """Forget the work that the host knows to be complete."""
     cdef OtherWork work
     for work in list(_others):
         if own_known(engine, work.slot, work.seq):

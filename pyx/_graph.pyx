@@ -59,7 +59,7 @@ cdef extern from "cudadrv/driver.h":
         CUDA_ERROR_NOT_SUPPORTED
 
 cdef enum:
-    MOST_JOINED = 4  # own_join_accesses makes at most so many accesses of one
+    MOST_JOINED = 4  # own_join_accesses returns at most this many entries for each access
 
 
 # ---- what a graph uses ----
@@ -273,7 +273,7 @@ cdef tuple _items_of(tuple nodes):
 
 
 cdef int _flatten(tuple nodes, bint in_body, Py_ssize_t top, list found) except -1:
-    """Append nodes and those in their bodies. `top` is the index of the node around all, or -1."""
+    """Append nodes and those in their bodies. `top` is the index of the outermost node, or -1."""
     cdef GraphNode node
     cdef Plan body
     cdef Py_ssize_t index
@@ -787,7 +787,7 @@ cdef class Graph(Builder):
     # ---- for captures, and for nodes that are added ----
 
     cdef int begin_plan(self, str busy) except -1:
-        """Let `plan` take nodes, and say what is changing the graph until that has ended.
+        """Let `plan` take nodes. Until that ends, messages name `busy` as what changes the graph.
 
         Raises if the graph cannot change.
         """
@@ -885,7 +885,7 @@ cdef class Graph(Builder):
             self.forget()
 
     cdef void give_up(self, bint destroyed) noexcept:
-        """Discard all nodes; those of a body with the whole graph, of which they are a part."""
+        """Discard all nodes of the whole graph, even if this is only a body of it."""
         cdef Graph graph = self
         self.capturing = False
         while graph.outer is not None:
@@ -908,8 +908,7 @@ cdef class Graph(Builder):
         return 0
 
     cdef Uses uses(self):
-        """Return what the nodes use. The nodes of a capture that has not ended are not among them.
-        """
+        """Return what the nodes use, without the nodes of a capture that has not ended."""
         cdef uint64_t changes = self.plan.root().changes
         if self.known is None or self.seen != changes:
             items = _items_of(self.plan.finished())
@@ -1118,7 +1117,7 @@ cdef list _raws_of(tuple nodes):
 
 
 cdef void _drop_driver_graph(Graph graph) noexcept:
-    """Let the driver's graph end with the last executable of it; that of a body with its graph."""
+    """Drop the reference to the driver's graph. The last executable destroys it."""
     graph.raw = NULL
     graph.driver_graph = None
 
@@ -1128,7 +1127,7 @@ cdef void _drop_driver_graph(Graph graph) noexcept:
 # The names of launches of executables that are gone or were changed: (number, slot, seq) of the
 # last launch.
 cdef list _last_launches = []
-cdef Py_ssize_t _crowded = 16   # how many there are when it is worth to look which can be forgotten
+cdef Py_ssize_t _crowded = 16   # with this many, it is worth looking for complete ones
 cdef enum:
     MOST_NAMES = 256        # changed executables get no further names beyond this
 

@@ -48,12 +48,12 @@ cdef extern from "cudadrv/driver.h":
         CUDA_ERROR_INVALID_VALUE
 
 
-# ---- what an executable has before and after ----
+# ---- the old and the new state of an executable ----
 
 @cython.final
 @cython.no_gc
 cdef class Next:
-    """What an executable graph will have. Once it has that, this object has what it had before.
+    """The new state of an executable graph. `_take_over` exchanges it for the old state.
 
     It is dropped after the end of the change, because destructors may run code of the program.
     """
@@ -85,7 +85,7 @@ cdef bint _same_names(NodeNames names, NodeNames others) except -1:
 
 
 cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
-    """Let an executable have what was made for it. The driver has changed it already."""
+    """Exchange the states of an executable, which the driver has already changed."""
     own_catch_up(engine)
     if following.operation != executable.operation:
         retire_name(executable)
@@ -144,7 +144,7 @@ def update_executable(ExecutableGraph executable not None, graph):
 
 
 cdef Next _update(ExecutableGraph executable, Graph graph):
-    """Let the driver update an executable, and return what the executable then has."""
+    """Let the driver update an executable. Returns its new state."""
     cdef DriverGraph driver_graph
     cdef Uses uses
     cdef tuple nodes
@@ -486,7 +486,7 @@ cdef bint _has_any(tuple given) noexcept:
 
 
 cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange change):
-    """Return what an executable has after a change of a node. Raises if it conflicts."""
+    """Return the state of an executable after a change of a node. Raises if the node conflicts."""
     cdef Uses uses = executable.uses
     cdef Holdings holdings = executable.holdings
     cdef tuple nodes = executable.nodes

@@ -123,7 +123,7 @@ cdef GraphNode try_to_add(
             other = _add(graph, context, request, node, before, call, arguments, reason)
             if other is None:
                 break
-            before = graph.plan.checked(before + (other,))   # the policy says so
+            before = graph.plan.checked(before + (other,))   # the policy is "wait"
     finally:
         graph.end_change()
     return node if reason[0] == 0 else None
@@ -305,7 +305,7 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
 
 
 cdef void copy_params(CUDA_MEMCPY3D *params, Region target, Region source) noexcept:
-    """Fill in the driver's description of a copy, with kinds of memory as captures have them."""
+    """Fill in the driver's description of a copy, with the kinds of memory that captures use."""
     cdef bint on_host = source.host_side and target.host_side   # then as cuMemcpyAsync
     memset(params, 0, sizeof(params[0]))
     params.srcMemoryType = CU_MEMORYTYPE_UNIFIED if on_host \
@@ -349,7 +349,7 @@ cdef CUresult _fill_call(
 
 
 cdef void halves_of(const unsigned char *item, size_t itemsize, uint32_t *halves) noexcept nogil:
-    """Set the values with which the two halves of items are filled; both alike below 8 bytes."""
+    """Set the values that fill the two halves of an item. Below 8 bytes, both are the same."""
     halves[0] = halves[1] = 0
     memcpy(halves, item, itemsize)
     if itemsize < 8:

@@ -233,7 +233,7 @@ cdef int _refuse_fixed_fill(GraphNode old, Context context) except -1:
 
 
 cdef Context _home_of(Region region, Context context):
-    """Return the context of the memory. For stream-ordered memory this is `context`, the graph's."""
+    """Return the memory's context; for stream-ordered memory, `context` (the graph's)."""
     cdef Memory memory = region.memory
     return context if memory.pool is not None or memory.kind == STREAM_ORDERED else memory.context
 

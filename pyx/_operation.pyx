@@ -162,7 +162,7 @@ cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
 cdef inline int _attempt(
     Operation *operation, Stream stream, own_runs *runs, bint apart
 ) except? -1 nogil:
-    """As `attempt`. If `runs` is not NULL, as `issue_run`."""
+    """Do what `attempt` does; if `runs` is not NULL, what `issue_run` does."""
     cdef bint pushed = False
     cdef bint queued = False
     cdef bint direct

@@ -225,7 +225,7 @@ cdef bint _stream_is_idle(Stream stream) except -1:
 # ---- the queue of what is to be freed ----
 
 cdef enum:
-    MOST_REFUSALS = 4           # a call gives up after so many pieces that cannot be freed now
+    MOST_REFUSALS = 4           # a call stops after this many pieces that cannot be freed now
     MOST_PIECES = 4096          # with more pieces in the queue, an allocation delays the program
     MOST_HOST_BYTES = 1 << 30   # the same limit for bytes of page-locked and managed memory
 cdef double LONGEST_HOLD = 1    # the longest such delay, in seconds

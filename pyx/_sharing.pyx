@@ -718,14 +718,14 @@ cdef bint _check_returned(Region region, Shared shared, Receipt receipt) except 
 
 
 cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
-    """Order a stream after what the other process has done, as a write on the stream."""
+    """Order a stream after the other process's work. That counts as a write on the stream."""
     cdef Operation operation
     cdef own_access access
     state = _word(shared.slot) & 0xff
     cdef bint killed = state in (OPEN, RETURNED) and _borrower_has_ended(shared)
     if killed:
-        # The event of the ticket would not do: if the process that has ended had recorded it and
-        # was not done, it is never complete.
+        # The event of the ticket cannot be used: if the process has recorded it and ended before
+        # the work was complete, the event never completes.
         stream.wait_for(shared.before)
     else:
         # In the driver, the last record of the event may be the other process's; in the engine, it
@@ -952,7 +952,7 @@ cdef Opened open_ticket(Ticket ticket, Context context):
 
 
 cdef int use_opened(Opened opened) noexcept:
-    """Note that the program gets the buffer. Before, the ticket could be opened again."""
+    """Note that the program gets the buffer: from now on, the ticket cannot be opened again."""
     (<Claim>opened.claim).used = True
     return 0
 
@@ -963,9 +963,9 @@ cdef int _claim(Ticket ticket, Claim claim, Segment board) except -1:
     cdef uint64_t mine = OPEN | claim.pid << 8
     cdef size_t slot = claim.slot
     cdef bint claimed = False
-    # Compared before, so that a wrong ticket does not disturb the one that has the slot; and after,
-    # because until then the owner can use the slot for another ticket. Once claimed, nothing needs
-    # memory.
+    # The digest is compared before the swap, so that a wrong ticket does not disturb the one that
+    # has the slot; and after it, because until then the owner can use the slot for another ticket.
+    # After the swap, nothing allocates memory.
     cdef bint genuine = _has_digest_of(ticket, board, slot)
     if genuine:
         claimed = board.swap(slot, OFFERED, mine)

@@ -25,7 +25,7 @@ def build(source: Path) -> str:
 
 
 def code(ptx: str) -> list[str]:
-    """The lines of a PTX text, without comments, empty lines, and what depends on the file's path."""
+    """The lines of a PTX text, without comments, empty lines and the hash of the file's path."""
     ptx = re.sub(r"_INTERNAL_[0-9a-f]{8}_", "_INTERNAL_", ptx)  # in names of static functions
     lines = (line.partition("//")[0].strip() for line in ptx.splitlines())
     return [line for line in lines if line]

@@ -10,7 +10,7 @@ namespace soft {
 uint64_t count_objects(const char *kind);
 uint64_t count_objects(size_t kind);
 
-// Returns the name of the kind with this index, and null if there are not so many.
+// Returns the name of the kind with this index, or null if the index is too large.
 const char *kind_of_objects(size_t index);
 
 } // namespace soft

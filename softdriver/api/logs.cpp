@@ -35,11 +35,11 @@ struct Listener {
 };
 
 struct Log {
-    std::mutex guard; // of all below, but `telling`
+    std::mutex guard; // guards all fields below except `telling`
     std::deque<Message> messages;
     size_t bytes = 0;
     unsigned first = 0;  // the number of messages.front(); numbers wrap
-    unsigned untold = 0; // the first message of which callbacks have not been told
+    unsigned untold = 0; // the number of the first message that callbacks have not received
     std::vector<Listener> callbacks;
     uintptr_t next_handle = 1;
     // Held while callbacks run, so that none runs after it was unregistered. It is recursive,

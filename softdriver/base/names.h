@@ -10,7 +10,7 @@ namespace soft {
 uint64_t unsupported_calls_of(const char *symbol);
 uint64_t all_unsupported_calls();
 // Returns the name of the unimplemented function with this index among those that programs have
-// called. Returns null if there are not so many.
+// called. Returns null if the index is too large.
 const char *unsupported_called(size_t index);
 // Called in a child that was forked.
 void forget_unsupported_calls();

@@ -29,8 +29,8 @@ struct Managed {
     bool closed = false;          // true while the host has no access
     PageMap pages;
     std::vector<PageFaults> faults; // of each block
-    // The hash of each block of which the host and a device have copies. The host has written the
-    // block if the hash changes.
+    // The hash of each block that has copies on the host and on a device. If the hash changes, the
+    // host has written the block.
     std::map<size_t, size_t> hashes;
 
     // Returns true if work of this stream may use the memory.

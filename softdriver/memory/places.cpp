@@ -116,7 +116,7 @@ void use_blocks(Managed &managed, size_t first, size_t last, int processor, bool
     hash_copies(managed, first, last);
 }
 
-// Finds the blocks of which devices have copies, and that the host has written.
+// Finds blocks that the host has written although devices have copies of them.
 void notice_writes(Managed &managed, size_t first, size_t last) {
     std::vector<size_t> written;
     auto end = managed.hashes.lower_bound(last);
@@ -127,7 +127,7 @@ void notice_writes(Managed &managed, size_t first, size_t last) {
         use_blocks(managed, block, block + 1, the_host, true);
 }
 
-// Finds the blocks of pages that were not the host's, and that it has used nevertheless.
+// Finds blocks that the host has used although their pages were not on the host.
 void notice_blocks(Managed &managed, size_t first, size_t last) {
     if (!managed.user)
         return;

@@ -27,7 +27,7 @@ struct Pool {
     // allocation is freed.
     bool destroyed = false;
     int handle_types = 0; // the kinds of handles that can be made of the pool
-    // Has the memory of a pool of the host of which handles can be made; else null.
+    // The file with the memory of a host pool for which handles can be made; else null.
     std::shared_ptr<HostFile> file;
     // It stands for a pool of another process. Nothing can be allocated from it.
     bool imported = false;
@@ -38,8 +38,8 @@ struct Pool {
     size_t release_threshold = 0;
     size_t reserved = 0, reserved_high = 0;
     size_t used = 0, used_high = 0;
-    // Processors that a program has given access. `device` has it already, and so has the host to
-    // host memory; managed memory can be used by all.
+    // Processors to which the program has given access. `device` always has access, and so has the
+    // host to host memory. All processors have access to managed memory.
     std::set<int> visitors;
 
     // Takes capacity for an allocation in this stream. If there is none left, takes the capacity of

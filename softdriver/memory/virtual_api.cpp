@@ -102,7 +102,7 @@ bool follows_reservation(uintptr_t address) {
 }
 
 // Reserves addresses that begin at a multiple of `alignment`, near `hint` if that is possible.
-// Returns null if there are not so many addresses.
+// Returns null if no free range is large enough.
 char *reserve_addresses(size_t bytes, size_t alignment, uintptr_t hint) {
     size_t all;
     if (__builtin_add_overflow(bytes, alignment, &all))

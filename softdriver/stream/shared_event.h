@@ -9,8 +9,8 @@ namespace soft {
 struct Event;
 struct SharedPage;
 
-// What several processes know of an interprocess event. It lies in a page of memory that all of
-// them have mapped: the latest record, and which records are unfinished.
+// The state of an interprocess event: the latest record, and which records are unfinished. It lies
+// in a page of memory that all its processes have mapped.
 class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
   public:
     // Returns null if the system has no memory or no file for it.
@@ -23,11 +23,11 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
     bool has_room();
     // Makes the operation the latest record, for all processes.
     void note_record(const OperationPtr &operation);
-    // Whether the latest record is not the one that this object has noted last.
+    // Returns whether the latest record differs from the last one that this object has noted.
     bool recorded_elsewhere() const;
-    // Whether the latest record is complete. If `needed`, its process has to run it.
+    // Returns whether the latest record is complete. If `needed`, asks its process to run it.
     bool latest_done(bool needed) const;
-    // Returns a condition that is true when the record that is the latest now is complete.
+    // Returns a condition that becomes true when the present latest record is complete.
     std::function<bool()> when_done() const;
 
     // Writes the handle of an event that this process has created. Returns false for others.
@@ -49,8 +49,8 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
 // If the event's latest record is another process's, makes an operation that waits for that record,
 // and lets the event refer to it.
 CUresult follow_other_process(Event &event);
-// Tells the race detector that the host knows what another process has known when its record was
-// made: perhaps everything that this process has recorded.
+// Tells the race detector that the host now knows what another process knew when it made its
+// record. That may be everything that this process has recorded.
 void learn_told();
 
 } // namespace soft

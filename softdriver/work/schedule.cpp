@@ -11,7 +11,7 @@ namespace {
 // Limit of warp instructions in a piece, which take one or two milliseconds.
 constexpr uint64_t longest_piece = 16384;
 constexpr int pieces_of_a_query = 4;
-// A synchronization that has run so many pieces assumes that a kernel waits for other work.
+// After this many pieces, a synchronization assumes that the kernel waits for other work.
 constexpr int pieces_of_patience = 32;
 
 bool all_done(const std::vector<OperationPtr> &targets) {
