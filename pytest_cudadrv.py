@@ -222,14 +222,14 @@ def _use(config: pytest.Config) -> None:
     config.stash[USED] = True
     choice = config.stash[CHOICE]
     os.environ[DRIVER] = choice.driver
-    if choice.report and not hasattr(config, "workerinput"):  # workers get it by the environment
+    if choice.report and not hasattr(config, "workerinput"):  # workers find it by the environment
         _ask_for_reports(config)
     if choice.driver == "software" and choice.libcuda:
         _be_libcuda(config)
 
 
 def _be_libcuda(config: pytest.Config) -> None:
-    """Make everyone who opens libcuda.so.1 get the software driver that cudadrv uses."""
+    """Let all code that opens libcuda.so.1 get the software driver that cudadrv uses."""
     from cudadrv._libcuda import lay_out, open_here, variables
 
     path = os.environ.get(LIBCUDA)
@@ -238,7 +238,7 @@ def _be_libcuda(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         path = str(lay_out(folder))
         os.environ.update(variables(Path(path), os.environ))
-    open_here(Path(path))  # by its SONAME, later dlopen calls get the same one
+    open_here(Path(path))  # later dlopen calls of this SONAME return the same library
     os.environ[DRIVER] = os.environ[LIBCUDA] = path
 
 
@@ -510,7 +510,7 @@ def _loss(item: pytest.Item) -> list[str]:
     """How a failed test lost the device of the software driver, if it did."""
     from cudadrv import _watch, testing
 
-    # The fixture notes both at its end; before that, they are asked for here.
+    # The fixture notes both at its end. If it has not ended, they are looked up here.
     lost = item.stash.get(RESET, None)
     lost = _watch.any_lost() if lost is None else lost
     fault = item.stash.get(FAULT, None) or testing.kernel_fault()

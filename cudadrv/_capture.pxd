@@ -49,7 +49,7 @@ cdef class GraphNode:
     cdef object source          # as in a Token
     cdef object target
     cdef object kernel          # the Kernel of a launch
-    cdef Py_ssize_t arguments   # of a launch: how many of `source` are arguments; the rest is borrowed
+    cdef Py_ssize_t arguments   # of a launch: number of arguments in `source`; the rest is `borrows`
     cdef unsigned char[64] settings     # of a launch: its Shape; of a fill: its item
     cdef own_access *accesses
     cdef uint32_t count
@@ -58,7 +58,7 @@ cdef class GraphNode:
     # Until the capture ends: the Capture, which lists the node and ends before the node does, else
     # NULL.
     cdef void *capture
-    cdef Capture unlisted       # the same, if no plan lists the node; else None
+    cdef Capture unlisted       # the Capture of the node, if no plan lists the node; else None
     cdef own_snapshot snapshot  # in the engine of the plan
     cdef tuple plans            # of a conditional node: the Plans of its bodies; else None
     cdef own_stream *place      # the engine's stream that has all work of these bodies

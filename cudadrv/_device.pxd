@@ -87,7 +87,7 @@ cdef inline bint is_usable(Context context) noexcept:
 
 
 cdef inline bint is_alive(Context context) noexcept:
-    """As `is_usable`, also while a loan that was given back has not been ended."""
+    """As `is_usable`, but ignores whether loans that were given back have to be ended."""
     return (not context.lost) & (context.raw is not NULL) & (not cudadrv_table.forked)
 
 

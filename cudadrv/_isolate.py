@@ -20,7 +20,7 @@ Warned = tuple[Warning, str, int]  # a warning with its file and line
 
 
 class Result(NamedTuple):
-    """What the process of a test tells before it ends."""
+    """What the process of a test sends to its parent before it ends."""
 
     reports: list[dict[str, Any]]
     warned: list[Warned]
@@ -56,7 +56,7 @@ def run_apart(item: pytest.Item) -> list[pytest.TestReport]:
     os.close(writing)
     reports = _result_of(item, child, reading)
     for report in reports:
-        # pytest-xdist sends it with the report, and the summary names the test by it.
+        # pytest-xdist sends this attribute, by which the summary finds the test of a process.
         report.__dict__["cuda_pid"] = child
     return reports
 
@@ -86,7 +86,7 @@ def _run_here(item: pytest.Item, writing: int) -> NoReturn:
             pickle.dump(result, file)
         status = 0
     except KeyboardInterrupt:
-        status = 128 + signal.SIGINT  # the parent has got it as well
+        status = 128 + signal.SIGINT  # the parent has received the signal, too
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -112,7 +112,7 @@ def _intercept_reports(config: pytest.Config) -> list[pytest.TestReport]:
     reports: list[pytest.TestReport] = []
     hook = config.hook.pytest_runtest_logreport
     for implementation in hook.get_hookimpls():
-        # The other hooks of a plugin stay, so it is not unregistered.
+        # The plugin is not unregistered, because its other hooks are needed.
         hook._remove_plugin(implementation.plugin)
     config.pluginmanager.register(_Interceptor(reports))
     return reports

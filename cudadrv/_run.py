@@ -36,7 +36,7 @@ SETTINGS = {
     "driver": ("VERSION", "version of CUDA that the driver reports, such as 13.5"),
     "memory": ("SIZE", "memory of each device, such as 256MiB"),
 }
-NEWEST = "driver=13.5"  # takes the PTX of the newest compilers
+NEWEST = "driver=13.5"  # accepts the PTX of the newest compilers
 
 
 class RunError(Exception):
@@ -132,7 +132,7 @@ def opened(name: str | None) -> Iterator[TextIO | None]:
         yield None
         return
     try:
-        # Not yet emptied: the command may fail to start.
+        # The file is emptied later, because the command may fail to start.
         file = os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w")
     except OSError as error:
         raise RunError(f"--json {name}: {error.strerror}") from None
@@ -203,7 +203,7 @@ def spawn_and_wait(command: Sequence[str], environment: dict[str, str]) -> int:
 
     def forward(number: int, frame: FrameType | None) -> None:
         if signal.Signals(number).name in FROM_KEYS and in_foreground():
-            return  # the command has got it from the terminal
+            return  # the terminal has sent it to the command, too
         if child is None:
             waiting.append(number)
         else:

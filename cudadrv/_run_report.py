@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MOST_FUNCTIONS, MOST_TEXTS = 6, 3  # as many are printed; the JSON has all
+MOST_FUNCTIONS, MOST_TEXTS = 6, 3  # the most that are printed; the JSON has all
 LONGEST_COMMAND = 60
 PRIVATE = "cuGetExportTable"
 
@@ -36,7 +36,7 @@ KINDS = {
     "contexts": "created contexts",
 }
 
-# The kinds of records that are a text each.
+# The kinds of records that consist of one text.
 NOTES = ("refused_image", "kernel_fault", "data_race", "forked")
 
 

@@ -25,7 +25,7 @@ COUNTED_AS = {
     "registered": "registered",
 }
 
-OTHER_THREADS_S = 0.3  # so long other threads may take to drop what they hold
+OTHER_THREADS_S = 0.3  # how long other threads may take to drop what they hold
 
 # Settings of the software driver that are restored before each test, because tests may change them.
 RESTORED = ("memory", "races", "instructions", "kernel_faults", "threads")

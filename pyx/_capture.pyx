@@ -1004,7 +1004,7 @@ cdef class Capture(Capturing):
         """Let the loans that go on after the block stand for all that was queued in it."""
         cdef Lending lending
         for lending in list(self.lendings):
-            if lending.capture is <void *>self:  # else another thread has just ended it
+            if lending.capture is <void *>self:  # another thread may have just ended it
                 lending.count()
         return 0
 

@@ -306,7 +306,7 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
 
 cdef void copy_params(CUDA_MEMCPY3D *params, Region target, Region source) noexcept:
     """Fill in the driver's description of a copy, with the kinds of memory that captures use."""
-    cdef bint on_host = source.host_side and target.host_side   # then as cuMemcpyAsync
+    cdef bint on_host = source.host_side and target.host_side   # captures use cuMemcpyAsync
     memset(params, 0, sizeof(params[0]))
     params.srcMemoryType = CU_MEMORYTYPE_UNIFIED if on_host \
         else CU_MEMORYTYPE_HOST if source.host_side else CU_MEMORYTYPE_DEVICE

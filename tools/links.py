@@ -1,24 +1,24 @@
-"""Links of a page to other files of the repository, for places where the repository is not."""
+"""Rewrites links to files of the repository, for pages that are read outside of it."""
 
 import re
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# [text](path#heading), but neither a picture nor an address nor a heading of the same page.
+# [text](path#heading). Does not match pictures, URLs, and headings of the same page.
 LINK = re.compile(
     r"(?<!!)\[(?P<text>[^\]]*)\]\((?!\w+:|#)(?P<path>[^)#\s]+)(?P<heading>#[^)\s]*)?\)"
 )
 
 
 def repository() -> str | None:
-    """The address of the repository, as pyproject.toml says it; None: nobody has said it yet."""
+    """The repository's URL in pyproject.toml, or None if that has none."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         return tomllib.load(file)["project"].get("urls", {}).get("Source")
 
 
 def rewritten(page: Path, inside: Path | None, source: str | None) -> str:
-    """A page whose links to files outside a folder lead to the repository, or are only text."""
+    """The page, in which links to files outside a folder become URLs of the repository or text."""
 
     def one(found: re.Match[str]) -> str:
         target = (page.parent / found["path"]).resolve()

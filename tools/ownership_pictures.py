@@ -76,13 +76,13 @@ class Picture:
         self.shapes.append(f"<circle cx='{x}' cy='{y}' r='5' fill='{color}'/>")
 
     def arrow(self, x1, y1, x2, y2):
-        """From a point down or up to another."""
+        """A line from a point down or up to another one."""
         tip = 8 if y2 > y1 else -8
         self.line(x1, y1, x2, y2 - tip, color=INK, width=1.6)
         self.shapes.append(f"<path d='M{x2 - 5} {y2 - tip} h10 L{x2} {y2} z' fill='{INK}'/>")
 
     def verdict(self, x, y, good, words, *, anchor="middle"):
-        """Whether a call is accepted, with a sign so that colour is not needed."""
+        """A sign that a call is accepted or refused, which can be read without colours."""
         color, sign = (GOOD, "✓") if good else (BAD, "✗")
         self.text(x, y, f"{sign} {words}", anchor=anchor, color=color, bold=True)
 
@@ -403,7 +403,7 @@ def faults() -> Picture:
         300,
     )
     alone, compute, mover = 76, 186, 252
-    before = 300  # where the kernel before has ended
+    before = 300  # where the earlier kernel ends
     picture.text(LEFT, 34, "By faults", bold=True)
     picture.lane(alone, "stream")
     picture.bar(LEFT + 10, before, alone, "read", "the kernel before")

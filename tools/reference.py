@@ -16,9 +16,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "cudadrv"
 MODULES = ["cudadrv", "cudadrv.testing", "cudadrv.toolkit"]
-# Members that a class has from others; their standard docstrings say nothing of this class.
+# Inherited members whose docstrings say nothing about the class.
 STANDARD = [object, list, dict, int, bytes, tuple, Exception, type(iter([])), types.CoroutineType]
-SHOWN = {*dir(builtins), "NamedTuple", "enum.IntEnum"}  # bases, besides the package's own
+SHOWN = {*dir(builtins), "NamedTuple", "enum.IntEnum"}  # shown bases, besides public classes
 SHORTER = {"_Slice": "slice"}  # instead of its definition
 HEADER = re.compile(r"^-{3,}$")
 PAGE = re.compile(r"\bdocs/([\w-]+)\.md")
@@ -30,7 +30,7 @@ def names(module: str) -> list[str]:
 
 
 def sections(text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The paragraphs of a NumPy docstring, wherever they stand, and its sections."""
+    """Split a NumPy docstring into its sections and the paragraphs outside of them."""
     free: list[str] = []
     found: dict[str, list[str]] = {}
     section = free
@@ -173,7 +173,7 @@ def property_(
 
 
 def told(text: str | None) -> str | None:
-    """The text of an attribute, so that Napoleon does not take "Its priority: ..." for a type."""
+    """The text of an attribute, such that Napoleon does not parse "Its priority: ..." as a type."""
     return text and re.sub(r"\A([^\n]*?:) ", r"\1\n", text)
 
 
@@ -230,7 +230,7 @@ def joined(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
 
 
 def members(sources: Sources, thing: type, node: ast.ClassDef) -> list[ast.stmt]:
-    """What a class has, and what its bases without a name in the API have."""
+    """The members of a class, and those of its bases that are not public."""
     made: list[ast.stmt] = []
     for base in thing.__bases__:
         if base.__module__.startswith("cudadrv.") and base.__name__ not in names("cudadrv"):

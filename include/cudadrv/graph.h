@@ -263,9 +263,10 @@ static inline uint32_t own_join_accesses_(const own_sorted_ *sorted, uint32_t co
 
 /* Joins the accesses of a graph's operations, in the order in which they were captured, into those
  * of the whole graph: for each memory, ranges that do not overlap, except that SHARED ones may
- * overlap READ ones. Only accesses with the `policy` are joined; if that is negative, all are. But
- * what the others write needs no contents afterwards. `result` has room for four entries for each
- * access. Returns 0 if malloc fails, else 1, and sets *found. */
+ * overlap READ ones. Only accesses with the `policy` are joined; if it is negative, all are. The
+ * others still count as writes: a read of bytes that an earlier access of the graph has written
+ * does not need their contents from before. `result` has room for four entries for each access.
+ * Returns 0 if malloc fails, else 1, and sets *found. */
 static inline int own_join_accesses(const own_access *accesses, uint32_t count, int policy,
                                     own_access *result, uint32_t *found) {
     own_sorted_ *sorted = malloc((count + 1) * sizeof *sorted);
