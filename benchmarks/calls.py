@@ -24,7 +24,7 @@ from peers import KERNEL, LARGE, NBYTES, PEERS, PTX, Peer
 import cudadrv as cu
 
 ROUNDS = 31
-CALLS, FEW = 300, 20  # calls of one figure; FEW for calls slower than SLOW_NS, and to warm up
+CALLS, FEW = 300, 20  # calls that are timed at once; FEW if slower than SLOW_NS, and to warm up
 SLOW_NS = 20_000
 FLOOR, PYTHON_FLOOR = tables.FLOOR, tables.PYTHON_FLOOR
 ROWS = tables.CALLS
@@ -74,7 +74,7 @@ def function(calls, clock, {names}):
 
 
 def timers(peer):
-    """Two functions for each row and statement, in a loop and from a function: ns of a call."""
+    """For each row and statement, functions that time a call (ns): in a loop, and in a function."""
 
     def timer(source, statement):
         scope = {}
@@ -181,7 +181,7 @@ class Cell:
 
 
 def prepared(found, rows):
-    """``{row: {column: cell}}``, without the cells that do not work."""
+    """``{row: {column: cell}}``, without the cells whose calls fail."""
     table = {row: {} for row in rows}
     for row, cells in table.items():
         for name, statements in found.items():
@@ -205,7 +205,7 @@ def measure(table, rounds):
 
 
 def stay_on_the_quickest_processor():
-    """Bind this thread to the fastest processor: those of a virtual machine differ."""
+    """Bind this thread to the fastest processor, because those of a virtual machine differ."""
 
     def taken(processor):
         os.sched_setaffinity(0, {processor})

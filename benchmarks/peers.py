@@ -296,7 +296,7 @@ def numba_cuda():
     names = {}
     try:
         nothing = cuda.jit("void(int32, float32, uint8[::1], uint8[::1])")(lambda n, a, x, y: None)
-    except Exception as error:  # it links to machine code, which the software driver does not run
+    except Exception as error:  # needs machine code, which the software driver cannot run
         print(f"numba-cuda without its launch: {type(error).__name__}: {error}", file=sys.stderr)
     else:
         rows["launch"] = "kernel(32, 2.0, device, other)"

@@ -87,7 +87,7 @@ class Pipeline:
             taken.copy_to_async(result, second)
 
     def by_class(self, number):
-        """Run `cudadrv.Pipeline` with so many buffers. Waits for the end."""
+        """Run `cudadrv.Pipeline` with this many buffers. Waits for the end."""
         self.pipelines[number].run(self.source, into=self.result)
 
     def by_hand(self, number):

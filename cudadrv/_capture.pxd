@@ -49,7 +49,7 @@ cdef class GraphNode:
     cdef object source          # as in a Token
     cdef object target
     cdef object kernel          # the Kernel of a launch
-    cdef Py_ssize_t arguments   # of a launch: number of arguments in `source`; the rest is `borrows`
+    cdef Py_ssize_t arguments   # of a launch: number of arguments in `source`; then come `borrows`
     cdef unsigned char[64] settings     # of a launch: its Shape; of a fill: its item
     cdef own_access *accesses
     cdef uint32_t count
@@ -104,7 +104,7 @@ cdef class Plan:
     cdef dict tails             # last nodes of streams that have only added nodes, by slots
     cdef dict conditions        # handles of conditions, and whether a node has them
     cdef bint ended
-    cdef void *outer            # of a body: the plan around it, kept alive by its Graph; else NULL
+    cdef void *outer            # of a body: the plan around it, which the body's Graph keeps alive
     cdef own_stream *place      # of a body: the stream, in `outer`, with all work of its node
     cdef Py_ssize_t entry       # of a body: the index of its conditional node in `outer`; else -1
     cdef str busy               # of the whole graph's plan: what is changing the graph now, or None

@@ -216,7 +216,7 @@ class Layout:
         return bisect_right(rows, first) == bisect_right(rows, last - 1)
 
     def way(self, first: Box, second: Box) -> float | None:
-        """Return the x at which an edge passes the rows between two boxes, or None without such."""
+        """Return the x at which an edge passes the rows between two boxes, or None without rows."""
         if second.row == first.row + 1:
             return None
         for box in (second, first):

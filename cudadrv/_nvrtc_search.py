@@ -15,16 +15,16 @@ PATHS_IN_CACHE = re.compile(r"^\s*libnvrtc\.so\.\d+ .*=> (.+)$", re.MULTILINE)
 
 
 def real_name(name: str) -> str:
-    """Return the name of the link to NVIDIA's library that lies beside ours of a name."""
+    """Return the name of the link to NVIDIA's library, which is beside our library `name`."""
     return name.replace("libnvrtc", "libnvrtc-real")
 
 
 def find_nvrtc(command: Sequence[str] = ()) -> dict[str, Path]:
     """Return the paths of the libraries that a command would find, by their names.
 
-    First come the packages of the command's Python, as in the search of cuda.bindings, then
-    LD_LIBRARY_PATH. The command may be a script that runs Python: then the one on PATH counts, and
-    the one that runs this.
+    Searches the packages of the command's Python first, like cuda.bindings, then LD_LIBRARY_PATH.
+    Because the command may be a script that runs Python, the Python on PATH and the one that runs
+    this function are searched, too.
     """
     found: dict[str, Path] = {}
     for folder in _folders(command):
@@ -38,9 +38,9 @@ def find_nvrtc(command: Sequence[str] = ()) -> dict[str, Path]:
 
 
 def _not_ours(path: Path) -> Path:
-    """Return the path, or where our library is, that of the link beside it.
+    """Return the path. If it is our library, return the path of the link beside it.
 
-    Ours is found if another run has started this process.
+    Our library is found if another run has started this process.
     """
     if path.is_file() and path.stat().st_size < LARGEST_OF_OURS and MARK in path.read_bytes():
         return path.with_name(real_name(path.name))

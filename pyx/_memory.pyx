@@ -875,8 +875,8 @@ cdef Memory adopt_memory(
 ):
     """Make the Memory of bytes that cudadrv did not allocate.
 
-    Raises ValueError if cudadrv is to free them, but another live Memory owns or borrows some of
-    them, or a dead one owned them and they are not freed yet.
+    If cudadrv shall free the bytes, raises ValueError if another live Memory owns or borrows some
+    of them, or if a dead Memory owned some that are not freed yet.
     """
     cdef Memory memory = Memory.__new__(Memory)
     cdef Memory other

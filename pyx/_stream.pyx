@@ -1097,9 +1097,9 @@ cdef Stream _owned_by(Stream stream, object owner, bint made):
 
 
 cdef Stream _found_again(CUstream raw):
-    """Return the stream that was found last by its handle, if the handle still means it; else None.
+    """Fast path of `_stream_of_raw`: the stream that was last found, if this is still its handle.
 
-    None means nothing: then `_stream_of_raw` asks all that there is to ask.
+    Returns None if that is not certain. Then `_stream_of_raw` makes all checks.
     """
     cdef Stream stream
     if _last_found is NULL or (<Stream>_last_found).raw != raw:
@@ -1116,7 +1116,7 @@ cdef Stream _found_again(CUstream raw):
 
 
 cdef bint _is_still(Stream stream) noexcept nogil:
-    """Whether the handle of a stream still means it, and the stream is not capturing."""
+    """Whether the handle still belongs to the stream, and the stream is not capturing."""
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef unsigned long long identity = 0
     if cuStreamIsCapturing(stream.raw, &capture) != CUDA_SUCCESS \

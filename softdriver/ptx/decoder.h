@@ -101,7 +101,7 @@ class Decoder {
     }
     uint32_t local_offset(int variable) const { return local_offsets_.at(size_t(variable)); }
     // Returns the offset in local memory of the .param variable that is a result or an argument of
-    // a call, and that has at least so many bytes.
+    // a call. The variable must have at least this many bytes.
     uint32_t place_of_parameter(const Operand &operand, size_t bytes) const;
     const Function &function() const { return function_; }
     const Tree &tree() const { return decoding_.tree; }

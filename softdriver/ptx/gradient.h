@@ -2,11 +2,11 @@
 
 #include "ptx/sample.h"
 
-// This header computes the level that the gradients of a position tell, as an H100 does.
+// This header computes the level from the gradients of a position, as an H100 does.
 
 namespace soft::ptx {
 
-// How far the place that is read moves, in elements of the first level.
+// How far the position of a read moves, in elements of the first level.
 struct Gradient {
     float parts[3];
     uint32_t leaves; // 1 if it leaves the face of a cube. A row of these may have any bits.

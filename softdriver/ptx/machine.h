@@ -58,17 +58,17 @@ struct ThreadBlock {
     std::vector<bool> spins_;
 };
 
-// A machine runs all blocks of the grid, or a part of them. The machines of a launch share nothing
-// but global memory, so that what each of them does is the same whenever the others run.
+// A machine runs all blocks of the grid, or a part of them. The machines of a launch share only
+// global memory, so the work of a machine does not depend on when the others run.
 struct Machine {
-    static constexpr uint64_t longest_sleep = 1000000; // nanoseconds; PTX allows no longer one
+    static constexpr uint64_t longest_sleep = 1000000; // in nanoseconds: the limit of PTX
 
     explicit Machine(const Launch &launch);
     Run::State advance(uint64_t steps);
     // Returns how many blocks have not started.
     uint64_t blocks_left() const;
-    // Leaves most of the blocks that have not started to new machines. Each of the machines, and
-    // there are `parts` with this one, runs every parts-th of these blocks.
+    // Divides the blocks that have not started among this machine and `parts` - 1 new ones. Each
+    // machine runs every parts-th of these blocks.
     std::vector<std::unique_ptr<Machine>> split(unsigned parts);
 
     // Ends the launch with an error that a lane has caused at this step.

@@ -19,7 +19,7 @@ constexpr uintptr_t texture_alignment = 512;
 constexpr unsigned known_flags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
                                  CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
                                  CU_TRSF_SEAMLESS_CUBEMAP;
-// The last CUresourceViewFormat that is not a compressed one, and the last one.
+// The last uncompressed CUresourceViewFormat, and the last of all.
 constexpr int last_plain_view = 0x18, last_view = 0x22;
 
 size_t limit(const Context &context, int attribute) {
