@@ -1117,7 +1117,7 @@ cdef list _raws_of(tuple nodes):
 
 
 cdef void _drop_driver_graph(Graph graph) noexcept:
-    """Drop the reference to the driver's graph. The last executable destroys it."""
+    """Drop the reference to the driver's graph, which ends with the last reference."""
     graph.raw = NULL
     graph.driver_graph = None
 
