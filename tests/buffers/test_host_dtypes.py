@@ -49,7 +49,7 @@ def bytes_of(array):
 
 
 def shown(array):
-    """The text of an array's items, for comparisons: `==` differs from dtype to dtype."""
+    """The items of an array as text. Tests compare texts, because `==` depends on the dtype."""
     return repr(array.tolist())
 
 

@@ -1,4 +1,4 @@
-"""Nodes are read back and changed, conditions of other graphs, and the memory that graphs hold."""
+"""Reading nodes back and changing them, conditions of other graphs, and memory of graphs."""
 
 import ctypes
 import threading
@@ -138,7 +138,7 @@ def test_a_child_graph_node_of_an_executable_graph_gets_another_graph(client, ta
 
 
 def test_a_launch_keeps_what_an_update_drops(client, target):
-    """The reference to a user object, which the graph may need."""
+    """A launch keeps the executable's reference to a user object until its work is complete."""
     stream, gone = client.stream(), threading.Event()
     graph, other = filling(client, target, 1), filling(client, target, 2)
     destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: gone.set())
@@ -163,7 +163,7 @@ def test_a_launch_keeps_what_an_update_drops(client, target):
 
 @pytest.fixture
 def read_back(client):
-    """Returns the parameters of a node, without the zeros at the end. Drivers since CUDA 13.2."""
+    """Returns a node's parameters, without zeros at the end. Needs a driver since CUDA 13.2."""
     client.require("cuGraphNodeGetParams")
 
     def read(node):
@@ -224,7 +224,7 @@ def test_kernels_are_read_back(client, read_back):
 
 def test_memory_nodes_are_read_back(client, read_back):
     graph = new_graph(client)
-    # Of a CUmemPoolProps: device memory that is pinned, on device 0. Then the size.
+    # The words begin with a CUmemPoolProps: pinned memory of device 0. The size follows it.
     words = [0] * 29
     words[0], words[1], words[13] = 1, 1, SIZE
     node = add(client, graph, Params(ALLOC, words=tuple(words)))
@@ -261,7 +261,7 @@ class Attribute(ctypes.Structure):
 
 
 def overlapping(client, stream, function, allowed):
-    """Launch a kernel that may begin before the one before it ends, if that is allowed."""
+    """Launch a kernel. If `allowed` is 1, it may begin before the previous kernel ends."""
     attribute = Attribute(6, 0, (allowed,))  # PROGRAMMATIC_STREAM_SERIALIZATION
     config = Launch((1, 1, 1, 1, 1, 1, 0), stream, ctypes.addressof(attribute), 1)
     client.ok("cuLaunchKernelEx", ctypes.byref(config), function, None, None)
@@ -276,7 +276,7 @@ def test_programmatic_launches_are_captured_with_their_edge(client, allowed):
     from_nodes, to_nodes = (ctypes.c_void_p * 1)(), (ctypes.c_void_p * 1)()
     data, count = (ctypes.c_ubyte * 8)(), ctypes.c_size_t(1)
     client.ok("cuGraphGetEdges_v2", graph.handle, from_nodes, to_nodes, data, ctypes.byref(count))
-    # from the port PROGRAMMATIC, of the type PROGRAMMATIC
+    # If allowed, the edge starts at the port PROGRAMMATIC and has the type PROGRAMMATIC.
     assert bytes(data) == (b"\1\0\1" if allowed else bytes(3)) + bytes(5)
     launched(client, graph.exec(), stream)
 

@@ -1,4 +1,4 @@
-"""`Buffer.to` on other machines: several devices; devices without concurrent managed access."""
+"""`Buffer.to` with several devices, and with devices without concurrent managed access."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""Ctrl-C at each point where Python checks for signals, in a program with a block.
+"""Ctrl-C at each point where Python checks for signals, in a program with a `with` block.
 
-The block must never stay in force. Python checks after calls, at backward jumps and at the start of
-functions. In these tests a trace function raises KeyboardInterrupt instead, before each instruction
-after such a point.
+The block must never stay in force after the interrupt. Python checks for signals after calls, at
+backward jumps and at the start of functions. In these tests a trace function raises
+KeyboardInterrupt instead, before each instruction after such a point.
 """
 
 import _thread
@@ -18,7 +18,7 @@ import pytest
 
 import cudadrv as cu
 
-MOST = 500  # more of these instructions than a program runs
+MOST = 500  # no program here can be interrupted at so many instructions
 LOOKING = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
 
 
@@ -65,9 +65,9 @@ def with_device(stream, buffer):
 
 
 def interrupted_at(number, call):
-    """Call a function with an interrupt before one of these instructions.
+    """Call a function, and interrupt it before the nth instruction that can be interrupted.
 
-    Returns whether the function has so many of them.
+    Returns whether the function ran so many of these instructions.
     """
     left = number
 

@@ -422,7 +422,7 @@ def test_graphs_that_cannot_be_nodes(world):
     with captured.capture(world.main):
         with pytest.raises(cu.CaptureError, match=r"has no nodes|is being captured"):
             graph.add_graph(captured)
-    graph.add_graph(captured)  # after its empty capture has ended, the graph can be added
+    graph.add_graph(captured)  # this graph can be added, because its empty capture has ended
     for wrong in (None, 3):
         with pytest.raises(TypeError):
             graph.add_graph(wrong)
@@ -692,8 +692,8 @@ def test_long_chains_and_wide_graphs(world):
 def test_a_discarded_graph_begins_anew(world):
     """After a failed capture the graph has no nodes, and can get new ones.
 
-    An older executable does not accept the new nodes. Its end does not end the graph's name in
-    messages.
+    An executable that was made before does not accept the new nodes. After it is closed, messages
+    still contain the name of the graph.
     """
     graph = world.graph
     graph.add_fill(world.out, 1)

@@ -18,7 +18,7 @@ SET = {
 
 @pytest.fixture
 def fault(driver):
-    """Make the nth next call of a driver function fail."""
+    """A function that makes the nth call of a driver function fail, counted from now on."""
     from cudadrv import testing
 
     def fault(function, nth=1, status=NOT_PERMITTED):
@@ -146,7 +146,7 @@ def test_a_disabled_fill_that_cannot_be_disabled_again_after_an_update(world, wi
 @pytest.mark.parametrize("change", [change_value, disable])
 def test_a_part_of_a_change_cannot_be_undone(world, wide, filling, fault, change):
     fault(PART, 2)
-    fault(PART, 2)  # this count begins after the first failure
+    fault(PART, 2)  # counts the calls after the first failure
     with pytest.raises(cu.CudaError, match=PART):
         change(filling)
     for use in (lambda: filling.launch(world.main), lambda: filling[0], lambda: filling.nodes):

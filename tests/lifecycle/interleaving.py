@@ -35,7 +35,7 @@ def at_collection(number: int, action: Callable[[], Any]) -> Iterator[None]:
     before = gc.get_threshold()
     gc.callbacks.append(count)
     gc.set_threshold(1)
-    # An odd number of lists shifts the objects at which collections happen.
+    # A collection happens at every second allocation. On odd numbers a list shifts that by one.
     shift = [[] for _ in range(number % 2)]
     try:
         yield

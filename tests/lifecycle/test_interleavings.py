@@ -121,7 +121,7 @@ def test_one_primary_context(script, driver):
 
 
 def test_waiting_for_a_stream_that_another_thread_buries(gate, other):
-    """Wait for a dropped stream while another thread buries it and records its last event."""
+    """Wait for a dropped stream while another thread reaps it and records its last event."""
     dying = cu.Stream(blocking=True)
     buffer = filled_by(dying)
     with Held(gate) as held:
@@ -149,7 +149,7 @@ def test_waiting_for_a_stream_that_another_thread_closes(gate, other):
 
 
 def test_a_token_that_becomes_known_while_one_asks(driver):
-    """A query of a token is interrupted by calls that make its work known.
+    """During a wait for a token, other calls learn that the token's work is complete.
 
     The token's stream is closed, and these calls also destroy the stream's last event.
     """
@@ -169,7 +169,7 @@ def test_a_token_that_becomes_known_while_one_asks(driver):
 
 @pytest.mark.cuda_software
 def test_room_for_closed_streams_while_one_is_being_closed(gate):
-    """Many streams are closed while the oldest one is being closed, before its last event.
+    """Many streams are closed while the oldest one is about to record its last event.
 
     A real driver may block all other calls while one call is blocked.
     """
@@ -201,7 +201,7 @@ def test_a_slot_that_has_a_last_event_and_a_new_stream(driver):
             kept += [unknown, filled_by(unknown), filled_by(passing)]
             known = passing.record()
             passing.wait(unknown)
-            passing.close()  # the last event of `passing` comes after more work than `known` covers
+            passing.close()  # its last event also covers the work of `unknown`; `known` does not
             known.synchronize()
     streams = [cu.Stream() for _ in range(16)]
     buffers = [filled_by(stream) for stream in streams]

@@ -329,7 +329,7 @@ class GraphChoices(ManagedChoices):
         return [each for each in whole if executables and each.memory.model in held]
 
     def compare_sizes(self):
-        """Compare the sizes of the buffers in all graphs that can be asked."""
+        """Compare the sizes of the buffers in all graphs and executables that can be used now."""
         for each in self.graphs:
             if each.kept and not each.closed and not each.root.busy:
                 self.session.compare_sizes(each, each.kept.operations)

@@ -15,9 +15,9 @@ EVENT_CLOSED, NOT_RECORDED = "event_closed", "not_recorded"
 OTHER_THREAD = "other_thread"
 CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
-# How uses that do more than read or write are ordered. Those of the third kind have every view in
-# their way, even those of their own stream.
+# The modes as which uses that do more than read or write are ordered.
 AS = {"discard": "write", "attach": "write", "share": "write", "move": "shared", "to": "write"}
+# Uses of these modes conflict with every view, even with views of their own stream.
 FINAL = ("close", "discard", "attach", "share")
 HOST = "host"
 
@@ -61,7 +61,7 @@ class Stream:
 
     @property
     def in_capture(self):
-        """Whether a capture keeps it from doing work: its own, or one of a stream like it."""
+        """Whether a capture prevents its work: its own, or for "legacy" a blocking stream's."""
         if self.kind != "legacy":
             return self.capture is not None
         return any(each.capture and each.kind == "blocking" for each in self.domain.streams)
@@ -96,7 +96,7 @@ class View:
     mode: str
     site: int
     user: Stream | None = None  # None: the host
-    keeps: bool = False  # it is in the way of nothing but closing: a loan that is taken back
+    keeps: bool = False  # whether it conflicts only with FINAL uses: a loan that was taken back
     of: object = None  # the buffer's memory, if several share these records
 
     @property
@@ -126,7 +126,7 @@ def overlap(a, b):
 
 
 def conflict(mode, other):
-    """Whether uses in these two modes must be ordered. Closing comes after all others."""
+    """Whether uses in these two modes must be ordered. A close is ordered after all others."""
     pair = {AS.get(mode, mode), AS.get(other, other)}
     if pair & {"close", "leave"}:
         return True
@@ -150,7 +150,7 @@ def policies_of(policy, accesses):
 
 
 def uses_of_byte(memory, byte):
-    """The uses of a byte that must be waited for: without those that a later use comes after."""
+    """The uses of a byte that a wait must cover. Later uses stand for those before them."""
     uses = [use for use in memory.accesses if use.start <= byte < use.stop]
     return [
         use
@@ -199,7 +199,7 @@ class Oracle:
         return nodes
 
     def use(self, stream, node):
-        """Add work to a stream that the rules of the default streams count."""
+        """Add work to a stream. The rules of the default streams hold for this work."""
         stream.last = stream.last_use = node
         return node
 
@@ -212,7 +212,7 @@ class Oracle:
     def wait(self, stream, snapshot):
         self.order_after(stream, snapshot)
 
-    def order_after(self, stream, snapshot):  # apart, because a test disables `wait`
+    def order_after(self, stream, snapshot):  # beside `wait`, because a test disables `wait`
         self.use(stream, Node(*self.before(stream), snapshot))
 
     def synchronize(self, snapshot):
@@ -239,7 +239,7 @@ class Oracle:
         return YES if event.snapshot else Answer(NOT_RECORDED)
 
     def known(self, node):
-        """Whether the host knows that this is complete."""
+        """Whether the host knows that a node is complete."""
         return node in past(self.host)
 
     def judge_stream(self, stream):
@@ -249,10 +249,11 @@ class Oracle:
         return YES if stream.thread in (None, self.thread) else Answer(OTHER_THREAD)
 
     def can_be_waited_for(self, stream):
-        """Whether a stream can be waited for: an event can be recorded, or was when it was closed.
+        """Whether a stream can be waited for: its event exists, or can be recorded.
 
-        The default stream of a thread has none when it ends, and only its thread can record one.
-        In a capture, an event stands for no real work.
+        A stream records its last event when it is closed. The default stream of a thread records
+        none when it ends, and only its thread can record one before. In a capture, an event stands
+        for no real work.
         """
         if stream.in_capture:
             return False
@@ -276,8 +277,8 @@ class Oracle:
         return self._sum(stream, answers)
 
     def _sum(self, stream, answers):
-        """The answer to work on a stream, from those to its accesses."""
-        # What cannot be waited for is refused before anything is waited for.
+        """The answer to an operation, computed from the answers to its accesses."""
+        # A refusal that no wait can prevent comes before all waits.
         for answer in answers:
             if answer.answer not in (OK, MUST_WAIT):
                 return answer
@@ -298,7 +299,7 @@ class Oracle:
         return next(filter(None, self._reasons(stream, known, memory, access, policy, lends)), YES)
 
     def _reasons(self, stream, known, memory, access, policy, lends=False):
-        """What each rule says to an access: an answer, or nothing."""
+        """Yield each rule's answer to an access. None and YES mean that the rule accepts it."""
         yield self._judge_attachment(memory, stream, access.mode)
         yield self._judge_contents(memory, access, lends)
         yield self._judge_views(memory, access, stream)
@@ -328,7 +329,7 @@ class Oracle:
         return Answer(DISCARDED, sites) if sites else None
 
     def change(self, memory, start, stop, mode, site):
-        """Record what an access does to contents. What may write counts as a write of all bytes."""
+        """Record what an access does to contents. Each mode that may write writes all bytes."""
         if mode == "discard":
             memory.discarded.update(dict.fromkeys(range(start, stop), site))
         elif mode in ("write", "shared", "reach", "share"):
@@ -339,9 +340,9 @@ class Oracle:
         memory.attached, memory.attached_at = to, site
 
     def _judge_views(self, memory, access, user):
-        """The sites of views that conflict with an access of a user: a stream, or None: the host.
+        """Refuse an access that conflicts with views. The user is a stream, or None for the host.
 
-        A user's own views never do.
+        A user's own views conflict only with uses in FINAL.
         """
         sites = frozenset(
             view.site
@@ -357,7 +358,7 @@ class Oracle:
         return any(max(hold.start, start) < min(hold.stop, stop) for hold in memory.holds)
 
     def _judge_holds(self, memory, access):
-        """Refuse to end what a graph uses."""
+        """Refuse a use that closes memory while a graph uses it."""
         ends = access.mode in ("close", "leave")
         held = ends and self.is_held(memory, access.start, access.stop)
         return Answer(HELD) if held else None
@@ -375,7 +376,7 @@ class Oracle:
         return Answer(MUST_WAIT if policy == "wait" else BORROWED, sites) if sites else YES
 
     def judge_and_wait(self, stream, accesses, policy, passive=False, lends=False):
-        """As `judge`, after the waits that the policy inserts. If the answer is no, none was made.
+        """As `judge`, after the waits that the policy inserts. A refused operation inserts none.
 
         Each wait is for all work of the conflicting stream.
         """
@@ -388,9 +389,9 @@ class Oracle:
         return self._wait_for_all(stream, lambda: self.judge(*request), in_the_way)
 
     def _wait_for_all(self, stream, judge, in_the_way):
-        """Let a stream wait for the streams in the way of a request, and return the answer then.
+        """Let a stream wait for all streams that conflict with a request. Returns the new answer.
 
-        All of them are found before the first wait, and all events are recorded before it.
+        All these streams are found, and all events are recorded, before the first wait.
         """
         before, others = self.order(), []
         while (answer := judge()).answer == MUST_WAIT:
@@ -412,7 +413,7 @@ class Oracle:
         return [stream for domain in self.domains for stream in domain.streams]
 
     def _back_to(self, before, other):
-        """Undo waits, because a stream cannot be waited for, and the request is refused."""
+        """Undo waits and refuse the request, because a stream cannot be waited for."""
         self.restore(before)
         captured = other.in_capture and other.thread in (None, self.thread)
         return Answer(CAPTURED if captured else BORROWED)
@@ -427,7 +428,7 @@ class Oracle:
             vars(stream).update(fields)
 
     def _work_of(self, stream):
-        """What a wait for a stream waits for: of a closed stream, its last event."""
+        """The node that a wait for a stream waits for: its last event, if the stream is closed."""
         return self.snapshot(stream, record=stream.open)
 
     def _in_the_way(self, known, accesses, policies):
@@ -465,7 +466,7 @@ class Oracle:
             self._borrow(stream, kept, site, Node(*self.before(stream, passive=True)))
 
     def is_plain(self, memory, start, stop, mode):
-        """Whether the engine surely undoes a failed use: one of few, each of the whole memory."""
+        """Whether the engine surely undoes a failed use: all are of the whole memory, and few."""
         whole = all(use.start == 0 and use.stop == memory.nbytes for use in memory.accesses)
         return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
 
@@ -483,7 +484,7 @@ class Oracle:
     def judge_export(self, memory, start, stop, mode, policy, lends=False):
         """The answer to a host access. The host is one user: its own views never conflict.
 
-        One that `lends` may read what it writes: a view that anybody uses.
+        One that `lends` may read what it writes: the program can use the view in any way.
         """
         if memory.closed:
             return Answer(MEMORY_CLOSED)
@@ -504,7 +505,7 @@ class Oracle:
         return answer
 
     def judge_lend(self, memory, start, stop, mode, nobody):
-        """The answer to lending to work on no stream, in the way of which are all others."""
+        """The answer to a loan for work on no stream. Views of all streams conflict with it."""
         if memory.closed:
             return Answer(MEMORY_CLOSED)
         if start == stop:
@@ -564,15 +565,15 @@ class Oracle:
         memory.views.remove(view)
 
     def keep_open(self, memory, start, stop, mode, site, user):
-        """A borrower lets others use the bytes for a while, and the memory must not be closed."""
+        """Record that a borrower lets others use its bytes for a while. They cannot be closed."""
         view = self.export(memory, start, stop, mode, site, user)
         view.keeps = True
         return view
 
     def wait_for_users(self, stream, memory, start, stop):
-        """A stream waits for all unfinished users of bytes that can be waited for, also for itself.
+        """Let a stream wait for all streams that use bytes and can be waited for, even itself.
 
-        The library records events for this, but it learns of no order from these records.
+        The library records events for this, but its clocks do not learn from these records.
         """
         known = past(self.host)
         found = {}
@@ -606,12 +607,12 @@ class Oracle:
         return OK
 
     def give_back(self, stream, memory, start, stop, site):
-        """Record that another library has bytes again, for its work on a stream."""
+        """Record that another library has bytes again, and uses them on a stream."""
         self.issue(stream, [(memory, start, stop, "write")], site, passive=True)
         memory.accesses[-1].returns = True
 
     def follow_returns(self, stream, memory, start, stop):
-        """A stream waits for those to which bytes were given back. Returns these."""
+        """Let a stream wait for the streams to which bytes were given back. Returns these."""
         known = past(self.host)
         found = {}
         for byte in range(start, stop):
@@ -634,7 +635,7 @@ class Oracle:
         return OK
 
     def cut(self, memory, end):
-        """Take away the last bytes if nothing uses them; the answer."""
+        """Take away the bytes from `end` on if nothing uses them. Returns the answer."""
         answer = self.judge_end(memory, end, memory.nbytes)
         if answer == OK:
             memory.end = end
@@ -644,7 +645,7 @@ class Oracle:
         return stream.last_operation is None or stream.last_operation in past(self.host)
 
     def borrowed_bytes(self, memory):
-        """The bytes that operations use which the host does not know to be complete."""
+        """The bytes of operations that the host does not know to be complete."""
         known = past(self.host)
         found = set()
         for access in memory.accesses:

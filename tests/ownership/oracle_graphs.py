@@ -1,7 +1,7 @@
 """The oracle of graphs: what a capture must answer, and what a launch does.
 
-The operations of a capture have a happens-before graph of their own, in which nothing but the
-capture is. A launch is judged as if its operations were issued at that line, on streams that are
+The operations of a capture have a happens-before graph of their own, which contains only the
+capture. A launch is judged as if its operations were issued at that line, on streams that are
 forked from the stream of the launch and joined to it.
 """
 
@@ -38,17 +38,17 @@ class Operation:
     node: Node
     uses: list
     effect: Callable
-    more: tuple = ()  # accesses of no buffer
-    after: tuple = ()  # those that it follows at once, by their indices and in the order of waits
-    line: Stream | None = None  # what stands for its branch, if it was not captured
-    domain: Domain | None = None  # of its stream
-    plans: tuple = ()  # those of its bodies
+    more: tuple = ()  # accesses that belong to no buffer
+    after: tuple = ()  # indices of the operations that it waits for, in the order of the waits
+    line: Stream | None = None  # if it was not captured: the plan's stream for its branch
+    domain: Domain | None = None  # the domain of its stream
+    plans: tuple = ()  # the plans of its bodies
     groups: tuple = ()
     choice: Callable | None = None
-    in_body: bool = False  # it may not run
-    followed: bool = False  # a node was added after it
-    then: list = field(default_factory=list)  # what other libraries do after it, in loans
-    end: Node | None = None  # of a loan: what stands for all that was queued until its end
+    in_body: bool = False  # whether it is in a conditional body, so that it may not run
+    followed: bool = False  # whether a node was added after it
+    then: list = field(default_factory=list)  # effects of work that borrowers queue after it
+    end: Node | None = None  # for a loan: the node that stands for all work queued until its end
 
     @property
     def accesses(self):
@@ -56,20 +56,20 @@ class Operation:
 
     @property
     def point(self):
-        """What it has to be waited for: itself, and what is in its bodies by now."""
+        """The node that later work waits for. It also covers what the bodies contain by now."""
         return self.line.last if self.plans else self.node
 
     @property
     def lends(self):
-        """Whether it is a loan: no node of the driver, and it may read what it writes."""
+        """Whether it is a loan. A loan is no node of the driver, and may read what it writes."""
         return isinstance(self.effect, Lend)
 
     def is_of(self, use):
-        """Whether an access of the plan's memory is one of this node."""
+        """Whether this operation made an access that the plan has recorded."""
         return use.stream is self.line if self.plans else use.node is self.node
 
     def frozen(self, in_body=False):
-        """What it is in another graph or an executable, which later changes do not change."""
+        """As another graph or an executable contains it. Nodes added later do not change this."""
         if not self.groups and not self.plans:
             return replace(self, in_body=True) if in_body else self
         inside = in_body or bool(self.plans)
@@ -78,7 +78,7 @@ class Operation:
         return replace(self, groups=groups, plans=())
 
     def leaves(self):
-        """The operations of the device."""
+        """The operations that run on the device: this one, or those in its groups."""
         if not self.groups:
             return [self]
         return [leaf for group in self.groups for each in group for leaf in each.leaves()]
@@ -99,7 +99,7 @@ def leaves(operations):
 
 @dataclass(eq=False)
 class Hold:
-    """Bytes that a graph uses, which must not be closed."""
+    """Bytes that must not be closed, because a graph uses them."""
 
     start: int
     stop: int
@@ -131,7 +131,7 @@ class Holding:
 
 
 def holding_of(operations):
-    """What keeps all that operations use."""
+    """Make a `Holding` of all bytes that operations use."""
     holding = Holding()
     for leaf in leaves(operations):
         for memory, start, stop, _ in [*leaf.accesses, *leaf.more]:
@@ -149,7 +149,7 @@ class Content:
     streams: tuple
     disabled: set = field(default_factory=set)
     conditions: list = field(default_factory=list)
-    paired: bool = True  # whether it is known which nodes of the driver belong to the operations
+    paired: bool = True  # whether the driver's node of each operation is known
 
     @property
     def enabled(self):
@@ -158,7 +158,7 @@ class Content:
     def beside(self, operation):
         """The other operations that the edges of the graph do not order with this one.
 
-        Some edges order more than a wait asks for: a wait for a token waits for its whole stream.
+        Some edges order more than the wait required: a wait for a token covers its whole stream.
         """
         before = []
         for each in self.operations:
@@ -171,7 +171,7 @@ class Content:
         ]
 
     def set(self, old, uses, effect, ordered):
-        """What it is when an operation has other uses and another effect."""
+        """The content after an operation's uses and effect have been replaced."""
         new = replace(old, uses=uses, effect=effect)
         operations = [new if each is old else each for each in self.operations]
         if new.accesses == old.accesses:
@@ -185,38 +185,38 @@ class Content:
         return Content(operations, holding, ordered, self.streams, disabled, *conditions)
 
     def update(self, other):
-        """What it is when it takes over all operations of another graph."""
+        """The content after an update, which replaces all operations by those of another graph."""
         disabled = {other.operations[self.operations.index(each)] for each in self.disabled}
         return replace(other, disabled=disabled, paired=self.pairs(other))
 
     def pairs(self, other):
-        """Whether it is known, after an update, which nodes of the driver are which operations."""
+        """Whether the driver's node of each operation is still known after an update."""
         kinds = {each.effect.kind for each in (*self.operations, *other.operations)}
         return self.paired and kinds <= set(CHANGED)
 
 
 class Plan(Oracle):
-    """The order of a graph's nodes. It knows no other work, and no views.
+    """The order of a graph's nodes. It contains no other work, and no views.
 
-    The body of a conditional node has a plan of its own. In the plan around it, `outer`, its
-    operations are work on the line of the node, `entry`.
+    The body of a conditional node has a plan of its own. In `outer`, the plan of the graph around
+    the body, the body's operations are work on the line of the conditional node, `entry`.
     """
 
     def __init__(self, outer=None):
         super().__init__()
         self.domain = self.open_domain(False)
-        self.alike = {}  # what stands here for memory
+        self.alike = {}  # for each memory, the one that stands for it in this plan
         self.operations = []
         self.outer, self.entry = outer, None
         self.holding = outer.holding if outer else Holding()
-        self.ordered = True  # False once "unchecked" let something pass that strict would refuse
+        self.ordered = True  # False once "unchecked" accepted what "strict" would refuse
         self.ended = False
-        self.block = None  # the capture that goes on
+        self.block = None  # the capture that has not ended
         self.captured = False
         self.members = []  # the streams that were captured
         self.conditions = []
         self.executables = []
-        self.parents = []  # the plans of graphs of which this one was made a part
+        self.parents = []  # the plans of graphs to which this one was added as a child
 
     @property
     def root(self):
@@ -224,17 +224,17 @@ class Plan(Oracle):
 
     @property
     def in_driver(self):
-        """Whether the driver has this graph: executables keep it."""
+        """Whether the driver still has this graph. Its executables keep it alive."""
         return not self.ended or any(not each.closed for each in self.executables)
 
     @property
     def is_part(self):
-        """Whether the driver has a copy of this graph as a part of another one."""
+        """Whether the driver has a copy of this graph as a child of another graph."""
         return any(plan.in_driver for plan in self.parents)
 
     @property
     def frozen(self):
-        """Whether something runs after the node whose body this is."""
+        """Whether a node was added after a conditional node around this body."""
         return self.outer is not None and (self.entry.followed or self.outer.frozen)
 
     def can_be_waited_for(self, stream):
@@ -242,7 +242,7 @@ class Plan(Oracle):
         return stream in lines and stream.thread in (None, self.thread)
 
     def snapshot(self, stream, record):
-        """As for any stream. What begins here is not after all of a loan that goes on."""
+        """As for any stream. Work after it may run before later work of a loan that is open."""
         for lent in self.block.lents if self.block and record else ():
             if self.block.inside[lent.borrower.model] is stream:
                 lent.operation.effect.loose = True
@@ -257,21 +257,21 @@ class Plan(Oracle):
         return found
 
     def line_after(self, operations):
-        """The line of a new node that runs after some others."""
+        """Make the line of a new node that runs after these operations."""
         line = self.open_stream(self.domain, "non_blocking")
         for each in operations:
             self.order_after(line, each.point)
         return line
 
     def judge_around(self, accesses, policies):
-        """The answer to an operation from what runs beside the nodes whose bodies it is in."""
+        """The answer to an operation in a body, because of what runs beside the nodes around it."""
         if self.outer is None:
             return OK
         found = self.outer.judge(self.entry.line, self.outer.mirrored(accesses), policies).answer
         return self.outer.judge_around(accesses, policies) if found == OK else BORROWED
 
     def judge_node(self, thread, line, accesses, policies):
-        """The answers before and after the waits of the policies, and whether strict has it."""
+        """The answers before and after the waits of the policies, and whether "strict" accepts."""
         self.thread = thread
         around = self.judge_around(accesses, policies)
         if around != OK:
@@ -283,10 +283,10 @@ class Plan(Oracle):
         return before, after, strictly and self.judge_around(accesses, "strict") == OK
 
     def edges_for(self, line, accesses, policies):
-        """The nodes that the policies want a new node to run after. Its line then does.
+        """The operations that the policies order before a new node. Its line waits for them.
 
-        Nothing can be added after a loan. If one is in the way, it is the last of them, or None is,
-        which is for the end of one.
+        Nothing can be added after a loan. If a loan conflicts, it is the last item. If the end of
+        a loan conflicts, the last item is None.
         """
         found = []
         request = line, self.mirrored(accesses)
@@ -307,7 +307,7 @@ class Plan(Oracle):
         self.operations.append(operation)
 
     def issue_around(self, line, accesses, site):
-        """Record work on a line, here and in the plans around this one. Returns its node here."""
+        """Record work on a line of this plan, and in the plans around it. Returns its node here."""
         node = self.issue(line, self.mirrored(accesses), site)
         plan = self
         while plan.outer is not None:
@@ -316,7 +316,7 @@ class Plan(Oracle):
         return node
 
     def content(self):
-        """What is instantiated now."""
+        """The content of an executable that is instantiated now."""
         operations = [each.frozen() for each in self.operations]
         content = Content(operations, self.holding, self.is_ordered(), self.all_streams())
         content.conditions = self.all_conditions()
@@ -329,7 +329,7 @@ class Plan(Oracle):
         return [plan for each in self.operations for plan in each.plans]
 
     def uses_far_memory(self, place):
-        """Whether a fill or a copy has memory of another context, which no body can use."""
+        """Whether a fill or a copy uses memory of another context. Bodies cannot contain these."""
         leaves = [leaf for each in self.operations if not each.plans for leaf in each.leaves()]
         uses = [use for each in leaves if each.effect.kind in ("fill", "copy") for use in each.uses]
         buffers = [buffer for buffer, _ in uses]
@@ -344,16 +344,18 @@ class Plan(Oracle):
 
 
 class Capture:
-    """A capture that goes on, or has ended: which streams are a part of it."""
+    """A capture and the streams that are a part of it. It may have ended."""
 
     def __init__(self, origin, plan, after=()):
         self.plan, plan.block, plan.captured = plan, self, True
-        self.inside = {}  # what stands in the plan for streams
+        self.inside = {}  # for each stream, the one that stands for it in the plan
         self.first = len(plan.operations)
-        self.lents = []  # the loans that go on in it
-        self.calls = []  # what other libraries queued in loans
-        self.covers = []  # waits for tokens, and what else of a stream they wait for in the driver
-        self.joined = False  # whether it is one of another library
+        self.lents = []  # the open loans in it
+        self.calls = []  # nodes of the work that borrowers queued in loans
+        # For each wait for a token: the wait's node, and the last one of the stream that the
+        # driver then waited for.
+        self.covers = []
+        self.joined = False  # whether another library makes this capture
         self.ended = False
         self.origin = origin
         self.join(origin)
@@ -369,11 +371,11 @@ class Capture:
             plan.members.append(stream)
 
     def point(self, stream, record):
-        """What an event on a stream, or a token of an operation of no bytes, stands for."""
+        """The node of an event on a stream, or of the token of an operation without bytes."""
         return self.plan.snapshot(self.inside[stream], record)
 
     def wait_inside(self, stream, point):
-        """A stream, which may join by this, waits for a point of the capture."""
+        """Let a stream wait for a point of the capture. By that, the stream joins the capture."""
         self.join(stream)
         self.plan.wait(self.inside[stream], point)
 
@@ -381,7 +383,7 @@ class Capture:
         return self.plan.judge_node(thread, self.inside[stream], accesses, policies)
 
     def add(self, stream, uses, effect, more, site):
-        """Capture an operation. `more` are accesses of no buffer."""
+        """Capture an operation. `more` are accesses that belong to no buffer."""
         operation = Operation(None, uses, effect, more, domain=stream.domain)
         operation.line = self.inside[stream]
         self.plan.add(operation, [*operation.accesses, *more], site)
@@ -394,18 +396,18 @@ class Capture:
         return self.plan.export(memory, *bytes_, 0, self.inside[stream])
 
     def end_loan(self, operation, stream, access, view, site):
-        """End a loan here. It stands for all that was queued on the stream until now."""
+        """End a loan. Its end stands for all work that was queued on the stream until now."""
         operation.end = self.plan.issue_around(self.inside[stream], [access], site)
         self.plan.close_export(self.plan.mirrored([access])[0][0], view)
 
     def call(self, stream):
-        """Another library queues an operation in a loan."""
+        """Record that another library queues an operation in a loan."""
         line = self.inside[stream]
         line.last = Node(line.last)
         self.calls.append(line.last)
 
     def cover(self, stream, other):
-        """A stream has waited for a token of another one: in the driver, for all of its work."""
+        """Record that a stream waited for a token of `other`: in the driver, for all its work."""
         self.covers.append((self.inside[stream].last, self.inside[other].last))
 
     def calls_are_joined(self):
@@ -427,7 +429,7 @@ class Capture:
     def breaks_graph(self):
         """Whether the driver destroys the graph at the end, because of work that is not joined.
 
-        None if that is not known: where the calls in a loan are is known to another library only.
+        None if that is not known: only the other library knows on which streams a loan's work is.
         """
         known = past(self.inside[self.origin].last)
         found = self.plan.operations[self.first :]
@@ -448,9 +450,9 @@ class GraphOracle(Oracle):
     """The oracle of a program that may launch graphs."""
 
     def judge_change(self, content, operation, uses, policies):
-        """The answer to other uses of an operation of an executable, and whether strict has it.
+        """The answer to new uses of an executable's operation, and whether "strict" accepts them.
 
-        An operation in the graph orders nothing with those beside it. Uses that stay are not asked.
+        The graph does not order an operation with those beside it. Old uses are not checked again.
         """
         accesses = [buffer.use(mode) for buffer, mode in uses]
         conflicts = {
@@ -480,7 +482,7 @@ class GraphOracle(Oracle):
             for (memory, *access), policy in zip(operation.accesses, its, strict=True):
                 if access[0] != access[1]:  # otherwise the memory may even be closed
                     use = Access(None, *access, 0)
-                    # What it writes stays if it does not run.
+                    # If it does not run, later work sees the old contents of what it writes.
                     lends = operation.in_body or operation.lends
                     reasons = self._reasons(stream, known, memory, use, policy, lends)
                     answers += [reason for reason in reasons if reason]
@@ -530,10 +532,10 @@ def meet(access, other):
 
 
 def union(operations, policies, policy):
-    """What the uses of one policy use together: ranges of bytes that are used alike.
+    """The bytes that are used under one policy, as ranges of bytes with the same mode.
 
-    They are in the order in which the operations used the memory first. Bytes that the graph
-    needs are apart from those that it writes before it reads them.
+    The memories are in the order of their first uses. A range contains either bytes whose old
+    contents the graph needs, or bytes that the graph writes before it reads them.
     """
     bytes_, needed, written = {}, set(), set()
     for operation, its in zip(operations, policies, strict=True):
@@ -563,7 +565,7 @@ def union(operations, policies, policy):
 
 
 def together(modes):
-    """The mode of several uses of a byte."""
+    """The mode that stands for several uses of a byte."""
     if "write" in modes or {"read", "reach"} <= modes:
         return "write"
     return min(modes, key=("read", "reach", "shared").index)

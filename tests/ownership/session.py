@@ -478,7 +478,7 @@ class Session:
         return CAPTURED if usable == OK and stream.model.in_capture else usable
 
     def _judge_wait(self, stream, capture):
-        """The answer if a usable stream waits for work of a capture (None: for other work)."""
+        """The answer if a usable stream waits for work of a capture, or for other work (None)."""
         mine = stream.model.capture
         if capture is None:
             return CAPTURED if stream.model.in_capture else OK
@@ -581,7 +581,7 @@ class Session:
             self.end_late()
 
     def end_late(self):
-        """End things whose end had to wait for a synchronization."""
+        """After a synchronization, end the loans that could not end before it."""
 
     # ---- events ----
 
@@ -684,7 +684,7 @@ class Session:
     def judge_token(self, token):
         """The answer if a token is waited for.
 
-        The wait gives it an event, unless the host knows it.
+        The wait gives the token an event, unless the host knows the token to be complete.
         """
         answer = OK
         if token.capture is not None:
@@ -752,7 +752,7 @@ class Session:
 
 
 def uses_by_byte(buffer):
-    """For each byte the uses that the library shows, whatever ranges it has."""
+    """The uses that the library shows for each byte. The ranges of its records do not matter."""
     return {
         (byte, borrow._replace(start=0, stop=0))
         for borrow in buffer.real.borrows

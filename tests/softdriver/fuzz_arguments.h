@@ -140,7 +140,7 @@ struct Argument<const Handle *, std::enable_if_t<is_handle<Handle>>> : Nothing {
     }
 };
 
-// A pointer to a pointer to constant data that the function writes: texts, nodes.
+// A pointer to a pointer, which the function sets to constant data: texts, nodes.
 template <class Pointer>
 struct Argument<Pointer *, std::enable_if_t<std::is_pointer_v<Pointer> &&
                                             std::is_const_v<std::remove_pointer_t<Pointer>>>>
@@ -149,7 +149,7 @@ struct Argument<Pointer *, std::enable_if_t<std::is_pointer_v<Pointer> &&
     Pointer *value = player->chance(97) ? slot.get() : nullptr;
 };
 
-// A pointer to an address of page-locked memory, or of a function, that the function writes.
+// A pointer to a pointer, which the function sets: to page-locked memory, or to an entry point.
 template <> struct Argument<void **> {
     std::unique_ptr<void *> slot = std::make_unique<void *>();
     void **value = player->chance(97) ? slot.get() : nullptr;

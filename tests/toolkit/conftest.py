@@ -25,7 +25,7 @@ grep -q nothing "$1" && exit 0
 
 
 class FakeNvcc:
-    """An nvcc in a toolkit of its own. `calls` are the command lines with which it was called."""
+    """A script in place of nvcc, in a toolkit folder. `calls` are its command lines so far."""
 
     def __init__(self, home: Path, release: str = "13.0", ptx: str = "9.0") -> None:
         self.home = home
@@ -53,7 +53,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def make_nvcc():
-    """A function that makes an nvcc of a release and a PTX version in a folder."""
+    """A function that writes an nvcc script: its folder, its release, the version of its PTX."""
     return FakeNvcc
 
 
