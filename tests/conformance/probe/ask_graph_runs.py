@@ -41,7 +41,7 @@ SEVENS = [0x07070707]
 
 
 def launched(p, e, stream=None):
-    """Launched and waited for."""
+    """Launch an executable graph and wait for it. Returns the status of what failed, if any."""
     stream = p.stream() if stream is None else stream
     status = p("cuGraphLaunch", e, stream)
     return status if status != "SUCCESS" else p("cuStreamSynchronize", stream)
@@ -1002,7 +1002,7 @@ def _object(p, counts, first=1):
 
 
 def _count(counts, wanted):
-    """The destructor runs on a thread of the driver."""
+    """Return how often the destructor has run. Wait a little: a thread of the driver runs it."""
     import time
 
     end = time.monotonic() + 0.3

@@ -1,4 +1,4 @@
-"""More uses of memory of pools: of managed pools of other places, by copies and by kernels."""
+"""Memory of pools of the host, and of managed pools: copies, kernels, batches and frees."""
 
 import ctypes
 

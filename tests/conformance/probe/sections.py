@@ -1,4 +1,4 @@
-"""The sections in their order."""
+"""The sections of the probe, in the order in which they run."""
 
 import importlib
 
