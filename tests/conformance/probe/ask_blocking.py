@@ -21,7 +21,7 @@ def _held(p, name):
 
 
 def _copy(p, held, function, target, source, size, own):
-    """Whether a copy blocks while a stream is held. With ``own``, it is a copy on that stream."""
+    """Whether a copy blocks while a stream is held. With ``own``, the copy is on that stream."""
     stream = _held(p, held)
     arguments = [p.memory(target, size), p.memory(source, size), size]
     p.must("cuCtxSynchronize")

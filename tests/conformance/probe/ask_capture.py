@@ -15,7 +15,7 @@ def begin(p, stream, mode=RELAXED):
 
 
 def end(p, stream):
-    """The status of the end, and whether there is a graph."""
+    """Ends a capture. Returns the status, and whether it returned a graph."""
     cell = ctypes.c_void_p(1)
     status = p("cuStreamEndCapture", stream, ctypes.byref(cell))
     if status == "SUCCESS" and cell.value:
@@ -166,7 +166,7 @@ def _(p):
 
 
 def _fork(p, mode=RELAXED, join=True, flags=DISABLE_TIMING):
-    """A second stream drawn into the capture of the first by an event."""
+    """Lets a second stream join the capture of the first one by waiting for an event."""
     first, second, event, back = p.stream(), p.stream(), p.event(flags), p.event(flags)
     steps = [begin(p, first, mode), p("cuEventRecord", event, first)]
     steps += [p("cuStreamWaitEvent", second, event, 0), state(p, second)]

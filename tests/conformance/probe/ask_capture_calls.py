@@ -1,4 +1,4 @@
-"""Each call during a capture: its status, what becomes of the capture, and its end."""
+"""Each call during a capture: its status, the state of the capture, and how the capture ends."""
 
 from ask_capture import GLOBAL, RELAXED, THREAD, begin, end, state
 from driver import HOST_FUNCTION, NON_BLOCKING, OUT, STREAM_CALLBACK, Copy2D
@@ -170,7 +170,7 @@ def _during(function, code, mode, flags, other):
     def ask(p):
         names = _prepare(p, flags)
         names["rectangle"] = _rectangle(p, names)
-        arguments = eval(code, names)  # what is made for the call is made before the capture
+        arguments = eval(code, names)  # makes the arguments before the capture begins
         begun = begin(p, names["s"], mode)
         if begun != "SUCCESS":
             return f"cannot begin: {begun}"
@@ -199,5 +199,5 @@ for line in filter(None, map(str.strip, CALLS.splitlines())):
     code = compile(f"({arguments},)" if arguments else "()", name, "eval")
     for variant, (mode, flags, other) in VARIANTS.items():
         if other and " legacy" not in name and function.endswith(("Async", "Async_v2")):
-            continue  # what is captured does not depend on the thread
+            continue  # whether a call is captured does not depend on the thread
         section.ask(f"{variant}: {name}", _during(function, code, mode, flags, other))

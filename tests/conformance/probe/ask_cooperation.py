@@ -1,4 +1,4 @@
-"""What kernels of cooperative launches are told, and how all of their blocks synchronize."""
+"""Cooperative launches: what their kernels read, and how all blocks of a grid synchronize."""
 
 import ctypes
 
@@ -40,7 +40,7 @@ REGISTERS = """    .reg .pred %p<8>;
     add.u64 %rd3, %rd1, 256;
     add.u64 %rd3, %rd3, %rd2;
 """
-# Each thread counts itself, and after the grid has synchronized adds what it reads.
+# Each thread increments a counter. After the grid has synchronized, it reads the counter.
 TWICE = REGISTERS + "".join(
     f"    atom.global.add.u32 %r9, [%rd1+{4 * i}], 1;\n"
     + SYNC.format(i)

@@ -1,4 +1,4 @@
-"""Linear copies: what arrives, and what is refused."""
+"""Linear copies: which bytes the target has afterwards, and which copies are refused."""
 
 from section import Section
 
@@ -12,7 +12,7 @@ KINDS = (*DEVICES, *HOSTS, "managed")
 
 
 def _filled(p, kind, size=8192):
-    """Memory of a kind that holds the pattern."""
+    """Makes memory of a kind, and writes the pattern to it."""
     address = p.memory(kind, size)
     _put(p, kind, address, PATTERN[:size])
     return address
@@ -51,7 +51,7 @@ for target in KINDS:
             "DtoD": lambda p, t, s, n: p("cuMemcpyDtoD_v2", t, s, n),
         }.items():
             if (name == "HtoD" and source in DEVICES) or (name == "DtoH" and target in DEVICES):
-                continue  # the host would touch device memory
+                continue  # the driver would access device memory from the host
             section.ask(
                 f"{name}, {source} to {target}",
                 lambda p, t=target, s=source, call=call: _copied(p, t, s, call),

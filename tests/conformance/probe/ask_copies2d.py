@@ -53,7 +53,7 @@ def copy(p, entry, values):
 
 
 def _expected(d):
-    """What a copy makes of a zeroed target of 4096 bytes."""
+    """The bytes of a zeroed target of 4096 bytes after a copy."""
     target = bytearray(4096)
     for row in range(d["Height"]):
         start = (d["srcY"] + row) * d["srcPitch"] + d["srcX"]

@@ -117,7 +117,7 @@ BAD = {
 for name, changes in BAD.items():
     for entry in ENTRIES:
         if name == "reserved set" and "Peer" in entry:
-            continue  # a context that is none: nothing promises that it is checked
+            continue  # srcContext is no valid context; a driver need not check that
 
         def _bad(p, entry=entry, changes=changes):
             source, target = (p.device(SIZE), p.device(SIZE))

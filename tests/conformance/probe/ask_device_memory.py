@@ -136,7 +136,7 @@ def _(p):
     return p("cuMemFree_v2", address), base == address, size == pitch * 3, size
 
 
-# What the driver knows of the end of an allocation
+# Whether the driver checks the end of an allocation
 
 for size in (100, 4096, 1 << 20, 2 << 20):
     for over in (0, 1, 412, 4096, 2 << 20):

@@ -47,7 +47,7 @@ section.calls(
 
 
 def _elapsed(p, start, end):
-    """The status; a time is only its sign."""
+    """Returns the status, and the sign of the time, because times differ from run to run."""
     value = ctypes.c_float(-1)
     status = p("cuEventElapsedTime", ctypes.byref(value), start, end)
     if status != "SUCCESS":

@@ -10,7 +10,7 @@ WIDTHS = {8: 0xA5, 16: 0xBEEF, 32: 0xDEADBEEF}
 
 
 def _fill(p, name, kind, arguments, offset=0, size=4096):
-    """Fills zeroed memory; the status and what it holds then."""
+    """Fills zeroed memory. Returns the status, and the bytes of the memory afterwards."""
     address = p.memory(kind, size)
     p.must("cuMemsetD8_v2", address, 0, size)
     p.must("cuCtxSynchronize")

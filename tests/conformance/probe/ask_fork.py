@@ -1,4 +1,4 @@
-"""A forked child: of a parent that initialised, or did not."""
+"""Calls in a forked child, if its parent has initialised the driver and if it has not."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ section = Section("fork")
 
 
 def in_child(function):
-    """The answer of a function run in a forked child, or how the child died."""
+    """Runs a function in a forked child. Returns its result, or how the child died."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

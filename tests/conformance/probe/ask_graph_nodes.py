@@ -1,4 +1,4 @@
-"""Nodes of graphs: which parameters are refused, and what is read back."""
+"""Nodes of graphs: which parameters are refused, and which are read back."""
 
 import ctypes
 
@@ -411,7 +411,7 @@ def _(p):
 
 
 def _given(p, n):
-    """Whether a kernel node has parameters, and whether as a block."""
+    """Returns whether a kernel node has separate parameters, and whether it has them as a block."""
     back = Kernel()
     status = p("cuGraphKernelNodeGetParams_v2", n, ctypes.byref(back))
     return status, bool(back.params), bool(back.extra)
@@ -463,7 +463,7 @@ def _(p):
 
 @question("parameters set of a kernel with attributes")
 def _(p):
-    """Whether the attributes stay, in the graph and in what was instantiated from it."""
+    """Whether the attributes are kept, in the graph and in its executable."""
     found = []
     for number, *values in ((2, 1), (4, 1, 1, 1), (8, -1)):
         g, at, func = graph(p), p.device(), function(p, "store")

@@ -1,4 +1,4 @@
-"""Graphs: making them, their nodes and edges, clones, what a capture becomes."""
+"""Graphs: making them, their nodes and edges, clones, and the nodes that captures make."""
 
 import ctypes
 
@@ -455,7 +455,7 @@ def _filling(p):
 
 
 def _names(p, s):
-    """What the lines below use; all of it is made before the capture."""
+    """Makes the names for the lines below, before the capture begins."""
     a = p.device()
     sides = {"srcDevice": a, "dstDevice": a + 2048, "srcType": 2, "dstType": 2}
     shape = {"srcPitch": 64, "dstPitch": 64, "Width": 32, "Height": 8}
@@ -641,7 +641,7 @@ def _(p):
     p("cuMemsetD8Async", p.device(), 1, 16, s)
     p("cuStreamQuery", s)
     ended = p.get("cuStreamEndCapture", s, OUT)
-    p.forget(g)  # the end has destroyed it, and the next graph has its handle
+    p.forget(g)  # the failed end destroyed the graph; the next graph may have its handle
     return ended, shape(p, g)
 
 

@@ -19,7 +19,7 @@ section.calls(
 
 
 def inside(p, stream, function, prepare=lambda: None):
-    """What the function returns when the driver calls it, in the stream."""
+    """Lets the driver call the function in the stream. Returns the function's result."""
     result = []
 
     def run(_):

@@ -70,7 +70,7 @@ def _(p):
 
 
 def logs(p, text, room=4096, more=()):
-    """Status, what the logs hold, and how long the driver says that they are."""
+    """Loads a text. Returns the status, both logs, and the option values with the log sizes."""
     info, error = (p.keep(ctypes.create_string_buffer(b"?" * 4095)) for _ in range(2))
     status, values = loaded(
         p,
@@ -120,7 +120,7 @@ for name, room in (("0", 0), ("1", 1), ("20", 20)):
     @question(f"error log with room for {name}")
     def _(p, room=room):
         status, _, error, values = logs(p, WRONG, room)
-        # What is written ends in a zero, inside the room.
+        # The text that is written ends with a zero byte, which is inside the room.
         written = error.raw.index(b"?")
         return status, written, values[3]
 

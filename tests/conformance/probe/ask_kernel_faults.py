@@ -1,4 +1,4 @@
-"""What becomes of a context when a kernel does what it may not. A process for each."""
+"""The state of a context after a kernel with an error. Each error has a process of its own."""
 
 import ctypes
 
@@ -10,7 +10,7 @@ section = Section("kernel_faults")
 
 
 def after(p, status):
-    """The error that the fault gives, and what calls answer from then on."""
+    """Returns the error that the fault causes, and the status of calls after it."""
     found = [status, p("cuCtxSynchronize")]
     out = p.cell()
     return found, {
@@ -22,7 +22,7 @@ def after(p, status):
 
 
 def ask(name, kernel, place, **options):
-    """``place(p)`` is the address that the kernel is given."""
+    """Asks about a kernel that gets the address ``place(p)``."""
 
     def run(p):
         return after(p, launch_on(p, kernel, place(p), **options))

@@ -1,4 +1,4 @@
-"""What is said of a kernel's parameters, with and without a context."""
+"""What the driver returns about a kernel's parameters, with and without a context."""
 
 import ctypes
 
@@ -36,7 +36,7 @@ def _functions(p):
 
 
 def each_call(prefix, name, handles, before=lambda p: None, **options):
-    """The calls above, where something was done before."""
+    """Makes each of the calls above after `before`."""
     for line in filter(None, map(str.strip, CALLS.format(name).splitlines())):
         what, _, call = map(str.strip, line.partition("|"))
         arguments = call.partition(" ")[2]
@@ -68,7 +68,7 @@ section.calls(
 
 
 def layout(p, name, kernel):
-    """Offsets and sizes of all parameters, or the status of the first that is not told."""
+    """The offset, the size and the status for each parameter, and for one index too many."""
     found = []
     for index in range(PARAMETERS + 1):
         offset, size = ctypes.c_size_t(77), ctypes.c_size_t(77)

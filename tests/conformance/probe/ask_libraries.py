@@ -239,7 +239,7 @@ def _link(p):
 
 
 def _complete(p, *texts):
-    """Status of each addition and of the completion; the image if there is one."""
+    """Links texts. Returns all statuses, the image and its size (or zeros), and the link."""
     link, found = _link(p), []
     for text in texts:
         found.append(p("cuLinkAddData_v2", link, 1, p.keep(image(text)), len(text) + 1, 0, 0, 0, 0))

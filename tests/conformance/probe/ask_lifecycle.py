@@ -1,4 +1,4 @@
-"""Primary contexts from first to last: retained, released, reset, and what outlives them."""
+"""Primary contexts that are retained, released and reset, and what still works afterwards."""
 
 from driver import INT, OUT
 from section import INITIALISED, Section
@@ -62,7 +62,7 @@ CALLS = """
     graph create | cuGraphCreate out, 0
     host function | cuLaunchHostFunc 0, 0, 0
 """
-# After a release or a reset, handles of streams and events may crash: only a few are asked of.
+# After a release or a reset, calls with old streams and events may crash, so only these are made.
 STALE = """
     event destroy | cuEventDestroy_v2 e
     event query | cuEventQuery e
@@ -80,7 +80,7 @@ def _prepare(p):
 
 
 def _abandon(p):
-    """Nothing is given back: the process ends."""
+    """Forgets what is to be destroyed. This is not needed, because the process ends."""
     p._undo.clear()
     p.primary = None
 
@@ -100,7 +100,7 @@ ENDS = {
 
 
 def _group(name, text, finish):
-    """One process answers all that does not disturb the rest."""
+    """Asks a group of questions in one process. None of these calls affects the other ones."""
     lines = [line.strip().partition(" | ") for line in text.strip().splitlines()]
 
     def ask(p):

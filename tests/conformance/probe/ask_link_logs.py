@@ -1,4 +1,4 @@
-"""Links that fail: their errors, and what their logs hold and how long these are said to be."""
+"""Links that fail: their errors, the texts of their logs, and the sizes that are reported."""
 
 import ctypes
 import tempfile
@@ -23,7 +23,7 @@ WORDS = "this is no PTX"
 
 
 class Logs:
-    """Two buffers that are options, and what the driver makes of them."""
+    """The buffers for the info log and the error log, passed as options."""
 
     def __init__(self, p, room=4096, more=()):
         self.info, self.error = (p.keep(ctypes.create_string_buffer(b"?" * 4095)) for _ in range(2))
@@ -41,7 +41,7 @@ class Logs:
         return self.count, self.names, self.values
 
     def tell(self):
-        """Of each log: whether it was written, how long it is, and how long the driver says."""
+        """For each log: whether it was written, and how the reported size relates to its length."""
         found = []
         for name, buffer, index in (("info", self.info, 1), ("error", self.error, 3)):
             text = "untouched" if buffer.raw[:1] == b"?" else len(buffer.value) > 0

@@ -1,4 +1,4 @@
-"""Modules: what is loaded and what is not, and what is found in it."""
+"""Modules: which images are loaded, and which names are found in a module."""
 
 import ctypes
 import tempfile

@@ -90,7 +90,7 @@ def _names(p):
 
 
 def prepared(p, value=7, target=None, name="store", size=12, block=(1, 1, 1)):
-    """A kernel that stores a number, ready for launches, and where it stores it."""
+    """Prepares launches of a kernel that stores a number. Returns the kernel and its target."""
     kernel, target = function(p, name), target or p.device()
     p.write(target, bytes(16))
     if block:

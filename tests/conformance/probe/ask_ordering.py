@@ -1,4 +1,4 @@
-"""Which streams wait for which: told by what is finished while others are held."""
+"""Which streams wait for which others: whether work completes while another stream is held."""
 
 import time
 
@@ -21,7 +21,7 @@ STREAMS = {
 
 
 def _settled(p, stream):
-    """Whether work that was queued can finish while another stream is held."""
+    """Whether the work of a stream completes while another stream is held."""
     end = time.monotonic() + p.patience / 2
     while (status := p("cuStreamQuery", stream)) == "NOT_READY" and time.monotonic() < end:
         time.sleep(0.001)
@@ -29,7 +29,7 @@ def _settled(p, stream):
 
 
 def _pair(p, held, other, work=True):
-    """Work in the other stream after the first was held."""
+    """Holds one stream, and then queues work in another one. Returns whether that one waits."""
     first, second = STREAMS[held](p), STREAMS[other](p)
     target = p.device()
     gate = p.gate(first)
@@ -50,7 +50,7 @@ for held in STREAMS:
 
 
 def _threads(p, held, other):
-    """The same with the second stream named in another thread."""
+    """As `_pair`, but another thread uses the second stream."""
     first, target = STREAMS[held](p), p.device()
     gate = p.gate(first)
     p.must("cuMemsetD8Async", target, 1, 16, first)
@@ -74,7 +74,7 @@ for held in ("null", "per-thread", "blocking", "non-blocking"):
 
 
 def _event(p, held, recorded, waiting):
-    """An event recorded in one stream while another is held, waited for in a third."""
+    """Holds one stream, records an event in a second one, and lets a third one wait for it."""
     first, second, third = (STREAMS[name](p) for name in (held, recorded, waiting))
     event = p.event()
     gate = p.gate(first)

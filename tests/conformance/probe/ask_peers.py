@@ -1,4 +1,4 @@
-"""Two devices: access, copies, and objects of one used with the other."""
+"""Two devices: access, copies, and the use of one device's objects with the other device."""
 
 import ctypes
 
@@ -33,7 +33,7 @@ def _(p):
 
 
 def _other(p):
-    """The primary context of device 1; device 0's stays current."""
+    """Retains the primary context of device 1. The context of device 0 stays current."""
     if p.need("cuDeviceGetCount", INT) < 2:
         raise SetupFailed("one device only")
     other = p.need("cuDevicePrimaryCtxRetain", OUT, 1)
@@ -41,7 +41,7 @@ def _other(p):
 
 
 class Two:
-    """Things of both devices; made in device 1's context where the name says so."""
+    """Two devices. `there` calls a function with device 1's context current."""
 
     def __init__(self, p):
         self.p, self.context = p, _other(p)

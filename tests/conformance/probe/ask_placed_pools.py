@@ -219,7 +219,7 @@ for _name, _of in ALL.items():
 
 
 def ready(p, of, size=SIZE, handle=None, devices=True):
-    """Memory of a new pool, ready, which the device may use."""
+    """Allocates memory from a new pool and waits for it. The device has access to it."""
     mine, stream = handle or pool(p, *of), p.stream()
     if devices and of[0] == PINNED:
         p("cuMemPoolSetAccess", mine, ctypes.byref(p.keep(Access(DEVICE, 0, 3))), 1)
@@ -282,7 +282,7 @@ def _uses(p, of, **options):
 
 
 def ask_uses(section, name, kind):
-    """What can be done with memory of a pool."""
+    """Asks about uses of memory of a pool."""
 
     section.ask(f"use of {name} by the device", lambda p, of=kind: _uses(p, of), alone=True)
     section.ask(

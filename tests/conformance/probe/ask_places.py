@@ -32,7 +32,7 @@ def _prepare(p):
     }
 
 
-# A range, then the arguments of the batch. The same mistakes in each of the three functions.
+# Names of ranges, and the arguments for them. All three functions are called with each.
 _RANGES = {
     "one": "n(m), n(65536), 1",
     "two": "n(m, other), n(65536, 4096), 2",
@@ -288,7 +288,7 @@ def _(p):
 
 
 def _discarded(p, device, prefetch, size=SIZE, offset=0, length=None):
-    """Whether bytes survive their discard, which nothing promises either way."""
+    """Whether bytes keep their values after a discard. The driver promises neither answer."""
     memory, stream = p.managed(size), p.stream()
     p.fill_host(memory, b"A" * size)
     if device:

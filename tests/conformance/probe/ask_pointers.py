@@ -1,4 +1,4 @@
-"""What the driver says of an address: each attribute of each kind of memory."""
+"""What the driver returns about an address: each attribute of each kind of memory."""
 
 import ctypes
 
@@ -19,7 +19,7 @@ ADDRESSES, HANDLES, NUMBERED = (3, 4, 11, 19), (1, 17), (7, 20)
 
 
 def _attribute(p, number, address, offset=0):
-    """The value, written without addresses: relative to the memory, or whether there is one."""
+    """The value without absolute addresses: an offset in the memory, or whether it is null."""
     size = ATTRIBUTES[number][1] if number in ATTRIBUTES else 8
     cell = (ctypes.c_ubyte * 16)(*[0xEE] * 16)
     status = p("cuPointerGetAttribute", cell, number, address + offset)

@@ -1,4 +1,4 @@
-"""cuGetProcAddress: every name, at several versions, and which exported function it is."""
+"""cuGetProcAddress: which exported function it returns for each name at several versions."""
 
 import ctypes
 from pathlib import Path
@@ -15,7 +15,7 @@ SUFFIXES = [base + variant for base in SUFFIXES for variant in ("", "_ptsz", "_p
 
 
 def _look_up(p, name, version, flags=0):
-    """Which exported function, or why none."""
+    """The name of the exported function that is found, or why none is found."""
     address, result = ctypes.c_void_p(), ctypes.c_int(-1)
     refs = ctypes.byref(address), ctypes.byref(result)
     status = p("cuGetProcAddress_v2", name.encode(), refs[0], version, flags, refs[1])

@@ -1,4 +1,4 @@
-"""Memory, events and pools of another process: which handles can be opened, and when no more."""
+"""Memory, events and pools of another process: which handles can be opened, and until when."""
 
 import array
 import ctypes
@@ -24,7 +24,7 @@ class Handle(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 64)]
 
 
-# What the other process does: it answers each line of its input by the value of the expression.
+# The program of the other process. It evaluates each line of its input, and prints the value.
 OTHER = """
 import ctypes, os, socket, sys, array
 sys.path.insert(0, {folder!r})
@@ -54,7 +54,7 @@ for line in sys.stdin:
 
 
 class Other:
-    """Another process; there is one for all questions of a process, unless it has died."""
+    """Another process. All questions in this process use the same one until it dies."""
 
     one = None
 
@@ -90,7 +90,7 @@ def other(p):
 
 
 def status(found):
-    """An address that was found is a success."""
+    """Returns a status as it is, and SUCCESS for an address."""
     return found if isinstance(found, str) else "SUCCESS"
 
 
@@ -347,7 +347,7 @@ def _exported(p, pool):
 
 
 def _imported(p, number):
-    """What the other process gets for the file descriptor."""
+    """Sends a file descriptor to the other process. Returns the result of its import."""
     path = f"{tempfile.gettempdir()}/probe-{os.getpid()}-{number}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
@@ -543,7 +543,7 @@ def _(p):
 
 
 class NodeScene:
-    """As a PoolScene, with memory of the host, which both hosts use directly."""
+    """As a PoolScene, but with host memory, which the host code of both processes accesses."""
 
     def __init__(self, p):
         properties = p.keep(PoolProperties(1, FILE_HANDLE, NODE, 0))

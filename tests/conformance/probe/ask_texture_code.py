@@ -1,4 +1,4 @@
-"""Which instructions on textures and surfaces the driver compiles, and what queries find."""
+"""Which instructions on textures and surfaces the driver compiles, and what queries return."""
 
 from section import Section
 from texture_tools import (

@@ -1,4 +1,4 @@
-"""What becomes of a context when a kernel uses a texture or a surface wrongly. A process each."""
+"""The state of a context after wrong uses of textures and surfaces, each in its own process."""
 
 from section import Section
 from texture_tools import (

@@ -1,4 +1,4 @@
-"""Texture and surface objects: which can be made, and what is said of them."""
+"""Texture and surface objects: which can be made, and what the driver returns about them."""
 
 import ctypes
 
@@ -93,7 +93,7 @@ NAMES = {
 }
 
 
-# A line: a name, and what is given to cuTexObjectCreate.
+# Each line has a name and the arguments for cuTexObjectCreate.
 OBJECTS = """
     an array | array()
     a mipmap | mipmap(), normal()

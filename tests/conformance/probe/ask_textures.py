@@ -1,4 +1,4 @@
-"""What kernels read with texture objects. Numbers are written with as many digits as they need."""
+"""What kernels read through texture objects. Numbers have as many digits as they need."""
 
 import random
 import struct
@@ -55,7 +55,7 @@ def made(p, numbers, *extents, how=None, view=None, **of):
 
 
 def tried(p, resource, how=None, view=None):
-    """A texture, or the status that refuses it, which is then the answer."""
+    """Makes a texture. Returns the status if it is refused."""
     handle = p.get("cuTexObjectCreate", OUT, *texture_arguments(p, resource, how, view))
     return handle if isinstance(handle, str) else p._made("cuTexObjectDestroy", handle)
 

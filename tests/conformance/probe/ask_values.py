@@ -91,7 +91,7 @@ def _ops(p, *operations):
 
 
 def _satisfied(p, name, kind, held, value, flags):
-    """Does a wait end by itself? If not it is let go by a value that ends any of them."""
+    """Whether the held value satisfies a wait. If not, another value then ends the wait."""
     address, stream = p.host(), p.stream()
     word = kind.from_address(address)
     word.value = held

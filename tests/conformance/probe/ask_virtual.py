@@ -28,7 +28,7 @@ def access(p, flags=READWRITE, kind=DEVICE, number=0, count=1):
 
 
 class Scene:
-    """Eight reserved granules. The second and the third are mapped, by a handle each."""
+    """Eight reserved granules. The second and the third one are mapped, with a handle each."""
 
     def __init__(self, p, usable=True):
         self.p, self.mapped = p, []
@@ -56,7 +56,7 @@ class Scene:
         return self.a + granules * G + offset
 
     def close(self):
-        """Ends all of it, as far as the question has left it."""
+        """Unmaps and releases everything. Calls fail if the question has already done so."""
         self.p("cuCtxSynchronize")
         for at, granules in self.mapped:
             self.p("cuMemUnmap", self.at(at), granules * G)
@@ -66,7 +66,7 @@ class Scene:
 
 
 def ask(name, usable=True, **options):
-    """A question about a scene, which is closed afterwards."""
+    """Asks a question about a scene, and closes the scene afterwards."""
 
     def decorate(function):
         def answer(p):
@@ -177,7 +177,7 @@ def _(p):
 
 
 def _made(p, size=G, **of):
-    """What making memory answers; it is released."""
+    """Creates memory and releases it. Returns the status."""
     handle = p.get("cuMemCreate", OUT, size, properties(p, **of), 0)
     return handle if isinstance(handle, str) else p("cuMemRelease", handle)
 
@@ -524,7 +524,7 @@ def _(p, s):
 
 @ask("while a stream uses it: unmap waits", alone=True)
 def _(p, s):
-    """For memory behind the gate's wait: the fill is done before the memory goes."""
+    """The fill is behind a gate. The unmap waits until it is complete."""
     stream = busy(p)
     p.must("cuMemsetD8Async", s.at(1), 7, 64, stream)
     found = p.blocks("cuMemUnmap", s.at(1), G)

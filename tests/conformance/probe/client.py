@@ -1,4 +1,4 @@
-"""What a question has in its hands: the driver, and things that are cleaned up after it."""
+"""The client of a question: it calls the driver, and destroys what the question has made."""
 
 import ctypes
 import threading
@@ -63,7 +63,7 @@ class Client:
             raise SetupFailed(f"{name} {status}")
 
     def get(self, name, *arguments):
-        """What the call wrote to each OUT, if it succeeded; else the status."""
+        """Returns what a successful call wrote to each OUT. Returns the status if it failed."""
         cells = [a.kind() if isinstance(a, OutType) else None for a in arguments]
         pairs = zip(arguments, cells, strict=True)
         status = self(name, *(a if c is None else ctypes.byref(c) for a, c in pairs))
@@ -79,7 +79,7 @@ class Client:
         return value
 
     def cell(self, value=0, kind=ctypes.c_uint64):
-        """A place that a call can write to."""
+        """Makes a variable for a result of a call, and returns a reference to it."""
         self._keep.append(kind(value))
         return ctypes.byref(self._keep[-1])
 
@@ -120,7 +120,7 @@ class Client:
         return self.make("cuMemFree_v2", "cuMemAllocManaged", OUT, size, flags)
 
     def ordered(self, size=4096, stream=None):
-        """Stream-ordered memory, allocated and ready."""
+        """Allocates stream-ordered memory, and waits until any stream can use it."""
         stream = self.stream() if stream is None else stream
         address = self.make("cuMemFree_v2", "cuMemAllocAsync", OUT, size, stream)
         self.must("cuStreamSynchronize", stream)
@@ -132,7 +132,7 @@ class Client:
         return address
 
     def pageable(self, size=4096, align=4096):
-        """Ordinary memory that no other thing shares a page with."""
+        """Allocates pageable memory in pages of its own."""
         size = (size + 4095) // 4096 * 4096
         buffer = self.keep(ctypes.create_string_buffer(size + 2 * 4096))
         return (ctypes.addressof(buffer) + 4095) // 4096 * 4096
@@ -146,13 +146,13 @@ class Client:
         return getattr(self, kind)(size)
 
     def context(self, flags=0, device=0):
-        """Created and current."""
+        """Creates a context, which is then current."""
         handle = self.need("cuCtxCreate_v2", OUT, flags, device)
         self._undo.append(("cuCtxDestroy_v2", handle, None))
         return handle
 
     def tried(self, name, *arguments):
-        """A call whose status is the answer; what it makes, if it does, is cleaned up."""
+        """Makes a call and returns its status. What the call made is destroyed in the end."""
         status = self(name, *arguments)
         if status == SUCCESS and name in UNDO and arguments[0]:
             first = arguments[0]
@@ -162,30 +162,30 @@ class Client:
         return status
 
     def release(self, handle):
-        """Undoes the making of something; the status."""
+        """Frees or destroys something that this client made. Returns the status."""
         entry = next(entry for entry in self._undo if entry[1] == handle)
         status = self(*entry[:2])
         if status == SUCCESS:
             self._undo.remove(entry)
-            if entry[0] == "cuCtxDestroy_v2":  # what was made in it is gone with it
+            if entry[0] == "cuCtxDestroy_v2":  # this also destroys what was made in the context
                 self._undo = [other for other in self._undo if other[2] != handle]
         return status
 
     def forget(self, handle):
-        """The question has undone this itself; with a context, what was made in it."""
+        """Notes that the question itself destroyed a handle. A context includes what is in it."""
         self._undo = [entry for entry in self._undo if handle not in entry[1:]]
 
     # Data
 
     def bytes_at(self, address, size):
-        """Of memory that the host may read."""
+        """Reads bytes from memory that the host can access."""
         return ctypes.string_at(address, size)
 
     def fill_host(self, address, content):
         ctypes.memmove(address, content, len(content))
 
     def read(self, address, size):
-        """The bytes of device memory, after all work of the context."""
+        """Reads bytes from device memory after all work of the context is complete."""
         self.must("cuCtxSynchronize")
         buffer = ctypes.create_string_buffer(size)
         self.must("cuMemcpyDtoH_v2", buffer, address, size)
@@ -198,7 +198,7 @@ class Client:
     # Time
 
     def gate(self, *streams):
-        """Holds the streams until it is opened."""
+        """Makes a gate. It holds the streams until it is opened."""
         gate = Gate(self)
         self._gates.append(gate)
         for stream in streams:
@@ -210,7 +210,7 @@ class Client:
             gate.open()
 
     def thread(self, function, context=True):
-        """The result of a function run in another thread, with the primary context current."""
+        """Runs a function in another thread, by default with the primary context current."""
         result = []
 
         def run():
@@ -224,7 +224,7 @@ class Client:
         return result[0] if result else "failed"
 
     def blocks(self, name, *arguments):
-        """Calls in another thread: does it return before the gates are opened?"""
+        """Makes a call in another thread. Returns whether it blocks until the gates are opened."""
         return self.function_blocks(lambda: self.tried(name, *arguments))
 
     def function_blocks(self, function):
@@ -245,7 +245,7 @@ class Client:
         return word if status == SUCCESS else f"{word} {status}"
 
     def later(self, query, seconds=5.0):
-        """Repeats a query until it is not NOT_READY."""
+        """Repeats a query until its status is no longer NOT_READY."""
         end = time.monotonic() + seconds
         while (status := query()) == "NOT_READY":
             if time.monotonic() > end:
@@ -256,7 +256,7 @@ class Client:
     # The end of a question
 
     def close(self):
-        """Gives back what the question made; the status of the context after it."""
+        """Destroys what the question made. Returns the status of the context after that."""
         self.open_gates()
         self._gates.clear()
         if not self.primary:
@@ -307,7 +307,7 @@ class Gate:
         return self
 
     def open(self):
-        """Once: the memory may be gone later."""
+        """Opens the gate. A second call does not write, because the memory may be freed by then."""
         if self._closed:
             self._word.value = 1
         self._closed = False

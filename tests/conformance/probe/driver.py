@@ -15,7 +15,7 @@ STREAM_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c
 
 
 class OutType:
-    """Where a call of ``Client.get`` writes; the class says how wide."""
+    """Stands for a result in the arguments of ``Client.get``. `kind` is its ctypes class."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -29,10 +29,10 @@ class NoSuchFunction(Exception):
 
 
 class Library:
-    """``library(name, ...)`` is the short name of the CUresult.
+    """``library(name, ...)`` calls a function and returns the short name of the CUresult.
 
-    Integers are passed as 64 bits whatever the parameter's width, which the calling conventions of
-    the machines with CUDA allow: so no signatures are needed. A struct of 8 bytes (a location) is
+    All integers are passed as 64 bits. The calling conventions of all machines with CUDA allow this
+    for narrower parameters, too, so no signatures are needed. A struct of 8 bytes (a location) is
     passed as the integer with the same bytes.
     """
 
@@ -41,7 +41,7 @@ class Library:
         self._names = {}
 
     def address(self, name):
-        """Of an exported function, or None."""
+        """The address of an exported function, or None."""
         function = getattr(self._lib, name, None)
         return function and ctypes.cast(function, ctypes.c_void_p).value
 

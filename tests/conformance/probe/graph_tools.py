@@ -1,4 +1,4 @@
-"""Short words for questions about graphs: structures, making nodes, and what a graph looks like."""
+"""Helpers for questions about graphs: structures, making nodes, and describing graphs."""
 
 import ctypes
 
@@ -151,12 +151,12 @@ def graph(p):
 
 
 def nodes(p, *handles):
-    """An array of handles; 0 for none."""
+    """Makes an array of handles. Returns 0 if there are none."""
     return p.keep((ctypes.c_uint64 * max(1, len(handles)))(*handles)) if handles else 0
 
 
 def add(p, name, g, after, *arguments):
-    """The new node; the status if it is refused."""
+    """Adds a node and returns it. Returns the status if it is refused."""
     return p.get(name, OUT, g, nodes(p, *after), len(after), *arguments)
 
 
@@ -204,7 +204,7 @@ def kernel_params(p, func, at=0, value=0, grid=(1, 1, 1), block=(1, 1, 1), share
 
 
 def parameter_block(p, at, value):
-    """The parameters of `store` as the argument `extra` of a launch: one block of memory."""
+    """The argument `extra` of a launch, with the parameters of `store` as one block of memory."""
     block, size = p.keep((ctypes.c_uint64 * 2)(at, value)), p.keep(ctypes.c_size_t(12))
     items = (1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
     return ctypes.addressof(p.keep((ctypes.c_void_p * 5)(*items)))
@@ -221,13 +221,13 @@ def values_of(params):
 
 
 def store(p, g, at, value, *after, func=None):
-    """A kernel node that writes a number."""
+    """Adds a kernel node that writes a number."""
     params = kernel_params(p, func or function(p, "store"), at, value)
     return node(p, "cuGraphAddKernelNode_v2", g, after, params)
 
 
 def spin(p, g, at, *after):
-    """A kernel node that runs until the word is not zero."""
+    """Adds a kernel node that runs until the word is not zero."""
     params = kernel_params(p, function(p, "spin"), at)
     return node(p, "cuGraphAddKernelNode_v2", g, after, params)
 
@@ -237,7 +237,7 @@ def alloc_params(size, device=0, kind=1, location=1):
 
 
 def alloc(p, g, size, *after):
-    """The node and the address."""
+    """Adds a node that allocates memory. Returns the node and the address."""
     params = p.keep(alloc_params(size))
     return node(p, "cuGraphAddMemAllocNode", g, after, ctypes.byref(params)), params.address
 
@@ -251,7 +251,7 @@ def kinds(p, handles):
 
 
 def listed(p, name, *arguments, cells=1):
-    """What a function that counts, then fills arrays, says: the arrays."""
+    """Calls a function for the number of items, and again for the arrays. Returns the arrays."""
     count = ctypes.c_size_t(0)
     status = p(name, *arguments, *[0] * cells, ctypes.byref(count))
     if status != "SUCCESS":
@@ -269,23 +269,23 @@ def nodes_of(p, g):
 
 
 def edges_of(p, g):
-    """Pairs of places in the list of nodes."""
+    """The edges of a graph, as pairs of indices in its list of nodes."""
     order = nodes_of(p, g)
     pairs = listed(p, "cuGraphGetEdges", g, cells=2)
-    if isinstance(pairs, str):  # of an array without room, so there are none
+    if isinstance(pairs, str):  # the status of a call that failed
         return pairs
     return sorted((order.index(a), order.index(b)) for a, b in pairs)
 
 
 def shape(p, g):
-    """Kinds of the nodes, and edges."""
+    """Describes a graph: the kinds of its nodes, and its edges."""
     found, edges = nodes_of(p, g), edges_of(p, g)
     names = found if isinstance(found, str) else " ".join(kinds(p, found))
     return names, edges if isinstance(edges, str) else [f"{a}-{b}" for a, b in edges]
 
 
 def capture(p, *steps, stream=None, mode=2):
-    """The graph of what the steps do to a stream, and their answers."""
+    """Captures the steps on a stream. Returns the graph, and the answers of the steps."""
     stream = stream or p.stream()
     p.must("cuStreamBeginCapture_v2", stream, mode)
     found = [step(stream) for step in steps]
@@ -303,7 +303,7 @@ def captured(p, *steps, **more):
 
 
 def run(p, g, stream=None):
-    """Instantiated, launched and waited for; the first status that is not a success."""
+    """Instantiates a graph, launches it and waits. Returns the first status that is an error."""
     e = p.get("cuGraphInstantiateWithFlags", OUT, g, 0)
     if isinstance(e, str):
         return f"instantiate {e}"
@@ -314,13 +314,13 @@ def run(p, g, stream=None):
 
 
 def words(p, at, count=1):
-    """32-bit words of device memory."""
+    """Reads 32-bit words from device memory."""
     content = p.read(at, 4 * count)
     return [int.from_bytes(content[i : i + 4], "little") for i in range(0, 4 * count, 4)]
 
 
 def update(p, e, g, names=None):
-    """What cuGraphExecUpdate_v2 says, nodes by their names."""
+    """Calls cuGraphExecUpdate_v2. Returns the status and its results, with names for nodes."""
     info = Updated(99, 1, 1)
     status = p("cuGraphExecUpdate_v2", e, g, ctypes.byref(info))
     named = {0: "none", 1: "untouched", **{h: n for n, h in (names or {}).items()}}

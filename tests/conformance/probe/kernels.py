@@ -1,4 +1,4 @@
-"""PTX for the questions about code, and short words for launching what is in it."""
+"""PTX for the questions about code, and helpers that load and launch its kernels."""
 
 import ctypes
 
@@ -19,12 +19,12 @@ VARIABLES = """
 
 
 def entry(name, parameters="", body="", directives=""):
-    """A kernel: the body lacks only its last instruction."""
+    """The PTX of a kernel. The body does not contain the `ret` at its end."""
     return f".visible .entry {name}({parameters}) {directives}\n{{\n{body}\n    ret;\n}}\n"
 
 
 def on_address(instructions):
-    """A body with the first parameter in %rd1, as an address."""
+    """The body of a kernel whose first parameter, an address, is in %rd1."""
     return f"""    .reg .b64 %rd<8>;
     .reg .b32 %r<8>;
     .reg .pred %p<4>;
@@ -95,7 +95,7 @@ DIVIDE = entry(
         "    st.global.u32 [%rd1+4], %r4;"
     ),
 )
-# Kernels that are launched with a wrong address as `at`, or that end by themselves.
+# Kernels that are launched with a wrong address as `at`, or that execute `trap` or `exit`.
 FAULTY = "".join(
     entry(f"fault_{name}", ".param .u64 at", on_address(body))
     for name, body in {
@@ -142,7 +142,7 @@ def image(text):
 
 
 def load(p, text=TEXT):
-    """A module, which goes with the question."""
+    """Loads a module, which is unloaded after the question."""
     p.image = p.keep(image(text))
     return p.make("cuModuleUnload", "cuModuleLoadData", OUT, p.image)
 
@@ -158,7 +158,7 @@ def function(p, name, module=None):
 
 
 def pointers(p, *values):
-    """What cuLaunchKernel takes as parameters: addresses of values, None for no address."""
+    """The parameters for cuLaunchKernel: the addresses of the values. None is a null pointer."""
     cells = [value if value is None else p.keep(value) for value in values]
     found = [None if cell is None else ctypes.addressof(cell) for cell in cells]
     return p.keep((ctypes.c_void_p * max(1, len(found)))(*found))
@@ -173,7 +173,7 @@ def launch(p, kernel, parameters=0, grid=(1, 1, 1), block=(1, 1, 1), shared=0, s
 
 
 def launch_on(p, name, at, *more, **options):
-    """Launches a kernel of the text above that takes an address, and perhaps numbers."""
+    """Launches a kernel of the text above. Its parameters are an address and numbers, if any."""
     numbers = [ctypes.c_uint32(number) for number in more]
     return launch(p, function(p, name), pointers(p, address(at), *numbers), **options)
 

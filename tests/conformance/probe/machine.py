@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def describe(library):
-    """``name: value`` lines; called in a process of its own, because it initialises."""
+    """Yields ``name: value`` lines. Needs a process of its own, because it calls cuInit."""
     lib = ctypes.CDLL(library)
     number, count, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
     if lib.cuInit(0) == 0 and lib.cuDeviceGetName(name, 256, 0) == 0:

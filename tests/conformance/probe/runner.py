@@ -1,4 +1,4 @@
-"""Runs the questions of a section in child processes, and goes on after those that die."""
+"""Runs the questions of a section in child processes. If one dies, another one continues."""
 
 import os
 import select
@@ -12,7 +12,7 @@ from client import Client
 from driver import Library
 from section import CURRENT, INITIALISED
 
-MORE = 75  # a child's exit status: it wants a fresh process for the next question
+MORE = 75  # the exit status of a child after which the next question needs a new process
 
 
 def header(options):
@@ -29,7 +29,7 @@ def _tell_machine(library):
 
 
 def section(options, name):
-    """The lines of a section's answers."""
+    """Yields the lines with the answers of a section."""
     questions = sections.load(name).questions
     first, wanted = 0, options.question or ""
     while first < len(questions):
@@ -44,7 +44,7 @@ def section(options, name):
 
 
 class _Child:
-    """A process that answers questions of a section from the first one given."""
+    """A process that answers the questions of a section, beginning with the index `first`."""
 
     def __init__(self, options, name, first):
         self._asked = first
@@ -64,7 +64,7 @@ class _Child:
         self._status = os.waitstatus_to_exitcode(os.waitpid(self._id, 0)[1])
 
     def answers(self, seconds):
-        """(index, answer) pairs; the last one may say how the process died."""
+        """Yields pairs of an index and an answer. The last answer may tell how the process died."""
         answer = None
         for line in self._lines(seconds):
             if line is None:
@@ -80,7 +80,7 @@ class _Child:
         yield self._asked, _after(answer, death) if died or answer is None else answer
 
     def _lines(self, seconds):
-        """Lines of its output; None when none came for too long."""
+        """Yields the lines of the output. Yields None if no line came for some seconds."""
         stream, rest = self._output, b""
         end = time.monotonic() + seconds
         while True:
@@ -99,7 +99,7 @@ class _Child:
 
 
 def _after(answer, death):
-    """The answer of a question that was answered, if it was, and whose cleaning up went wrong."""
+    """The answer of a question whose process died: before its answer, or in the clean-up."""
     return death if answer is None else f"{answer} (then {death})"
 
 
@@ -110,10 +110,10 @@ def _death(status):
 
 
 def _forked(function):
-    """The id of a process that calls the function, and the file descriptor of its output.
+    """Calls the function in a forked process. Returns its id and its output's file descriptor.
 
-    It begins with all modules imported: a new Python would take longer than most questions. This
-    process never loads the driver, so the child's is as new.
+    All modules are already imported in the child. Starting Python anew would take longer than most
+    questions. This process never loads the driver, so the child loads it afresh.
     """
     output, its_output = os.pipe()
     child = os.fork()
@@ -134,7 +134,7 @@ def _forked(function):
 
 
 def _answer(options, name, first):
-    """Answers questions until one wants another process."""
+    """Answers questions until one needs another process."""
     questions = sections.load(name).questions
     client = Client(Library(options.library), options.patience)
     setup = None
@@ -171,5 +171,5 @@ def _tell(index, kind, text=""):
 
 
 def _leave(status):
-    """Ends at once: what a question left behind must not matter."""
+    """Ends the process without destructors, whatever a question has left behind."""
     os._exit(status)

@@ -1,4 +1,4 @@
-"""A section: questions about one noun, and how an answer is written."""
+"""A section: questions about one subject, and how an answer is written."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ NOTHING, INITIALISED, CURRENT = "nothing", "initialised", "current"
 
 
 class SetupFailed(Exception):
-    """What a question needs could not be made."""
+    """A call that prepares a question has failed."""
 
 
 class Question:
@@ -16,7 +16,7 @@ class Question:
         self.name, self.function, self.setup, self.alone = name, function, setup, alone
 
     def answer(self, client):
-        """The answer as one line."""
+        """Asks the question. Returns the answer as one line."""
         try:
             return say(self.function(client))
         except NoSuchFunction:
@@ -26,10 +26,10 @@ class Question:
 
 
 class Section:
-    """Questions in the order of the program.
+    """Questions, in the order in which they are asked.
 
-    ``setup`` says what holds before a question: the driver initialised or not, the primary context
-    of device 0 current or not. A question that is ``alone`` has a process to itself.
+    ``setup`` is the state before a question: whether the driver is initialised, and whether the
+    primary context of device 0 is current. A question that is ``alone`` has a process of its own.
     """
 
     def __init__(self, name, setup=CURRENT):
@@ -48,10 +48,10 @@ class Section:
         return decorate
 
     def calls(self, text, prepare=None):
-        """Questions that are one call each: ``name | function arguments``, a line each.
+        """Adds a question for each line, ``name | function arguments``. Each makes one call.
 
-        Arguments are Python expressions over what ``prepare`` returns, a mapping; ``p`` is the
-        client, ``out`` a place to write to. The answer is the status.
+        Arguments are Python expressions. They can use the names that ``prepare`` returns as a
+        mapping, the client ``p``, and a variable ``out`` for a result. The answer is the status.
         """
         for line in filter(None, map(str.strip, text.splitlines())):
             name, _, call = line.partition("|")
@@ -68,7 +68,7 @@ class Section:
 
 
 def say(value):
-    """Normalises an answer."""
+    """Turns an answer into text, the same for each run."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -83,7 +83,7 @@ def say(value):
 
 
 def data(content):
-    """Bytes: in full if short, else a hash."""
+    """Bytes as text: all of them if they are few, otherwise a hash."""
     if len(content) <= 16:
         return content.hex() or "empty"
     return f"{len(content)} bytes {hashlib.sha256(content).hexdigest()[:12]}"

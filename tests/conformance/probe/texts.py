@@ -1,4 +1,4 @@
-"""Texts of PTX that are right or wrong, by what is particular about them."""
+"""Correct and wrong PTX texts. The name of each says what is special about it."""
 
 from kernels import EMPTY, HEAD, TEXT, VARIABLES, entry
 

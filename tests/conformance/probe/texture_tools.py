@@ -130,7 +130,7 @@ def read_array(p, made, size, rows=1, slices=1):
 
 
 def filled(p, numbers, *extents, kind="f4", channels=1, flags=0):
-    """An array with these numbers; the extents are its own, with zeros."""
+    """Makes an array with these numbers. An extent that it does not have is zero."""
     made = array(p, *extents, kind=kind, channels=channels, flags=flags)
     _, height, depth = (*extents, 0, 0)[:3]
     write_array(p, made, packed(kind, numbers), max(1, height), max(1, depth))
@@ -169,7 +169,7 @@ def texture(p, resource, how=None, view=None):
 
 
 def texture_status(p, resource, how=None, view=None):
-    """What making the object answers."""
+    """Makes a texture object. Returns the status."""
     return p.tried("cuTexObjectCreate", p.cell(), *texture_arguments(p, resource, how, view))
 
 
@@ -177,8 +177,8 @@ def surface(p, made):
     return p.make("cuSurfObjectDestroy", "cuSurfObjectCreate", OUT, given(p, of_array(made)))
 
 
-# Each thread has 4 words of the input in %r1 to %r4 (and in %f1 to %f4); the words of its output
-# are what is in %r11 to %r14 in the end. %rd1 is the handle.
+# Each thread has 4 words of the input in %r1 to %r4, and also in %f1 to %f4. At the end, %r11 to
+# %r14 contain the words of its output. %rd1 is the handle.
 TEXT = """.version {version}
 .target {target}
 .address_size 64
@@ -217,7 +217,7 @@ def text_of(body, version="7.5", target="sm_75", before=""):
 
 
 def loaded(p, body, **options):
-    """The kernel, or the function and the status that refuse it."""
+    """Loads the kernel. If that fails, returns the step that failed and its status."""
     code = p.keep(image(text_of(body, **options)))
     module = p.get("cuModuleLoadData", OUT, code)
     if isinstance(module, str):
@@ -228,9 +228,9 @@ def loaded(p, body, **options):
 
 
 def run(p, body, handle, rows, **options):
-    """What the kernel makes of rows of up to four words: rows of four words.
+    """Runs the kernel on rows of up to four words. Returns rows of four words.
 
-    Words are integers, or floats, which become their bits. A string says what was refused.
+    Words are integers, or floats, of which the bits are passed. Returns a string after a failure.
     """
     kernel = handle if isinstance(handle, str) else loaded(p, body, **options)
     if isinstance(kernel, str):
@@ -262,7 +262,7 @@ def float_of(word):
 
 
 def floats(found, channels=1):
-    """The first channels of all rows as text."""
+    """The first channels of all rows, as text with floats."""
     if isinstance(found, str):
         return found
     return " ".join("/".join(number(float_of(word)) for word in row[:channels]) for row in found)
@@ -280,7 +280,7 @@ def words(found, channels=1):
 
 
 def steps(found):
-    """Numbers of many rows as ``value*count``, for those that are equal."""
+    """The first number of each row as text. Equal neighbours are one ``value*count``."""
     if isinstance(found, str):
         return found
     runs = []
