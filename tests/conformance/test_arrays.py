@@ -173,7 +173,7 @@ def test_layers_and_cubes_have_no_smaller_depth(client):
 def test_levels_belong_to_their_array(client):
     mipmap = make_mipmap(client, 2, 8)
     level = level_of(client, mipmap, 1)
-    if client.lib.software:  # a real driver destroys it
+    if client.lib.software:  # a real driver destroys the level
         assert client.call("cuArrayDestroy", level) == INVALID_HANDLE
     client.ok("cuMipmappedArrayDestroy", mipmap)
     client.forget("cuMipmappedArrayDestroy", mipmap)
@@ -232,7 +232,7 @@ def row(client, arguments):
 def status_of_parts(client):
     """The status of a copy of parts of elements.
 
-    The documentation forbids it. Real drivers copy the bytes without an error.
+    The documentation forbids such copies. Real drivers copy the bytes without an error.
     """
     return INVALID_VALUE if client.lib.software else SUCCESS
 

@@ -17,7 +17,7 @@ from .structures import (
     PointerOperand,
 )
 
-# These tests check what cuda.h says. No GPU has answered yet.
+# These tests check what cuda.h says. They have not run on a GPU yet.
 unasked = pytest.mark.cuda_software
 
 SIZE = 4096
@@ -92,7 +92,7 @@ def test_every_copy_arrives(client, order):
 
 @pytest.mark.parametrize("order", [STREAM_ORDER, ANY_ORDER])
 def test_a_batch_does_not_wait_for_pageable_memory(client, order):
-    """Only a single copy into pageable memory is complete when the call returns."""
+    """A batch with a copy into pageable memory returns early. A single copy would block."""
     stream, gate, device = client.stream(), client.gate(), client.device(SIZE)
     back = ctypes.create_string_buffer(SIZE)
     client.write(device, content(SIZE))

@@ -252,7 +252,7 @@ def test_free_before_close(client, other):
 
 
 def test_many_sizes(client, other):
-    """Memory that shares pages with its neighbours, and memory of several MiB."""
+    """Processes share allocations smaller than a page, and others of several MiB."""
     sizes = [1, 512, 700, 4096, 4097, 3_000_000, 5_000_000, 1000]
     memory = [client.device(size) for size in sizes]
     for value, (address, size) in enumerate(zip(memory, sizes, strict=True)):
@@ -518,7 +518,7 @@ def test_an_export_needs_no_context(client):
 
 
 def test_a_pool_of_host_memory_of_another_process(client, other, tmp_path):
-    """Both hosts use the memory directly. Nobody can say in which order, so they wait."""
+    """Host code of both processes accesses the memory, after waits for the GPU's work."""
     node = Location(NUMA_LOCATION, 0)
     pool, imported = share_pool(client, other, tmp_path / "socket", location=node)
     access = Access(Location(DEVICE_LOCATION, 0), READWRITE)
@@ -635,7 +635,7 @@ def test_mapped_memory_of_another_process(client, other, made, tmp_path):
     assert other.read(there + GRANULE - 9, 9) == bytes([7]) * 9
     other.fill(there + 1, 9, 10)
     assert client.read(address, 12) == bytes([7]) + bytes([9]) * 10 + bytes([7])
-    # The memory lives as long as a process has it.
+    # The memory exists until each process has unmapped and released it.
     made.unmap(address)
     made.release()
     assert other.call("cuMemRelease", handle) == SUCCESS
@@ -660,7 +660,8 @@ def test_memory_that_a_process_imports_from_itself(client, made):
     kept = MemoryProperties()
     client.ok("cuMemGetAllocationPropertiesFromHandle", ctypes.byref(kept), handle)
     assert (kept.type, kept.location.type, kept.location.id) == (1, DEVICE_LOCATION, 0)
-    # A GPU makes another handle, which cannot be exported. The software driver keeps one handle.
+    # On a GPU, an import makes a new handle, which cannot be exported. The software driver returns
+    # the handle that it already has.
     assert kept.handleTypes == (FILE_HANDLE if client.lib.software else 0)
     made.unmap(address)
     made.release()
@@ -687,7 +688,7 @@ def test_what_cannot_be_exported(client, made):
 
 @pytest.mark.cuda_software
 def test_what_cannot_be_imported(client, made, tmp_path):
-    """The errors are the software driver's: a real driver has no word for a wrong file."""
+    """A wrong file is an error in the software driver. Real drivers do not promise an error."""
     assert import_here(client, -1)[0] == INVALID_VALUE
     (tmp_path / "file").write_bytes(bytes(100))
     with (tmp_path / "file").open("rb") as file:

@@ -43,7 +43,7 @@ def test_these_are_sticky(script, status):
 
 
 def test_a_free_that_finds_out_marks_the_context(script):
-    """A free meets the loss first: it warns once and names the suspects.
+    """A free is the first call that fails after the loss. It warns once and names the suspects.
 
     Later calls free nothing.
     """
@@ -85,7 +85,7 @@ def test_a_free_that_finds_out_marks_the_context(script):
 
 @pytest.mark.parametrize("function", ["cuStreamDestroy_v2", "cuEventDestroy_v2", "cuMemFreeAsync"])
 def test_destructors_that_find_out_mark_the_context(script, function):
-    """A destructor meets the loss first: it warns once, and the next one makes no driver call."""
+    """A destructor's call fails first: it warns once, and the next one makes no driver call."""
     script.quiet(
         HEAD
         + f"""
@@ -258,8 +258,8 @@ def test_streams_that_died_before(script):
 def test_an_operation_that_the_driver_refused_is_no_suspect(script):
     """An operation that the driver refused is not among the suspects.
 
-    The last 32 operations are kept. The oldest one is still among them, although the refused one
-    had taken its place.
+    cudadrv keeps the last 32 operations. The refused operation had replaced the oldest one of them,
+    which is a suspect again after the refusal.
     """
     script.quiet(
         HEAD
@@ -281,9 +281,9 @@ def test_an_operation_that_the_driver_refused_is_no_suspect(script):
 
 
 def test_another_device_goes_on(script):
-    """A second device works on after a context of the first one is lost.
+    """A second device continues to work after a context of the first one is lost.
 
-    Work of the lost context is over, and work of the other context is not.
+    No work of the lost context is unfinished any more. Work of the other context still is.
     """
     script.quiet(
         HEAD

@@ -63,7 +63,7 @@ def calls_of(function) -> int:
 
 
 def drop(count, stream, owner):
-    """Drop buffers with unfinished work, of kinds that may be kept for long."""
+    """Drop buffers with unfinished work. cudadrv must keep their memory until it is complete."""
     for _ in range(count):
         cu.DeviceBuffer(8).fill_async(0, stream)
         cu.DeviceBuffer.from_address(owner.address, 8, owner=owner).fill_async(0, stream)

@@ -13,7 +13,7 @@ from mutations import BUILD, ROOT, build, copy_of, main
 
 NEEDED = [*BUILD, "include", "cudadrv", "pyx", "softdriver"]
 NEEDED += ["tests/capsules.py", "tests/other_process.py", "tests/ownership"]
-# The programs with a second process come first: few calls find most mutations.
+# The programs with a second process come first, because they are short and find most mutations.
 PROGRAMS = (["--operations=20000", "--tickets"], ["--operations=100000"])
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
 
@@ -1365,7 +1365,7 @@ def relative(path):
 
 
 def judge(tree):
-    """What the random programs find first."""
+    """Run the random programs until one of them finds an error, and return that error."""
     for options in PROGRAMS:
         found = first_found(tree, options)
         if found:

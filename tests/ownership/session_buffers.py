@@ -56,7 +56,7 @@ class Memory:
     shareable: bool = False  # page-locked memory that other processes can map
     was_shared: bool = False  # whether another process may still have it mapped
     opened: bool = False  # whether it was opened by a ticket of another process
-    # The last loan that began right after another one, whose uses may count with those of this one.
+    # The last loan that began right after another one. The uses of both may count together.
     continued: Any = None
 
     def __post_init__(self):
@@ -69,7 +69,7 @@ class Memory:
 
     @property
     def grows(self):
-        """Whether the library allocated it with a capacity."""
+        """Whether the library allocated the memory with a capacity, so that it can grow."""
         return self.model.end is not None and not self.shares
 
     @property
@@ -90,7 +90,7 @@ class Memory:
 
     @property
     def group(self):
-        """The group of memories that can replace each other in a copy node."""
+        """A key that is equal for memories that can replace each other in a copy node."""
         if self.is_stream_ordered:
             return f"stream-ordered {self.kind}", None
         return "locked" if self.kind == "locked" else "device or managed", self.place
@@ -592,7 +592,7 @@ class BufferSession(PeerSession):
             if done and effect is not None:
                 effect(buffer)
             return done, None
-        # Such a copy is no work of the stream.
+        # A blocking copy without bytes queues nothing on the stream.
         if blocking and not buffer.nbytes and what != "fill":
             usable = OK if current is None else self._usable(current)
             answer = MEMORY_CLOSED if buffer.closed else usable

@@ -314,7 +314,7 @@ class ImportSession(LoanSession):
         return self._judge_order(on.model, [(buffer, "leave")], "wait", passive=True)
 
     def _judge_end_of_import(self, buffer, on, parts):
-        """The answer to `give_back` as far as it does not depend on the state of the stream."""
+        """The answer to `give_back`, without the checks of the stream's state."""
         if buffer.closed:
             return MEMORY_CLOSED
         if buffer.part:

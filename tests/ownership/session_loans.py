@@ -193,7 +193,7 @@ class LoanSession(KernelSession):
     def export_buffer(self, buffer, borrower, word):
         """Let a consumer take a DLPack capsule of a buffer.
 
-        `word` says to whom that lends the buffer.
+        `word` is the argument `stream` of the protocol. It names the borrower.
         """
         options = {} if word is None else {"stream": word}
         loan = Loan(None, as_lent(buffer), borrower, "write")
@@ -203,7 +203,7 @@ class LoanSession(KernelSession):
         return self._holder(capsule, lent, loan.mode)
 
     def export_anew(self, buffer, borrower, word):
-        """As `export_buffer`, right after a loan has ended: the library may go on with that."""
+        """As `export_buffer`, right after a loan has ended. The library may continue that loan."""
         holder = self.export_buffer(buffer, borrower, word)
         if holder is not None:
             buffer.memory.continued = holder.lent
@@ -372,7 +372,7 @@ class LoanSession(KernelSession):
     def give_again(self, loan):
         """End a `loan.back()` block: the borrower's stream waits for what was done inside.
 
-        If the wait is refused, the loan goes on nevertheless, because the borrower has an array.
+        If the wait is refused, the loan stays open nevertheless, because the borrower has an array.
         """
         back, loan.back = loan.back, None
         self.oracle.close_export(loan.buffer.memory.model, loan.kept)
@@ -456,7 +456,7 @@ class LoanSession(KernelSession):
         lent.capture.lents.append(lent)
 
     def outlive(self, capture):
-        """Note the end of a capture. Loans that go on become loans outside of captures."""
+        """Note the end of a capture. Its open loans become loans outside of captures."""
         while capture.lents:
             lent = capture.lents.pop(0)
             user, use = lent.borrower.model, lent.buffer.use(lent.mode)
@@ -465,7 +465,7 @@ class LoanSession(KernelSession):
             self._lend_anyway(lent, waits=not capture.joined)
 
     def _lend_anyway(self, lent, waits):
-        """Let a loan go on, whoever else uses the memory: the borrower still has an array of it."""
+        """Keep a loan open despite other uses, because the borrower still has an array."""
         user, use = lent.borrower.model, lent.buffer.use(lent.mode)
         lent.view = self.oracle.export(*use, next(self.sites), user)
         lent.view.of = lent.buffer.memory
@@ -481,7 +481,7 @@ class LoanSession(KernelSession):
 
 
 def as_lent(buffer):
-    """The buffer that a loan has. If its memory can grow, this is a part, which keeps its size."""
+    """The buffer that a loan refers to: if its memory can grow, a part, which keeps its size."""
     if buffer.closed or buffer.part or not buffer.memory.grows:
         return buffer
     return replace(buffer, real=buffer.real[:], part=True, grows=False, kept=[])
@@ -494,9 +494,9 @@ def has_name(buffer):
 
 
 def handle_of(stream):
-    """A stream as the protocols encode it:
+    """The number by which the protocols pass a stream.
 
-    None for work on no stream, any number if it is closed.
+    It is None for work on no stream, and any number for a closed stream.
     """
     if not isinstance(stream, Stream):
         return None

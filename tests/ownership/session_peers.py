@@ -36,7 +36,7 @@ class PeerSession(BlockSession):
     def fit(self, buffers, on, strict=False):
         """Whether an operation can use buffers on a stream of the oracle.
 
-        With `strict`, access to memory of other contexts does not count.
+        With `strict`, it can use memory only in the memory's own context: peer access is ignored.
         """
         if are_apart(*buffers) and any(buffer.fits(on) for buffer in buffers):
             return True

@@ -62,7 +62,7 @@ bool starts(const char *name, const char *prefix) {
     return !std::strncmp(name, prefix, std::strlen(prefix));
 }
 
-// The properties of a function that its types do not tell.
+// The properties of a function that do not follow from the types of its parameters.
 Shape shape_of(const char *name) {
     Shape shape;
     shape.touches_pointers = starts(name, "cuMemcpy");
@@ -272,7 +272,7 @@ struct CopyBatch {
 
     CopyBatch() {
         for (size_t i = 0; i < array_length; i++) {
-            player->shape.limit = SIZE_MAX; // of the bytes that are at both addresses
+            player->shape.limit = SIZE_MAX; // the choice of the addresses lowers it
             targets.slot[i] = touched_address(addresses);
             sources.slot[i] = touched_address(addresses);
             sizes.slot[i] = player->random.below(std::min<size_t>(player->shape.limit, 4096) + 1);
@@ -354,8 +354,8 @@ constexpr size_t target_count = std::size(targets);
 
 std::atomic<uint64_t> successes[target_count], tries[target_count];
 
-// How often a function is in a selection, in percent. Functions that end contexts are rare, because
-// they end most of what a sequence has created.
+// The probability, in percent, that a selection of functions contains this one. Functions that end
+// contexts are rare, because they also destroy most objects that a sequence has created.
 unsigned share_of(const char *name) {
     for (const char *ends : {"cuCtxDestroy", "cuDevicePrimaryCtxRe", "cuCtxPopCurrent",
                              "cuCtxDetach", "cuCtxSetCurrent"})
@@ -459,7 +459,7 @@ void play(size_t calls) {
                         player->chance(share_of(targets[target].name)))
                         selection.push_back(target);
         }
-        // With few functions, a lost device would soon leave nothing that can succeed.
+        // With few functions, no call could succeed after a lost device. So reset more often.
         if (player->alone ? i % lifetime == lifetime - 1 : player->random.below(lifetime) == 0)
             reset();
         else if (!only.empty() && player->lost && player->chance(30))

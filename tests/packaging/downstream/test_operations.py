@@ -340,7 +340,7 @@ def test_first_call_fails_and_the_call_says_so(buffer, second, stream, other):
 
 @pytest.mark.cuda_software
 def test_first_call_fails_and_the_call_says_nothing(buffer, stream, other):
-    """If a failed operation does not say that it queued nothing, its buffers stay borrowed."""
+    """A failed operation does not tell whether it queued work, so its buffers stay borrowed."""
     work = downstream.Work().use(buffer)
     testing.fail(FILL, UNKNOWN)
     with pytest.raises(cu.CudaError):
@@ -456,7 +456,7 @@ def test_several_kernels(stream):
 
 
 def test_variable_that_appears_while_a_launch_waits(stream, other):
-    """A variable is first used while a launch waits for its stream. The launch borrows it.
+    """The program first asks for a variable while a launch waits. The launch borrows it, too.
 
     Without PTX text, any kernel of a module may use any variable.
     """
