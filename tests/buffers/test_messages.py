@@ -1,4 +1,4 @@
-"""Messages name ways out, also if the user has no object for a stream. Reports stay short."""
+"""Messages suggest what to do, even if the user has no object for a stream. Reports are short."""
 
 import signal
 import threading

@@ -16,7 +16,7 @@ ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def compiled():
-    """The PTX that the nvcc of this machine makes of the source."""
+    """The PTX to which the nvcc of this machine compiles the source."""
     try:
         return toolkit.compile(SOURCE, compiler="nvcc", cache=False)
     except (toolkit.CompilerNotFoundError, toolkit.PTXVersionError) as error:
@@ -25,7 +25,7 @@ def compiled():
 
 @pytest.fixture(params=["kept", "compiled"])
 def module(driver, request):
-    """The module: once from the PTX file beside the source, once as nvcc compiles it now."""
+    """The module, from the PTX file beside the source and from the source itself by nvcc."""
     if request.param == "kept":
         return cu.Module.from_file(SOURCE.with_suffix(".ptx"))
     return cu.Module(request.getfixturevalue("compiled"))
@@ -84,7 +84,7 @@ def test_in_several_streams_at_once(module):
 
 
 def test_in_a_graph(module, stream):
-    """A captured launch, one that is added, and one whose node gets other buffers."""
+    """A graph contains a captured launch and an added one. The first then gets other buffers."""
     captured, added, changed = (Sums(module, 16, 64) for _ in range(3))
     graph = cu.Graph()
     with graph.capture(stream):

@@ -66,7 +66,7 @@ def check(pipeline):
 def check_usable(pipeline):
     """Check that the pipeline runs, and borrows nothing afterwards.
 
-    The results are not checked, so its compute function may be any.
+    The results are not checked, so the pipeline can have any compute function.
     """
     assert pipeline.run(NUMBERS).chunks == 13
     assert not any(source.borrowed for source in pipeline._sources)
@@ -153,7 +153,7 @@ def test_from_buffer_to_buffer(doubled, buffers):
 @buffers
 @pytest.mark.parametrize("consumed", [False, True])
 def test_from_buffer_to_buffer_with_outputs_apart(driver, buffers, consumed):
-    """With separate outputs, the input buffer of a chunk is used again before its output buffer."""
+    """With separate outputs, a chunk's input buffer is reused before its output buffer is free."""
 
     def compute(stream, given, taken):
         taken.copy_from_async(given.view("i4"), stream)
@@ -279,7 +279,7 @@ def test_without_kernels(driver):
 
 
 def test_results_of_another_dtype_and_size(driver):
-    """Each chunk has two results: both are its number of items."""
+    """Each chunk has two results of another dtype. Both are the number of items in the chunk."""
 
     def compute(stream, given, taken):
         assert (taken.count, taken.dtype) == (2, np.dtype("u8"))
@@ -341,9 +341,9 @@ def test_a_file_is_read_from_its_position_on(driver):
 
 @pytest.mark.parametrize("buffering", [-1, 0])
 def test_a_file_on_the_disk_is_read_from_its_position_on(driver, tmp_path, buffering):
-    """A file is read from its position on.
+    """A file is read from its current position.
 
-    The position after the run is that of an ordinary read, also after an error.
+    The position after the run is the same as after an ordinary read, also after an error.
     """
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * 8)

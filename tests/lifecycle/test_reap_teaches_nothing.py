@@ -1,4 +1,4 @@
-"""When memory is released, and what its release waits for, must not change any answer."""
+"""Answers depend neither on when memory is released nor on what the release waits for."""
 
 import pytest
 

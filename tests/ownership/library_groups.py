@@ -40,7 +40,7 @@ class GroupChoices(OffloadChoices):
         self.session.leave_stream(at, raises)
 
     def maybe_close(self, stream):
-        """Seldom close a stream before the block ends in which it is used."""
+        """In one of ten cases, close a stream while a block of it is still open."""
         if self.chance(0.1):
             self.note("close stream", self.streams.index(stream))
             self.session.close_stream(stream)
@@ -81,7 +81,7 @@ class GroupChoices(OffloadChoices):
             self.random.choice([*ways, self.synchronize_group])(group, self.groups.index(group))
 
     def take_turns(self, group, at):
-        """Queue something on the stream whose turn it is."""
+        """Queue a fill on the next stream of the group."""
         self.note("next of group", at)
         stream = self.session.next_of_group(group)
         if stream is None:
@@ -113,7 +113,7 @@ class GroupChoices(OffloadChoices):
             self.session.leave_group(group, raises)
 
     def end_group_of_streams(self):
-        """Close a group, or drop the last reference to it: then its streams stay open."""
+        """Close a group, or drop the last reference to it. A dropped group's streams stay open."""
         group = self.pick_group()
         if group is None:
             return

@@ -61,7 +61,10 @@ class Stream:
 
     @property
     def in_capture(self):
-        """Whether a capture prevents its work: its own, or for "legacy" a blocking stream's."""
+        """Whether the stream cannot run work now, because it is captured.
+
+        The legacy stream cannot run work while any blocking stream of its context is captured.
+        """
         if self.kind != "legacy":
             return self.capture is not None
         return any(each.capture and each.kind == "blocking" for each in self.domain.streams)

@@ -352,8 +352,8 @@ class Capture:
         self.first = len(plan.operations)
         self.lents = []  # the open loans in it
         self.calls = []  # nodes of the work that borrowers queued in loans
-        # For each wait for a token: the wait's node, and the last one of the stream that the
-        # driver then waited for.
+        # A pair of nodes for each wait for a token: the wait, and the last node at that time of the
+        # token's stream. The driver's wait covers all work of that stream.
         self.covers = []
         self.joined = False  # whether another library makes this capture
         self.ended = False

@@ -52,7 +52,7 @@ def test_not_before_the_host_knows_that_its_work_is_complete(make, stream):
 
 
 def test_however_fast_the_work_was(stream):
-    """Memory is reused only if the program has waited for its work, however early that is done."""
+    """Memory is reused only after the program waits for its work, even if that is complete."""
     buffer = cu.DeviceBuffer(1000)
     buffer.fill_async(1, stream)
     address = buffer.address
@@ -267,7 +267,7 @@ def test_policies_do_not_hurry_it(stream):
 
 
 def test_unchecked_uses_count(stream, other):
-    """Two unordered writers are unfinished when the memory is dropped, and both count."""
+    """Memory is not reused while an unchecked write to it is unfinished."""
     buffer = cu.DeviceBuffer(1000)
     with cu.ordering("unchecked"):
         buffer.fill_async(1, stream)

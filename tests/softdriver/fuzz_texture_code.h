@@ -65,7 +65,7 @@ class TextureCode {
         }
     }
 
-    // Integer coordinates are for linear memory.
+    // Whether coordinates are integers, for textures of linear memory.
     bool integers = false;
 
   private:
@@ -83,7 +83,7 @@ class TextureCode {
     std::string integer() {
         return any({"%r1", "%r2", "%r2", "0", "1", "2", "-1", "7", "0x7fffffff", "-2147483648"});
     }
-    // A place in bytes, at which every access is aligned (nearly always).
+    // A byte offset. With 98 % probability, all accesses at this offset are aligned.
     std::string place() {
         return chance(2) ? integer() : any({"%r3", "%r3", "0", "16", "64", "-16", "1073741824"});
     }
@@ -178,7 +178,7 @@ class TextureCode {
     }
 
     std::string formatted_store(size_t geometry) {
-        geometry %= 3; // there is none for layers
+        geometry %= 3; // sust.p has no geometry with layers
         std::string vector = any({"", ".v2", ".v4"});
         std::string from = vector.empty()    ? "%r2"
                            : vector == ".v2" ? "{%r1, %r3}"
