@@ -163,7 +163,7 @@ def test_an_export_that_is_no_continuation_is_a_loan_of_its_own(make, stream, ot
 
 
 def test_a_loan_that_was_given_back_belongs_to_no_export_afterwards(make, stream):
-    """An export continues no loan that a `Loan` still has, because that may be lent anew."""
+    """An export does not continue the loan of a `Loan` object, which can begin a new loan."""
     buffer, handle = make("device", 8), stream.handle
     loan = buffer.lend(stream)
     first = Consumer(loan.__dlpack__(stream=handle))

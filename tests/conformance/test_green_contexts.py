@@ -23,7 +23,7 @@ two_processors = pytest.mark.cuda_software
 
 INVALID_TYPE, INVALID_CONFIGURATION = 914, 915
 PROCESSORS, QUEUE_CONFIG, QUEUE = 1, 1000, 10000  # types of resources
-BACKFILL = 1  # the flag of a group that need not have a multiple of what is scheduled together
+BACKFILL = 1  # a flag: the size of a group need not be a multiple of coscheduledSmCount
 FIRST_WITH_QUEUES = 13010  # the version of CUDA 13.1
 BALANCED = 1  # the scope of queues that green contexts do not share
 DEFAULT_STREAM = 1  # the flag that cuGreenCtxCreate requires
@@ -488,7 +488,7 @@ def test_a_record_waits_for_all_streams_of_a_green_context(client, make):
 
 
 def test_a_wait_holds_all_later_work_of_a_green_context(client, make):
-    """Also the work of streams that are made after it.
+    """The wait also holds the work of streams that are made after it.
 
     On an H100, a stream without such work may be idle.
     """

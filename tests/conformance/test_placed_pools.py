@@ -200,7 +200,7 @@ def test_bytes_are_counted(client, name):
     assert attribute(client, pool, RESERVED) == 0
 
 
-@pytest.mark.cuda_software  # a real driver goes on counting what cuMemFree has freed
+@pytest.mark.cuda_software  # a real driver still counts the memory that cuMemFree has freed
 @pytest.mark.parametrize("name", OTHERS)
 def test_bytes_are_not_counted_after_a_synchronous_free(client, name):
     pool, stream = make_pool(client, name), client.stream()
@@ -265,7 +265,7 @@ def test_the_current_pool(client, name):
     assert pool_at(client, "cuMemGetMemPool", name) == default
 
 
-@pytest.mark.cuda_software  # a real driver goes on naming a pool that is gone
+@pytest.mark.cuda_software  # a real driver still returns the pool that was destroyed
 @pytest.mark.parametrize("name", PLACES)
 def test_the_current_pool_is_destroyed(client, name):
     default, mine = pool_at(client, "cuMemGetDefaultMemPool", name), make_pool(client, name)

@@ -173,7 +173,7 @@ class Walk:
         if by_host:
             writer = self.host
             ctypes.c_uint32.from_address(word).value = 1
-            # Any call makes the driver look at the word.
+            # The software driver reads the word again in any call.
             self.client.ok("cuCtxSetCurrent", self.client.lib.primary)
         elif self.stuck(self.after(stream)):
             return

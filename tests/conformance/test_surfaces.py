@@ -169,7 +169,7 @@ def test_reductions(client, operation, kind, model):
 @pytest.mark.parametrize("kind", ["u4", "i4"])
 @pytest.mark.parametrize("operation", ["add", "min", "max", "and", "or"])
 def test_formatted_reductions(client, kind, operation):
-    """Coordinates count elements, and the format of the surface tells the sign."""
+    """Coordinates count elements. The surface's format says whether the numbers are signed."""
     content = words(1, 8, 16, 1).view(kind)
     array = filled(client, content, extents=(16, 8), flags=SURFACE)
     given = words(100, 4)
@@ -203,7 +203,7 @@ def test_formatted_reductions_of_pairs(client, kind, operation):
 
 @pytest.mark.parametrize("formatted", [False, True])
 def test_reductions_where_rows_are_not_aligned(client, formatted):
-    """Nothing pads rows of this driver's arrays, so here numbers lie across words."""
+    """The software driver does not pad the rows of arrays. So numbers here are not aligned."""
     content = words(1, 3, 3, 2)
     array = filled(client, content[:, :, :, 0], extents=(3, 3), flags=SURFACE)
     if formatted:

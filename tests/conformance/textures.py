@@ -85,8 +85,8 @@ def surface(client, array):
     return client._make("cuSurfObjectDestroy", ctypes.c_uint64, "cuSurfObjectCreate", given)
 
 
-# Each thread finds 4 words of the input in %r1 to %r4, and as floats in %f1 to %f4. Its output is
-# what it leaves in %r11 to %r14. %rd1 is the handle.
+# Each thread has 4 words of the input in %r1 to %r4, and as floats in %f1 to %f4. At the end, %r11
+# to %r14 contain its output. %rd1 is the handle.
 TEXT = """.version {version}
 .target {target}
 .address_size 64

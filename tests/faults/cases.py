@@ -103,7 +103,7 @@ def run_program(name, around, show=False):
 
 
 def usual(name, more=dict):
-    """What a program without a mishap leaves behind, and what `more` then returns."""
+    """The leftovers of a program that runs without a mishap, and the result of `more` after it."""
 
     def run():
         begin()

@@ -202,9 +202,9 @@ class InteropChoices(GroupChoices):
                 self.session.drop_loan(loan)
 
     def choose_export_anew(self, holder):
-        """What is exported right after an array has ended: mostly the same buffer, to its stream.
+        """Choose an export right after an array has ended, mostly of the same buffer and stream.
 
-        No call is made in between, which would end the loan.
+        The array's loan is still open then, because no call has ended it yet.
         """
         buffer = holder.buffer if self.chance(0.8) else self.pick_buffer()
         stream = holder.stream if self.chance(0.8) else self.pick_stream(buffer.memory.place)

@@ -746,7 +746,7 @@ def first_failure(tree, *names):
 
 
 def judge(tree):
-    """What the example tests notice, and what the comparison with the oracle does."""
+    """The first failure of the example tests, and the first one of the tests with the oracle."""
     examples = sorted(path.stem for path in Path(tree, "tests/ownership").glob("test_engine_*.py"))
     return {
         "example": first_failure(tree, *examples),

@@ -107,7 +107,7 @@ class Hold:
 
 @dataclass(eq=False)
 class Holding:
-    """What a graph, or an executable, holds until it ends."""
+    """The bytes that a graph or an executable holds. The last of its `users` releases them."""
 
     users: int = 1
     held: list = field(default_factory=list)
@@ -141,7 +141,7 @@ def holding_of(operations):
 
 @dataclass(eq=False)
 class Content:
-    """What an executable does at a launch, and what it keeps."""
+    """The operations that a launch of an executable runs, and the bytes that it holds."""
 
     operations: list
     holding: Holding

@@ -256,7 +256,7 @@ def modelled(accesses):
 
 
 def uses_by_byte(memory):
-    """For each byte, the uses that the engine records, whatever ranges it has."""
+    """The uses that the engine records for each byte. The engine's ranges do not matter."""
     return [
         {use[:3] for use in memory.real.borrows(byte, byte + 1)}
         for byte in range(memory.model.nbytes)

@@ -350,7 +350,7 @@ def is_alike(old, new, place):
 
 
 def shape(operation, place):
-    """What an update cannot change: the order, the kind, and what the driver keeps fixed."""
+    """The properties that an update cannot change: the order, the kind, and some of the driver."""
     effect = operation.effect
     if effect.kind not in CHANGED:
         return operation.after, effect.kind, list(map(len, operation.groups))

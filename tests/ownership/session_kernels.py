@@ -113,7 +113,7 @@ class Module:
 
 @dataclass(eq=False)
 class Ready:
-    """A launch that is prepared: what it does with its buffers, and the module of a variable."""
+    """A prepared launch, its uses of buffers and their effect, and the module of a variable."""
 
     real: cu.Prepared
     place: Place

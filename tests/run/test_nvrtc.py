@@ -177,7 +177,7 @@ def test_functions_that_a_version_lacks(program):
 
 
 def test_programs_find_it_before_they_search(program):
-    """It is loaded, so that programs do not search for NVRTC in their packages."""
+    """NVRTC is loaded in advance, so that programs do not search for it in their packages."""
     text = "import os\nfound = ctypes.CDLL('libnvrtc.so.13', os.RTLD_NOLOAD)\n"
     text += "print(hasattr(found, 'cudadrvNvrtc'))"
     assert program(text).out == "True\n"
@@ -227,7 +227,7 @@ print(nvrtc.nvrtcVersion(None, None), nvrtc.nvrtcGetCUBINSize(None, ctypes.byref
 
 
 def test_without_nvrtc_there_is_none(tmp_path, monkeypatch, stand_ins):
-    """Nothing is made for an NVRTC that was not found, and what was made before is removed."""
+    """If an NVRTC is not found, no files are made for it, and its old files are removed."""
     for found in ({n: stand_ins / n for n in NAMES}, {NAMES[0]: stand_ins / NAMES[0]}, {}):
         monkeypatch.setattr(_libcuda, "find_nvrtc", lambda _, found=found: found)
         library = lay_out(tmp_path)

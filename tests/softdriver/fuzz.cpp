@@ -185,7 +185,7 @@ CUresult call(const char *name, CUresult (*function)(void **, size_t *, CUmem_ra
         name, function, attributes.data, attributes.sizes, attributes.kinds, count, address, bytes);
 }
 
-// The batches of cuMemPrefetchBatchAsync and its like.
+// The arguments of cuMemPrefetchBatchAsync and similar functions.
 struct Batch {
     Argument<CUdeviceptr *> addresses;
     Argument<size_t *> sizes, indices;
@@ -248,7 +248,7 @@ CUresult call(const char *name, CUresult (*function)(CUlogIterator *, const char
     return perform<CUlogIterator *, const char *, unsigned>(name, function, iterator, path, flags);
 }
 
-// cuCoredumpGetAttribute and its kin: the size is that of the memory.
+// cuCoredumpGetAttribute and similar functions. The size is the size of the memory.
 CUresult call(const char *name, CUresult (*function)(CUcoredumpSettings, void *, size_t *)) {
     player->shape = shape_of(name);
     Argument<CUcoredumpSettings> setting;

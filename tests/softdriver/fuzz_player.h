@@ -54,7 +54,7 @@ class History {
     uint64_t number_ = 0;
 };
 
-// Properties of the called function that its types do not tell.
+// Properties of the called function that do not follow from the types of its parameters.
 struct Shape {
     bool touches_pointers = false; // accesses memory at host pointers that the driver does not know
     // Accesses memory at device addresses that the driver does not know.
@@ -63,7 +63,7 @@ struct Shape {
     bool keeps_memory = false; // keeps using the memory after the call
     bool maps = false;         // takes reserved addresses, and memory for them
     bool objects = false;      // takes handles of texture or surface objects
-    bool parts = false;        // sizes are those of parts of arrays
+    bool parts = false;        // takes sizes of parts of arrays
     bool counted = false;      // an argument counts the elements of an array
     size_t limit = SIZE_MAX;   // limit of sizes, so that they fit the pointers
 };

@@ -1,4 +1,4 @@
-"""Arrays and mipmapped arrays: what they can be, what is said of them, copies from and to them."""
+"""Arrays and mipmapped arrays: which can be made, their descriptions, copies from and to them."""
 
 import ctypes
 

@@ -12,7 +12,7 @@ def _prepare(p):
 
 
 def _current(p):
-    """Which context is current, in words."""
+    """Returns in words which context is current."""
     current = p.get("cuCtxGetCurrent", OUT)
     if current == p.primary:
         return "primary"

@@ -1,4 +1,4 @@
-"""What launched kernels do, where and when."""
+"""Kernels that are launched: their effects, and on which stream and when they run."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Which machine and driver answered."""
+"""Describes the machine and the driver that are asked."""
 
 import ctypes
 import platform

@@ -36,7 +36,7 @@ def test_bytes(way):
 
 
 def test_a_byte_that_a_conversion_has_made():
-    """As the headers of CUDA C convert a bfloat16 to a char."""
+    """The headers of CUDA C convert a bfloat16 to a char by this code."""
     numbers = (np.arange(-16, 16, dtype="f4") * 7.25).view("u4")
     body = f"""{LOAD} mov.b32 {{%h1, %h2}}, %r2; cvt.rzi.s8.bf16 %b1, %h2;
     mov.b16 %h3, {{%b1, 0}}; cvt.u32.u16 %r3, %h3; {WORD} st.global.u32 [%rd3], %r3;"""
