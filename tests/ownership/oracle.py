@@ -588,7 +588,7 @@ class Oracle:
             self.wait(stream, self.snapshot(other, record=False))
 
     def close_memory_on(self, memory, stream, policy):
-        """Close stream-ordered memory: a write on a stream, which every policy checks."""
+        """Close stream-ordered memory. This is a write on a stream, checked under every policy."""
         bytes_ = (memory, 0, memory.nbytes)
         policy = "wait" if policy == "wait" else "strict"
         answer = self.judge_and_wait(stream, [(*bytes_, "close")], policy, passive=True).answer

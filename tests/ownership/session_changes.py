@@ -350,7 +350,7 @@ def is_alike(old, new, place):
 
 
 def shape(operation, place):
-    """The properties that an update cannot change: the order, the kind, and some of the driver."""
+    """The properties that must not change in an update. The driver refuses to change some."""
     effect = operation.effect
     if effect.kind not in CHANGED:
         return operation.after, effect.kind, list(map(len, operation.groups))
