@@ -127,7 +127,7 @@ class Comparison:
         self.listed = listed
 
     def unlisted(self, kinds=None):
-        """Questions with different answers that the list, or its entries of `kinds`, do not allow."""
+        """Questions with different answers that no entry of the list, or of `kinds`, allows."""
         entries = [entry for entry in self.listed if kinds is None or entry.kind in kinds]
         hidden = {question for entry in entries for question in self.hidden(entry)}
         return [question for question in self.different if question not in hidden]
