@@ -12,9 +12,9 @@ INLINE = re.compile(r"^cdef inline .*?(\w+)\(.*?(?=^\S(?!\s*\) )|\Z)", re.MULTIL
 
 
 def inlined():
-    """The inline functions of .pxd files that call the driver.
+    """The inline functions of .pxd files that call the driver, directly or through each other.
 
-    A caller of one needs the table, too.
+    A module that calls one of them needs the table, too.
     """
     bodies = {
         found[1]: found[0]

@@ -380,7 +380,7 @@ def test_our_current_stream(stream):
 def test_round_in_c(make, stream, other, kind):
     """Export a buffer by the C functions, and import it again.
 
-    It is lent to the current stream as long as the imported buffer lives.
+    The exported buffer is lent to the current stream as long as the imported buffer lives.
     """
     buffer = make(kind, 12, "f4").reshape(3, 4)
     cu.Device(0).synchronize()

@@ -103,7 +103,8 @@ def test_several_consumers_hold_one_loan_each(make, stream, other):
     buffer.fill_async(2, other)
 
 
-# In these tests all other calls come before the end of an array: each of them would end the loan.
+# In these tests, no call comes between the end of an array and the next export: any other call
+# would end the loan.
 
 
 def find_now(make, handle):
@@ -136,7 +137,7 @@ def test_an_export_that_is_no_continuation_is_a_loan_of_its_own(make, stream, ot
     first = Consumer((loan if change in ("holder", "loan") else buffer).__dlpack__(stream=handle))
     kept = Consumer(loan.__dlpack__(stream=handle)) if change == "holder" else None
     find_now(make, others if change == "stream" else handle)
-    other.wait(stream)  # and not for what the consumer has queued since
+    other.wait(stream)  # does not cover work that the consumer queues later
     first.end()
     if change == "stream":
         consumer = Consumer(buffer.__dlpack__(stream=others))  # it waits for `stream`
@@ -205,7 +206,7 @@ def test_an_export_after_an_export_to_a_stream_that_captures_is_refused(make, st
 
 
 def test_the_consumers_stream_waits_for_what_is_missing(make, stream, other, items_of, gate):
-    """Waits are inserted under every policy: DLPack requires it of the exporter."""
+    """Waits are inserted under every policy, because DLPack requires the exporter to do so."""
     buffer, copy = make("device", 8, items=np.zeros(8, "u1")), make("locked", 8)
     gate.hold(other)
     buffer.fill_async(7, other)

@@ -399,7 +399,7 @@ def test_no_memory_is_left(driver):
     if driver == "cuda":
         pytest.skip("a GPU has too much memory")
     cu.reap()
-    rest = cu.DeviceBuffer(900 << 20, pooled=False)  # of the 1 GiB that the device has
+    rest = cu.DeviceBuffer(900 << 20, pooled=False)  # the device has 1 GiB
     with growing(0, 4 * PIECE) as buffer:
         buffer.grow(PIECE)
         with pytest.raises(cu.CudaOutOfMemoryError, match=f"{2 * PIECE} bytes were requested"):

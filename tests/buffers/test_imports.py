@@ -746,7 +746,8 @@ def test_arguments_that_cannot_be(library, add, stream, make):
 def test_views_of_no_bytes_outlive_what_is_closed_under_them(script):
     """Empty views, blocks and loans of a buffer end after the buffer was closed.
 
-    Each of them refers to records that buffers made later over the memory may not share.
+    Each of them refers to records. Buffers that are made over the memory later must not share these
+    records.
     """
     script.quiet(
         """

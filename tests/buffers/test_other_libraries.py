@@ -86,7 +86,7 @@ def imported(name):
 class Library:
     """A library, with the functions that the situations call.
 
-    `skips` has the situations in which it cannot be tested, with the reasons.
+    `skips` has the situations in which the library cannot be tested, with the reasons.
     """
 
     skips: ClassVar[dict[str, str]] = {}

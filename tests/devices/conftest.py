@@ -1,4 +1,4 @@
-"""Fixtures for other machines.
+"""Fixtures for tests on machines with other devices.
 
 Each test runs a program on a software driver with its own settings.
 """

@@ -57,7 +57,7 @@ SCRIPTS = [path for path in BENCHMARKS.glob("*.py") if "ArgumentParser" in path.
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_each_says_how_to_use_it(script):
-    """So all that it imports is there."""
+    """Each script prints its help, so all modules that it imports at its start exist."""
     if script.stem == "draw":
         pytest.importorskip("matplotlib")
     command = [sys.executable, str(script), "--help"]

@@ -65,7 +65,7 @@ def test_example_runs_on_a_gpu(example, tmp_path):
 @pytest.mark.cuda_gpu
 @pytest.mark.parametrize("example", WITH_OTHERS, ids=lambda path: path.name)
 def test_example_with_another_library(example, tmp_path):
-    """Examples with other libraries need a GPU. That with numba also runs in tests/external."""
+    """Examples with other libraries need a GPU. The numba one also runs in tests/external."""
     [library] = re.findall(r"^(?:import|from) (cupy|numba|torch)\b", example.read_text(), re.M)
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")

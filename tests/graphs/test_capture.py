@@ -255,7 +255,7 @@ def test_a_generator_that_is_dropped_ends_the_capture(world):
 
 
 def test_a_block_that_python_never_leaves(world):
-    """A block that is entered and never left is not captured.
+    """If a block is entered and never left, its graph is not captured.
 
     This happens if a signal arrives between `__enter__` and the first line of the block.
     """

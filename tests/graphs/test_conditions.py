@@ -529,7 +529,7 @@ def test_memory_of_another_context_in_a_body(world, use, kind):
 def test_a_stream_lives_until_the_executable_is_destroyed(world, gate, numbers):
     """The streams of a capture live as long as its executable with conditions.
 
-    Its nodes refer to the streams on which they were captured.
+    The executable's nodes refer to the streams on which they were captured.
     """
     stream = cu.Stream()
     with world.graph.capture(stream):

@@ -214,7 +214,7 @@ def test_dlpack(world, fill):
 def test_an_array_that_ends_with_the_block(world):
     """An array is dropped just before the block ends.
 
-    Its end only sets a flag, which the end of the block sees first.
+    Dropping the array only sets a flag. The end of the block checks this flag first.
     """
     with world.graph.capture(world.main):
         consumer = Consumer(world.out.__dlpack__(stream=world.main.handle, max_version=(1, 0)))

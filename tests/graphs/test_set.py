@@ -469,9 +469,10 @@ def test_memory_of_another_context(world):
 
 
 def test_launches_of_another_context(world):
-    """A launch in another context can use page-locked memory, and variables of its module.
+    """A launch in another context can be changed if it uses only page-locked memory.
 
-    A launch with device memory of that context cannot be changed, nor become one.
+    It can also use variables of its module. A launch with device memory of that context cannot be
+    changed, and no launch can be changed to use such memory.
     """
     context = cu.Context.create(cu.Device(0))
     with context:

@@ -3,7 +3,7 @@
 
 namespace cg = cooperative_groups;
 
-// In each round every thread adds 1 to a counter, and after a grid sync reads the sum of all.
+// In each round, every thread adds 1 to the counter of the round, and reads it after a grid sync.
 extern "C" __global__ void rounds(unsigned *counts, unsigned *sums, unsigned count) {
     cg::grid_group grid = cg::this_grid();
     unsigned me = blockIdx.x * blockDim.x + threadIdx.x;

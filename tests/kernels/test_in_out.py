@@ -62,7 +62,7 @@ def test_wait_brings_the_results_home(arrays, launch, stream, gate):
 
 
 def test_the_stream_brings_nothing_home(arrays, launch, stream):
-    """Results are copied back only by the token: by `token.wait()`, or `token.done` if True."""
+    """Results are copied back only by `token.wait()`, or by `token.done` when it is True."""
     token = launch()
     stream.synchronize()
     assert (arrays[1] == 1).all()

@@ -208,7 +208,7 @@ def test_stages_before_one_that_is_held_go_on(doubled, gate, held):
 
 @pytest.mark.parametrize("held", ["copy in", "compute"])
 def test_stages_after_one_that_is_held_go_on(doubled, gate, held):
-    """While chunk 1 is blocked in a stage, chunk 0 goes through the stages after that."""
+    """While chunk 1 is blocked in a stage, chunk 0 goes through the stages after it."""
     stage = ["copy in", "compute"].index(held)
     delivered = []
 

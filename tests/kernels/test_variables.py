@@ -470,7 +470,10 @@ def modules(draw):
 
 
 def uses(bodies, name, found=None):
-    """The variables of a kernel with whether it writes them, and whether its PTX shows all uses."""
+    """The variables that a kernel uses, and whether its PTX shows all uses.
+
+    The variables are a dict. Its values say whether the kernel writes the variable.
+    """
     found = {} if found is None else found
     plain = True
     for way, target in bodies[name]:

@@ -35,7 +35,8 @@ def at_collection(number: int, action: Callable[[], Any]) -> Iterator[None]:
     before = gc.get_threshold()
     gc.callbacks.append(count)
     gc.set_threshold(1)
-    # A collection happens at every second allocation. On odd numbers a list shifts that by one.
+    # A collection happens at every second allocation. For odd numbers, one more list shifts the
+    # collections by one allocation.
     shift = [[] for _ in range(number % 2)]
     try:
         yield

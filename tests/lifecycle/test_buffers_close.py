@@ -215,8 +215,8 @@ def test_reap_waits(stream, gate):
 def test_when_memory_dies_changes_no_answer(stream, gate):
     """Releasing dropped memory orders nothing.
 
-    Stream-ordered memory is freed on a stream behind its users, and blocking calls do not wait for
-    these.
+    Stream-ordered memory is freed on a stream, behind the work that uses it. Blocking calls do not
+    wait for that work.
     """
     gate.hold(stream)
     buffer = cu.DeviceBuffer(64, stream=stream)

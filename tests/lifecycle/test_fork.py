@@ -63,7 +63,7 @@ def test_every_call_is_refused(script):
     script.refused_after_fork(HEAD, CALLS, "pass", "end(child)")
 
 
-# A program with a graph, with what the graph keeps, and with a joined capture of another library.
+# A program with a graph that keeps objects, and with a joined capture of another library.
 GRAPHS = (
     HEAD
     + """

@@ -51,7 +51,7 @@ def eager_threads():
 
 @pytest.mark.parametrize("function", [cu.Stream.legacy, cu.Stream.per_thread])
 def test_one_object_for_a_default_stream(driver, function):
-    # A real context takes seconds while other tests make theirs.
+    # On a real driver, creating a context takes seconds while other tests also create contexts.
     for place in range(1, PLACES if cu.driver_info().is_software else 4):
         with cu.Context.create(cu.Device(0)):
             others = []
@@ -201,7 +201,8 @@ def test_a_slot_that_has_a_last_event_and_a_new_stream(driver):
             kept += [unknown, filled_by(unknown), filled_by(passing)]
             known = passing.record()
             passing.wait(unknown)
-            passing.close()  # its last event also covers the work of `unknown`; `known` does not
+            # The last event of `passing` also covers the work of `unknown`, and `known` does not.
+            passing.close()
             known.synchronize()
     streams = [cu.Stream() for _ in range(16)]
     buffers = [filled_by(stream) for stream in streams]

@@ -20,7 +20,7 @@ def test_threads_come_and_go_beside_the_one_that_issues(driver):
     refused = 0
 
     def visit():
-        """Use the first thread's stream here, and the same memory on a stream of this thread."""
+        """Fill one buffer on the first thread's stream and on a stream of this thread."""
         stream = cu.Stream()
         refused = 0
         for _ in range(20):

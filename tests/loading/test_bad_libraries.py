@@ -106,9 +106,9 @@ def test_a_driver_with_no_device_at_all(script, proxy):
 
 
 def test_a_stub_says_that_it_is_one(script, compiled):
-    """The error for the toolkit's stub library says that it is one.
+    """The error for the toolkit's stub library says that the library is a stub.
 
-    Each of its functions returns error 34.
+    Each function of the stub returns error 34.
     """
     path = compiled("""
         int cuInit(unsigned flags) { return 34; }

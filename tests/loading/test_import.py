@@ -168,7 +168,8 @@ def test_without_the_gil_it_is_not_imported(script):
 def test_a_free_threaded_python_takes_its_gil_back(script):
     """A free-threaded Python enables the GIL when cudadrv is imported.
 
-    No module declares that it works without the GIL, so all tests of threads hold there, too.
+    No module declares that it works without the GIL. So the tests with threads also apply to such a
+    Python.
     """
     program = """
         import sys, warnings

@@ -565,9 +565,10 @@ def test_misuse_of_the_class():
 @software
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_dead_memory_tells_nothing_of_another_context(driver):
-    """Memory of a second context is dropped: synchronizing the first makes none of its work known.
+    """Memory of a second context is dropped while work of the first context uses it.
 
-    The memory is freed after work of the second context.
+    Synchronizing the second context does not make that work known to be complete, although the
+    memory is freed after it.
     """
     pool, second = new_pool("locked"), cu.Context.create(cu.Device(0))
     with second:

@@ -152,7 +152,7 @@ def test_a_program_spills_to_the_host(on_out_of_memory, stream):
 
 
 def test_threads(on_out_of_memory):
-    """Each thread calls `on_out_of_memory` for its own allocation, even if another thread does."""
+    """Each thread calls the function for its own allocation, even while another thread runs it."""
     inside, done, asked = threading.Event(), threading.Event(), []
 
     def spill(nbytes, context):

@@ -52,7 +52,7 @@ def test_not_before_the_host_knows_that_its_work_is_complete(make, stream):
 
 
 def test_however_fast_the_work_was(stream):
-    """Memory is reused only after the program waits for its work, even if that is complete."""
+    """Memory is reused only after a wait for its work, even if the work is complete earlier."""
     buffer = cu.DeviceBuffer(1000)
     buffer.fill_async(1, stream)
     address = buffer.address

@@ -818,7 +818,10 @@ def test_a_borrower_that_dies_after_it_has_given_back(other, gate):
 
 
 def test_a_dead_borrower_of_what_another_thread_has_shared(other):
-    """Only that thread can use its stream, but all can wait for what came before `share`."""
+    """A thread shares a buffer on its own default stream, and the borrower dies.
+
+    Only that thread can use its stream, but all threads can wait for the work before `share`.
+    """
     buffer, stream, shared, over = filled(), cu.Stream(), threading.Event(), threading.Event()
     tickets = []
 

@@ -217,7 +217,7 @@ def test_standard_input_that_is_a_terminal(command):
 def test_unreadable_file(driver, file, monkeypatch, capsys):
     """A file that cannot be read is an error.
 
-    The command runs in this process, because in another one root could read the file.
+    The command runs in this process, where `Path.open` can be replaced: root can read every file.
     """
 
     really_open = Path.open

@@ -179,7 +179,7 @@ def test_short_lived_objects_of_a_stream_share_its_books(library, gate, other, e
     gate.hold(cu.Stream.from_handle(handle))
     buffer.fill_async(1, Theirs(handle))
     names = set()
-    # More than the maximum number of ghosts: if each were one, this would wait for the gate.
+    # More than the maximum number of ghosts: if each were one, a call would wait for the gate.
     for _ in range(300):
         names.add(repr(cu.Stream.from_handle(handle)))
         buffer.fill_async(2, Theirs(handle))

@@ -1,4 +1,4 @@
-"""The GIL is released for calls that can block, and for others if another thread could need it."""
+"""The GIL is released for calls that can block, and for all calls if other threads may need it."""
 
 import textwrap
 

@@ -181,9 +181,9 @@ REFUSING = {
 @pytest.mark.parametrize("name", REFUSING)
 @pytest.mark.parametrize("arguments", [((), {}), ((4, "f4"), {}), ((), {"device": 0})])
 def test_what_is_not_made_by_its_class_says_how(name, arguments):
-    """The error of a class that cannot be called says how to make such an object.
+    """Some classes cannot be called. The error says how to get an instance.
 
-    It does so whatever the arguments are.
+    The error does not depend on the arguments.
     """
     positional, named = arguments
     with pytest.raises(TypeError, match=re.escape(REFUSING[name])):

@@ -158,7 +158,7 @@ def test_a_new_one_knows_nothing_of_one_that_ended(stream, buffer, gate):
 
 
 def test_what_it_keeps_can_make_tokens_at_its_end(stream, buffer):
-    """A token ends, and so does a buffer that only it kept.
+    """A token ends, and with it a buffer that only the token kept alive.
 
     The buffer's owner then makes tokens.
     """

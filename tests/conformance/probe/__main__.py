@@ -1,8 +1,8 @@
 """Asks a CUDA driver questions and writes its answers: ``section / question = answer`` lines.
 
 Needs nothing but Python: ``python3 tests/conformance/probe --library libcuda.so.1 --output FILE``.
-Each section runs in a process of its own; a question that kills or hangs it is answered by that,
-and another process goes on after it.
+Each section runs in a process of its own. If a question kills this process or hangs, its answer
+says so, and a new process answers the remaining questions.
 """
 
 import argparse

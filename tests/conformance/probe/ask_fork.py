@@ -1,4 +1,4 @@
-"""Calls in a forked child, if its parent has initialised the driver and if it has not."""
+"""Calls in forked children, of parents that have initialised the driver and of others."""
 
 import os
 import signal

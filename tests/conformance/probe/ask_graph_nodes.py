@@ -411,7 +411,7 @@ def _(p):
 
 
 def _given(p, n):
-    """Returns whether a kernel node has separate parameters, and whether it has them as a block."""
+    """Returns the status, and whether the `params` and the `extra` of a kernel node are set."""
     back = Kernel()
     status = p("cuGraphKernelNodeGetParams_v2", n, ctypes.byref(back))
     return status, bool(back.params), bool(back.extra)

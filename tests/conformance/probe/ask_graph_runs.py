@@ -41,7 +41,7 @@ SEVENS = [0x07070707]
 
 
 def launched(p, e, stream=None):
-    """Launch an executable graph and wait for it. Returns the status of what failed, if any."""
+    """Launch an executable graph and wait for it. Returns the first error, or SUCCESS."""
     stream = p.stream() if stream is None else stream
     status = p("cuGraphLaunch", e, stream)
     return status if status != "SUCCESS" else p("cuStreamSynchronize", stream)

@@ -1,4 +1,4 @@
-"""Functions that the driver calls on the host: when, and what they may call themselves."""
+"""Functions that the driver calls on the host: when they run, and which calls they can make."""
 
 from driver import HOST_FUNCTION, INT, LEGACY, OUT, PER_THREAD, STREAM_CALLBACK, NoSuchFunction
 from section import Section

@@ -120,7 +120,7 @@ for name, room in (("0", 0), ("1", 1), ("20", 20)):
     @question(f"error log with room for {name}")
     def _(p, room=room):
         status, _, error, values = logs(p, WRONG, room)
-        # The text that is written ends with a zero byte, which is inside the room.
+        # Number of bytes that the driver has written. The bytes after them are still `?`.
         written = error.raw.index(b"?")
         return status, written, values[3]
 

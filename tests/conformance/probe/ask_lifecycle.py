@@ -62,7 +62,8 @@ CALLS = """
     graph create | cuGraphCreate out, 0
     host function | cuLaunchHostFunc 0, 0, 0
 """
-# After a release or a reset, calls with old streams and events may crash, so only these are made.
+# After a release or a reset, calls with old streams and events may crash. So no others are made,
+# and each runs in a process of its own.
 STALE = """
     event destroy | cuEventDestroy_v2 e
     event query | cuEventQuery e
@@ -80,7 +81,7 @@ def _prepare(p):
 
 
 def _abandon(p):
-    """Forgets what is to be destroyed. This is not needed, because the process ends."""
+    """Makes the client destroy nothing. This is safe, because the process ends."""
     p._undo.clear()
     p.primary = None
 

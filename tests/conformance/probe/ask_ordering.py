@@ -50,7 +50,10 @@ for held in STREAMS:
 
 
 def _threads(p, held, other):
-    """As `_pair`, but another thread uses the second stream."""
+    """Holds one stream, and then another thread queues work in a second one.
+
+    Returns whether the second one waits.
+    """
     first, target = STREAMS[held](p), p.device()
     gate = p.gate(first)
     p.must("cuMemsetD8Async", target, 1, 16, first)

@@ -32,7 +32,7 @@ def _prepare(p):
     }
 
 
-# Names of ranges, and the arguments for them. All three functions are called with each.
+# Names of ranges, and their arguments. Each of the three batch functions is called with all ranges.
 _RANGES = {
     "one": "n(m), n(65536), 1",
     "two": "n(m, other), n(65536, 4096), 2",

@@ -543,7 +543,7 @@ def _(p):
 
 
 class NodeScene:
-    """As a PoolScene, but with host memory, which the host code of both processes accesses."""
+    """Like PoolScene, but with a NUMA node's memory, which host code of both processes accesses."""
 
     def __init__(self, p):
         properties = p.keep(PoolProperties(1, FILE_HANDLE, NODE, 0))

@@ -172,7 +172,10 @@ class Client:
         return status
 
     def forget(self, handle):
-        """Notes that the question itself destroyed a handle. A context includes what is in it."""
+        """Forgets a handle that the question itself destroyed.
+
+        If it is a context, this also forgets what was made in it.
+        """
         self._undo = [entry for entry in self._undo if handle not in entry[1:]]
 
     # Data

@@ -211,12 +211,12 @@ def parameter_block(p, at, value):
 
 
 def block_params(p, func, at, value):
-    """As `kernel_params`, with the parameters as one block."""
+    """Like `kernel_params`, but with the parameters as one block."""
     return ref(p, Kernel(func, (1, 1, 1), (1, 1, 1), 0, None, parameter_block(p, at, value)))
 
 
 def values_of(params):
-    """The address of the block in `block_params`."""
+    """The address of the parameter block in a result of `block_params`."""
     return (ctypes.c_uint64 * 2).from_address(params._obj.extra)[1]
 
 

@@ -99,7 +99,7 @@ class _Child:
 
 
 def _after(answer, death):
-    """The answer of a question whose process died: before its answer, or in the clean-up."""
+    """The answer to a question whose process died, either before its answer or in the clean-up."""
     return death if answer is None else f"{answer} (then {death})"
 
 

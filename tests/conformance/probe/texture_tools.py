@@ -130,7 +130,7 @@ def read_array(p, made, size, rows=1, slices=1):
 
 
 def filled(p, numbers, *extents, kind="f4", channels=1, flags=0):
-    """Makes an array with these numbers. An extent that it does not have is zero."""
+    """Makes an array with these numbers. An extent that is not given is zero."""
     made = array(p, *extents, kind=kind, channels=channels, flags=flags)
     _, height, depth = (*extents, 0, 0)[:3]
     write_array(p, made, packed(kind, numbers), max(1, height), max(1, depth))
@@ -230,7 +230,7 @@ def loaded(p, body, **options):
 def run(p, body, handle, rows, **options):
     """Runs the kernel on rows of up to four words. Returns rows of four words.
 
-    Words are integers, or floats, of which the bits are passed. Returns a string after a failure.
+    Words are integers or floats. A float is passed as its bits. Returns a string after a failure.
     """
     kernel = handle if isinstance(handle, str) else loaded(p, body, **options)
     if isinstance(kernel, str):

@@ -80,7 +80,7 @@ def unary(
     ftz: bool = False,
     known: int = -1,
 ) -> Operation:
-    """An instruction with one operand, of which only the bits in `known` count."""
+    """An instruction with one operand. Only the bits that are set in `known` affect the result."""
     form = KINDS[t].format
     reference = safe(function)
 

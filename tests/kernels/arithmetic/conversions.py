@@ -177,7 +177,7 @@ def f8_values(item: str) -> list[Fraction]:
 
 
 def into_f8(item: str, a: int, form: Format, relu: bool) -> int:
-    """The nearest number, at most the largest one. Of two nearest ones, that with even bits."""
+    """The nearest number, at most the largest one. If two are equally near, the even one."""
     x = exact.value_of(a, form)
     if x != x:
         return 0x7F

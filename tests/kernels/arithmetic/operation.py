@@ -69,7 +69,7 @@ class Operation:
     def difference(self, results: list[int]) -> str:
         """A text with the first wrong result and the number of wrong ones.
 
-        Empty if all are right.
+        The text is empty if all results are right.
         """
         wrong = []
         for row, got in enumerate(results):

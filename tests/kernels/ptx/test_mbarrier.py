@@ -35,7 +35,7 @@ def test_what_was_written_before_the_arrival_is_there(threads):
 
 
 def test_parities_of_phases():
-    """Before the first phase ends, the phase before it counts as complete. Its parity is 1."""
+    """Until the first phase ends, parity 1 means the phase before it, which counts as complete."""
     test = "mbarrier.test_wait.parity.shared.b64 %p{0}, [bar], {1}; selp.u32 %r{0}, 1, 0, %p{0};"
     body = f"""{test.format(2, 0)} {test.format(3, 1)} mbarrier.arrive.shared.b64 %rd10, [bar];
     {test.format(4, 0)} {test.format(5, 1)} mbarrier.test_wait.shared.b64 %p6, [bar], %rd10;

@@ -29,7 +29,7 @@ again:
 
 
 def took(blocks, threads, sleeps):
-    """Return how many milliseconds a kernel takes whose threads sleep for one, so many times."""
+    """Run a kernel whose threads sleep `sleeps` times for 1 ms. Returns its duration in ms."""
     with cu.Module(SLEEPER) as module, cu.Stream() as stream:
         begin, end = cu.Event(timing=True), cu.Event(timing=True)
         stream.record(begin)
