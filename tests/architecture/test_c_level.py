@@ -1,4 +1,4 @@
-"""What `cimport cudadrv` offers: all of it is on its page, and depends on no internal module."""
+"""What `cimport cudadrv` offers: docs/cython.md names all of it, and no layout is compiled in."""
 
 import re
 from pathlib import Path

@@ -554,7 +554,7 @@ def test_work_is_found_by_the_next_buffer_there(driver, library, stream, other, 
 
 
 def test_memory_with_buffers_over_it_is_not_taken(library):
-    """`from_raw` refuses memory over which other buffers are alive: they have other records."""
+    """`from_raw` refuses memory with live buffers: the new buffer would not share their records."""
     address = library.allocate()
     borrowed = cu.DeviceBuffer.from_address(address + 64, 16)
     with pytest.raises(ValueError, match=r"lies in a live DeviceBuffer, .* which only borrows it"):

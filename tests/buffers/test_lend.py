@@ -136,7 +136,7 @@ def failing(driver):
 
 @pytest.mark.cuda_software
 def test_a_loan_whose_end_cannot_be_recorded_ends_with_its_stream(make, other, failing):
-    """The end of a loan cannot be recorded. The work queued in it still counts as the stream's."""
+    """The end of a loan cannot be recorded. The loan's work still counts as work of the stream."""
     stream = cu.Stream(blocking=True)
 
     def fail(raised):

@@ -102,7 +102,7 @@ def test_managed_memory_is_handed_over(driver, stream, other, gate):
 def test_managed_memory_waits_for_its_users(driver, stream):
     """`to` is refused while unfinished work of another stream uses the memory.
 
-    Work of the stream itself does not refuse it.
+    Work of the stream on which `to` runs is no conflict.
     """
     shared = made("unified")
     shared.fill_async(3, stream)

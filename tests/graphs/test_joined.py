@@ -401,7 +401,7 @@ def test_the_library_ends_its_capture_inside(world, library, held, use):
 
 
 def test_the_library_begins_another_capture_inside(world, library, held):
-    """If the library ends its capture in our block and begins another one, our calls are refused.
+    """A library ends its capture inside a joined block and begins another one: calls are refused.
 
     The block checks calls for the graph of the first capture only.
     """

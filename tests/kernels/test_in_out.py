@@ -198,7 +198,7 @@ QUEUEING = ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemAllocAsync", "
 def test_a_refused_launch_queues_nothing(saxpy, vectors, arrays, stream, policy):
     """Arrays are copied to the device only if the buffers of the launch can be used.
 
-    No stream can wait for work on the default stream of a thread that has ended.
+    "wait" refuses, too: no stream can wait for the default stream of a thread that has ended.
     """
     _, y = vectors
     started(lambda: y.fill_async(0, cu.Stream.per_thread()))[0].join()

@@ -288,7 +288,7 @@ def test_closing_names_the_module(driver, stream):
 def test_a_variable_that_the_driver_does_not_know(driver, refused):
     """The driver may not know a variable, for example if its compiler has removed it.
 
-    Launches still count as uses of it.
+    Looking up a kernel that uses it succeeds then. Other errors of the driver are raised.
     """
     from cudadrv import testing
 

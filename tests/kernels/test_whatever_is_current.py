@@ -1,4 +1,4 @@
-"""The handles of streams, events and kernels say which context is meant, whatever is current."""
+"""The handles of streams, events and kernels say which context is meant, whichever is current."""
 
 import ctypes
 

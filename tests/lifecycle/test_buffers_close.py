@@ -1,4 +1,4 @@
-"""The end of buffers: closing, moving, dropping; and what refuses it."""
+"""The end of buffers: closing, moving and dropping, and when closing or moving is refused."""
 
 import gc
 import time

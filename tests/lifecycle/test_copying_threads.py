@@ -88,7 +88,7 @@ def test_a_child_has_no_threads_and_ends(script):
 def test_a_fork_while_threads_fill_a_buffer(script):
     """A forked child does not have the copying threads, and does not wait for them.
 
-    It drops a `Filling` that the parent's threads still fill.
+    The child drops a `Filling` that the parent's threads still fill.
     """
     script.quiet(
         HEAD

@@ -26,7 +26,7 @@ def size_class(nbytes):
 class Queue:
     real: cu.Stream
     order: str
-    before: set = field(default_factory=set)  # uses that its next operation is ordered after
+    before: set = field(default_factory=set)  # uses that the next operation is ordered after
     # The uses in `before` that a default stream's implicit order passes on to later work of other
     # queues.
     ordered: set = field(default_factory=set)
@@ -109,7 +109,7 @@ class Program:
             row.remove(wanted)
             self.hits += 1
         if queue is not None:
-            # An allocation may queue nothing, so the rules of the default streams do not count.
+            # An allocation may queue nothing, so the default streams do not pass on its order.
             self.note(queue, memory)
         self.alive.append((buffer, memory, shelf if pooled else None))
 

@@ -113,7 +113,7 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
 def test_a_copy_to_the_device_is_after_what_writes_its_source(driver, writer, nbytes):
     """The default streams' rules order copies to the device after the writer of their source.
 
-    If only these rules order a copy, a driver may read page-locked memory during the call.
+    If only these rules order a copy, a driver may read page-locked memory too early, in the call.
     """
     streams = {"blocking": cu.Stream(blocking=True), "per thread": cu.Stream.per_thread()}
     writer = streams.get(writer, cu.Stream.legacy())

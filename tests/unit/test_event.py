@@ -180,7 +180,7 @@ def test_closing_while_another_thread_waits(stream, gate):
 
 
 def test_recording_elsewhere_while_another_thread_waits(stream, other, gate):
-    """An event is recorded on another stream while a thread waits for it. The wait is an error.
+    """An event is recorded on another stream while a thread waits for it. The wait raises an error.
 
     The driver then waits for the new recording, which says nothing about the old one.
     """

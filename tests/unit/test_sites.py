@@ -135,7 +135,7 @@ def test_a_thread_that_only_the_standard_library_runs(buffer, stream):
 def test_the_table_of_lines_starts_anew_while_code_dies(script):
     """The table of lines is full and starts anew, which drops code objects.
 
-    Their end may run Python code, which notes lines of its own.
+    Dropping a code object may run Python code, which adds lines to the table.
     """
     script.quiet(
         """

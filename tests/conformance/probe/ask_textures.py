@@ -280,7 +280,7 @@ for _one in MODES:
                 return _plane_of(p, (one, other, CLAMP), filter, NORMALIZED, at)
 
 
-# A row has one coordinate, but the address modes of the other two may change what is read.
+# The address modes of coordinates that a texture does not have may also change what is read.
 for _which, _modes in {
     "the first": (BORDER, CLAMP, CLAMP),
     "the second": (CLAMP, BORDER, CLAMP),

@@ -524,7 +524,7 @@ def _(p, s):
 
 @ask("while a stream uses it: unmap waits", alone=True)
 def _(p, s):
-    """The fill is behind a gate. The unmap waits until it is complete."""
+    """The fill is behind a gate. The unmap waits until the fill is complete."""
     stream = busy(p)
     p.must("cuMemsetD8Async", s.at(1), 7, 64, stream)
     found = p.blocks("cuMemUnmap", s.at(1), G)

@@ -80,7 +80,7 @@ class _Child:
         yield self._asked, _after(answer, death) if died or answer is None else answer
 
     def _lines(self, seconds):
-        """Yields the lines of the output. Yields None if no line came for some seconds."""
+        """Yields the lines of the output. Yields None if no line came in time."""
         stream, rest = self._output, b""
         end = time.monotonic() + seconds
         while True:

@@ -70,7 +70,7 @@ INIT = "setp.eq.u32 %p6, %r1, 0; @%p6 mbarrier.init.shared.b64 [bar], {}; bar.sy
 def test_an_mbarrier_learns_of_copies(own):
     """With .noinc, the arrivals of copies are among the expected arrivals.
 
-    Without it, they are extra.
+    Without .noinc, they come in addition to the expected arrivals.
     """
     arrive = "cp.async.mbarrier.arrive.noinc.shared.b64 [bar];"
     if not own:
