@@ -257,9 +257,9 @@ def test_a_body_may_not_write_what_is_read_after_it(world):
 
 @pytest.mark.parametrize("way", ["fill", "kernel", "inner"])
 def test_what_a_body_writes_is_no_write_of_the_host(world, kernels, way):
-    """Writes of a body need no order with the host.
+    """A body writes a buffer, although the host does not know that a copy from it is complete.
 
-    The stream orders the launch after the copy, which the host does not know to be complete.
+    The stream orders the launch after the copy.
     """
     items = cu.LockedBuffer.zeros(4, "u4", name="items")
     graph = world.graph
