@@ -103,8 +103,8 @@ def test_several_consumers_hold_one_loan_each(make, stream, other):
     buffer.fill_async(2, other)
 
 
-# In these tests, no call comes between the end of an array and the next export: any other call
-# would end the loan.
+# Most calls end a loan that was given back. In these tests, such calls come before the end of an
+# array, so that the next export finds the loan.
 
 
 def find_now(make, handle):
