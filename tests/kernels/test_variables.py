@@ -285,7 +285,7 @@ def test_closing_names_the_module(driver, stream):
 
 
 @pytest.mark.cuda_software
-def test_a_variable_that_the_driver_does_not_know(driver, refused):
+def test_a_variable_that_the_driver_does_not_know(driver):
     """The driver may not know a variable, for example if its compiler has removed it.
 
     Looking up a kernel that uses it succeeds then. Other errors of the driver are raised.

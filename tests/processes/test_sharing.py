@@ -232,7 +232,6 @@ def start_on_board(ticket):
 
 
 @pytest.mark.cuda_software
-@pytest.mark.cuda_software
 @pytest.mark.parametrize(
     "name", ["cuEventCreate", "cuStreamCreateWithPriority", "cuStreamWaitEvent", "cuEventRecord"]
 )
