@@ -104,11 +104,11 @@ cdef struct Operand:
 
 
 cdef struct Packed:
-    # The arguments of a launch, which the driver takes as one block of memory, or as a pointer to
-    # each. A block is faster. Pointers are for kernels whose parameters are not known, and for
-    # cooperative launches, for which a graph takes no block. The struct must not be moved.
+    # The arguments of a launch. The driver takes them as one block of memory, or as a pointer to
+    # each argument. A block is faster. Pointers are for kernels whose parameters are not known, and
+    # for cooperative launches, for which a graph takes no block. The struct must not be moved.
     void **pointers         # a pointer to the value of each parameter; only on the heap
-    void **extra            # how the driver finds the block (`block_items`); NULL for the pointers
+    void **extra            # `block_items`, by which the driver finds the block; else NULL
     void *block_items[5]
     size_t nbytes           # the size of the block
     unsigned char *values   # the block, or what `pointers` point to

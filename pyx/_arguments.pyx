@@ -190,7 +190,9 @@ cdef int _put_integer(
 cdef bytes _converted(
     Signature signature, Py_ssize_t index, object value, Parameter *parameter
 ):
-    """Return the bytes of a value that `put_number` does not accept, or raise if it does not fit.
+    """Return the bytes of a value that `put_number` does not accept.
+
+    Raises TypeError or ValueError if the parameter cannot have this value.
     """
     if isinstance(value, (np.generic, np.ndarray, _CData)):
         return bytes_of_value(signature, index, value)
@@ -432,7 +434,7 @@ cdef int fill_shape(
     Shape *shape, Limits limits, object grid, object block, object shared_bytes, bint cooperative,
     object cluster
 ) except -1:
-    """Check grid, block and so on against the limits of the device, and fill in the shape.
+    """Check the shape of a launch against the limits of the device, and fill in `shape`.
 
     The caller checks the limits of the kernel.
     """
@@ -539,7 +541,7 @@ cdef Room room_on_heap(
     packed.pointers = <void **>(packed.operands + uses)
     if cooperative or not known:
         packed.extra = NULL
-    for i in range(min(count, signature.count)):    # for the others, `pack_unknown` sets them
+    for i in range(min(count, signature.count)):    # else `pack_unknown` sets the pointers
         packed.pointers[i] = packed.values + signature.parameters[i].offset
     return room
 
@@ -558,10 +560,10 @@ cdef tuple with_regions(
 ):
     """Return the arguments, with each array replaced by a buffer.
 
-    For an array of another library this is a buffer over it; the stream waits for the work of that
-    library. Once the launch is queued, the caller passes `used` to `hold_arguments`. For an array
-    in `In`, `Out` or `InOut` it is the buffer of its capture: `captures` are those of
-    `captures_of`, or None where such arrays cannot be passed.
+    An array of another library is replaced by a buffer over its memory, and the stream waits for
+    the work of that library. Once the launch is queued, the caller passes `used` to
+    `hold_arguments`. An array in `In`, `Out` or `InOut` is replaced by the buffer of its capture:
+    `captures` are those of `captures_of`, or None where such arrays cannot be passed.
     """
     cdef tuple found = PyTuple_New(count)
     cdef Capture capture

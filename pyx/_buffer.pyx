@@ -193,7 +193,7 @@ cdef str _graphs(Region region):
         last = conflict.number
         line = f"\nIt cannot be closed before {graph_name(last)}, which uses it in" \
                f" {operation_name(conflict.epoch.operation)} at {line_at(conflict.site)}."
-        if line not in text:    # its executables have the same name
+        if line not in text:    # the lines of a graph and of its executables can be equal
             text += line
     return text
 
@@ -640,7 +640,7 @@ cdef class Buffer(Region):
     def borrows(self):
         """The GPU uses of the buffer that are not known to be complete: a tuple of `Borrow`.
 
-        What another library queues while the buffer is lent to it is here when the loan has ended.
+        The work that another library queues during a loan appears here when the loan has ended.
         """
         attend()
         return borrows_of(self)
@@ -759,8 +759,8 @@ cdef class Buffer(Region):
         readonly : bool, optional
             Whether the library only reads the buffer. Then others may read it, too.
         device : "cuda" or "cpu", optional
-            How DLPack describes the memory: as memory of the device, or of the host. Default:
-            device, page-locked or managed memory, as it is.
+            How DLPack describes the memory: as memory of the device, or of the host. Default: as
+            what it is, device, page-locked or managed memory.
 
         Returns
         -------
@@ -879,9 +879,9 @@ cdef class Buffer(Region):
 
         With a receipt, ``stream`` waits for the last work of the other process. The call counts as
         a write on ``stream``, so other uses have to be ordered after it. Without a receipt, the
-        buffer is taken back if the ticket was not opened yet, which then cannot be opened any more;
-        if the other process has given the buffer back, or has dropped it; or if it has ended. What
-        a process that has ended was writing is then incomplete. Does not block.
+        buffer is taken back in three cases: the ticket was not opened yet, and cannot be opened any
+        more; the other process has given the buffer back, or has dropped it; or that process has
+        ended. Bytes that a process was writing when it ended may be incomplete. Does not block.
 
         Parameters
         ----------
@@ -913,7 +913,7 @@ cdef class Buffer(Region):
         from cudadrv._opening import open as opening
         return opening, (share_region(self, internal_stream(self.memory.context), True),)
 
-    # ---- other libraries take it themselves ----
+    # ---- loans that other libraries begin ----
 
     def __dlpack_device__(self):
         """``(device_type, device_id)`` of DLPack: device, page-locked host or managed memory."""
@@ -1010,8 +1010,8 @@ cdef object _new(cls, count, dtype, stream, options):
 def _is_multiprocessing():
     """Whether the caller's caller is the pickler of multiprocessing.
 
-    Its reducers cannot be registered when cudadrv is imported, because that would import
-    multiprocessing, and other picklers must not lend buffers.
+    Other picklers must not lend buffers. Reducers of multiprocessing cannot be registered when
+    cudadrv is imported, because that would import multiprocessing.
     """
     reduction = sys.modules.get("multiprocessing.reduction")
     return reduction is not None and sys._getframe(0).f_globals is vars(reduction)

@@ -189,7 +189,7 @@ cdef class HostBuffer(Buffer):
         shape = part.shape
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
-        # Converted before the bytes are borrowed, because the conversion can run other code.
+        # The value is converted before the bytes are borrowed, because that can run other code.
         if isinstance(value, np.ndarray):
             value = plain_array(value)
         if not (type(value) is np.ndarray and value.dtype == part.dtype
@@ -230,8 +230,8 @@ cdef class HostBuffer(Buffer):
     def write(self):
         """Write in a block: ``with buffer.write() as array:`` is a writable array over the items.
 
-        As `read`, but no GPU work may use the buffer meanwhile, and entering the block raises while
-        any unfinished GPU work may use it or it is lent.
+        Like `read`, but no GPU work may use the buffer meanwhile. Entering the block raises while
+        any unfinished GPU work may use the buffer, or while it is lent.
         """
         self.usable()
         return host_view(self, False)
@@ -322,7 +322,7 @@ cdef class HostBuffer(Buffer):
         if verb == "export":
             access.effect = OWN_USES
         while True:
-            # Counted before the view opens: a failure has then dropped no discards.
+            # The turn is counted before the view opens, so that a failure drops no discards.
             if self.kind == UNIFIED and not counted:
                 counted = _count_turn(self, &access)
             answer = own_export_open(engine, &access, here(), view, &conflict)
@@ -366,8 +366,8 @@ cdef class HostBuffer(Buffer):
 
 
 cdef bint _count_turn(HostBuffer buffer, own_access *access) except -1:
-    """Count that managed memory changes sides, if an operation used it last, and the host may
-    use it.
+    """Count a migration of managed memory to the host, if an operation used the memory last, and
+    the host may use it now. Returns whether the migration was counted.
     """
     cdef own_conflict conflict
     cdef own_turn turn
@@ -379,7 +379,7 @@ cdef bint _count_turn(HostBuffer buffer, own_access *access) except -1:
 
 
 def count_migration(buffer, start, stop, operation, site):
-    """As `_migrations.count_migration`, which is imported when it is first needed."""
+    """Call `_migrations.count_migration`, which is imported when it is first needed."""
     global count_migration
     from cudadrv._migrations import count_migration
     count_migration(buffer, start, stop, operation, site)
@@ -897,12 +897,12 @@ cdef class UnifiedBuffer(HostBuffer):
 
         This is for devices without ``concurrent_managed_access``, where unfinished work excludes
         the host from managed memory. After ``attach(stream)`` only that stream may use this memory,
-        and
-        only its work excludes the host. After ``attach("host")``, no stream may use it, and no work
-        excludes the host. ``attach("global")`` allows all streams again. The change counts as a
-        write on the stream that queues it: the host and other streams have to be ordered after it.
+        and only its work excludes the host. After ``attach("host")``, no stream may use it, and no
+        work excludes the host. ``attach("global")`` allows all streams again. The change counts as
+        a write on the stream that queues it: the host and other streams have to be ordered after
+        it.
 
-        On devices with ``concurrent_managed_access``, every stream may use the memory all the same.
+        On devices with ``concurrent_managed_access``, every stream may still use the memory.
         An attachment ends with its stream. The memory of a buffer that was attached goes back to
         the driver, and not to the pool.
 
@@ -1083,7 +1083,7 @@ capacity=None, accessible_by=None)\n--\n
         CudaOutOfMemoryError, CudaError
             There is no memory, or a driver call failed. The buffer is as before.
         BufferBorrowedError
-            Called by a function that another change of the size is running, such as a finalizer.
+            The call was made during another change of the size, for example by a finalizer.
         BufferClosedError
             The buffer is closed.
 
@@ -1131,9 +1131,9 @@ capacity=None, accessible_by=None)\n--\n
         stream : Stream, optional
             As for `Buffer.copy_from`.
 
-        Raises as `Buffer.copy_to`.
+        Raises what `Buffer.copy_to` raises.
 
-        Driver functions: as `Buffer.copy_to`.
+        Driver functions: those of `Buffer.copy_to`.
         """
         stream = known_stream(stream)
         self.usable()
@@ -1192,7 +1192,7 @@ cdef object _call(
     if unlikely(not 1 <= count <= 2):
         return _call_usually(cls, given, count, names)
     for i in range(0 if names is NULL else len(<tuple>names)):
-        key = (<tuple>names)[i]  # a literal in the caller's code, and so the same object
+        key = (<tuple>names)[i]  # Python interns the names in calls, so `is` finds them
         if key is "stream":
             stream = <object>given[count + i]
         elif key is "name":
@@ -1228,7 +1228,7 @@ cdef dict CLASSES = {"device": DeviceBuffer, "locked": LockedBuffer, "unified": 
 
 
 cdef object class_of_kind(object kind, str what):
-    """Return the class that a word names. `what` is what messages call it."""
+    """Return the class that a word names. `what` is the name of the word in messages."""
     if not isinstance(kind, str):
         raise TypeError(f"{what} must be a str, not {type(kind).__name__}")
     if kind not in CLASSES:
