@@ -61,8 +61,10 @@ cdef class GraphNode:
     cdef Capture unlisted       # the Capture of the node, if no plan lists the node; else None
     cdef own_snapshot snapshot  # in the engine of the plan
     cdef tuple plans            # of a conditional node: the Plans of its bodies; else None
-    cdef own_stream *place      # the engine's stream that has all work of these bodies
-    cdef Py_ssize_t followed    # index of the first node that runs after it, or 0
+    # Of an added node: its stream in the engine of the plan. That of a conditional node also has
+    # all work of the bodies.
+    cdef own_stream *place
+    cdef Py_ssize_t followed    # of a conditional node: index of a node that runs after it, or 0
     cdef bint loose             # a loan: other streams may have gone on before its end
     cdef Py_ssize_t end         # a loan: index of the first node captured after its end, or 0
     cdef object __weakref__
@@ -85,9 +87,9 @@ cdef class Point(Captured):
 
 # A loan, which may have begun in a capture: the base class of `Lent`, which is in _loan.
 cdef class Lending:
-    cdef own_export loan        # the record of the loan, in the engine or in that of a capture
+    cdef own_export loan        # the loan's record, in the process's engine or in that of a plan
     cdef void *capture          # the Capture that has the loan, or NULL
-    cdef GraphNode node         # its node there, or None
+    cdef GraphNode node         # the node of the loan in `capture`, or None
 
     cdef int count(self) except -1
     cdef void outlive_capture(self, bint goes_on) noexcept
@@ -101,7 +103,7 @@ cdef class Plan:
     cdef list nodes
     cdef Py_ssize_t listed      # number of `nodes` without those of an unfinished capture
     cdef Holdings holdings      # shared with the outer plans
-    cdef dict tails             # last nodes of streams that have only added nodes, by slots
+    cdef dict tails             # by slot: index of the last node of a stream with only added nodes
     cdef dict conditions        # handles of conditions, and whether a node has them
     cdef bint ended
     cdef void *outer            # of a body: the plan around it, which the body's Graph keeps alive
@@ -172,7 +174,7 @@ cdef class Capture(Capturing):
     cdef own_stream **orders    # what the engine of the plan knows of each stream
     cdef own_mutex **locks      # their issue locks, in the order of their addresses
     cdef size_t lock_count
-    cdef list tails             # for each stream: indices of the nodes that its next one depends on
+    cdef list tails             # for each stream: indices of the nodes its next node depends on
     cdef str half_done          # the operation of which only a part was captured, or None
     cdef list lendings          # the loans that are open in the engine of the plan
     cdef bint joined            # another library has begun it, and ends it

@@ -29,13 +29,15 @@ cdef int let_others_go_on() except -1
 cdef enum:
     UNFINISHED
     COMPLETE
-    RECORDED_ELSEWHERE  # recorded on another stream meanwhile, so the earlier record is not known
+    # The event was recorded on another stream meanwhile, so it cannot tell whether the work before
+    # the earlier record is complete.
+    RECORDED_ELSEWHERE
 
 
 cdef str BY_STREAM      # what a stream does with an event, for `refuse_unrecorded`
 
 
-# What an event stands for that was recorded in a capture. The base class of `Point`, which is in
+# What an event that was recorded in a capture stands for. The base class of `Point`, which is in
 # _capture.
 cdef class Captured:
     cdef str where(self)    # "in the capture of graph 'step', begun at step.py:7,"
@@ -49,8 +51,8 @@ cdef class Event:
     cdef own_event state            # the engine's record of the event
     cdef bint closing               # close() was called; the last of `waiters` destroys the handle
     cdef bint exposed               # other libraries may have the handle, and capture with it
-    cdef Captured captured          # not None: it was recorded last in a capture of cudadrv
-    cdef bint in_capture            # the same, for code without the GIL
+    cdef Captured captured          # the point of its latest record in a capture, or None
+    cdef bint in_capture            # whether the latest record was in a capture of cudadrv
     # closing, exposed or in_capture, and so excluded from the fast path
     cdef bint unusual
     cdef int waiters                # threads that are querying the handle
@@ -74,11 +76,11 @@ cdef class Event:
 # Work of another process for which a stream of this one waits.
 cdef class OtherWork:
     cdef Event event        # complete when that work is
-    cdef uint32_t slot      # the operation that waits for it
-    cdef uint64_t seq
-    cdef uint32_t site
+    cdef uint32_t slot      # the slot of the stream's operation that waits for `event`
+    cdef uint64_t seq       # the number of that operation in the slot
+    cdef uint32_t site      # the line of the call that made the stream wait
 
-    cdef bint has_ended(self) except -1     # whether the process has
+    cdef bint has_ended(self) except -1     # whether the other process has ended
     cdef object pid(self)
 
 

@@ -21,13 +21,15 @@ cdef class Uses:
     cdef bint apart             # no two of `accesses` use the same memory
     cdef own_access *accesses   # what the whole graph uses: `each`, joined
     cdef NodeNames names
-    cdef tuple items            # (GraphNode, whether it is in a body, index in `Graph.nodes`): all
+    # Of each node, also of those in bodies: the GraphNode, whether it is in a body, and the index
+    # in `Graph.nodes` of the node or of the outermost node around it.
+    cdef tuple items
     cdef tuple nodes            # the GraphNodes that launches run
-    cdef own_access *each       # what these use, one after the other
-    cdef uint32_t total         # number of these
-    cdef list regions           # for each of these: the buffer, or None for a variable
-    cdef list contexts          # for each of these: the context of the memory or of the graph
-    cdef Context context        # the graph's
+    cdef own_access *each       # the accesses of `nodes`, node after node
+    cdef uint32_t total         # number of accesses in `each`
+    cdef list regions           # for each access in `each`: the buffer, or None
+    cdef list contexts          # for each access in `each`: the context of the memory or the graph
+    cdef Context context        # the context of the graph
 
     cdef str called(self, own_access *access)
     cdef tuple targets(self, own_access *accesses, uint32_t count)
@@ -37,8 +39,8 @@ cdef class Uses:
 cdef class Graph(Builder):
     cdef uint64_t number
     cdef str name
-    cdef Uses known             # what the graph used after `seen` changes
-    cdef uint64_t seen
+    cdef Uses known             # what the graph used when its plan had `seen` changes
+    cdef uint64_t seen          # number of changes of the plan when `known` was made
     cdef Graph outer            # of a body: the graph of its conditional node, else None
     cdef bint capturing
     cdef bint closed
@@ -60,22 +62,24 @@ cdef class ExecutableGraph:
     cdef Context context
     cdef Uses uses
     cdef CUgraphExec raw        # NULL once closed
-    cdef own_access *accesses   # a copy of those of `uses`, which launches change
+    cdef own_access *accesses   # a copy of `uses.accesses`, because launches change it
     cdef str broken             # the node that the driver has changed only in part, or None
-    cdef own_runs runs          # its launches, which hold the issue lock of this
+    cdef own_runs runs          # the engine's record of the launches, with their issue lock
     cdef uint16_t operation     # the number of the launches' name
-    cdef int launching          # threads that are launching it; close() waits for none
+    cdef int launching          # number of threads that are launching it; close() raises for them
     cdef bint changing          # it is being changed: no launch and no other change may begin
     cdef str label
     cdef tuple nodes            # as in `Graph.nodes`
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from
-    cdef list raws              # the nodes of `original`, which the driver wants for those of this
+    cdef list raws              # the nodes of `original`: the driver names nodes to change by them
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    # By the indices of the disabled nodes: for a fill, the node that runs instead of it, else None.
+    # The keys are the indices of the disabled nodes. The value of a fill is the node that runs
+    # instead of it; other values are None.
     cdef dict disabled
-    cdef bint conditional       # it has conditions: the driver waits for the device to destroy it
-    cdef bint paired            # whether the nodes at one index of `raws` and of `uses` are one
+    cdef bint conditional       # it has conditions: destroying it would wait for the device
+    # Whether the nodes at the same index of `raws` and of `nodes` are known to be the same node.
+    cdef bint paired
     cdef object __weakref__
 
 

@@ -14,8 +14,8 @@ cdef class Next:
     cdef dict disabled
     cdef own_access *accesses
     cdef uint16_t operation
-    cdef bint named             # `operation` was made for this, and has to be given back
-    cdef uint64_t number        # of the graph that has updated the executable last
+    cdef bint named             # this object owns the name `operation`, and gives it back
+    cdef uint64_t number        # the number of the graph that has updated the executable last
     cdef bint paired
 
 

@@ -28,8 +28,8 @@ ctypedef CUresult (*adder)(
 
 
 cdef enum:
-    CONDITIONS = 12030      # the driver's version that has conditions, and captures into graphs
-    MORE_BODIES = 12080     # that has switches and a second body
+    CONDITIONS = 12030      # the first driver version with conditions, and captures into graphs
+    MORE_BODIES = 12080     # the first driver version with switches, and a second body of `add_if`
 
 
 cdef enum ConditionKind:    # the numbers of the driver

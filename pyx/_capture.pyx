@@ -1,12 +1,13 @@
 """Capture: streams whose operations become a graph, and are checked against each other.
 
-A captured operation takes the way of all operations up to `issue_unusual`. There it gets another
-request, for the engine of the graph's plan. In that engine the streams and the memory have no work
-but that of the graph, so the functions that check all operations find the conflicts inside it.
+A captured operation is issued like any other operation, up to `issue_unusual`. There it gets
+another request, for the engine of the graph's plan. In that engine the streams and the memory have
+no work but that of the graph, so the functions that check all operations find the conflicts inside
+the graph.
 The process's engine knows only that the memory of a graph must not be closed.
 
-The driver gets the operation as always. It captures in the relaxed mode, so that calls of other
-threads and of destructors do not end the capture.
+The driver call is that of any operation. The driver captures in the relaxed mode, so that calls of
+other threads and of destructors do not end the capture.
 
 Outlives a call: the newest node, for its token (the GIL guards it).
 """
@@ -75,7 +76,8 @@ cdef class ChildNames:
 @cython.final
 @cython.no_gc
 cdef class Holdings:
-    """The memory that a graph, or an executable, uses. It cannot be closed while this lives."""
+    """The memory that a graph, or an executable, uses. It cannot be closed while this object lives.
+    """
 
     def __dealloc__(self):
         self.shrink(0)
@@ -134,7 +136,7 @@ cdef class Holdings:
         return made
 
     cdef int let_go(self, size_t count) except -1:
-        """Let go what was held since there were `count` pieces."""
+        """Let go all but the first `count` pieces, so that `hold` can hold them again."""
         cdef size_t i
         for i in range(count, self.count):
             del self.known[<size_t>self.holds[i].memory, self.holds[i].start, self.holds[i].stop]
@@ -149,8 +151,8 @@ cdef str END_OF_GRAPH = "Close the graph and what was instantiated from it first
 cdef Holdings new_holdings(uint64_t number, str graph, ChildNames names, str end=None):
     """Make Holdings that hold nothing yet. No others have this number; `graph` is for messages.
 
-    `names` are those of other Holdings, or None. `end` tells in messages how to end a graph that is
-    none of cudadrv.
+    `names` are those of other Holdings, or None. `end` tells in messages how to end a graph of
+    another library.
     """
     cdef Holdings holdings = Holdings.__new__(Holdings)
     holdings.known, holdings.number = {}, number
@@ -217,9 +219,9 @@ cdef class GraphNode:
 
     @property
     def bodies(self):
-        """What a conditional node runs: a tuple with the nodes of each body. Else ``()``.
+        """The bodies of a conditional node, as a tuple; for other nodes ``()``.
 
-        The nodes of a body are a tuple of `GraphNode`.
+        Each body is a tuple of its nodes (`GraphNode`).
         """
         cdef Plan plan
         found = []
@@ -240,7 +242,7 @@ cdef class GraphNode:
 
 
 cdef tuple _buffers_of(GraphNode node, bint written):
-    if callable(node.target):  # a launch's, which finds the buffers among its arguments
+    if callable(node.target):  # of a launch: the function finds the buffers among the arguments
         return node.target(node.source, written)
     buffers = node.target if written else node.source
     if type(buffers) is tuple:
@@ -294,7 +296,7 @@ cdef class Plan:
         for node in self.nodes or ():
             if node is not None:
                 own_snapshot_drop(&self.engine, &node.snapshot)
-                if parts_of(node.operation) is not None:    # another name may get that number
+                if parts_of(node.operation) is not None:    # the number may get another name
                     node.operation = LAUNCH
                 for plan in node.plans or ():
                     plan.end()
@@ -406,7 +408,7 @@ cdef class Plan:
     cdef GraphNode new_node(self, Stream stream, own_request *request):
         cdef GraphNode node = GraphNode.__new__(GraphNode)
         node.graph, node.stream = self.graph, stream
-        # The nodes of bodies are none of the graph's own.
+        # The nodes of a body do not count as nodes of the graph itself.
         node.graph_number = self.holdings.number if self.outer is NULL else 0
         node.operation, node.site_number = request.operation, request.site
         node.after = ()
@@ -456,7 +458,7 @@ cdef class Plan:
         added.stream = order
         added.accesses = checks.accesses + checks.count * request.count
         if plan is not self:
-            added.loan = NULL   # only one engine can have it
+            added.loan = NULL   # only the first engine records the loan
         memcpy(added.accesses, request.accesses, request.count * sizeof(own_access))
         for i in range(request.count):
             added.accesses[i].memory = plan.memory_of(request.accesses[i].memory)
@@ -474,7 +476,7 @@ cdef class Plan:
         return 0
 
     cdef int list_all(self) except -1:
-        """Remove the gaps from the list of nodes. All of them become nodes of the graph."""
+        """Remove the gaps from the list of nodes. All nodes in it become nodes of the graph."""
         from bisect import bisect_left      # here, because importing it takes long
         cdef GraphNode node
         number = {}
@@ -498,7 +500,9 @@ cdef class Plan:
         return 0
 
     cdef int follow(self, GraphNode later) except -1:
-        """Note that a node runs after others. The bodies of those can no longer change."""
+        """Note that a node runs after others. Conditional nodes among them can then no longer
+        change their bodies.
+        """
         cdef GraphNode node
         for index in later.after:
             node = self.nodes[index]
@@ -533,7 +537,8 @@ cdef class Checks:
     cdef int begin(self) noexcept nogil:
         """Check and record the operation in all plans, or in none. Returns 0 or a reason.
 
-        `failed` is then the plan that refused it. The caller calls `settle` or `undo`.
+        If a plan refuses the operation, `failed` is the index of its request. Else the caller calls
+        `settle` or `undo`.
         """
         cdef int answer = OWN_OK
         cdef int begun = 0
@@ -557,16 +562,16 @@ cdef class Checks:
         return REFUSED - answer
 
     cdef void settle(self) noexcept nogil:
-        """The driver has the operation."""
+        """Settle the requests after the driver call: the driver has the operation."""
         cdef int i
         for i in range(self.count):
             own_settle(self.engines[i], &self.requests[i])
-            if i:   # the node keeps the first one
+            if i:   # the node keeps the snapshot of the first request
                 own_snapshot_drop(self.engines[i], &self.requests[i].issued)
         self.unlock()
 
     cdef void undo(self) noexcept nogil:
-        """The driver does not have the operation."""
+        """Undo the requests after the driver call: the driver does not have the operation."""
         cdef int i
         for i in range(self.count):
             own_undo(self.engines[i], &self.requests[i])
@@ -638,7 +643,7 @@ cdef class Receiver:
 
 
 @cython.final
-@cython.no_gc   # the collector would clear the lists of an abandoned one before `end` needs them
+@cython.no_gc   # the collector would clear the lists of an abandoned capture, which `end` needs
 cdef class Capture(Capturing):
     """Capture(*args, **kwargs)\n--\n
     The context manager of `Graph.capture`."""
@@ -651,7 +656,7 @@ cdef class Capture(Capturing):
 
     def __dealloc__(self):
         cdef CUgraph raw = NULL
-        # It may be abandoned, as by a signal before the block's first line.
+        # A capture can be abandoned, for example by a signal before the block's first line.
         if self.entered and not self.ended:
             self.end(&raw)
             if self.receiver is not None:
@@ -767,7 +772,10 @@ cdef class Capture(Capturing):
         return 0
 
     cdef int leave(self, bint check) except -1:
-        """Take no more part. With `check`, raise if the work of a stream is not joined."""
+        """Stop taking part in the capture of another library.
+
+        With `check`, raises if the work of a stream is not joined.
+        """
         cdef CUgraph raw = NULL
         cdef Stream unjoined = None
         _end_given_back()
@@ -784,7 +792,11 @@ cdef class Capture(Capturing):
         return 0
 
     cdef int let_go(self) except -1:
-        """Events that were recorded in the block keep this, and must not keep anything else."""
+        """Drop the streams and the receiver.
+
+        Events that were recorded in the block keep this object alive. They must not keep anything
+        else alive.
+        """
         self.streams, self.slots, self.origin, self.receiver = [], {}, None, None
         return 0
 
@@ -912,7 +924,7 @@ cdef class Capture(Capturing):
     cdef int add_node(
         self, Stream stream, own_request *request, driver_call call, void *arguments
     ) except? -1:
-        """As `issue`, for an operation that is known to be one that can be captured."""
+        """Like `issue`, for an operation of which the caller knows that it can be captured."""
         cdef Plan plan = self.plan
         cdef GraphNode node
         cdef Checks checks = None
@@ -936,7 +948,8 @@ cdef class Capture(Capturing):
                 return reason
             reason = REFUSED
             checks = plan.checks_of(self.orders[slot], request)
-            plan.nodes.append(node)     # first, because nothing may fail once the driver has it
+            # The node is appended before the call: once the driver has it, nothing may fail.
+            plan.nodes.append(node)
             while True:
                 with nogil:
                     reason = _issue(self, node, stream, checks, call, arguments, &queued)
@@ -956,7 +969,7 @@ cdef class Capture(Capturing):
         if reason:
             return reason
         node.snapshot = checks.requests[0].issued
-        if not self.ended:      # else nothing would reset it
+        if not self.ended:      # after the end, nothing would reset `node.capture`
             node.capture = <void *>self
         node.after, self.tails[slot] = self.tails[slot], tail
         _newest = node
@@ -966,7 +979,7 @@ cdef class Capture(Capturing):
     cdef int lend(
         self, Lending lending, Stream stream, own_request *request, object source, object target
     ) except? -1:
-        """Begin a loan. What the borrower queues on the stream until its end is one node.
+        """Begin a loan. All that the borrower queues on the stream during the loan is one node.
 
         Returns what `issue` returns. `source` and `target` are as for `newest_node`.
         """
@@ -989,7 +1002,7 @@ cdef class Capture(Capturing):
     cdef int count_loan(self, Stream stream, own_request *request) except? -1:
         """Let a loan stand for all that the borrower has queued on the stream so far.
 
-        Returns 0 or a reason. It adds no node, because the node of the loan stands for that, too.
+        Returns 0 or a reason. Adds no node, because the node of the loan stands for that work, too.
         """
         cdef bint queued = False
         cdef int reason
@@ -1175,7 +1188,7 @@ cdef class Capture(Capturing):
             for i in range(self.lock_count):
                 own_mutex_take(self.locks[i])
             reason = _end(self, self.origin, raw)
-            if self.into is not NULL:   # the receiver has it, unless the driver has destroyed it
+            if self.into is not NULL:   # the receiver owns `into`, unless the driver destroyed it
                 self.destroyed = raw[0] is NULL
                 raw[0] = NULL
             for i in range(self.lock_count):
@@ -1184,13 +1197,14 @@ cdef class Capture(Capturing):
             stream = self.streams[i]
             if stream.capture is <void *>self:
                 self.remove(stream)
-            if self.joined:  # the driver goes on capturing it
+            if self.joined:  # the driver goes on capturing the stream
                 stream.exposed |= HANDED_OUT
         for i in range(nodes):
             node = self.plan.nodes[i]
             if node is not None:
                 node.finish()
-        self.wanted = None      # the token of a copy without bytes keeps this, but no buffers
+        # The token of a copy without bytes keeps this object, and must not keep nodes and buffers.
+        self.wanted = None
         self.end_loans()
         return reason
 
@@ -1394,7 +1408,8 @@ cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
     if capture.joined:  # the library ends it
         return CUDA_SUCCESS
     if not origin.context.lost and not cudadrv_table.forked:
-        # The stream would go on capturing for ever. The driver finds the context by the handle.
+        # Called even if the context cannot be entered: else the stream would capture for ever. The
+        # driver finds the context by the stream's handle.
         enter_context(origin.context.raw, &pushed)
         reason = cuStreamEndCapture(origin.raw, raw)
         if not _has_ended(reason):

@@ -261,7 +261,8 @@ cdef bint bury_stream(
 cdef CUresult _end(
     Context context, CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
 ) noexcept nogil:
-    """Close a stream. Returns CUDA_ERROR_NOT_READY if it needs a `farewell` and that is None."""
+    """Close a stream. Returns CUDA_ERROR_NOT_READY if it needs a last event and `farewell` is None.
+    """
     cdef CUresult status = CUDA_SUCCESS
     cdef bint pushed = False
     own_mutex_take(order.issue)
@@ -285,7 +286,7 @@ cdef CUresult _destroy(
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef CUresult status
     cdef own_snapshot snapshot
-    if not ours and farewell is None:  # no call is needed, and the owner may have destroyed it
+    if not ours and farewell is None:  # needs no call, and the owner may have destroyed the stream
         return CUDA_SUCCESS
     status = cuStreamIsCapturing(handle, &capture)
     capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE

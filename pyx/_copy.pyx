@@ -164,7 +164,7 @@ cdef bint are_apart(Region target, Region source) noexcept:
 
 
 cdef Token _copy_across(int name, Region target, Region source, Stream stream):
-    """The part of `copy_async` for buffers that are apart. It needs no access to either."""
+    """The part of `copy_async` for buffers that are apart. Such a copy needs no `enable_access`."""
     cdef Operation operation
     cdef own_access uses[2]
     cdef PeerCopy copy
@@ -252,7 +252,8 @@ cdef Stream blocking_stream(Stream stream, Region region):
 
 
 cdef Stream current_stream(object stream, Region region, str method):
-    """The slow path of `required_stream`. Raises if there is none, or the buffer is unusable."""
+    """The slow path of `required_stream`. Raises if there is no stream, or the buffer is unusable.
+    """
     stream = known_stream(stream)
     check_region(region)
     found = stream_for(stream, region.memory.context)
@@ -389,7 +390,8 @@ cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
 
 
 cdef object _item(object value, object dtype):
-    """Return a 0-dimensional array of the dtype that holds the value, or raise if it cannot."""
+    """Return a 0-dimensional array of the dtype with the value. Raises if the dtype cannot hold it.
+    """
     item = np.zeros((), dtype)
     if isinstance(value, np.ndarray):
         value = plain_array(value)

@@ -181,7 +181,8 @@ cdef CUresult _run(void *arguments, CUstream stream, bint *queued) noexcept nogi
     cdef bint pushed = False
     cdef CUresult status
     cdef Py_ssize_t i
-    # `issue` repeats a failed call in the stream's context. But `run.call` has run in that context.
+    # `issue` repeats a failed call in the stream's context. `run.call` already ran in that context,
+    # and must not run twice.
     if run.called:
         return run.status
     for i in range(run.watch_count):

@@ -71,7 +71,7 @@ cdef tuple pair_of_ints(object value, str name):
 # ---- out ----
 
 cdef object _described = None   # the dtype that was last passed to dlpack_dtype
-cdef dl_dtype _description      # what dlpack_dtype returned for it
+cdef dl_dtype _description      # what dlpack_dtype returned for `_described`
 
 
 cdef dl_dtype dlpack_dtype(object dtype) except *:
@@ -125,7 +125,7 @@ cdef dl_versioned *export_tensor(
     object keeper, void *data, dl_device device, object dtype, size_t count, tuple shape,
     uint64_t flags
 ) except NULL:
-    """As `export_capsule`, but return the tensor itself, for a consumer in C. It has C order."""
+    """Like `export_capsule`, but return the tensor itself, in C order, for a consumer in C."""
     return &_new_export(keeper, data, device, dtype, count, shape, None, True, flags).versioned
 
 

@@ -56,7 +56,7 @@ cdef extern from *:
 
 cdef enum:
     PINNED = 1      # of CUmemAllocationType: memory of devices, and page-locked memory
-    MANAGED = 2     # which headers before CUDA 13.0 lack
+    MANAGED = 2     # of CUmemAllocationType: managed memory; headers before CUDA 13.0 lack it
 
 cdef dict KINDS = {"device": DEVICE, "locked": LOCKED, "unified": UNIFIED}
 cdef dict WORDS = {DEVICE: "device", LOCKED: "locked", UNIFIED: "unified"}
@@ -400,7 +400,8 @@ cdef CUmemLocation _choose_place(DriverPool pool, str kind, object place) except
 
 
 cdef int _create(DriverPool pool, const CUmemPoolProps *properties) except -1:
-    """Make the driver's pool. If there are too many, wait until closed ones can be destroyed."""
+    """Make the driver's pool. If there is no room for it, wait, destroy closed pools and try again.
+    """
     cdef CUresult status
     report(_destroy_unused())
     with nogil:
@@ -474,8 +475,9 @@ cdef CUresult _destroy_unused() noexcept:
 cdef CUresult _destroy_or_keep(size_t handle, size_t of) noexcept:
     """Destroy a closed pool, or keep it for later. Returns the first error of the driver.
 
-    Freed memory is not counted as used, although its free may not have run. But memory that is
-    allocated, or whose free has not run, stays in the pool when it is trimmed.
+    The pool is destroyed if a trim leaves no memory in it. Memory that is allocated, or whose free
+    has not run, stays in a pool that is trimmed. The driver's count of used bytes would not tell,
+    because it does not include freed memory whose free has not run.
     """
     cdef CUmemoryPool raw = <CUmemoryPool>handle
     cdef uint64_t reserved = 0

@@ -174,7 +174,7 @@ for _status in STICKY:
     STICKY_COUNT += 1
 
 
-cdef object _statuses = None    # CUresult, once the driver is opened: it is slow to make
+cdef object _statuses = None    # CUresult, loaded on first use because the class is slow to make
 
 
 cdef object status_of(int status):

@@ -55,7 +55,7 @@ cdef extern from *:
 
 
 cdef enum:
-    ALONE_NS = 100_000          # how long to poll before other threads are let run
+    ALONE_NS = 100_000          # how long to poll before yielding the processor between polls
     SPIN_NS = 4_000_000         # how long to poll without a pause
     SIGNALS_NS = 5_000_000      # how often to check for signals
     LOOK_NS = 100_000_000       # how often to see whether another process has ended
@@ -179,7 +179,7 @@ BY_STREAM = "waited for by a stream"
 
 
 cdef class Captured:
-    """What an event stands for that was recorded in a capture."""
+    """What an event that was recorded in a capture stands for."""
 
     cdef str where(self):
         raise NotImplementedError
@@ -400,7 +400,10 @@ cdef class Event:
         return 0
 
     cdef int refuse_now(self, str what) except -1:
-        """Raise for an event that stands for no work. A stream may wait for one of a capture."""
+        """Raise for an event that stands for no real work.
+
+        If the event was recorded in a capture, a stream may wait for it: then nothing is raised.
+        """
         if self.in_capture:
             if what is BY_STREAM:
                 return 0
@@ -481,7 +484,9 @@ cdef class Event:
                 return COMPLETE
 
     cdef CUresult ask(self, int64_t deadline) except *:
-        """Query the driver's event until it is complete or the deadline comes; 0: query it once.
+        """Query the driver's event until it is complete or the deadline comes.
+
+        If the deadline is 0, query the event once.
 
         If another thread calls close() meanwhile, the handle is destroyed after the last query.
         Raises OwnershipError if a wait can never end.
@@ -615,9 +620,9 @@ cdef Event new_event(Context context, unsigned int flags):
 
 
 cdef Event marker_of(Context context):
-    """Return an event of the context that is recorded only for what a record does to a stream.
+    """Return the context's marker: an event that is recorded only for the effect on its stream.
 
-    Only its own stream ever waits for it, so one is enough.
+    No stream other than the one that recorded the marker waits for it, so a context needs only one.
     """
     found = context.defaults.get("marker")
     if found is None:

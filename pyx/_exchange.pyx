@@ -72,11 +72,11 @@ def from_dlpack(array, stream=None):
     Raises
     ------
     TypeError
-        It has no ``__dlpack__``.
+        The array has no ``__dlpack__``.
     BufferError
-        The array is not C-contiguous, is in ordinary memory or on a device that is none of CUDA's,
-        or has a dtype that NumPy does not support; or the capsule is of a version of DLPack that is
-        not supported.
+        The array is not C-contiguous, is in ordinary memory or on a device of another kind than
+        CUDA's, or has a dtype that NumPy does not support; or the capsule is of a version of DLPack
+        that is not supported.
     ValueError
         The stream does not belong to the primary context of the array's device, is closed, or is
         another thread's default stream; or the driver does not know the array's memory.
@@ -98,11 +98,12 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     cdef Region region
     cdef Tensor taken = None
     cdef dl_exchange *api = exchange_of(type(array))
-    # For cudadrv's own buffers `__dlpack__` is called, because it is told the stream.
+    # For cudadrv's own buffers `__dlpack__` is called, because the stream is passed to it.
     if api is not NULL and api != &our_exchange:
         taken = take_exchanged(api, array)
         if taken.tensor.dtype.code == DL_COMPLEX:
-            # PyTorch's `__dlpack__` refuses tensors that are only marked as conjugated.
+            # `__dlpack__` is called instead: PyTorch's refuses tensors that are only marked as
+            # conjugated.
             taken = None
     if taken is None:
         device, ordinal = _dlpack_device(array)
@@ -160,8 +161,7 @@ cdef object _call_dlpack(object array, dict options):
 
 
 cdef Context _context_near(object stream):
-    """Return the context for memory that is on no device: the primary one of the stream's device.
-    """
+    """Return the context for memory on no device: the primary context of the stream's device."""
     return context_of(_stream_or_current(stream, default_context()).context.device)
 
 
@@ -225,7 +225,8 @@ def from_cuda_array(array, stream=None):
     Raises
     ------
     TypeError, BufferError
-        It has no such interface, or one that breaks the protocol. It is masked or not contiguous.
+        The array has no such interface, or one that breaks the protocol; it is masked, or not
+        C-contiguous.
     ValueError
         The driver does not know the address; or the stream does not belong to the primary context
         of the array's device, is closed, or is another thread's default stream.
@@ -447,10 +448,10 @@ cdef bint is_foreign_array(object value) except -1:
 
 
 cdef Region import_argument(object array, Stream stream, list used):
-    """Return the buffer over a foreign array for a launch on a stream, ordered after its owner's
-    work.
+    """Return a buffer over a foreign array, for a launch on a stream.
 
-    Adds to `used` what `hold_arguments` takes after the launch was queued.
+    The launch is ordered after the work of the array's owner. Adds to `used` what `hold_arguments`
+    takes after the launch was queued.
     """
     cdef dl_exchange *api
     cdef Argument known = _known(array)
@@ -489,8 +490,8 @@ cdef Argument _new_argument(dl_exchange *api, object array):
     _check_device(array, tensor.device.device_type)
     if tensor.dtype.code == DL_COMPLEX:
         return None
-    # A program that launches with new arrays may neither allocate nor wait, and then only this
-    # call empties the queue.
+    # In a program that launches with new arrays, and neither allocates nor waits, only this call
+    # empties the queue.
     drain(False)
     argument = Argument.__new__(Argument)
     argument.api = api
@@ -500,7 +501,7 @@ cdef Argument _new_argument(dl_exchange *api, object array):
     argument.region = _buffer_of(taken, KINDS[argument.device_type], context, None, _name(array))
     argument.address = <size_t>tensor.data + tensor.byte_offset
     argument.nbytes = _bytes_of(tensor)
-    # The array is empty, or the driver does not know the bounds of the allocation.
+    # There is no home: the array is empty, or the driver does not know the allocation's bounds.
     if argument.region.memory.home is None:
         return None
     # The region must not keep the array alive: `hold_arguments` does so while launches use it.

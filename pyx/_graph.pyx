@@ -68,7 +68,8 @@ cdef enum:
 cdef class NodeNames(Parts):
     """The names of a graph's nodes, by the memory that they use.
 
-    It outlives the graph until its launches are known to be complete, and keeps no memory alive.
+    This object outlives the graph until the graph's launches are known to be complete. It keeps no
+    memory alive.
     """
 
     cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode):
@@ -93,7 +94,7 @@ cdef str _name_at(NodeNames names, size_t memory, uint64_t start, uint64_t stop,
 @cython.final
 @cython.no_gc_clear
 cdef class Uses:
-    """What launches use. A graph shares it with executables that do the same."""
+    """What launches of a graph use. A graph shares its Uses with executables that do the same."""
 
     def __dealloc__(self):
         free(self.each)
@@ -141,7 +142,7 @@ cdef class Uses:
                 buffers, found = node.writes if written else node.reads, 0
                 for i in range(node.count):
                     if (node.accesses[i].mode != OWN_READ) == written:
-                        # `buffers` has none that are shared: nothing conflicts with these.
+                        # `buffers` lacks buffers with shared accesses: nothing conflicts with them.
                         region = None if node.accesses[i].mode == OWN_SHARED \
                             else _region_at(buffers, &node.accesses[i], &found)
                         regions.append(region)
@@ -214,7 +215,7 @@ cdef tuple _in_place_of(tuple nodes, GraphNode old, GraphNode new):
 cdef Uses _uses_with_room(
     tuple items, tuple nodes, Context context, size_t each, size_t accesses
 ):
-    """Make a Uses with room for accesses. The caller sets these and `names`."""
+    """Make a Uses with room for accesses. The caller sets the accesses and `names`."""
     cdef Uses uses = Uses.__new__(Uses)
     uses.items, uses.nodes, uses.context = items, nodes, context
     uses.each = <own_access *>malloc((each + 1) * sizeof(own_access))
@@ -319,9 +320,10 @@ cdef class Graph(Builder):
     Operations that are recorded once, checked against each other, and launched as often as needed.
 
     ``with graph.capture(stream):`` captures operations, ``graph.add_copy(...)`` and its like add
-    them, and ``graph.instantiate()`` makes what can be launched. The graph and its executables keep
-    the memory and the modules of their operations alive: until all of them are closed or gone,
-    these buffers and modules cannot be closed, moved or given away. docs/graphs.md explains graphs.
+    them, and ``graph.instantiate()`` makes an executable, which can be launched. The graph and its
+    executables keep the memory and the modules of their operations alive: until the graph and all
+    its executables are closed or gone, these buffers and modules cannot be closed, moved or given
+    away. docs/graphs.md explains graphs.
 
     Parameters
     ----------
@@ -389,8 +391,8 @@ cdef class Graph(Builder):
 
         Each stream has a column, and so have nodes that were added without a capture. A node stands
         below those that it runs after. Nodes tell what those of `to_dot` tell, and bodies of
-        conditional nodes are not drawn either. A notebook shows this picture of a graph by itself.
-        Raises ValueError if the graph is closed. Makes no driver call.
+        conditional nodes are not drawn either. Notebooks show a graph as this picture. Raises
+        ValueError if the graph is closed. Makes no driver call.
         """
         from cudadrv._graph_picture import svg
         return svg(*_drawn(self))
@@ -459,8 +461,8 @@ cdef class Graph(Builder):
 
         Each launch then reads the items that the array has now: ``buffer.copy_from_async(
         graph.constant(array))``. The host can write to the returned buffer between launches, as to
-        any other. It cannot be closed before the graph and its executables are. If operations use
-        it, its memory lives as long as they do, even if the buffer is dropped.
+        any other. The buffer cannot be closed before the graph and its executables are. If
+        operations use the buffer, its memory lives as long as they do, even if it is dropped.
 
         Parameters
         ----------
@@ -499,6 +501,7 @@ cdef class Graph(Builder):
             borrow(made, &access, OWN_READ)
             holdings.hold(&access, here(), CONSTANT)
         return made
+
     # ---- building ----
 
     def add_copy(self, destination, source, *, after=()):
@@ -508,7 +511,7 @@ cdef class Graph(Builder):
         ----------
         destination, source : buffers of the same dtype and number of items
         after : iterable of GraphNode, optional
-            Nodes of this graph, after which the new one runs. Only they order it.
+            Nodes of this graph, after which the new one runs. Nothing else orders the new node.
 
         Returns
         -------
@@ -534,7 +537,7 @@ cdef class Graph(Builder):
     def add_fill(self, buffer, value, *, after=()):
         """Add a fill of a whole buffer with a value. Runs nothing, and borrows nothing.
 
-        ``value`` is as in ``buffer.fill``, ``after``, the result and errors are as in `add_copy`.
+        ``value`` is as in ``buffer.fill``. ``after``, the result and errors are as in `add_copy`.
 
         Driver functions: cuGraphAddMemsetNode, or cuGraphAddEmptyNode for an empty buffer.
         """
@@ -546,9 +549,9 @@ cdef class Graph(Builder):
     ):
         """Add a launch of a kernel. Runs nothing, and borrows nothing.
 
-        All but ``kernel`` and ``after`` is as in `Kernel.launch`, without ``In``, ``Out`` and
-        ``InOut``. ``after``, the result and further errors are as in `add_copy`. Values are passed
-        as they are now: a later change of an object has no effect.
+        The parameters other than ``kernel`` and ``after`` are as in `Kernel.launch`, without
+        ``In``, ``Out`` and ``InOut``. ``after``, the result and further errors are as in
+        `add_copy`. Values are passed as they are now: a later change of an object has no effect.
 
         Driver functions: cuGraphAddKernelNode; with ``cooperative`` or ``cluster``
         cuGraphKernelNodeSetAttribute.
@@ -560,8 +563,8 @@ cdef class Graph(Builder):
         """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.
 
         The node is a copy: later changes of the other graph do not change it. It uses all that the
-        nodes of the other graph use, and this graph holds that, too. ``after`` and the result are
-        as in `add_copy`.
+        nodes of the other graph use, and this graph keeps that open, too. ``after`` and the result
+        are as in `add_copy`.
 
         Raises what `add_copy` raises; also CaptureError if the other graph has no nodes and was
         never captured, is being captured, has conditional nodes, or is a body: the driver cannot
@@ -594,7 +597,7 @@ cdef class Graph(Builder):
             raise
         finally:
             child.plan.busy = None
-        self.plan.holdings.names.numbers.append(name)   # to be given back with the last holder
+        self.plan.holdings.names.numbers.append(name)   # given back when no message can need it
         return node
 
     # ---- conditions ----
@@ -634,9 +637,10 @@ cdef class Graph(Builder):
         """Add a node that runs a body once if the condition is not 0.
 
         The bodies are Graphs without nodes. Capture into them, or add nodes to them, before another
-        node is added or captured after this one. The node uses all that is in its bodies, and is
+        node is added or captured after this one. The node uses all that its bodies use, and is
         checked against other nodes when something is added to a body. A body belongs to this graph:
-        it is closed with it, and cannot be instantiated. All of it has to be in the same context.
+        it is closed with the graph, and cannot be instantiated. Its nodes have to belong to the
+        context of the graph.
 
         Parameters
         ----------
@@ -645,7 +649,7 @@ cdef class Graph(Builder):
         bodies : int, optional
             2 for a second body, which runs if the condition is 0 (CUDA 12.8).
         after : iterable of GraphNode, optional
-            As in `add_copy`. A kernel that sets the condition has to be among what runs before.
+            As in `add_copy`. A kernel that sets the condition has to be ordered before this node.
 
         Returns
         -------
@@ -668,8 +672,8 @@ cdef class Graph(Builder):
     def add_while(self, condition, *, after=()):
         """Add a node that runs a body again and again, as long as the condition is not 0.
 
-        The condition is looked at before the body runs, and after each time. A kernel in the body
-        has to set it to 0 at some time. Returns ``(node, body)``; all else is as for `add_if`.
+        The condition is checked before the body runs, and after each run. A kernel in the body has
+        to set it to 0 eventually. Returns ``(node, body)``; all else is as for `add_if`.
 
         Driver function: cuGraphAddNode.
         """
@@ -688,14 +692,15 @@ cdef class Graph(Builder):
     def instantiate(self):
         """Make an `ExecutableGraph`, which can be launched. Does not wait for any work.
 
-        Later changes of the graph do not change it. If the graph has conditions and the driver
-        still has a closed executable of it (see `ExecutableGraph.close`), waits for all work.
+        Later changes of the graph do not change the executable. If the graph has conditions and the
+        driver still has a closed executable of it (see `ExecutableGraph.close`), this call waits
+        for all work.
 
         Raises CaptureError if the graph was not captured and has no nodes, is being captured, is a
-        body, or has a condition that no node has; or if it has conditional nodes and an executable
-        of it is not closed, because the driver allows only one, or a closed one cannot be destroyed
-        before captures end. Raises ValueError if it is closed, and CudaError if the driver cannot
-        instantiate it.
+        body, or has a condition that no node has. The driver allows only one executable of a graph
+        with conditional nodes: CaptureError is also raised if such a graph has an executable that
+        is not closed, or a closed one that cannot be destroyed before captures end. Raises
+        ValueError if the graph is closed, and CudaError if the driver cannot instantiate it.
         Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
@@ -720,12 +725,12 @@ cdef class Graph(Builder):
         try:
             status = _instantiate(made, self.raw)
             if status == CUDA_ERROR_NOT_SUPPORTED and self.single is not None:
-                drain(True)     # the driver still has the last one
+                drain(True)     # the driver still has the last executable
                 status = _instantiate(made, self.raw)
             if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
                 if self.single is not None and not may_finish():
                     _refuse_during_captures(self)
-                _refuse_second(self)    # it was made before the conditions were
+                _refuse_second(self)    # the other one was made before the conditions were
             self.context.check(status)
         finally:
             self.plan.busy = None
@@ -787,9 +792,9 @@ cdef class Graph(Builder):
     # ---- for captures, and for nodes that are added ----
 
     cdef int begin_plan(self, str busy) except -1:
-        """Let `plan` take nodes. Until that ends, messages name `busy` as what changes the graph.
+        """Let `plan` take nodes. Raises if the graph cannot change.
 
-        Raises if the graph cannot change.
+        Until the change ends, messages say by `busy` what changes the graph.
         """
         cdef GraphNode later
         self.usable()
@@ -892,8 +897,8 @@ cdef class Graph(Builder):
             graph = graph.outer
         graph.plan.busy = None
         if destroyed:
-            # Its handle may be that of another graph now. A graph whose body is destroyed is
-            # leaked, because drivers crash when it is destroyed (580 does).
+            # The driver may have given the handle to another graph by now. A graph whose body is
+            # destroyed is leaked, because drivers crash when it is destroyed (580 does).
             graph.driver_graph.raw = NULL
         _drop_driver_graph(graph)
         graph.forget()
@@ -904,7 +909,7 @@ cdef class Graph(Builder):
             self.plan.end()
         self.plan = self.known = self.single = None
         self.context, self.site = None, 0
-        self.number = number_of_graph()     # executables may have the nodes and what they hold
+        self.number = number_of_graph()     # executables may keep the nodes with the old number
         return 0
 
     cdef Uses uses(self):
@@ -991,7 +996,7 @@ cdef enum:
 
 
 cdef bint _is_new(Graph graph) noexcept:
-    """Whether the graph was neither captured nor has a node."""
+    """Whether the graph was not captured and has no node."""
     return graph.raw is NULL or graph.plan.listed == 0 and graph.site == 0
 
 
@@ -1013,7 +1018,7 @@ cdef int _check_child(Graph graph, Graph child) except -1:
 
 
 cdef int check_whole(Graph graph) except -1:
-    """Raise unless a graph has nodes, is no body, and is not changing."""
+    """Raise unless a graph was captured or has nodes, is not a body, and is not changing."""
     if graph.outer is not None:
         raise CaptureError(f"{graph.label} cannot be launched by itself: instantiate its graph")
     if _is_new(graph):
@@ -1061,7 +1066,7 @@ cdef int _refuse_during_captures(Graph graph) except -1:
 
 
 cdef int _check_conditions(Plan plan) except -1:
-    """Raise if no node has a condition: the driver does not instantiate such a graph."""
+    """Raise for a condition that no node has: the driver does not instantiate such a graph."""
     cdef GraphNode node
     cdef Plan body
     for handle, used in plan.conditions.items():
@@ -1078,8 +1083,8 @@ cdef int _check_conditions(Plan plan) except -1:
 cdef int _check_bodies(Plan plan, Context context) except -1:
     """Raise if a copy or a fill of a body uses memory of another context.
 
-    Driver 580 refuses such fills, and loses the context when it runs such copies, but for some of
-    memory of the same device.
+    Driver 580 refuses such fills. It loses the context when it runs such copies, except for some
+    copies of memory of the same device.
     """
     cdef GraphNode node
     cdef Plan body
@@ -1127,9 +1132,9 @@ cdef void _drop_driver_graph(Graph graph) noexcept:
 # The names of launches of executables that are gone or were changed: (number, slot, seq) of the
 # last launch.
 cdef list _last_launches = []
-cdef Py_ssize_t _crowded = 16   # with this many, it is worth looking for complete ones
+cdef Py_ssize_t _crowded = 16   # at this length of the list, look for launches that are complete
 cdef enum:
-    MOST_NAMES = 256        # changed executables get no further names beyond this
+    MOST_NAMES = 256        # at this length of the list, changed executables get no new names
 
 
 cdef int _forget_names() except -1:
@@ -1146,7 +1151,10 @@ cdef int _forget_names() except -1:
 
 
 cdef uint16_t name_launches(str graph, NodeNames names) except? 0:
-    """Return a number for the launches of an executable: that of its own name, if there is room."""
+    """Return the number of a name for the launches of an executable.
+
+    The name is made for this executable if there is room; else it is LAUNCH.
+    """
     if len(_last_launches) >= _crowded:
         _forget_names()
     return graph_launch(graph, names) if len(_last_launches) < MOST_NAMES else <uint16_t>LAUNCH
@@ -1205,7 +1213,7 @@ cdef class ExecutableGraph:
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the executable was closed."""
         return self.raw is NULL
 
     @property
@@ -1218,7 +1226,7 @@ cdef class ExecutableGraph:
         """Queue a launch of the graph. Does not wait for it.
 
         The launch runs after the work of the stream, and after the last launch of this executable
-        on whatever stream.
+        on any stream.
 
         Parameters
         ----------
@@ -1233,11 +1241,11 @@ cdef class ExecutableGraph:
         Raises
         ------
         TypeError, ValueError
-            There is no stream, or it belongs to another context; this is closed.
+            There is no stream, or it belongs to another context; this executable is closed.
         BufferBorrowedError, BufferExportedError
             See docs/errors.md. Nothing is queued.
         CaptureError
-            The stream is being captured, or this is being changed.
+            The stream is being captured, or this executable is being changed.
 
         Driver function: cuGraphLaunch.
         """
@@ -1256,7 +1264,7 @@ cdef class ExecutableGraph:
             refuse_launch(self, found)
         uses, accesses = self.uses, self.accesses
         count = uses.count
-        self.launching += 1     # from here on, finalizers that run cannot close or change this
+        self.launching += 1     # from here on, finalizers cannot close or change the executable
         try:
             if unlikely(policies_used):
                 room = _with_policies(uses, &count)
@@ -1288,11 +1296,12 @@ cdef class ExecutableGraph:
         Raises
         ------
         TypeError, ValueError
-            It is no Graph, is closed or belongs to another context; this is closed.
+            ``graph`` is not a Graph, is closed or belongs to another context; or this executable is
+            closed.
         CaptureError
             The graph is not captured, has other operations, or an operation cannot be changed as
-            wanted; the message names it, and the driver's reason. Or this is being launched or
-            changed by another thread. This executable stays as it was.
+            wanted; the message names it, and the driver's reason. Or another thread is launching or
+            changing this executable. The executable stays as it was.
 
         Driver function: cuGraphExecUpdate.
         """
@@ -1317,13 +1326,13 @@ cdef class ExecutableGraph:
         return len(self.nodes)
 
     def close(self):
-        """Destroy it, and let its memory go. Closing twice does nothing. Does not block.
+        """Destroy the executable, and let its memory go. Closing twice does nothing.
 
-        Launches that are queued still run, and keep their borrows. The driver waits for all work of
-        the device to destroy an executable with conditions, so that is done later, when the device
-        is idle.
+        Does not block. Launches that are queued still run, and keep their borrows. To destroy an
+        executable with conditions, the driver waits for all work of the device. So it is destroyed
+        later, when the device is idle.
 
-        Raises CaptureError while another thread is launching or changing it.
+        Raises CaptureError while another thread is launching or changing the executable.
         Driver function: cuGraphExecDestroy.
         """
         if self.raw is NULL:
@@ -1342,7 +1351,7 @@ cdef class ExecutableGraph:
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Close it."""
+        """Close the executable."""
         close_at_end(self, exception, "executable graph")
 
     def __repr__(self):
@@ -1359,7 +1368,7 @@ cdef inline bint _is_usable(ExecutableGraph executable) noexcept:
 
 
 cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
-    """Return the stream of a launch, if it is not a Stream that the caller has passed."""
+    """The slow path of `launch`: return the stream for an argument that may not be a Stream."""
     cdef Stream found
     usable_executable(executable)
     found = stream_for(stream, executable.context)
@@ -1404,8 +1413,8 @@ cdef int refuse_while_busy(ExecutableGraph executable) except -1:
 cdef Room _with_policies(Uses uses, uint32_t *count):
     """Return the accesses of a launch with the policies that are in force now.
 
-    If the buffers have several policies, the accesses of each policy are joined apart. Returns None
-    if they all have the policy "strict".
+    If the buffers have several policies, the accesses of each policy are joined separately. Returns
+    None if all accesses have the policy "strict".
     """
     cdef Room room
     cdef own_access *each

@@ -189,7 +189,7 @@ cdef GraphNode _in_place(NodeChange change):
 
 
 cdef int _disable_again(ExecutableGraph executable, list changes) except -1:
-    """Disable nodes again, after the driver has replaced what disables fills."""
+    """Disable nodes again, after the driver has replaced the fills that run in their place."""
     cdef NodeChange change
     for change in changes:
         try:
@@ -312,11 +312,12 @@ cdef class ExecutableNode:
         self, *args, grid=None, block=None, shared_bytes=None, borrows=None, source=None,
         target=None, value=None
     ):
-        """Change what the node does in later launches. What is not given stays. Does not block.
+        """Change what the node does in later launches. Does not block.
 
-        It is checked as when it was captured, also against all nodes of the graph that are not
-        ordered with it, disabled ones included. The executable then keeps what the node uses, and
-        lets go what it used. Messages name the line of this call.
+        What is not given stays as it is. The node is checked as when it was captured, also against
+        all nodes of the graph that are not ordered with it, disabled ones included. The executable
+        then keeps what the node uses now, and lets go what the node used before. Messages name the
+        line of this call.
 
         Parameters
         ----------
@@ -345,7 +346,7 @@ cdef class ExecutableNode:
             The operation is neither a launch, a copy nor a fill; or the executable is being
             launched or changed by another thread.
         CudaError
-            The driver cannot change the node in this way. It stays as it was.
+            The driver cannot change the node in this way. The node stays as it was.
 
         Driver functions: cuGraphExecKernelNodeSetParams, cuGraphExecMemcpyNodeSetParams,
         cuGraphExecMemsetNodeSetParams.
@@ -367,7 +368,8 @@ cdef class ExecutableNode:
                 change = change_fill(old, executable.context, target, value)
                 undo = same_fill(executable.disabled.get(self.index, old))
             following = _following(executable, old, change)
-            _make(executable, old, change, undo)    # for a disabled fill, only to ask the driver
+            # For a disabled fill, this only finds out whether the driver accepts the change.
+            _make(executable, old, change, undo)
             if old.kind == FILL_NODE and self.index in executable.disabled:
                 _disable_again(executable, [undo])
             _take_over(executable, following)
@@ -378,13 +380,13 @@ cdef class ExecutableNode:
     def enabled(self):
         """Whether launches run the node. A disabled node does nothing, and orders as before.
 
-        What a disabled node would use is not borrowed by launches. The executable keeps it, because
-        the node can be enabled again. A disabled fill fills memory of its own instead: one item, or
-        as many as before if an item has two different halves of 4 bytes.
+        Launches do not borrow what a disabled node would use. The executable still keeps it,
+        because the node can be enabled again. A disabled fill fills memory of its own instead: one
+        item, or as many as before if an item has two different halves of 4 bytes.
 
-        Setting it raises CaptureError for what is neither a launch, a copy nor a fill, and while
-        another thread launches or changes the executable; and CudaOutOfMemoryError if there is no
-        memory for a disabled fill.
+        Setting it raises CaptureError if the node is neither a launch, a copy nor a fill, and while
+        another thread launches or changes the executable. It raises CudaOutOfMemoryError if there
+        is no memory for a disabled fill.
 
         Driver functions of the setter: cuGraphNodeSetEnabled; for fills cuMemAlloc and
         cuGraphExecMemsetNodeSetParams.
@@ -529,14 +531,14 @@ cdef bint _same_accesses(GraphNode old, GraphNode new) noexcept:
 
 
 cdef Holdings _hold(tuple items, ExecutableGraph executable, NodeChange change):
-    """Hold what all nodes use. Raises BufferClosedError if that of the change is closed."""
+    """Hold what all nodes use. Raises BufferClosedError if memory of the changed node is closed."""
     cdef Holdings holdings = new_holdings(
         number_of_graph(), executable.label, executable.holdings.names)
     cdef GraphNode node
     cdef uint32_t i
     for node, _, _ in items:
         for i in range(node.count):
-            # Other nodes may have empty parts of closed memory, as a graph does not hold these.
+            # Other nodes may use empty parts of closed memory: a graph does not hold empty parts.
             if not holdings.hold(&node.accesses[i], node.site_number, node.operation) \
                     and node is change.node:
                 refuse_closed(change.targets()[i])
@@ -559,7 +561,7 @@ cdef int _refuse_conflicts(ExecutableGraph executable, NodeChange change) except
 
 
 cdef set _ordered_with(tuple nodes, Py_ssize_t index):
-    """Return the indices of a node, and of those that run before or after it in any launch."""
+    """Return the indices of a node and of all nodes that are ordered before or after it."""
     cdef GraphNode node
     cdef GraphNode changed = nodes[index]
     before, behind = [], []
@@ -633,7 +635,7 @@ cdef int _make(
 ) except -1:
     """Let the driver change a node, or raise and leave it as it is.
 
-    `undo` reverts the first part of a node that has two.
+    `undo` reverts the first part of a node that has two parts.
     """
     cdef tuple handles = executable.raws[old.index]
     cdef CUgraphNode raws[2]

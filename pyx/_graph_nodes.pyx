@@ -55,7 +55,7 @@ cdef class Builder(Receiver):
     """What gets nodes outside a capture."""
 
     cdef int begin_change(self, Context context) except -1:
-        """Raise if no node can be added, or none of this context. Else let `plan` take nodes.
+        """Let `plan` take nodes. Raises if no node, or no node of this context, can be added.
 
         Until `end_change`, no other call can change the graph, and none of the program's code may
         run.
@@ -63,7 +63,7 @@ cdef class Builder(Receiver):
         raise NotImplementedError
 
     cdef void end_change(self) noexcept:
-        """The call has ended. If it has failed, it has changed nothing."""
+        """End the change that `begin_change` began. A call that has failed has changed nothing."""
 
 
 # ---- what all nodes have in common ----
@@ -174,7 +174,8 @@ cdef GraphNode _add(
             if other.plans is not None or other.snapshot.slot != order.slot:
                 plan.wait(order, other)
         checks = plan.checks_of(order, request)
-        plan.nodes.append(node)     # first, because nothing may fail once the driver has it
+        # The node is appended before the call: once the driver has it, nothing may fail.
+        plan.nodes.append(node)
         if node.plans is None:
             plan.tails[order.slot] = node.index
         with nogil:
@@ -182,7 +183,8 @@ cdef GraphNode _add(
     finally:
         if status:
             plan.forget(node, held)
-            plan.tails.pop(order.slot, None)    # it may know more than its last node by now
+            # By now the stream may be ordered after more than its last node.
+            plan.tails.pop(order.slot, None)
             if not goes_on:
                 plan.drop(order)
     if status > 0 and is_sticky(<CUresult>status):
@@ -200,7 +202,7 @@ cdef GraphNode _add(
 
 
 cdef own_stream *_order_after(Plan plan, tuple before, bint apart, bint *goes_on) except NULL:
-    """Return a stream of the plan's engine for a node, which does not wait for `before` yet.
+    """Return a stream of the plan's engine for a node. The caller lets it wait for `before`.
 
     A node that is `apart` gets a stream that no other node gets.
     """
@@ -255,7 +257,7 @@ cdef Context _context_for(Builder graph, Region region):
 
 
 cdef void _take_back(CUgraphNode node, const char *failed) noexcept nogil:
-    """Destroy a node because another call has failed, which the exception will name."""
+    """Destroy a node after another call, `failed`, has failed. The exception names that call."""
     if cuGraphDestroyNode(node) != CUDA_SUCCESS:
         cudadrv_table.note_failure(failed)
 
@@ -306,7 +308,8 @@ cdef GraphNode add_copy(Builder graph, object destination, object origin, object
 
 cdef void copy_params(CUDA_MEMCPY3D *params, Region target, Region source) noexcept:
     """Fill in the driver's description of a copy, with the kinds of memory that captures use."""
-    cdef bint on_host = source.host_side and target.host_side   # captures use cuMemcpyAsync
+    # In a capture, a copy between page-locked buffers is a cuMemcpyAsync.
+    cdef bint on_host = source.host_side and target.host_side
     memset(params, 0, sizeof(params[0]))
     params.srcMemoryType = CU_MEMORYTYPE_UNIFIED if on_host \
         else CU_MEMORYTYPE_HOST if source.host_side else CU_MEMORYTYPE_DEVICE

@@ -32,7 +32,7 @@ cdef int allocate_growing(
     Region region, object count, object dtype, object capacity, Context context,
     object accessible_by, object name
 ) except -1:
-    """Initialize as a buffer over new memory that can grow to `capacity` items."""
+    """Initialize `region` as a buffer over new memory that can grow to `capacity` items."""
     cdef Items items = items_of(dtype)
     cdef Memory memory
     cdef Py_ssize_t number = checked_count(count, items)
@@ -71,7 +71,7 @@ cdef list _checked_devices(Device owner, object accessible_by):
 
 
 cdef Memory _reserved(Context context, size_t nbytes, list devices, str label):
-    """Make memory that has addresses for `nbytes` bytes, and no bytes yet."""
+    """Reserve addresses for `nbytes` bytes, and return their Memory. No bytes are mapped yet."""
     cdef Memory memory = Memory.__new__(Memory)
     cdef CUresult status
     cdef bint pushed = False
