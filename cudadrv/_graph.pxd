@@ -45,7 +45,7 @@ cdef class Graph(Builder):
     cdef bint capturing
     cdef bint closed
     cdef uint32_t site          # the line that began the capture
-    cdef object single          # a reference to the executable of a graph with conditions, or None
+    cdef object single          # with conditions: a weak reference to the executable; else None
     cdef object __weakref__
 
     cdef int usable(self) except -1

@@ -541,7 +541,8 @@ cdef Room room_on_heap(
     packed.pointers = <void **>(packed.operands + uses)
     if cooperative or not known:
         packed.extra = NULL
-    for i in range(min(count, signature.count)):    # else `pack_unknown` sets the pointers
+    # If the parameters are not known, `pack_unknown` sets the pointers.
+    for i in range(min(count, signature.count)):
         packed.pointers[i] = packed.values + signature.parameters[i].offset
     return room
 
@@ -656,9 +657,10 @@ def buffers_in(tuple uses, bint written):
 
 
 cdef object of_present_sizes(object uses):
-    """Return what a node of a graph keeps: a buffer, or the arguments of a launch, that never grow.
+    """Return a buffer, or the arguments of a launch, in the form that a node of a graph keeps.
 
-    Other objects are returned as they are.
+    Buffers that can grow are replaced by parts, which never grow. Other objects are returned as
+    they are.
     """
     if type(uses) is tuple:
         found = []

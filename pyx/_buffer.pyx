@@ -841,9 +841,9 @@ cdef class Buffer(Region):
     def share(self, stream=...):
         """Lend the buffer to another process: return a ticket, which `open` there takes once.
 
-        What is queued there runs after all work that ``stream`` has now. Until the buffer is back,
-        every use of it here is refused, and it cannot be closed. It is back when `accept` has taken
-        the receipt of ``give_back(stream)`` in the other process. Does not block.
+        Work that is queued there runs after all work that ``stream`` has now. Until the buffer is
+        back, every use of it here is refused, and it cannot be closed. It is back when `accept` has
+        taken the receipt of ``give_back(stream)`` in the other process. Does not block.
 
         The ticket can be pickled, and is for a process of this machine and this user. Buffers can
         also be passed directly as arguments of a process of ``multiprocessing``, and by its pipes

@@ -970,9 +970,9 @@ cdef class UnifiedBuffer(HostBuffer):
     def advice(self):
         """The advice of the pages, and the place of the last prefetch: an `Advice`.
 
-        Read from the driver (cuMemRangeGetAttribute). If pages differ in a kind of advice, that
-        kind is shown as not given. The last prefetch may be one of an earlier buffer that had the
-        same memory of a pool.
+        The values come from the driver (cuMemRangeGetAttribute). If pages differ in a kind of
+        advice, that kind is shown as not given. The last prefetch may be one of an earlier buffer
+        that had the same memory of a pool.
         """
         return advice_of(self)
 

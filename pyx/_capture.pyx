@@ -716,7 +716,7 @@ cdef class Capture(Capturing):
         """End the capture. All streams of the capture can then be used as before it."""
         cdef CUgraph raw = NULL
         cdef Stream unjoined = None
-        cdef Stream lent = None     # only its borrower knows whether its work is joined
+        cdef Stream lent = None     # a borrower's stream; only the driver tells if it is joined
         cdef bint received = False
         cdef int reason
         if not self.entered or self.ended:

@@ -37,10 +37,11 @@ bind_driver(&cudadrv_table)
 
 # ---- copies between buffers ----
 
-# NVIDIA's driver (580) reads the source of a small copy from page-locked memory to a device in the
-# call itself if the stream has no work of its own. It overlooks that a default stream's rule orders
-# the stream after work that may still write the source. After a wait of the stream for an event of
-# its own, it reads in order. Copies of 16 KiB were read too early, copies of 32 KiB were not.
+# If a stream has no work of its own, NVIDIA's driver (580) reads the source of a small copy from
+# page-locked memory to a device during the call. It overlooks that a default stream's rule orders
+# the stream after work that may still write the source. If the stream first waits for an event of
+# its own, the driver reads in order. Copies of 16 KiB were read too early, copies of 32 KiB were
+# not.
 cdef enum:
     MOST_READ_EARLY = 1 << 16
 

@@ -434,9 +434,9 @@ cdef class Context:
 
         Afterwards buffers of the other context may be used on streams of this one. Access is one
         way, and for this context only. Memory that was allocated with ``stream=`` belongs to the
-        default pool of its device: the pool lets all of this device use it. A `DriverPool` has
-        its own `DriverPool.allow_access`. May be called twice, also if another library has enabled
-        the access. Does not block.
+        default pool of its device, which gives access to the whole device of this context. A
+        `DriverPool` has its own `DriverPool.allow_access`. May be called twice, also if another
+        library has enabled the access. Does not block.
 
         Raises ValueError if this device cannot get the access, or for another context of the same
         device; CudaError if the driver refuses, for example because there are too many peers.

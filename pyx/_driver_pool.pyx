@@ -339,8 +339,8 @@ name=None)\n--\n
     def close(self):
         """Destroy the pool. May be called twice. Does not block.
 
-        Memory of buffers that are gone is freed after the work that uses it; until then, the
-        driver's pool stays, and a later pool that is made or closed destroys it. The driver's
+        Memory of buffers that are gone is freed after the work that uses it. Until then the
+        driver's pool stays; it is destroyed when another pool is made or closed later. The driver's
         default pools are not destroyed. Raises OwnershipError if a buffer with memory of the pool
         is alive. Driver functions: cuMemPoolTrimTo, cuMemPoolGetAttribute, cuMemPoolDestroy.
         """

@@ -204,8 +204,8 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
     """Check that the nodes of the graph can take the places of those of the executable.
 
     The driver pairs nodes by their order and by the order of their edges. If these are the same in
-    both graphs, it pairs each node with the one at the same index. Returns whether this is so for
-    the driver's nodes, too: it is not known for operations of other projects.
+    both graphs, it pairs each node with the one at the same index. Returns whether this is known
+    for all of the driver's nodes; for those of other projects' operations it is not.
     """
     cdef GraphNode old, new
     cdef tuple present = executable.nodes

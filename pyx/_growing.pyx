@@ -1,8 +1,8 @@
 """Growing: buffers whose size changes and whose address stays.
 
-The engine's record of such memory covers the whole capacity from the beginning, so that growing
-changes nothing in it, and work may be in flight meanwhile. Shrinking is like closing the last
-bytes: they must be unused, and the engine refuses them from then on.
+The engine's record of such memory covers the whole capacity from the beginning. So growing changes
+at most a limit that shrinking has set, and work may be in flight meanwhile. Shrinking is like
+closing the last bytes: they must be unused, and the engine refuses them from then on.
 """
 
 from cudadrv._device cimport Context, Device, attend, enter_context, leave_context
