@@ -68,7 +68,7 @@ cdef tuple pair_of_ints(object value, str name):
         raise TypeError(f"{name} must be two ints, as DLPack has it, not {value!r}") from None
 
 
-# ---- out ----
+# ---- exports of cudadrv ----
 
 cdef object _described = None   # the dtype that was last passed to dlpack_dtype
 cdef dl_dtype _description      # what dlpack_dtype returned for `_described`
@@ -190,7 +190,7 @@ our_exchange.major, our_exchange.minor, our_exchange.older = <int>DL_MAJOR, EXCH
 cdef object exchange_capsule = PyCapsule_New(&our_exchange, EXCHANGE, NULL)
 
 
-# ---- in ----
+# ---- tensors of other libraries ----
 
 @cython.final
 cdef class Tensor:

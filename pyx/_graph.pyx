@@ -511,7 +511,7 @@ cdef class Graph(Builder):
         ----------
         destination, source : buffers of the same dtype and number of items
         after : iterable of GraphNode, optional
-            Nodes of this graph, after which the new one runs. Nothing else orders the new node.
+            Nodes of this graph, after which the new one runs. Only these nodes order it.
 
         Returns
         -------
