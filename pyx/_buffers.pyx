@@ -685,10 +685,10 @@ name=None, pooled=True, shareable=False)\n--\n
         Shown in messages.
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
-        If False, it comes from the driver and goes back to the driver, in the order of no stream.
+        If False, it comes from the driver and goes back to the driver, not ordered on any stream.
     shareable : bool, optional
-        Whether `Buffer.share` can lend it to another process. Such memory is not pooled, is
-        allocated in the order of no stream, and cannot be write-combined.
+        Whether `Buffer.share` can lend it to another process. Such memory is not pooled, is not
+        allocated on a stream, and cannot be write-combined.
 
     The contents are undefined at first. Without a stream, allocating does not order any work. It
     may block if the pool has no fitting memory, and is then slow (docs/performance.md).
@@ -755,7 +755,7 @@ cdef class UnifiedBuffer(HostBuffer):
         Shown in messages.
     pooled : bool, optional
         Whether the memory comes from the context's pool and goes back to it (docs/memory-pools.md).
-        If False, it comes from the driver and goes back to the driver, in the order of no stream.
+        If False, it comes from the driver and goes back to the driver, not ordered on any stream.
 
     The contents are undefined at first. Without a stream, allocating does not order any work. It
     may block if the pool has no fitting memory.

@@ -1282,10 +1282,10 @@ cdef class ExecutableGraph:
     def update(self, graph):
         """Let later launches do what another graph does. Does not block.
 
-        The graph must have the same operations in the same order, captured by the same waits.
-        Their buffers, arguments and values may be other ones, within what the driver can change.
-        Launches that are queued already are not affected, and keep their borrows. This executable
-        then keeps the memory and the modules of that graph, and lets go what it kept. Changes by
+        The graph must have the same operations in the same order, with the same waits between them.
+        Their buffers, arguments and values may differ, within what the driver can change. Launches
+        that are queued already are not affected, and keep their borrows. This executable then keeps
+        the memory and the modules of that graph, and lets go what it kept before. Changes by
         ``step[node].set(...)`` are gone, and disabled nodes stay disabled.
 
         Parameters
