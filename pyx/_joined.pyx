@@ -1,6 +1,7 @@
 """JoinedCapture: operations that become a part of a graph which another library captures.
 
-Outlives a call: what joined captures keep that were dropped without `close` (the GIL guards it).
+Outlives a call: the plans of joined captures that were dropped without `close` (the GIL guards
+them).
 """
 
 cimport cython
@@ -15,11 +16,11 @@ from cudadrv._errors import CaptureError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
-cdef list _forgotten = []   # what joined captures keep that were dropped without `close`
+cdef list _forgotten = []   # plans of joined captures that were dropped without `close`
 
 
 @cython.final
-@cython.no_gc   # the collector would clear the list of nodes first, which keep the memory
+@cython.no_gc   # or the collector could clear the nodes, which keep the memory, before __dealloc__
 cdef class JoinedCapture:
     """JoinedCapture(*args, **kwargs)\n--\n
     cudadrv's part in a graph that another library captures: what `joins_capture` returns.
@@ -74,7 +75,7 @@ cdef class JoinedCapture:
         return self
 
     def __exit__(self, kind, exception, traceback):
-        """Take no more part in the capture. The library goes on with it, and ends it."""
+        """Leave the capture. The library continues the capture, and ends it."""
         cdef Capture capture = self.capture
         if capture is None:
             raise RuntimeError("this block is not entered, or has ended already")
@@ -85,7 +86,7 @@ cdef class JoinedCapture:
             self.plan.list_all()
 
     def close(self):
-        """Let the buffers and modules go. Closing twice does nothing. Does not block.
+        """Stop keeping the buffers and modules open. Closing twice does nothing. Does not block.
 
         Call it when the library's graph, and all that the library has made of it, is gone, and its
         launches are complete: afterwards the memory can be closed, and used again.

@@ -455,7 +455,7 @@ cdef struct Launch:
     Py_ssize_t *changes     # the change counter of the module's unlisted variables
     Py_ssize_t seen         # the value of that counter when the variables were borrowed
     bint crosses            # an argument is memory of another device
-    Py_ssize_t ends_seen    # the value of `access_ends` when the access to it was checked
+    Py_ssize_t ends_seen    # the value of `access_ends` when access to that device was checked
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
@@ -490,7 +490,7 @@ cdef CUresult _launch_now(
 cdef unsigned int _fill_attributes(
     const Shape *shape, CUlaunchAttribute *attributes
 ) noexcept nogil:
-    """Fill in what a launch has besides grid, block and shared memory. Returns the number."""
+    """Fill in the launch attributes that the launch needs. Returns their number."""
     cdef unsigned int count = 0
     if shape.cooperative:
         attributes[0].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE
@@ -537,7 +537,7 @@ cdef object _launch(
 cdef object _launch_directly(
     object method, PyObject *const *given, size_t nargsf, PyObject *names
 ):
-    """Fast path of calls of `Kernel.launch` (see `calls.h`): those without rare keywords."""
+    """Fast path of `Kernel.launch` (see `calls.h`): calls with no keyword argument but `stream`."""
     cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
     cdef object stream = None
     if unlikely(count and type(<object>given[0]) is not Kernel):
@@ -614,7 +614,7 @@ cdef inline object _region(Packed *packed, Py_ssize_t index):
 
 
 cdef inline int _mode(Packed *packed, Py_ssize_t index) noexcept:
-    """Return the mode of an operand; OWN_SHARED, which is neither read nor written, for none."""
+    """Return the mode of an operand, or OWN_SHARED (neither read nor written) if there is none."""
     return packed.operands[index].mode if index < packed.operand_count else OWN_SHARED
 
 

@@ -25,8 +25,8 @@ cdef class memory:
     Choose, for a `with` block, which kind of buffer `empty`, `zeros` and `from_array` make.
 
     ``"device"`` makes a `DeviceBuffer`, ``"locked"`` a `LockedBuffer`, ``"unified"`` a
-    `UnifiedBuffer`. Outside all blocks, the environment variable ``CUDADRV_MEMORY`` says which, and
-    without it ``"device"``. It is read once, when it is first needed.
+    `UnifiedBuffer`. Outside all blocks, the environment variable ``CUDADRV_MEMORY`` names the kind;
+    if it is not set, the kind is ``"device"``. The variable is read once, when it is first needed.
 
     The choice reaches the functions that the block calls; new threads start without it. Of nested
     blocks, the one entered last counts.
@@ -61,7 +61,7 @@ cdef class memory:
 
 
 cdef object _class_of(object kind):
-    """Return the class for a ``kind=`` argument, or for what is chosen here if it is None."""
+    """Return the class for a ``kind=`` argument, or for the kind in force if it is None."""
     global _default
     if kind is not None:
         return class_of_kind(kind, "kind")
@@ -102,7 +102,7 @@ def empty(
 def zeros(
     shape, dtype="u1", *, kind=None, stream=None, device=None, name=None, bint pooled=True
 ):
-    """Make a buffer of the kind that `memory` chooses, whose bytes are zero. Blocks until they are.
+    """Make a buffer of zeros, of the kind that `memory` chooses. Blocks until the fill is complete.
 
     As `empty`; the fill runs on ``stream``, as for `Buffer.fill`. Raises what `empty` and
     `Buffer.fill` raise.

@@ -4,7 +4,7 @@ Outlives a call: the path of the library that is open (a lock, which is held whi
 """
 
 import os
-from _thread import RLock  # that of threading, which is slow to import
+from _thread import RLock  # the RLock of threading, which is slow to import
 
 from cudadrv._driver cimport (
     CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_SHARED_OBJECT_INIT_FAILED,
@@ -66,7 +66,7 @@ def _forget_lock():
     _opening = RLock()
 
 
-# If another thread held the lock during a fork, it would stay taken in the child.
+# If another thread held the lock during a fork, the lock would stay taken in the child.
 os.register_at_fork(after_in_child=_forget_lock)
 
 

@@ -4,7 +4,7 @@ A loan begins with its block or its first export, and ends when the block and al
 ended. Everything that the borrower has queued on the stream by then counts as one use of the memory
 on that stream.
 
-Outlives a call: loans that could not be ended, those whose Loan has died, and an event of each
+Outlives a call: loans that could not be ended, loans whose `Loan` has died, and an event of each
 context for loans to blocking streams (the GIL guards them).
 """
 
@@ -66,8 +66,8 @@ cdef enum:  # the states of a `with` block
 cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
     """Record an event, because the default streams' rules order only what the driver has.
 
-    The stream waits for it, or the driver could read the source of the borrower's next copy too
-    early: see `copy_call`.
+    The stream then waits for the event. Without this wait, the driver could read the source of the
+    borrower's next copy too early: see `copy_call`.
     """
     cdef CUresult status = cuEventRecord(<CUevent>event, stream)
     if status == CUDA_SUCCESS:
@@ -98,8 +98,8 @@ cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonl
 
     A program that exports a buffer in each round of a loop, always to the same stream, would
     otherwise end and begin the same loan in each round. Until the engine has recorded the end of a
-    loan, nothing else can have used the buffer. What the borrower has queued counts at the next
-    end. Loans that make a driver call at their beginning are not renewed.
+    loan, nothing else can have used the buffer. What the borrower has queued counts when
+    the renewed loan ends. Loans that make a driver call at their beginning are not renewed.
     """
     cdef Lent lent
     if borrower != ON_STREAM or not cudadrv_table.attention or not is_alive(stream.context):
@@ -107,7 +107,7 @@ cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonl
     lent = keeper_of_ended()
     if lent is None:
         return None
-    # With one reference: neither a Loan nor another export has it.
+    # One reference: neither a Loan nor another export refers to the loan.
     if Py_REFCNT(lent) == 1 and lent.live and lent.holders == 1 \
             and lent.region is region and lent.readonly == readonly and lent.stream is stream \
             and lent.borrower == ON_STREAM and lent.event is None and lent.capture is NULL \
@@ -198,8 +198,8 @@ cdef class Lent:
 
         With `loan`, the operation begins this loan; with NULL, the bytes are lent already, and
         conflicts are not checked. On a blocking stream the operation records an event: see
-        `_record_call`. `recorded` is False if that has failed before: then the operation makes no
-        driver call. Does nothing if the borrower's work is not on a stream.
+        `_record_call`. `recorded` is False if recording has failed before: then the operation
+        makes no driver call. Does nothing if the borrower's work is not on a stream.
         """
         cdef Operation operation
         cdef own_access access
@@ -247,7 +247,7 @@ cdef class Lent:
         """
         if self.stream.context.lost:
             return self.close()
-        if self.capture is not NULL:  # it ends with the capture
+        if self.capture is not NULL:  # the loan ends with the capture
             return 0
         try:
             self.use(NULL, False)
@@ -279,7 +279,7 @@ cdef class Lent:
 
 
 cdef list _unended = []     # loans that could not be ended
-# Linked list of loans of which a Loan was a holder (`Loan.shown`) until it died.
+# Linked list of loans of which a Loan was a holder (`Loan.shown`) until that Loan died.
 cdef Lent _dropped = None
 _is_called = False          # whether synchronizations call `_end_all_unended`
 
@@ -301,7 +301,7 @@ def _end_all_unended():
     cdef Lent lent
     for lent in list(_unended):
         try:
-            if lent.holders or not lent.live:   # lent on, or taken back meanwhile
+            if lent.holders or not lent.live:   # lent again, or taken back meanwhile
                 _unended.remove(lent)
                 continue
             if not lent.stream.context.lost:
@@ -316,7 +316,7 @@ cdef int _end_returned() except -1:
     """End the loans that their borrowers have given back."""
     cdef Lent lent = _given_back()
     failure = None
-    while lent is not None:     # all of them, whatever happens to one
+    while lent is not None:     # end all of them, even if one fails
         try:
             lent.let_go()
         except BaseException as error:
@@ -672,7 +672,7 @@ cdef void _lend_anyway(Lent lent) noexcept:
 
 
 cdef int _wait_for_users(Lent lent) except -1:
-    """Make the borrower's stream wait for work on the buffer, as far as it can be waited for."""
+    """Make the borrower's stream wait for all work on the buffer that a stream can wait for."""
     cdef Region region = lent.region
     try:
         bury_orphans()  # a stream that was just dropped gets the event to wait for
@@ -792,7 +792,7 @@ cdef tuple device_pair(device_of_dlpack device):
 
 
 cdef int _check_exported(Region region) except -1:
-    """As `check_region`, but leaves loans that were given back to `_renewed`."""
+    """As `check_region`, but does not end returned loans, because `_renewed` may use them again."""
     if region.memory is None or region.moved or region.memory.state.unusual \
             or not is_alive(region.memory.context):
         region.usable()
@@ -822,7 +822,8 @@ cdef object _capsule_of_loan(Loan loan, object max_version):
 cdef bint _is_versioned(object max_version, bint readonly) except -1:
     """Whether a consumer that supports a version of DLPack gets a versioned capsule.
 
-    Raises BufferError if it would have to be one, because the buffer is lent read-only.
+    Raises BufferError if the consumer does not support a versioned capsule, but the buffer is lent
+    read-only: other capsules cannot say that.
     """
     cdef bint versioned = False
     cdef tuple version
@@ -959,9 +960,9 @@ cdef object _copied(
 
 
 cdef int64_t _stream_number(object stream) except? -2:
-    """Return what a consumer passed as ``stream``. It is not None.
+    """Return what a consumer passed as ``stream``, which is not None.
 
-    Raises TypeError if it is no int, BufferError if it is too large for a handle.
+    Raises TypeError if it is not an int, BufferError if it is too large for a handle.
     """
     try:
         return stream if type(stream) is int else operator.index(stream)
@@ -991,8 +992,9 @@ cdef Stream _consumer_stream(Region region, int64_t handle):
 cdef int follow_returns(Region region, Stream stream) except -1:
     """Make a stream wait for the streams on which bytes of imported memory were given back.
 
-    The owner has ordered the array after these returns, but the engine cannot see this. It knows
-    the returns only if another buffer, or unfinished work, has kept the home of the memory alive.
+    The owner has ordered the array after these returns, but the engine cannot see this. The
+    engine knows the returns only if another buffer, or unfinished work, has kept the home of the
+    memory alive.
     """
     cdef size_t stop = region.start + region.nbytes
     if region.memory.home is None or not region.memory.home.returned:

@@ -109,13 +109,13 @@ cdef object _place_at(int processor):
 
 # ---- prefetches and discards ----
 
-# The arguments of cuMemPrefetchBatchAsync and its like, and an access for each range.
+# The arguments of cuMemPrefetchBatchAsync and similar functions, and an access for each range.
 cdef struct Ranges:
     size_t count
     CUdeviceptr *addresses
     size_t *sizes
     CUmemLocation *places
-    size_t *firsts          # the first range of each place: 0, 1, 2, ..., as each range has its own
+    size_t *firsts          # of each place, its first range: 0, 1, 2, ..., one place for each range
     own_access *accesses
     bint at_once            # whether to try the function for batches first
 
@@ -381,7 +381,9 @@ cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token tok
 
 
 cdef driver_call _call_for(int name) except NULL:
-    """Return what makes the driver call: without discards, a prefetch or no call."""
+    """Return the function that makes the driver call: a prefetch or no call if the driver has no
+    discards.
+    """
     if name in (PREFETCH, PREFETCH_BATCH, TO):
         return _prefetch_call
     discards = DISCARD_CALL not in missing_functions()
@@ -484,7 +486,7 @@ cdef Token attach_region(Region region, object to, object stream):
 
 
 cdef bint _is_of_pool(Memory memory):
-    """Whether the bytes are memory of a DriverPool, also if a buffer over an address has them."""
+    """Whether a buffer's bytes, or those around its address, are memory of a DriverPool."""
     return memory.pool is not None or (memory.home is not None and memory.home.pool is not None)
 
 
@@ -516,7 +518,7 @@ cdef int advise_region(
 
 
 cdef int _adviser(object place) except? -3:
-    """Return the number of a place that advice can be about."""
+    """Return the driver's number of a place. Raises ValueError for NUMA nodes."""
     cdef CUmemLocation location = place_of(place)
     if <int>location.type == NUMA_NODE:
         raise ValueError(f"advice is about a Device or 'host', and not about one NUMA node:"

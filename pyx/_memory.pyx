@@ -278,7 +278,7 @@ cdef int _free_now(Memory memory) except -1:
 cdef int begin_growth(Memory memory, str verb) except -1:
     """Take the lock of the span. Raises if this thread has it already.
 
-    That is so in a finalizer that runs during `grow`, or in a function that makes room for it.
+    This happens in a finalizer that runs during `grow`, or in a function that makes room for it.
     """
     if memory.growing_in == this_thread():
         raise BufferBorrowedError(
@@ -314,8 +314,8 @@ cdef int _close_growing(Memory memory) except -1:
 
 
 cdef CUresult _close_span(Memory memory) except *:
-    """Close open memory whose lock this thread has. Returns the failure of a memory that is closed
-    all the same.
+    """Close open memory whose lock this thread has. Returns the driver's failure if the memory was
+    closed in spite of it.
     """
     cdef CUresult status = CUDA_SUCCESS
     cdef Span *span = memory.span
@@ -616,7 +616,7 @@ cdef Memory allocate_memory(
     if unlikely(not is_usable(context)):
         context.usable()
     if stream is not None and stream.capture is not NULL:
-        # Memory of a capture is there before the graph is launched, and nothing else uses it.
+        # Memory of a capture exists before the graph is launched, and no other work uses it.
         stream = None
         kind = DEVICE if kind == STREAM_ORDERED else kind
     memory.context = context
@@ -652,7 +652,7 @@ cdef Memory allocate_from(
 ):
     """Make the Memory of a buffer: from a pool of the driver, or empty for 0 bytes.
 
-    Without a stream, it is allocated on the internal stream, and the host waits for that.
+    Without a stream, the memory is allocated on the internal stream, and the host waits for it.
     """
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
@@ -679,8 +679,8 @@ cdef Memory allocate_from(
 cdef inline bint _takes_order(Stream stream) noexcept:
     """Whether page-locked or managed memory is allocated in the order of a stream.
 
-    It is not if the stream is blocking: the default streams' rules order only driver calls, and
-    this allocation is none. It is not if `host_excluded` is set: the allocation would count as
+    False for a blocking stream: the default streams' rules order only driver calls, and this
+    allocation makes no driver call. False if `host_excluded` is set: the allocation would count as
     unfinished work, during which the host cannot use any managed memory.
     """
     return stream.order.order == OWN_NON_BLOCKING and not stream.order.domain.host_excluded
@@ -986,7 +986,8 @@ cdef Memory _home_at(
 cdef Memory _known_home(
     CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
 ):
-    """The memory that exists for this allocation, or else around these bytes; None if none does.
+    """Return the home of this allocation, else the home of live memory around these bytes, or this
+    memory itself if it has no home. Returns None if there is neither.
 
     Lets no other thread in.
     """
@@ -1002,7 +1003,8 @@ cdef Memory _known_home(
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
     """Raise ValueError if the driver does not know the last byte.
 
-    If it does, the bytes are taken to lie in several allocations, mapped next to each other.
+    If the driver knows the last byte, the bytes are assumed to lie in several allocations, which
+    are mapped next to each other.
     """
     cdef int device = 0
     cdef CUdeviceptr last = address + nbytes - 1

@@ -27,16 +27,16 @@ cdef class migration_limit:
     """migration_limit(count, action='raise')\n--\n
     Choose, for a `with` block, how often the same managed memory may change sides.
 
-    If the host uses 64 KiB that work of a device has used since the host used them last, and no
-    prefetch has brought them back, the driver has to move them at a page fault. When this has
-    happened ``count`` times to the same 64 KiB in the block, the next access of the host that would
-    do so raises a `MigrationError` at its line (``"raise"``), or issues a CudaWarning (``"warn"``).
+    If the host uses 64 KiB of memory that a device has used since the host's last use, and no
+    prefetch has brought the memory back, the driver has to move it at a page fault. When this has
+    happened ``count`` times to the same 64 KiB in the block, the next such access of the host
+    raises a `MigrationError` at its line (``"raise"``), or issues a CudaWarning (``"warn"``).
     Memory that was given advice does not count.
 
     The limit also applies in the functions that the block calls; new threads start without one. Of
     nested blocks, the one entered last counts.
 
-    Raises TypeError or ValueError for another action, or a count that is negative or no integer.
+    Raises TypeError or ValueError for another action, or a count that is negative or not an integer.
     """
 
     def __cinit__(self, count, str action not None="raise"):

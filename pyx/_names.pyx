@@ -71,7 +71,7 @@ cdef dict GRAPHS = {}
 cdef list FREE = []         # numbers of such names that can be used again
 
 
-# The name in messages, and how to end it, of each graph that holds memory, by its number.
+# For each graph that holds memory, by its number: its name in messages, and how to end it.
 cdef dict GRAPH_NAMES = {}
 cdef uint64_t graph_count = 0
 
@@ -112,7 +112,7 @@ cdef class Parts:
 
 
 cdef uint16_t graph_launch(str graph, Parts parts):
-    """Return a number for the launches of one executable graph, to be given back."""
+    """Return a number for the launches of one executable graph. `give_back_name` takes it back."""
     name = f"launch of {graph}"
     if FREE:
         number = FREE.pop()

@@ -57,7 +57,7 @@ cdef class NodeChange:
 
 
 cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t room):
-    """Return a node in the place of another one, with room for accesses, and without any."""
+    """Return a node that replaces another one. It has room for accesses, but no accesses yet."""
     cdef GraphNode node = GraphNode.__new__(GraphNode)
     node.graph, node.graph_number, node.stream = old.graph, old.graph_number, old.stream
     node.kind, node.operation, node.raw_count = old.kind, old.operation, old.raw_count
@@ -109,7 +109,7 @@ cdef class LaunchChange(NodeChange):
 cdef NodeChange change_launch(
     GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows
 ):
-    """Return a change of a launch. None, and no arguments, mean those of now."""
+    """Return a change of a launch. None, or empty `args`, keeps what the launch has now."""
     cdef LaunchChange change = LaunchChange.__new__(LaunchChange)
     cdef tuple uses = old.source
     cdef Shape shape
@@ -150,7 +150,7 @@ cdef class CopyChange(NodeChange):
 
 
 cdef NodeChange change_copy(GraphNode old, Context context, object source, object target):
-    """Return a change of a copy. None means the buffer of now."""
+    """Return a change of a copy. None keeps the present buffer."""
     cdef CopyChange change = CopyChange.__new__(CopyChange)
     cdef Region to = _buffer(old, "target", target, old.target)
     cdef Region origin = _buffer(old, "source", source, old.source)
@@ -181,7 +181,7 @@ cdef int _refuse_unlike(
 cdef str unlike(GraphNode old, GraphNode new, Context context):
     """Return why a node of an executable cannot become the other one, or None.
 
-    Only copies and fills are compared; what else the driver needs is not.
+    Compares only the memory of copies and fills. The driver may have other reasons.
     """
     if old.kind != new.kind or old.kind not in (COPY_NODE, FILL_NODE):
         return None
@@ -194,8 +194,8 @@ cdef str unlike(GraphNode old, GraphNode new, Context context):
 cdef str _unlike(GraphNode old, str name, Region region, Region present, Context context):
     """Return why the driver does not accept memory in the place of the present memory, or None.
 
-    A fill keeps the context of its memory, whatever kind of memory it is. Each side of a copy keeps
-    the kind, too. Where drivers accept more, that depends on the side.
+    The target of a fill keeps its context, but may become another kind of memory. Each side of a
+    copy keeps its kind, too. What drivers accept beyond this depends on the side.
     """
     now, then = _kind_of(present), _kind_of(region)
     cdef bint known = "foreign" not in (now, then)
@@ -270,7 +270,7 @@ cdef class FillChange(NodeChange):
 
 
 cdef NodeChange change_fill(GraphNode old, Context context, object target, object value):
-    """Return a change of a fill. None means the target and the value of now."""
+    """Return a change of a fill. None keeps the present target or value."""
     cdef FillChange change
     cdef Region region = _buffer(old, "target", target, old.target)
     cdef Region present = old.target
@@ -296,7 +296,7 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
 
 
 cdef NodeChange same_fill(GraphNode old):
-    """Return the change that makes a fill what it is now."""
+    """Return the change that sets a fill to the target and the value of the node."""
     cdef FillChange change = _fill_of(old, old.target)
     _fill_in(change, old.target)
     return change
@@ -305,15 +305,15 @@ cdef NodeChange same_fill(GraphNode old):
 cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     """Return the change that lets a fill write to memory which nothing else uses.
 
-    A disabled fill does that, because driver 580 loses the order of the nodes before and after a
-    memset node that cuGraphNodeSetEnabled has disabled. The node of the change has the memory.
+    A disabled fill writes there, because driver 580 loses the order of the nodes before and after a
+    memset node that cuGraphNodeSetEnabled has disabled. The node of the change keeps this memory.
     """
     cdef Region present = old.target
     cdef Context home = context if old.stream is not None else _home_of(present, context)
     _refuse_fixed_fill(old, context)
     cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
-    # The driver accepts only memory of the same context. If that is another one than the graph's,
-    # both can use page-locked memory of it.
+    # The driver accepts only memory of the same context. If that is not the graph's context, the
+    # memory is page-locked, which both contexts can use.
     cdef Region region = new_buffer(
         DeviceBuffer if home is context else LockedBuffer, count, present.dtype, home, None,
         "of a disabled fill")
@@ -332,7 +332,7 @@ cdef FillChange _fill_of(GraphNode old, Region region):
 
 
 cdef int _fill_in(FillChange change, Region region) except -1:
-    """Set what the driver gets."""
+    """Fill in the parameters for the driver."""
     halves_of(change.node.settings, region.itemsize, change.halves)
     fill_params(&change.params, pointer_of(region), region.count, region.itemsize,
                 change.node.raw_count)
@@ -343,7 +343,7 @@ cdef int _fill_in(FillChange change, Region region) except -1:
 
 @cython.final
 cdef class Switch(NodeChange):
-    """Whether launches run a launch or a copy."""
+    """Whether launches of the graph run a node, which is a launch or a copy."""
 
     cdef unsigned int enabled
 

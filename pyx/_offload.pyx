@@ -173,7 +173,7 @@ cdef bint _conflict(Capture one, Capture other) noexcept:
 
 
 cdef bint _lock(object array) except -1:
-    """Make an array read-only. Returns False if it is read-only, or if it would have to stay so."""
+    """Make an array read-only. Returns False if it is so already, or could not become writable again."""
     if not array.flags.writeable or not _can_be_unlocked(array):
         return False
     array.flags.writeable = False
@@ -590,7 +590,7 @@ cdef class ResultToken:
     """ResultToken(*args, **kwargs)\n--\n
     A queued launch with `Out` or `InOut` arguments, whose results `wait` copies to arrays.
 
-    It is used as a `Token` is. `wait`, ``await`` and a `done` that is True copy the results to the
+    It is used like a `Token`. `wait`, ``await`` and a `done` that is True copy the results to the
     arrays, and make the arrays writable again. Nothing else does, not even
     ``stream.synchronize()``. If the last reference to the token is dropped before that, the results
     are lost: a `CudaWarning` says so, and the arrays keep their old items.
@@ -607,7 +607,7 @@ cdef class ResultToken:
     cdef list captures      # None once the results have come home, or are lost
     cdef bint lost
     cdef bint told          # whether a wait has failed, so that __dealloc__ need not warn
-    cdef object lock        # held while results are copied, so that other threads wait for that
+    cdef object lock        # held while results are copied, so that other threads wait for the copy
     cdef object __weakref__
 
     def __init__(self, *args, **kwargs):

@@ -22,11 +22,12 @@ def open(ticket, stream=None):
     Work that is queued on ``stream`` from now on runs after what the owner had queued before
     `Buffer.share`. Opening counts as a write on ``stream``, so uses on other streams, or on the
     host, have to be ordered after it. The owner cannot use the buffer until it is given back:
-    ``receipt = buffer.give_back(stream)``, and there ``buffer.accept(receipt)``. If the buffer is
-    only dropped, the owner can take it back once the work here is complete.
+    ``receipt = buffer.give_back(stream)`` here, and ``buffer.accept(receipt)`` in the owner's
+    process. If the buffer is only dropped, the owner can take it back once the work here is
+    complete.
 
-    If this fails, for example because the stream is capturing, the ticket can be opened later; if
-    the driver had mapped the memory by then, only after that was unmapped.
+    If opening fails, for example because the stream is capturing, the ticket can be opened later.
+    If the driver had mapped the memory already, this memory has to be unmapped first.
 
     Does not block. The memory is unmapped when the work on it is known to be complete.
 
@@ -44,9 +45,9 @@ def open(ticket, stream=None):
     Raises
     ------
     TypeError
-        It is no Ticket.
+        ``ticket`` is not a Ticket.
     OwnershipError
-        The ticket was opened before, or taken back; it is not as the owner has made it; the owner
+        The ticket was opened before, or taken back; it differs from what the owner made; the owner
         has ended; or the ticket was made by this process.
     ValueError
         This process does not see the device; or the stream does not belong to the primary context

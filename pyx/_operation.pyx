@@ -110,8 +110,8 @@ cdef int note(Operation *operation, Stream stream) except? -1:
 cdef int issue_briefly(Operation *operation, Stream stream) except? -1:
     """As `issue`, for an operation that makes no driver call, or only records and waits for events.
 
-    These never block (`keeps_gil`). So the GIL is kept if there is no other Python thread, also
-    where `note` does not keep it, because another library has the stream.
+    Such calls never block (`keeps_gil`). So the GIL is kept if there is no other Python thread,
+    even if another library has the stream. In that case `note` does not keep the GIL.
     """
     cdef int reason
     check_stream(stream)

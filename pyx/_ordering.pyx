@@ -148,8 +148,8 @@ cdef class ordering:
     ``"strict"``, the default outside all blocks, raises `BufferBorrowedError`.
     ``"wait"`` makes the operation's stream wait for the stream of the conflicting work. This is an
     event wait on the GPU, so later work of the waiting stream is ordered, too. A host access blocks
-    until the work that is queued on that stream is complete. If the conflicting work cannot be
-    waited for, the operation is still refused.
+    until all work that is queued on the stream of the conflicting work is complete. If the
+    conflicting work cannot be waited for, the operation is still refused.
     ``"unchecked"`` lets the operation pass: the program is responsible for the order. Host views,
     closing and the lifetime of memory stay protected, and later operations are still checked
     against this one.

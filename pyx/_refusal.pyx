@@ -86,7 +86,7 @@ cdef int refuse_operation(
         end = view_end(conflict)
         if conflict.loan and end is END_LOAN and conflict.kind == stream.order.kind \
                 and conflict.number == stream.order.number:
-            end = END_OWN_LOAN      # of what that stream itself must not do now
+            end = END_OWN_LOAN      # the request is on the loan's own stream
         raise BufferExportedError(f"{wanted}:\n{view_line(conflict)}\n  {end}.")
     if answer == OWN_ATTACHED:
         return _refuse_attached(conflict, wanted)

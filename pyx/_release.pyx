@@ -60,18 +60,18 @@ cdef int ANY = -1               # the name of every operation
 
 
 cdef bint is_unused(own_memory *state, size_t start=0, size_t stop=ALL) noexcept:
-    """Whether the host knows that no work uses the memory, or the bytes of it."""
+    """Whether the host knows that no work uses these bytes of the memory."""
     return state is NULL or own_borrows(engine, state, start, min(stop, state.nbytes), NULL, 0) == 0
 
 
 cdef bint _is_held(own_memory *state, size_t start, size_t stop) noexcept:
-    """Whether a graph uses the memory, or the bytes of it."""
+    """Whether a graph uses these bytes of the memory."""
     cdef own_conflict conflict
     return state is not NULL and own_held(engine, state, start, stop, &conflict)
 
 
 cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=ANY):
-    """Return the last operation of each slot that may use the bytes; none without a state.
+    """Return, by slot, the last operation that may use the bytes. Empty without a state.
 
     With `operation`, only uses by operations of this name count.
     """
@@ -85,7 +85,7 @@ cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=
     borrows = <own_borrow *>malloc((count + 1) * sizeof(own_borrow))
     if borrows is NULL:
         raise MemoryError()
-    # There may be fewer by now: another thread may have observed that some are complete.
+    # There may be fewer borrows now: another thread may have observed that some are complete.
     count = min(count, own_borrows(engine, state, start, stop, borrows, count))
     uses = {}
     for i in range(count):
@@ -139,7 +139,7 @@ cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) exc
 
 
 cdef bint may_finish() except -1:
-    """Whether no capture forbids to wait for all work of all contexts."""
+    """Whether the host may wait for all work of all contexts. A capture can forbid such a wait."""
     cdef Context context
     for context in contexts():
         if not context.lost and not may_synchronize(context):
@@ -150,7 +150,7 @@ cdef bint may_finish() except -1:
 cdef bint finish_everything() except -1:
     """Wait for all work of all contexts. Returns False if that would end a capture, or if it fails.
 
-    It is the only way to wait for the default streams of other threads and of ended threads.
+    This is the only way to wait for the default streams of other threads and of ended threads.
     Updates no clock.
     """
     cdef Context context
@@ -201,8 +201,8 @@ cdef bint is_idle(Context context) except -1:
 cdef bint _stream_is_idle(Stream stream) except -1:
     """Whether the work of a stream is complete. Asks the driver; updates no clock.
 
-    The default stream of another thread cannot be queried. For it, this is whether the host knows
-    that its work is complete.
+    The default stream of another thread cannot be queried. For such a stream, returns whether the
+    host knows that its work is complete.
     """
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
@@ -354,7 +354,7 @@ cdef int drain(bint may_block) except -1:
         return 0
     bury_orphans()
     _free_all(_take_queue(), may_block, False)
-    if may_block and _queue.first is not NULL:  # used by work that no event stands for
+    if may_block and _queue.first is not NULL:  # in use by work that no event stands for
         left = _take_queue()
         try:
             finished = finish_everything()
@@ -384,7 +384,7 @@ cdef void _put_back(releases *pieces) noexcept:
 
 
 cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
-    """Free what can be freed, and put back the rest. `finished`: no work uses it any more."""
+    """Free what can be freed, and put back the rest. With `finished`, no work uses the pieces."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
     try:
         idle = {}       # by context: whether freeing memory of the context cannot block
@@ -637,7 +637,8 @@ cdef bint _free_behind(pending *node, Context context, list works) except -1:
 cdef CUresult _wait_unnoticed(Stream stream, Event event) noexcept:
     """Let the driver order a stream after an event. The engine does not learn of it.
 
-    Else a synchronization of the stream's context would tell the host of work in another context.
+    Otherwise a synchronization of the stream's context would also tell the host about work of
+    another context.
     """
     cdef bint pushed = False
     cdef CUresult status = <CUresult>CUDA_ERROR_INVALID_HANDLE

@@ -1,7 +1,7 @@
 """Segment: memory of the system that several processes have mapped.
 
-It is a file in memory without a name, which ends with the last process that has it. Other processes
-open it through the owner's file descriptor, in /proc.
+It is an anonymous file in memory (memfd), which ends with the last process that has it open or
+mapped. Other processes open it through the owner's file descriptor, in /proc.
 """
 
 import os
@@ -61,7 +61,7 @@ cdef class Segment:
 
 
 cdef int close_file(int file) except -1:
-    """Close a file; -1 is none."""
+    """Close a file descriptor; -1 means none."""
     if file >= 0:
         try:
             os.close(file)
@@ -84,7 +84,7 @@ cdef Segment new_segment(str name, size_t nbytes):
     cdef Segment segment = Segment.__new__(Segment)
     segment.file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(segment.file, nbytes)
-    # A file that shrinks would crash those who have mapped it.
+    # If the file shrank, the processes that have mapped it could crash.
     import fcntl
     fcntl.fcntl(segment.file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     _map(segment, nbytes)

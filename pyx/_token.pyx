@@ -229,7 +229,7 @@ cdef Event _refuse_captured(Token token):
 
 
 cdef tuple _buffers_of(Token token, bint written):
-    if callable(token.target):  # a launch's, which finds the buffers among its arguments
+    if callable(token.target):  # a launch's function, which finds buffers among its arguments
         return token.target(token.source, written)
     if token.modes[0]:
         mode = 1 + (OWN_WRITE if written else OWN_READ)

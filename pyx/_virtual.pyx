@@ -139,7 +139,7 @@ cdef CUresult unmap_from(Span *span, size_t end) noexcept nogil:
 
 
 cdef void _forget_piece(Span *span, size_t begin) noexcept nogil:
-    """Count the last piece, which begins here, as unmapped."""
+    """Count the last piece, which begins at offset `begin`, as unmapped."""
     span.pieces -= 1
     span.mapped = begin
     span.usable = min(span.usable, begin)
@@ -148,7 +148,8 @@ cdef void _forget_piece(Span *span, size_t begin) noexcept nogil:
 cdef CUresult free_span(Span *span, bint anyway) noexcept nogil:
     """Unmap all memory and free the addresses. May block.
 
-    Stops at the first failure. With `anyway`, does what can be done, and returns the first failure.
+    Without `anyway`, stops at the first failure. With `anyway`, goes on after a failure, and returns
+    the first one.
     """
     cdef CUresult status = unmap_from(span, 0)
     cdef CUresult next = status
