@@ -36,7 +36,8 @@ cdef class migration_limit:
     The limit also applies in the functions that the block calls; new threads start without one. Of
     nested blocks, the one entered last counts.
 
-    Raises TypeError or ValueError for another action, or a count that is negative or not an integer.
+    Raises TypeError or ValueError for another action, or unless the count is an integer of at
+    least 0.
     """
 
     def __cinit__(self, count, str action not None="raise"):

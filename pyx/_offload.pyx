@@ -173,7 +173,7 @@ cdef bint _conflict(Capture one, Capture other) noexcept:
 
 
 cdef bint _lock(object array) except -1:
-    """Make an array read-only. Returns False if it is so already, or could not become writable again."""
+    """Make an array read-only. Returns False if it is already, or could not be undone."""
     if not array.flags.writeable or not _can_be_unlocked(array):
         return False
     array.flags.writeable = False

@@ -71,8 +71,8 @@ cdef int _attribute(CUdevice_P2PAttribute attribute, Device device, Device peer)
 # Another thread may end access between the check of a launch and its driver call. So whoever ends
 # access first adds it to `_ending`, then counts `access_ends` up, and then looks for unfinished
 # work. A launch compares the counter after the engine has recorded the launch and before the driver
-# gets it. If the counter has changed, the launch is checked again, and is refused while the access is in
-# `_ending`.
+# gets it. If the counter has changed, the launch is checked again, and is refused while the access
+# is in `_ending`.
 
 # The access that is just being ended, as pairs of numbers: two contexts, or a pool and a device.
 cdef set _ending = set()
@@ -166,7 +166,7 @@ cdef list _of_device(Device device):
 
 
 cdef int _refuse_unfinished(list users, str what) except -1:
-    """Raise unless all work of some contexts is known to be complete. `what` is what was requested."""
+    """Raise unless all work of some contexts is known to be complete. `what` names the request."""
     global access_ends
     cdef Context context
     access_ends += 1
@@ -225,7 +225,7 @@ cdef int admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags, str ca
 cdef int _narrow(
     CUmemoryPool pool, Device device, CUmemAccess_flags flags, str what
 ) except -1:
-    """End a device's access to a pool, or a part of it. Raises if work of the device is unfinished."""
+    """End a device's access to a pool, or a part of it. Raises if the device's work is unfinished."""
     pair = (<size_t>pool, device.ordinal)
     _ending.add(pair)
     try:
@@ -246,7 +246,7 @@ cdef int _open_pool(Device device, Device owner) except -1:
 
 
 cdef bint _is_last(Context context, Context peer) except -1:
-    """Whether `_open_pool` has opened a pool for this access, and no other access needs the pool."""
+    """Whether `_open_pool` has opened a pool for this access, and no other access needs it."""
     cdef Context each, other
     if _opened.get((context.device.ordinal, peer.device.ordinal)) != resets:
         return False

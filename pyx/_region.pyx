@@ -214,7 +214,7 @@ cdef class Region:
 
     @property
     def closed(self):
-        """Whether the buffer was closed or moved, or `DeviceBuffer.shrink` gave back some of its items."""
+        """Whether the buffer was closed or moved, or `DeviceBuffer.shrink` gave back items of it."""
         return is_closed(self)
 
     @property
@@ -434,7 +434,7 @@ cdef bint is_closed(Region region) noexcept:
 
 
 cdef bint _is_gone(Region region, uint32_t *site) noexcept:
-    """Whether the memory has shrunk and lacks bytes of the region. Sets the site of the shrinking."""
+    """Whether the memory has shrunk and lacks bytes of the region. Sets the site of `shrink`."""
     return region.memory.state.limited != 0 and region.nbytes and own_is_cut(
         engine, region.memory.state, region.start + region.nbytes, site)
 
@@ -510,7 +510,7 @@ cdef Py_ssize_t checked_count(object count, Items items, str what="count") excep
 
 
 cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype) except? 0:
-    """Return an address as a number, or 0 if there are no items. Raises if no items can be there."""
+    """Return an address as a number, or 0 if there are no items. Raises if it cannot be valid."""
     number = integer(address, "address")
     if count == 0:
         return 0

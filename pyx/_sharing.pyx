@@ -72,7 +72,7 @@ cdef enum:
     SLOT_BYTES = 32
     STARTED = 8             # offset in a slot: the start time of the process that has the buffer
     DIGEST = 16             # offset in a slot: the digest of the ticket
-    MOST_BYTES = 1 << 16    # of a ticket
+    MOST_BYTES = 1 << 16    # the most bytes of a ticket
     MOST_SIZES = 64
 
 # The state of a slot: the lowest byte of its first word. The rest is the number of the process that
@@ -81,9 +81,9 @@ cdef enum:
     FREE
     OFFERED         # the ticket can be opened
     OPEN            # a process has the buffer
-    RETURNED        # it has given the buffer back, and still has the memory mapped
-    GONE            # it has dropped the buffer, and its work is complete
-    RETURNED_GONE   # it has given the buffer back, and its work is complete
+    RETURNED        # the process has given the buffer back, and still has the memory mapped
+    GONE            # the process has dropped the buffer, and its work is complete
+    RETURNED_GONE   # the process has given the buffer back, and its work is complete
     TAKEN_BACK      # the owner has taken the buffer back before the ticket was opened
 
 # magic, the owner's process, the file of its board, its start time, the slot, the kind of memory,
@@ -100,11 +100,11 @@ cdef bytes RECEIPT_MAGIC = b"CUDAREC1"
 
 # ---- processes ----
 
-cdef object _start = 0      # of this process; 0: not known yet
+cdef object _start = 0      # the start time of this process; 0: not known yet
 
 
 def _start_of(pid):
-    """The start time of a process, or 0 if it has ended. Raises OSError if nobody can tell."""
+    """Return the start time of a process, or 0 if it has ended. Raises OSError if it is unknown."""
     cdef int file
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -121,16 +121,16 @@ def _start_of(pid):
 
 
 cdef object _own_start():
-    """The start time of this process."""
+    """Return the start time of this process."""
     global _start
     _start = _start or _start_of(getpid())
     return _start
 
 
 cdef int _pidfd_of(pid, start) except -2:
-    """A file that becomes readable when the process ends; -1 if it has ended.
+    """Return a file descriptor that becomes readable when the process ends; -1 if it has ended.
 
-    Raises OSError if nobody can tell, such as when this process has too many open files.
+    Raises OSError if this is unknown, such as when this process has too many open files.
     """
     try:
         file = os.pidfd_open(pid)
@@ -144,13 +144,13 @@ cdef int _pidfd_of(pid, start) except -2:
     try:
         same = not start or _start_of(pid) == start
     finally:
-        if not same:    # it has ended, and another one has its number
+        if not same:    # it has ended, and another process has its number
             os.close(file)
     return file if same else -1
 
 
 cdef bint _has_ended(int pidfd) except -1:
-    """Whether a process has ended. Raises OSError if nobody can tell."""
+    """Whether a process has ended. Raises OSError if this is unknown."""
     if pidfd < 0:
         return True
     cdef pollfd asked
@@ -175,7 +175,8 @@ cdef class Ticket:
     data : bytes
         ``bytes(ticket)`` of a ticket.
 
-    Raises TypeError or ValueError if ``data`` is nothing like that. `open` checks everything else.
+    Raises TypeError or ValueError if ``data`` is not the data of a ticket. Some errors in it are
+    found only by `open`.
     """
 
     def __init__(self, data):
@@ -184,7 +185,7 @@ cdef class Ticket:
         _parse(self, bytes(data))
 
     def __bytes__(self):
-        """Return the data of which `Ticket` makes an equal ticket."""
+        """Return the data from which `Ticket` makes an equal ticket."""
         return self.data
 
     def __reduce__(self):
@@ -236,7 +237,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
             or offset > total - nbytes or offset % dtype.alignment or total >= 1 << 48:
         raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
                          f" bytes at {offset} of {total}")
-    first, second = _digest(data)   # here, like items and owner, so that `open` takes less time
+    first, second = _digest(data)   # here, so that `open` takes less time
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
     ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
     ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
@@ -247,7 +248,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
 
 
 cdef object _description(object given):
-    """Return NumPy's description of a dtype: in JSON its tuples are lists."""
+    """Return NumPy's description of a dtype, made from JSON, where its tuples are lists."""
     if not isinstance(given, list):
         return given
     fields = []
@@ -283,7 +284,7 @@ cdef class Receipt:
     data : bytes
         ``bytes(receipt)`` of a receipt.
 
-    Raises TypeError or ValueError if ``data`` is nothing like that.
+    Raises TypeError or ValueError if ``data`` is not the data of a receipt.
     """
 
     def __init__(self, data):
@@ -296,7 +297,7 @@ cdef class Receipt:
         _, self.pid, self.slot, self.number = RECEIPT.unpack(data)
 
     def __bytes__(self):
-        """Return the data of which `Receipt` makes an equal receipt."""
+        """Return the data from which `Receipt` makes an equal receipt."""
         return self.data
 
     def __reduce__(self):
@@ -328,7 +329,7 @@ cdef class Sharing(Kept):
 @cython.final
 @cython.no_gc_clear
 cdef class Shared:
-    """A ticket that has not ended: until the other process can no longer use memory or event."""
+    """A ticket that has not ended: the other process may still use the memory or the event."""
 
     cdef Memory memory
     cdef Sharing sharing    # None for page-locked memory, which each process maps by itself
@@ -339,9 +340,9 @@ cdef class Shared:
     cdef bytes number
     cdef Event before       # is recorded by `share` alone
     cdef Event event        # is recorded by `share`, and by the other process
-    cdef tuple names        # of the event, for other processes: its handle and its number
+    cdef tuple names        # the handle and the number of `event`, for other processes
     cdef uint64_t borrower  # the number of the process that has the buffer; 0: not known yet
-    cdef int pidfd          # of that process; -1: it has ended
+    cdef int pidfd          # the pidfd of the borrower; -1: the borrower has ended
     cdef uint32_t site
     cdef bint offered       # whether `share` has returned the ticket
 
@@ -366,7 +367,7 @@ cdef uint64_t _word(unsigned int slot) noexcept:
 
 
 cdef bint _borrower_has_ended(Shared shared) except -1:
-    """Whether the other process has ended. If nobody can tell, it still has the buffer."""
+    """Whether the other process has ended. False if this is unknown."""
     cdef int file = -1
     try:
         file = _file_of_borrower(shared)
@@ -384,21 +385,21 @@ cdef int _file_of_borrower(Shared shared) except -2:
     if shared.borrower == pid:
         return shared.pidfd
     file = _pidfd_of(pid, _board.load(shared.slot * SLOT_BYTES + STARTED))
-    if shared.borrower != pid:  # a process whose `open` has failed may have had it before
+    if shared.borrower != pid:  # a process whose `open` failed may have had the ticket before
         shared.borrower, shared.pidfd, file = pid, file, shared.pidfd
-    close_file(file)            # the earlier one, or another thread was faster
+    close_file(file)            # of the earlier process, or a duplicate if another thread was faster
     return shared.pidfd
 
 
 cdef int settle_shares() except -1:
-    """End what other processes can no longer use."""
+    """End the tickets whose memory and event other processes can no longer use."""
     if _shares:
         _end_all()
     return 0
 
 
 def _end_all():
-    """End what other processes can no longer use.
+    """End the tickets whose memory and event other processes can no longer use.
 
     A loan of a buffer that is still referred to ends only by `accept`: what the program may do must
     not depend on when another process ends.
@@ -424,7 +425,7 @@ def _end_all():
 
 
 cdef int _retire(Shared shared, bint killed) except -1:
-    """Use the slot and the event again. The other process uses neither any more.
+    """End a ticket: let later tickets use its slot and its event, which no other process uses.
 
     An event is not used again if a process that has ended may have left it unfinished.
     """
@@ -640,7 +641,7 @@ cdef tuple _digest(bytes data):
 
 
 cdef Shared _find(Region region, Receipt receipt):
-    """Return what a receipt is for, or the only thing that is shared of a buffer."""
+    """Return the `Shared` that a receipt is for; without a receipt, the only one of a buffer."""
     cdef Shared shared
     cdef size_t stop = region.start + region.nbytes
     found = []
@@ -678,7 +679,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if not shared.lent or shared.returning:
         raise ValueError(f"another thread has taken {region.describe()} back meanwhile")
     if not region.memory.context.lost:  # else it is page-locked memory, which the host can use
-        shared.returning = True     # because the engine compares nothing with what returns
+        shared.returning = True     # no other thread may take it back now; the engine does not check that
         try:
             _order_after(region, shared, stream)
         except BaseException:
@@ -696,8 +697,8 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
 
 
 cdef bint _check_returned(Region region, Shared shared, Receipt receipt) except -1:
-    """Raise if the other process still has the buffer. Returns whether it was never opened: from
-    now on it cannot be.
+    """Raise if the other process still has the buffer. Returns whether the ticket was never opened;
+    in this case it can no longer be opened.
     """
     cdef bint unopened = receipt is None \
         and _board.swap(shared.slot * SLOT_BYTES, OFFERED, TAKEN_BACK)
@@ -811,7 +812,7 @@ def warm_up(Context context not None):
 @cython.final
 @cython.no_gc_clear
 cdef class Claim:
-    """What tells the owner that this process can no longer use the memory and the event."""
+    """A claim to a ticket. Its end tells the owner that this process no longer uses memory and event."""
 
     cdef Segment board
     cdef size_t slot
@@ -834,7 +835,7 @@ cdef class Claim:
 
 @cython.final
 cdef class Owner:
-    """Another process that has made tickets. It is kept until it ends, because most make more."""
+    """Another process that has made tickets. Kept until that process ends, as most make more tickets."""
 
     cdef int pidfd
     cdef Segment board
@@ -846,7 +847,7 @@ cdef class Owner:
         close_file(self.pidfd)
 
 
-# The keys are the number of the process, its start time, and the file of its board there.
+# The keys are the number of the process, its start time, and its file descriptor of its board.
 cdef dict _owners = {}
 
 
@@ -866,7 +867,7 @@ cdef Owner _owner_of(Ticket ticket):
 
 
 cdef int _forget_owners() except -1:
-    """Close what belongs to processes that have ended."""
+    """Drop the owners that have ended, and the events opened from them."""
     cdef Context context
     for key, owner in list(_owners.items()):
         if _has_ended((<Owner>owner).pidfd):
@@ -883,7 +884,7 @@ cdef int await_owner(Opened opened, Stream stream) except -1:
 
 
 cdef int _keep_awaiting(Opened opened) except -1:
-    """Let another event stand for the owner's work, because `give_back` records that of the ticket.
+    """Let another event stand for the owner's work, because `give_back` records the ticket's event.
     """
     cdef OtherWork work = opened.work
     if work is None:
@@ -896,7 +897,7 @@ cdef int _keep_awaiting(Opened opened) except -1:
 
 
 cdef Event _event_behind(Event earlier):
-    """Make an ordinary event that is complete when another one of its context is."""
+    """Make an ordinary event that is complete when another event of its context is complete."""
     cdef Event event = new_event(earlier.context, CU_EVENT_DISABLE_TIMING)
     with nogil:
         earlier.context.check(_record_behind(earlier, event))
@@ -904,7 +905,7 @@ cdef Event _event_behind(Event earlier):
 
 
 cdef CUresult _record_behind(Event earlier, Event event) noexcept nogil:
-    """Record an event that is complete when another one of its context is."""
+    """Record an event that is complete when another event of its context is complete."""
     cdef CUstream stream = NULL
     cdef bint pushed = False
     cdef CUresult status = enter_context(event.context.raw, &pushed)
@@ -994,10 +995,11 @@ cdef bint _has_digest_of(Ticket ticket, Segment board, size_t slot) noexcept:
 
 
 cdef Event _opened_event(Context context, Ticket ticket):
-    """Return the event of a ticket. Opening one takes long, and the owner uses it again.
+    """Return the event of a ticket. It is kept, because opening an event takes long, and the owner
+    uses the event again for later tickets.
 
-    It stands for work of the owner, of which the engine knows nothing: no more for what this
-    process has recorded for an earlier ticket.
+    The event stands for work of the owner, which the engine does not know. So in the engine it no
+    longer stands for what this process has recorded for an earlier ticket.
     """
     cdef own_snapshot nothing
     memset(&nothing, 0, sizeof(nothing))

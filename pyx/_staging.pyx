@@ -598,7 +598,7 @@ cdef class Filling:
     cdef Py_buffer room, given
     cdef int64_t begun_at
     cdef bint running
-    cdef int process            # whose threads work: a forked child has none of them
+    cdef int process            # the process whose threads work: a forked child has none of them
 
     def __init__(self, target, source, uint64_t offset=0):
         if self.running:
@@ -628,7 +628,7 @@ cdef class Filling:
     def end(self):
         """Wait until the target is filled. Return the number of bytes and the seconds it took.
 
-        There are fewer bytes than the target has if the file ends before. Signals such as Ctrl-C
+        The number of bytes is smaller than the target if the file ends before. Signals such as Ctrl-C
         interrupt the wait. Raises OSError if reading failed.
         """
         cdef bint done = False

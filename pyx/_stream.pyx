@@ -6,7 +6,7 @@ with its thread (thread-local), which stream was last found by its handle, and a
 """
 
 import operator
-from _thread import _local as local  # that of threading, which is slow to import
+from _thread import _local as local  # threading.local; threading is slow to import
 
 cimport cython
 from cpython.ref cimport PyObject, Py_XDECREF
@@ -72,7 +72,7 @@ cdef class Capturing:
     """A capture of streams into a graph."""
 
     cdef str called(self):
-        """Return its name in messages."""
+        """Return the name of the capture in messages."""
         return f"the capture of {self.graph}, begun at {place(self.site)}"
 
     cdef int record(self, Stream stream, Event event) except -1:
@@ -562,9 +562,9 @@ cdef class Stream:
             " part of the graph. Call it before the block, or after it")
 
     cdef Event event_of_stream(self, Stream other):
-        """Record an event on another stream, for which this one is to wait.
+        """Record an event on another stream, for this stream to wait for.
 
-        If it cannot wait for that, because one of them is captured, no event is recorded.
+        If a capture of one of the streams does not allow that wait, raises, and records no event.
         """
         if unlikely(self.capture is not other.capture):
             if other.capture is NULL:
@@ -723,7 +723,7 @@ cdef class Scope:
 def find_events_of_tokens_with(function):
     """Register the function by which `Stream.wait` finds the event of a token.
 
-    It gets the stream that waits, and the token.
+    The function gets the stream that waits, and the token.
     """
     global _event_of_token
     _event_of_token = function

@@ -148,8 +148,7 @@ cdef void _forget_piece(Span *span, size_t begin) noexcept nogil:
 cdef CUresult free_span(Span *span, bint anyway) noexcept nogil:
     """Unmap all memory and free the addresses. May block.
 
-    Without `anyway`, stops at the first failure. With `anyway`, goes on after a failure, and returns
-    the first one.
+    Stops at the first failure. With `anyway`, goes on after a failure, and returns the first one.
     """
     cdef CUresult status = unmap_from(span, 0)
     cdef CUresult next = status
