@@ -22,7 +22,7 @@ cdef class Lent(Lending):
     cdef Stream stream          # the borrower's stream; an internal stream if it has none
     cdef Borrower borrower
     cdef bint readonly
-    cdef Event event            # recorded at the begin and the end; None on a non-blocking stream
+    cdef Event event            # recorded at beginning and end; None on a non-blocking stream
     cdef bint live              # whether `loan` is open in the engine, or in that of a capture
     cdef Py_ssize_t holders     # how many blocks and exports have not ended
     cdef Lent following         # the next one in the list `_dropped`

@@ -28,10 +28,10 @@ cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # the engine's record of the memory; that of `home` if there is one
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
-    cdef Span *span             # of memory that grows; NULL for other memory, and once it is closed
+    cdef Span *span             # the Span of memory that grows; NULL for other or closed memory
     cdef object growth          # the lock for grow, shrink and close; None for other memory
     cdef unsigned long long growing_in  # the thread that has this lock, or 0
-    cdef uint32_t growing_at    # the line at which it took the lock
+    cdef uint32_t growing_at    # the line at which that thread took the lock
     cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
@@ -63,7 +63,7 @@ cdef class Memory:
     cdef int give_away(self) except -1
 
 
-# What `obtain` calls. Returns the driver's status.
+# The type of functions by which `obtain` allocates. They return the driver's status.
 ctypedef CUresult (*allocate_function)(Memory memory, size_t size) except *
 
 

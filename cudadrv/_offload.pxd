@@ -27,8 +27,8 @@ cdef class Capture:
     cdef str label              # what messages call it, such as "inout array 0"
     cdef size_t start           # the address of the array's memory
     cdef size_t nbytes          # the size of this memory
-    cdef uint32_t site          # the line that captured it
-    cdef bint over              # whether it has ended
+    cdef uint32_t site          # the line that captured the array
+    cdef bint over              # whether the capture has ended
     cdef bint locked            # whether the array is read-only because of this capture
     cdef DeviceBuffer buffer    # the items on the device
     cdef LockedBuffer home      # where results arrive; None for IN

@@ -84,10 +84,10 @@ cdef inline int issue_run(
         Operation *operation, Stream stream, own_runs *runs, bint apart) except? -1:
     """As `issue`, also for launches of executable graphs.
 
-    For such a launch, `runs` is that of the executable: the driver runs a launch after the last
-    one, even on another stream. It is refused on a stream that is captured. For all other
-    operations `runs` is NULL. `apart` is true if no two accesses use the same memory, and if the
-    accesses are those of the executable.
+    For such a launch, `runs` is that of the executable, because the driver runs each launch of an
+    executable after the last one, even on another stream. A launch with `runs` is refused on a
+    stream that is captured. For all other operations `runs` is NULL. `apart` is true if no two
+    accesses use the same memory, and if the accesses are those of the executable.
 
     This function is the fast path, and is inlined into the functions that make operations. It is
     for programs with one Python thread. No other thread can be in the engine then, so the engine's

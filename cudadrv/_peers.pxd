@@ -17,8 +17,9 @@ cdef int refuse_context(Region region, Stream stream) except -1
 cdef inline int refuse_unreachable(Region region, Stream stream) except -1:
     """Refuse device memory that work on the stream cannot use.
 
-    It can use memory of its own context, and that to which its context has access. Streams of every
-    context can use page-locked and managed memory. Returns 1 if it is the access that permits it.
+    Such work can use memory of the stream's context, and memory to which this context has access.
+    Streams of every context can use page-locked and managed memory. Returns 1 if the work needs the
+    access, else 0.
     """
     if not region.portable and region.memory.context is not stream.context:
         return refuse_device(region, stream)

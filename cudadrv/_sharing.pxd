@@ -33,8 +33,8 @@ cdef class Receipt:
 
 cdef class Sharing(Kept):
     cdef bytes handle           # of the memory
-    cdef object base, total     # the whole allocation
-    cdef Py_ssize_t uses        # tickets that have not ended
+    cdef object base, total     # address and size of the whole allocation
+    cdef Py_ssize_t uses        # number of tickets that have not ended
 
 
 cdef class Opened:
@@ -42,10 +42,10 @@ cdef class Opened:
     cdef Context context
     cdef object claim           # None until the ticket is claimed
     cdef Event event
-    cdef CUdeviceptr base       # of the whole allocation
+    cdef CUdeviceptr base       # the address of the whole allocation
     cdef size_t total
     cdef object process         # the owner
-    cdef OtherWork work         # of the owner, for which a stream waits; None: it was complete
+    cdef OtherWork work         # the owner's work that a stream waits for; None if it was complete
 
 
 cdef Ticket share_region(Region region, Stream stream, bint waits)

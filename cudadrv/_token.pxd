@@ -30,8 +30,8 @@ cdef class Token:
     cdef uint32_t slot      # the slot of the operation's stream
     cdef uint32_t site_number
     cdef uint16_t operation
-    # For a launch with few buffers, `source` and `target` are buffers, or None, and these are 1
-    # plus the modes in which it uses them. Otherwise both are 0.
+    # For a launch with few buffers, `source` and `target` are buffers, or None, and `modes` has 1
+    # plus the mode in which the launch uses each. Otherwise both modes are 0.
     cdef uint8_t modes[2]
     cdef object __weakref__
 
@@ -47,8 +47,8 @@ cdef inline Token new_token(Stream stream, object source, object target):
 
     `source` is what the operation reads, and `target` what it writes. Each is a buffer, a tuple of
     buffers, or None. For a launch with many buffers, `source` is the tuple of its arguments, and
-    `target` a function that finds the buffers among them: most programs never ask which ones these
-    are. For one with few, they are two buffers: see `modes`.
+    `target` a function that finds the buffers among them, because most programs never ask for these
+    buffers. For a launch with few buffers, `source` and `target` are the buffers: see `modes`.
     """
     if unlikely(ended_tokens.count == 0):
         return first_token(stream, source, target)
@@ -56,7 +56,7 @@ cdef inline Token new_token(Stream stream, object source, object target):
 
 
 cdef inline bint stand_for(Token token, Operation *operation) noexcept:
-    """Let the token stand for an operation that was issued. It takes over the snapshot.
+    """Let a token stand for an operation that was issued. The token takes over the snapshot.
 
     Returns False for most operations, and True for one that was captured.
     """

@@ -486,7 +486,7 @@ cdef Token attach_region(Region region, object to, object stream):
 
 
 cdef bint _is_of_pool(Memory memory):
-    """Whether a buffer's bytes, or those around its address, are memory of a DriverPool."""
+    """Whether the memory, or the allocation in which its address lies, is of a DriverPool."""
     return memory.pool is not None or (memory.home is not None and memory.home.pool is not None)
 
 

@@ -173,7 +173,7 @@ cdef bint _conflict(Capture one, Capture other) noexcept:
 
 
 cdef bint _lock(object array) except -1:
-    """Make an array read-only. Returns False if it is already, or could not be undone."""
+    """Make an array read-only. Returns False if it is read-only, or could not be unlocked again."""
     if not array.flags.writeable or not _can_be_unlocked(array):
         return False
     array.flags.writeable = False

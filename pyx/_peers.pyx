@@ -225,7 +225,7 @@ cdef int admit(CUmemoryPool pool, Device device, CUmemAccess_flags flags, str ca
 cdef int _narrow(
     CUmemoryPool pool, Device device, CUmemAccess_flags flags, str what
 ) except -1:
-    """End a device's access to a pool, or a part of it. Raises if the device's work is unfinished."""
+    """End or narrow a device's access to a pool. Raises if the device's work is unfinished."""
     pair = (<size_t>pool, device.ordinal)
     _ending.add(pair)
     try:

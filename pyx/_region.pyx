@@ -214,7 +214,7 @@ cdef class Region:
 
     @property
     def closed(self):
-        """Whether the buffer was closed or moved, or `DeviceBuffer.shrink` gave back items of it."""
+        """Whether the buffer was closed or moved, or has lost items by `DeviceBuffer.shrink`."""
         return is_closed(self)
 
     @property

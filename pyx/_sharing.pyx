@@ -387,7 +387,7 @@ cdef int _file_of_borrower(Shared shared) except -2:
     file = _pidfd_of(pid, _board.load(shared.slot * SLOT_BYTES + STARTED))
     if shared.borrower != pid:  # a process whose `open` failed may have had the ticket before
         shared.borrower, shared.pidfd, file = pid, file, shared.pidfd
-    close_file(file)            # of the earlier process, or a duplicate if another thread was faster
+    close_file(file)            # the earlier pidfd, or a duplicate if another thread was faster
     return shared.pidfd
 
 
@@ -679,7 +679,8 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if not shared.lent or shared.returning:
         raise ValueError(f"another thread has taken {region.describe()} back meanwhile")
     if not region.memory.context.lost:  # else it is page-locked memory, which the host can use
-        shared.returning = True     # no other thread may take it back now; the engine does not check that
+        # Keeps other threads from taking the buffer back now. The engine would not refuse that.
+        shared.returning = True
         try:
             _order_after(region, shared, stream)
         except BaseException:
@@ -812,7 +813,7 @@ def warm_up(Context context not None):
 @cython.final
 @cython.no_gc_clear
 cdef class Claim:
-    """A claim to a ticket. Its end tells the owner that this process no longer uses memory and event."""
+    """A claim to a ticket. Its end tells the owner that this process no longer uses it."""
 
     cdef Segment board
     cdef size_t slot
@@ -835,7 +836,7 @@ cdef class Claim:
 
 @cython.final
 cdef class Owner:
-    """Another process that has made tickets. Kept until that process ends, as most make more tickets."""
+    """Another process that has made tickets. Kept until it ends, because most make more tickets."""
 
     cdef int pidfd
     cdef Segment board

@@ -628,8 +628,8 @@ cdef class Filling:
     def end(self):
         """Wait until the target is filled. Return the number of bytes and the seconds it took.
 
-        The number of bytes is smaller than the target if the file ends before. Signals such as Ctrl-C
-        interrupt the wait. Raises OSError if reading failed.
+        The number of bytes is smaller than the target if the file ends before. Signals such as
+        Ctrl-C interrupt the wait. Raises OSError if reading failed.
         """
         cdef bint done = False
         if not self.running or self.process != getpid():

@@ -339,10 +339,10 @@ static inline int own_begin_run_usual_(own_engine *engine, own_request *request,
     return 1;
 }
 
-/* Like own_begin, for one more run of an operation. The driver runs it after the last one, even if
- * the stream does not wait for that; own_settle then orders the stream's later work after it, too.
- * The caller also holds the issue lock of the runs. `apart` must be 0 unless the accesses use
- * different memory, and were those of the last run, too. */
+/* Like own_begin, for one more run of an operation. The driver starts it after the last run, even
+ * if the stream does not wait for the last run; own_settle then orders the stream's later work
+ * after the last run, too. The caller also holds the issue lock of the runs. `apart` must be 0
+ * unless the accesses use different memory, and were those of the last run, too. */
 static inline int own_begin_run(own_engine *engine, own_request *request, own_runs *runs,
                                 int apart) {
     const own_snapshot *last = &runs->last.snapshot;
@@ -373,7 +373,7 @@ static inline int own_begin_alone(own_engine *engine, own_request *request, int 
     return 1;
 }
 
-/* Does own_begin_run as own_begin_alone does own_begin. Also takes the issue lock of the runs. */
+/* Like own_begin_alone, for own_begin_run. Also takes the issue lock of the runs. */
 static inline int own_begin_run_alone(own_engine *engine, own_request *request, own_runs *runs,
                                       int apart) {
     if (__builtin_expect(!own_mutex_try_alone(&runs->last.issue), 0)) {
@@ -390,8 +390,8 @@ static inline int own_begin_run_alone(own_engine *engine, own_request *request, 
 }
 
 /* Returns what own_begin would return if the stream had waited for everything in the clock
- * `waited`, and sets the conflict of the request; what own_begin_run would return if `before` is
- * not NULL. Borrows nothing. */
+ * `waited`, and sets the conflict of the request. If `before` is not NULL, returns what
+ * own_begin_run would return. Borrows nothing. */
 static inline int own_ask(own_engine *engine, own_request *request, const own_snapshot *before,
                           own_clock *waited) {
     own_clock *view;

@@ -10,7 +10,7 @@
 #include <Python.h>
 
 /* Makes Python call `function` for a class, or for a function of Cython's. Returns what Python has
- * called so far, which is NULL for a class. Does nothing where Python has no place for it. */
+ * called so far, which is NULL for a class. Does nothing if the object has no vectorcall slot. */
 static inline vectorcallfunc exchange_call(PyObject *callable, vectorcallfunc function) {
     Py_ssize_t offset = Py_TYPE(callable)->tp_vectorcall_offset;
     if (offset <= 0) {

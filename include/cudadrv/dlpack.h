@@ -67,12 +67,12 @@ typedef struct dl_versioned {
 typedef struct dl_exchange {
     uint32_t major;
     uint32_t minor;
-    struct dl_exchange *older; /* the same for an older version, or NULL */
+    struct dl_exchange *older; /* the exchange API of an older version, or NULL */
     int (*allocate)(dl_tensor *like, dl_versioned **tensor, void *error,
                     void (*set_error)(void *error, const char *kind, const char *message));
     int (*managed_from_object)(void *array, dl_versioned **tensor); /* the caller owns the tensor */
     int (*object_from_managed)(dl_versioned *tensor, void **array); /* takes over the tensor */
-    /* NULL where that is not supported. The tensor is valid until the caller returns to Python. */
+    /* NULL if this is not supported. The tensor is valid until the caller returns to Python. */
     int (*tensor_from_object)(void *array, dl_tensor *tensor);
     int (*current_work_stream)(int32_t device_type, int32_t device_id, void **stream);
 } dl_exchange;
@@ -139,7 +139,9 @@ static inline dl_tensor *dl_tensor_of(dl_export *export, int versioned) {
 
 /* Returns an export that has ended, or NULL. The caller holds the GIL and frees the export. */
 static inline dl_export *dl_take_ended(void) {
-    static dl_export *taken; /* from `dl_ended`; taking one by one from there is no atomic step */
+    /* Exports that were taken from `dl_ended` and are not returned yet. That list is taken as a
+     * whole, because taking only its first export is not an atomic step. */
+    static dl_export *taken;
     if (!taken && __atomic_load_n(&dl_ended, __ATOMIC_RELAXED)) {
         taken = __atomic_exchange_n(&dl_ended, NULL, __ATOMIC_ACQUIRE);
     }

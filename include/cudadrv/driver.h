@@ -1,8 +1,8 @@
 /* The driver layer in C: one table of function pointers, and one wrapper for each.
  *
- * A wrapper is named cudadrv_ and the function's name in cuda.h. It calls through the table and,
- * when the call fails, notes its name, so that an error can say which call it was; success costs
- * nothing.
+ * The name of a wrapper is cudadrv_ followed by the function's name in cuda.h. It calls the
+ * function through the table. If the call fails, the wrapper notes the function's name, so that an
+ * error can say which call it was.
  *
  * The table lives in the extension module cudadrv._driver. Every other module that calls the driver
  * points its own `cudadrv_table` there when it is imported (see bind_driver in

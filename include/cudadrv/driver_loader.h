@@ -21,8 +21,8 @@ static __thread const char *cudadrv_last_failure = "the driver";
 
 static void cudadrv_note_failure(const char *call) { cudadrv_last_failure = call; }
 
-/* The table has this function for each one that the driver lacks, so that no entry is NULL. Like
- * cudadrv_not_initialized, it is called with arguments that it does not declare. */
+/* The table has this function for each function that the driver lacks, so that no entry is NULL.
+ * Like cudadrv_not_initialized, it is called with arguments that it does not declare. */
 static CUresult CUDAAPI cudadrv_not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);

@@ -113,7 +113,7 @@ static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, si
 
 static void own_catch_up_(own_engine *engine);
 
-/* Takes the lock for what uses only clocks and slots. */
+/* Takes the lock for a function that uses only clocks and slots. */
 static inline void own_lock_clocks(own_engine *engine) { own_mutex_take(&engine->lock); }
 
 static inline void own_lock(own_engine *engine) {
@@ -372,7 +372,7 @@ static inline void own_stream_release(own_engine *engine, own_stream *stream) {
     own_unlock(engine);
 }
 
-/* Opens the closed stream again whose last operation was `seq` of the slot. The caller then has the
+/* Reopens the closed stream whose last operation was `seq` of the slot. The caller then has the
  * only reference to it. Returns NULL if it is retired, or if there is still a reference to it. */
 static inline own_stream *own_stream_reopen(own_engine *engine, uint32_t slot, uint64_t seq) {
     own_lock(engine);

@@ -177,8 +177,8 @@ static inline uint32_t own_cut_at_(const uint64_t *cuts, uint32_t count, uint64_
 }
 
 /* Sets the mode and the effect of an access that stands for the part. Bytes that are read and
- * shared need two accesses: the first one only borrows, and `shared` also counts as writing.
- * Returns 0 if there is no such access. */
+ * shared need two accesses: one with OWN_READ and, if `shared` is true, one with OWN_SHARED, which
+ * counts as writing them. Returns 0 if there is no such access. */
 static inline int own_union_of_(const own_part_ *part, int shared, own_access *access) {
     enum {
         READ = 1 << OWN_READ,

@@ -213,7 +213,7 @@ static inline int own_bytes_free_(own_engine *engine, own_memory *memory, uint64
 }
 
 /* Returns OWN_OK if no view of these bytes is alive and no operation that uses them may be
- * unfinished. They belong to one of several buffers over the memory. */
+ * unfinished. The bytes belong to one of several buffers over the memory. */
 static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
                                  uint64_t stop, own_conflict *conflict) {
     own_lock(engine);
@@ -265,9 +265,9 @@ static inline void own_memory_extend(own_engine *engine, own_memory *memory, uin
     own_unlock(engine);
 }
 
-/* Returns OWN_OK if no view is alive, no graph uses the memory, and no operation that does may be
- * unfinished. With
- * `close`, this also closes the memory, so that every later request is refused. */
+/* Returns OWN_OK if no view is alive, no graph uses the memory, and no operation that uses it may
+ * be unfinished. With `close`, this also closes the memory, so that every later request is
+ * refused. */
 static inline int own_memory_free(own_engine *engine, own_memory *memory, int close,
                                   own_conflict *conflict) {
     int answer = OWN_OK;
@@ -366,8 +366,8 @@ typedef struct own_suspect {
     uint8_t kind;
 } own_suspect;
 
-/* Fills `suspects` with such operations of a domain, at most `fit`. Returns how many such
- * operations have known call sites, which may be more. */
+/* Fills `suspects` with the unfinished operations of a domain, at most `fit`. Returns how many
+ * unfinished operations have known call sites, which may be more. */
 static inline uint32_t own_suspects(own_engine *engine, const own_domain *domain,
                                     own_suspect *suspects, uint32_t fit) {
     uint32_t found = 0;

@@ -2,8 +2,9 @@
  *
  * If such an operation is issued twice on one stream, and meanwhile nothing has used ranges, views
  * or the states of streams, the second run cannot conflict, and would only give the epochs of the
- * first one another number. So it is recorded here, and the epochs are renewed when such things are
- * used again (own_lock). The run then costs the same for each number of accesses. */
+ * first run another number. So the second run is only recorded here. The epochs are renewed when
+ * ranges, views or states of streams are used again (own_lock). The cost of a run then does not
+ * depend on the number of its accesses. */
 
 #ifndef CUDADRV_RUNS_H
 #define CUDADRV_RUNS_H
@@ -12,13 +13,13 @@
 
 /* The runs of one operation. Zeroed memory is that of an operation without runs. */
 typedef struct own_runs {
-    own_event last; /* recorded after the last run, which holds its issue lock */
+    own_event last; /* recorded after the last run; a run that is issued holds its issue lock */
     /* The other fields are valid while the engine's `runs` is this. */
     own_stream *stream; /* the stream of the last run */
     own_access *accesses;
     uint32_t count;
     uint8_t behind; /* the epochs are those of an earlier run */
-    /* The last run, and the run before. Their modes are those of no access. */
+    /* The last run, and the run before it. Their modes are not used. */
     own_epoch latest, before;
 } own_runs;
 

@@ -16,8 +16,8 @@ typedef struct own_request {
     uint32_t count;
     uint32_t site;
     uint16_t operation;
-    /* If this request begins a loan: the loan. Such a request has exactly one access. The loan is
-     * to the loan's `borrower`, or if that is NULL, to the stream. Otherwise NULL. */
+    /* The loan that the request begins, or NULL. A request with a loan has exactly one access. The
+     * memory is lent to the loan's `borrower` or, if that is NULL, to the request's stream. */
     own_export *loan;
     /* The request ends a loan. The loan's work is already queued, so nothing is checked. */
     uint8_t returns;
