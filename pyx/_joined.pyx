@@ -20,7 +20,7 @@ cdef list _forgotten = []   # plans of joined captures that were dropped without
 
 
 @cython.final
-@cython.no_gc   # or the collector could clear the nodes, which keep the memory, before __dealloc__
+@cython.no_gc   # otherwise the collector would first clear the list of nodes that keep the memory
 cdef class JoinedCapture:
     """JoinedCapture(*args, **kwargs)\n--\n
     cudadrv's part in a graph that another library captures: what `joins_capture` returns.

@@ -455,7 +455,7 @@ cdef struct Launch:
     Py_ssize_t *changes     # the change counter of the module's unlisted variables
     Py_ssize_t seen         # the value of that counter when the variables were borrowed
     bint crosses            # an argument is memory of another device
-    Py_ssize_t ends_seen    # the value of `access_ends` when access to that device was checked
+    Py_ssize_t ends_seen    # the value of `access_ends` when access to that memory was checked
 
 
 cdef CUresult _launch_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:

@@ -675,7 +675,7 @@ cdef int _wait_for_users(Lent lent) except -1:
     """Make the borrower's stream wait for all work on the buffer that a stream can wait for."""
     cdef Region region = lent.region
     try:
-        bury_orphans()  # a stream that was just dropped gets the event to wait for
+        bury_orphans()  # so that a stream that was just dropped has an event to wait for
         for work in users_of(region.memory.state, region.start, region.start + region.nbytes):
             if work is not None:
                 lent.stream.wait_for(work)

@@ -115,7 +115,7 @@ cdef struct Ranges:
     CUdeviceptr *addresses
     size_t *sizes
     CUmemLocation *places
-    size_t *firsts          # of each place, its first range: 0, 1, 2, ..., one place for each range
+    size_t *firsts          # index of the first range of each place: 0, 1, 2, ..., one range each
     own_access *accesses
     bint at_once            # whether to try the function for batches first
 

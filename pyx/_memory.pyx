@@ -782,7 +782,7 @@ cdef int use_on_host(Memory memory) except -1:
     if memory.address == 0:
         other = allocate_memory(
             memory.kind, memory.context, memory.nbytes, memory.flags, None, memory.label, True)
-        # Otherwise another thread has chosen the address or closed the memory meanwhile.
+        # If this is false, another thread has chosen the address or closed the memory meanwhile.
         if memory.address == 0 and memory.block is not NULL:
             (<Cache>memory.block.cache).hits -= 1   # the first block was not used
             memory.block, other.block = other.block, memory.block
@@ -1015,7 +1015,7 @@ cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except
 
 
 cdef void _forget_home(Memory home) noexcept:
-    # Needs no memory: the dictionary must not keep the address of an object that has died.
+    # Allocates nothing, so it cannot fail: the dictionary must not keep the address of a dead object.
     if <size_t>_homes.get(home.key, 0) == <size_t><void *>home:
         del _homes[home.key]
 

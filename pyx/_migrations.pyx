@@ -36,8 +36,8 @@ cdef class migration_limit:
     The limit also applies in the functions that the block calls; new threads start without one. Of
     nested blocks, the one entered last counts.
 
-    Raises TypeError or ValueError for another action, or unless the count is an integer of at
-    least 0.
+    Raises TypeError or ValueError unless the count is a non-negative integer, and the action one of
+    the two words.
     """
 
     def __cinit__(self, count, str action not None="raise"):

@@ -75,8 +75,8 @@ cdef enum:
     MOST_BYTES = 1 << 16    # the most bytes of a ticket
     MOST_SIZES = 64
 
-# The state of a slot: the lowest byte of its first word. The rest is the number of the process that
-# has opened the ticket.
+# The state of a slot: the lowest byte of its first word. The rest of the word is the number of the
+# process that has opened the ticket.
 cdef enum:
     FREE
     OFFERED         # the ticket can be opened
@@ -86,13 +86,13 @@ cdef enum:
     RETURNED_GONE   # the process has given the buffer back, and its work is complete
     TAKEN_BACK      # the owner has taken the buffer back before the ticket was opened
 
-# magic, the owner's process, the file of its board, its start time, the slot, the kind of memory,
-# the number of sizes, the length of the dtype's text, a random number, the UUID of the device, the
-# handle of the memory, the handle of the event, the number of the event, the offset in the
-# allocation, the bytes of the buffer, the bytes of the allocation. The sizes and the text of the
-# dtype follow.
+# The fields of a ticket: magic, the number of the owner's process, the file descriptor of its board,
+# the start time of the process, the slot, the kind of memory, the number of sizes, the length of the
+# dtype's text, a random number, the UUID of the device, the handle of the memory, the handle of the
+# event, the number of the event, the offset in the allocation, the bytes of the buffer, the bytes of
+# the allocation. The sizes and the text of the dtype follow.
 cdef object TICKET = struct.Struct("<8sIiQIBBH16s16s64s64sQQQQ")
-# magic, the owner's process, the slot, the ticket's random number
+# The fields of a receipt: magic, the owner's process, the slot, the ticket's random number
 cdef object RECEIPT = struct.Struct("<8sII16s")
 cdef bytes TICKET_MAGIC = b"CUDATIC1"
 cdef bytes RECEIPT_MAGIC = b"CUDAREC1"
@@ -237,7 +237,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
             or offset > total - nbytes or offset % dtype.alignment or total >= 1 << 48:
         raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
                          f" bytes at {offset} of {total}")
-    first, second = _digest(data)   # here, so that `open` takes less time
+    first, second = _digest(data)   # computed here, so that `open` takes less time
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
     ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
     ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
@@ -813,7 +813,10 @@ def warm_up(Context context not None):
 @cython.final
 @cython.no_gc_clear
 cdef class Claim:
-    """A claim to a ticket. Its end tells the owner that this process no longer uses it."""
+    """A claim to a ticket.
+
+    When it dies, it tells the owner that this process can no longer use the memory and the event.
+    """
 
     cdef Segment board
     cdef size_t slot

@@ -5,7 +5,7 @@
  *   name        the function's name in cuda.h, without ABI suffix
  *   abi         the CUDA version whose signature is meant (12080 is 12.8), which is also the first
  *               driver version that has it. Toolkits rename functions (`cuMemPrefetchAsync` means
- *               `_v2` since 13.0), so the loader asks for exactly this one
+ *               `_v2` since 13.0), so the loader asks for this version
  *   parameters  its parameters, with names
  *   arguments   the same names, to pass them on
  *

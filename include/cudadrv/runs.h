@@ -13,7 +13,7 @@
 
 /* The runs of one operation. Zeroed memory is that of an operation without runs. */
 typedef struct own_runs {
-    own_event last; /* recorded after the last run; a run that is issued holds its issue lock */
+    own_event last; /* recorded after the last run; a new run takes its issue lock */
     /* The other fields are valid while the engine's `runs` is this. */
     own_stream *stream; /* the stream of the last run */
     own_access *accesses;
