@@ -1015,7 +1015,7 @@ cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except
 
 
 cdef void _forget_home(Memory home) noexcept:
-    # Allocates nothing, so it cannot fail: the dictionary must not keep the address of a dead object.
+    # Allocates nothing, so it cannot fail: no address of a dead object may stay in the dictionary.
     if <size_t>_homes.get(home.key, 0) == <size_t><void *>home:
         del _homes[home.key]
 

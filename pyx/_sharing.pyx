@@ -86,11 +86,11 @@ cdef enum:
     RETURNED_GONE   # the process has given the buffer back, and its work is complete
     TAKEN_BACK      # the owner has taken the buffer back before the ticket was opened
 
-# The fields of a ticket: magic, the number of the owner's process, the file descriptor of its board,
-# the start time of the process, the slot, the kind of memory, the number of sizes, the length of the
-# dtype's text, a random number, the UUID of the device, the handle of the memory, the handle of the
-# event, the number of the event, the offset in the allocation, the bytes of the buffer, the bytes of
-# the allocation. The sizes and the text of the dtype follow.
+# The fields of a ticket: magic, the number of the owner's process, the file descriptor of its
+# board, the start time of the process, the slot, the kind of memory, the number of sizes, the
+# length of the dtype's text, a random number, the UUID of the device, the handle of the memory, the
+# handle of the event, the number of the event, the offset in the allocation, the bytes of the
+# buffer, the bytes of the allocation. The sizes and the text of the dtype follow.
 cdef object TICKET = struct.Struct("<8sIiQIBBH16s16s64s64sQQQQ")
 # The fields of a receipt: magic, the owner's process, the slot, the ticket's random number
 cdef object RECEIPT = struct.Struct("<8sII16s")
