@@ -23,7 +23,7 @@ cdef class Lent(Lending):
     cdef Borrower borrower
     cdef bint readonly
     cdef Event event            # recorded at beginning and end; None on a non-blocking stream
-    cdef bint live              # whether `loan` is open in the engine, or in that of a capture
+    cdef bint live              # whether `loan` is open in the engine, or in a capture's engine
     cdef Py_ssize_t holders     # how many blocks and exports have not ended
     cdef Lent following         # the next one in the list `_dropped`
 

@@ -40,7 +40,7 @@ cdef struct Blocks:
     size_t count
 
 
-# What an allocation needs of a DriverPool, which is in a module below this one.
+# The part of a DriverPool that allocations need. DriverPool itself is in a module below this one.
 cdef class PoolHandle:
     cdef CUmemoryPool raw       # NULL before the pool is made, and after it is closed
     cdef MemoryKind kind        # DEVICE, LOCKED or UNIFIED: the kind of buffers that use the pool

@@ -13,8 +13,8 @@ from cudadrv._stream cimport Stream
 
 cdef class Ticket:
     cdef bytes data
-    cdef uint64_t[2] digest     # of the data
-    # What the data says. `open` compares it with what the owner says.
+    cdef uint64_t[2] digest     # the digest of the data
+    # The fields of the data. `open` checks by the digest that the owner has made this ticket.
     cdef object pid, file, start, slot, kind, offset, nbytes, total
     cdef object event_number
     cdef tuple owner            # pid, start and file: the key of the owner in dictionaries

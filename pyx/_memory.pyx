@@ -300,8 +300,8 @@ cdef int end_growth(Memory memory) except -1:
 cdef int _close_growing(Memory memory) except -1:
     """Close memory that grows, or raise and change nothing. May block.
 
-    If the driver fails after some of the memory is unmapped, the memory is closed, and what is left
-    goes to the queue.
+    If the driver fails after some of the memory is unmapped, the memory is closed, and the rest of
+    the span goes to the queue.
     """
     cdef CUresult status = CUDA_SUCCESS
     begin_growth(memory, "close")
@@ -759,7 +759,7 @@ cdef int _allocate_block(Memory memory) except -1:
 # uses. Once chosen, an address never changes.
 
 cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
-    """Choose the address of memory for its use by a stream: that of the block it has taken.
+    """Choose the address of memory that a stream uses first: that of the block taken for it.
 
     Returns the address plus `start`, or 0 if the memory is empty or closed.
     """

@@ -40,7 +40,7 @@ bind_driver(&cudadrv_table)
 
 
 cdef class NodeChange:
-    """What a node is changed to."""
+    """A change of a node of an executable graph."""
 
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context

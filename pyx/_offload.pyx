@@ -121,7 +121,7 @@ cdef int _refuse_type(str label, object given) except -1:
 
 
 cdef Capture _new_capture(object array, Way way, str label, uint32_t site):
-    """Check an array, and make a capture of it, which begins with `_begin`."""
+    """Check an array, and make a capture of it. `_begin` begins the capture."""
     cdef Capture capture = Capture.__new__(Capture)
     cdef Py_buffer view
     if not isinstance(array, ndarray):

@@ -127,8 +127,7 @@ cdef object policy_name(value):
 cdef int policy_in_force(object buffer_policy, object context_policy) except -1:
     """Return the policy of a borrow.
 
-    It is that of the innermost block, else that of the buffer, else that of the context, else
-    strict.
+    This is the policy of the innermost block, else of the buffer, else of the context, else strict.
     """
     block = ordering_blocks.innermost()
     if block is not None:

@@ -409,7 +409,7 @@ def _end_all():
         if not shared.offered:  # another thread is just making the ticket
             continue
         if shared.memory.context.lost:
-            shared.end_loan()   # only the host can use what is left, and closing must not fail
+            shared.end_loan()   # only the host can use the memory now, and closing must not fail
             if shared in _shares:
                 _shares.remove(shared)
             continue
@@ -692,7 +692,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     shared.end_loan()
     try:
         _end_all()
-    except MemoryError:     # the buffer is back all the same, and a later call ends the rest
+    except MemoryError:     # the buffer is back in any case, and a later call ends the rest
         pass
     return 0
 
@@ -730,8 +730,8 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
         # the work was complete, the event never completes.
         stream.wait_for(shared.before)
     else:
-        # In the driver, the last record of the event may be the other process's; in the engine, it
-        # is that of `share`.
+        # In the driver, the last record of the event may be the other process's; in the engine, the
+        # last record is that of `share`.
         stream.wait_for(_for_stream(shared.event, stream))
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
@@ -771,7 +771,7 @@ cdef class ProcessWork(OtherWork):
         cdef int file
         try:
             file = _pidfd_of(self.number, self.start)
-        except OSError:     # nobody can tell
+        except OSError:     # it is unknown whether the process has ended
             return False
         try:
             return _has_ended(file)

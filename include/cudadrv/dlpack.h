@@ -61,8 +61,8 @@ typedef struct dl_versioned {
     dl_tensor tensor;
 } dl_versioned;
 
-/* What a type of arrays offers to C, beside __dlpack__: the capsule __dlpack_c_exchange_api__ of
- * the type. None of these functions orders any work. They return 0, or -1 with a Python exception.
+/* The functions that a type of arrays offers to C, in its capsule __dlpack_c_exchange_api__. None
+ * of these functions orders any work. They return 0, or -1 with a Python exception.
  */
 typedef struct dl_exchange {
     uint32_t major;

@@ -3,7 +3,7 @@
  * CUDADRV_FUNCTION(name, abi, parameters, arguments)
  *
  *   name        the function's name in cuda.h, without ABI suffix
- *   abi         the CUDA version whose signature is meant (12080 is 12.8), which is also the first
+ *   abi         the CUDA version whose signature is used (12080 is 12.8), which is also the first
  *               driver version that has it. Toolkits rename functions (`cuMemPrefetchAsync` means
  *               `_v2` since 13.0), so the loader asks for this version
  *   parameters  its parameters, with names
