@@ -22,16 +22,16 @@ cdef class ArrayArgument:
 
 
 cdef class Capture:
-    cdef object array           # as the program passed it
+    cdef object array           # the array that the program passed
     cdef Way way
-    cdef str label              # what messages call it, such as "inout array 0"
+    cdef str label              # the name of the array in messages, such as "inout array 0"
     cdef size_t start           # the address of the array's memory
     cdef size_t nbytes          # the size of this memory
     cdef uint32_t site          # the line that captured the array
     cdef bint over              # whether the capture has ended
     cdef bint locked            # whether the array is read-only because of this capture
     cdef DeviceBuffer buffer    # the items on the device
-    cdef LockedBuffer home      # where results arrive; None for IN
+    cdef LockedBuffer home      # the page-locked buffer where results arrive; None for IN
     # These are in use while results are copied from `home` to the array.
     cdef Py_buffer view         # the array's memory
     cdef own_export export      # the host view of `home`

@@ -4,7 +4,7 @@
 cdef class Entry:
     cdef object thing   # the `ordering` or the Stream of the block
     cdef Entry outer    # the enclosing block, or None
-    cdef object token   # for ContextVar.reset
+    cdef object token   # the argument of ContextVar.reset
     cdef bint ended     # the block has ended; a contextvars.Context may still refer to the entry
 
 

@@ -28,7 +28,7 @@ cdef class Region:
     cdef size_t nbytes
     cdef Py_ssize_t count
     cdef object dtype
-    cdef bint moved                 # by take() or into_raw()
+    cdef bint moved                 # whether take() or into_raw() has moved the buffer
     cdef bint host_side             # page-locked memory: the host's side of a copy
     cdef bint portable              # streams of every context can use the memory
     cdef MemoryKind kind            # the kind of memory that the class allocates without a stream

@@ -32,7 +32,7 @@ cdef class Receipt:
 
 
 cdef class Sharing(Kept):
-    cdef bytes handle           # of the memory
+    cdef bytes handle           # the driver's handle of the memory
     cdef object base, total     # address and size of the whole allocation
     cdef Py_ssize_t uses        # number of tickets that have not ended
 

@@ -187,7 +187,7 @@ cdef class Lent:
         if self.holders and not self.stream.context.lost:
             _access_of(self, &access)
             own_lend_anyway(engine, &access, self.loan.site, self.stream.order, &self.loan)
-            if not goes_on and self.region.nbytes:  # what the borrower queues now runs at once
+            if not goes_on and self.region.nbytes:  # the borrower's next work runs at once
                 _wait_for_users(self)
         else:
             self.live = False
@@ -408,7 +408,7 @@ cdef class Loan:
             raise
         self.block = ENTERED
         try:
-            PyErr_CheckSignals()  # as in _ordering.pyx
+            PyErr_CheckSignals()  # `Nesting.enter` in _ordering.pyx says why
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -619,7 +619,7 @@ cdef class Back:
         self.lent = lent
         self.loan.taken = self.entered = True
         try:
-            PyErr_CheckSignals()  # as in _ordering.pyx
+            PyErr_CheckSignals()  # `Nesting.enter` in _ordering.pyx says why
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -780,7 +780,7 @@ cdef device_of_dlpack _device(Region region, int32_t device_type) except *:
 
 
 cdef device_of_dlpack _paired   # the device of `_pair`
-cdef tuple _pair = (0, 0)       # what device_pair returned last
+cdef tuple _pair = (0, 0)       # the last result of device_pair
 
 
 cdef tuple device_pair(device_of_dlpack device):

@@ -45,9 +45,9 @@ bind_driver(&cudadrv_table)
 
 # Values of enums that the headers of CUDA 12.0 and 12.1 lack.
 cdef enum:
-    HOST = 2                        # of CUmemLocationType
+    HOST = 2                        # these two are of CUmemLocationType
     NUMA_NODE = 3
-    LAST_PREFETCH_TYPE = 7          # of CUmem_range_attribute
+    LAST_PREFETCH_TYPE = 7          # these two are of CUmem_range_attribute
     LAST_PREFETCH_NUMBER = 8
 
 cdef str BATCH = "cuMemPrefetchBatchAsync"

@@ -417,7 +417,7 @@ cdef class offload:
     cdef list given         # (array, way, label) of each array
     cdef Stream stream
     cdef object device
-    cdef list captures      # of the block; None before it
+    cdef list captures      # the captures of the block; None before it begins
     cdef bint ended
     cdef object __weakref__
 
@@ -603,7 +603,7 @@ cdef class ResultToken:
     """
 
     cdef Token launch
-    cdef Token last         # of the last copy to page-locked memory
+    cdef Token last         # the token of the last copy to page-locked memory
     cdef list captures      # None once the results have come home, or are lost
     cdef bint lost
     cdef bint told          # whether a wait has failed, so that __dealloc__ need not warn

@@ -143,7 +143,7 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
 
 cdef struct Asked:
     own_request *request
-    const own_snapshot *before  # as for own_ask, or NULL
+    const own_snapshot *before  # the argument `before` of own_ask, or NULL
 
 
 cdef int _still_in_the_way(void *asked, own_clock *waited) noexcept nogil:

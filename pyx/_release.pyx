@@ -387,7 +387,7 @@ cdef int _free_all(releases rest, bint may_block, bint finished) except -1:
     """Free what can be freed, and put back the rest. With `finished`, no work uses the pieces."""
     cdef releases kept = releases(NULL, NULL, 0, 0)
     try:
-        idle = {}       # by context: whether freeing memory of the context cannot block
+        idle = {}       # for each context: whether freeing memory of the context cannot block
         behind = set()  # contexts in which stream-ordered memory was freed
         while rest.first is not NULL and (may_block or kept.count < MOST_REFUSALS):
             _release_first(&rest, &kept, may_block, finished, idle, behind)

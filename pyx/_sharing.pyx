@@ -68,7 +68,7 @@ cdef str BOARD = "cudadrv-board"
 cdef str LOCKED_SEGMENT = "cudadrv-locked"
 
 cdef enum:
-    SLOTS = 1 << 16         # on a board: the most tickets of a process that have not ended
+    SLOTS = 1 << 16         # slots of a board: the most tickets of a process that have not ended
     SLOT_BYTES = 32
     STARTED = 8             # offset in a slot: the start time of the process that has the buffer
     DIGEST = 16             # offset in a slot: the digest of the ticket
@@ -338,8 +338,8 @@ cdef class Shared:
     cdef bint returning     # a thread is taking the buffer back
     cdef unsigned int slot
     cdef bytes number
-    cdef Event before       # is recorded by `share` alone
-    cdef Event event        # is recorded by `share`, and by the other process
+    cdef Event before       # recorded by `share` alone
+    cdef Event event        # recorded by `share`, and then by the other process
     cdef tuple names        # the handle and the number of `event`, for other processes
     cdef uint64_t borrower  # the number of the process that has the buffer; 0: not known yet
     cdef int pidfd          # the pidfd of the borrower; -1: the borrower has ended

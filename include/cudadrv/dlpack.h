@@ -62,8 +62,7 @@ typedef struct dl_versioned {
 } dl_versioned;
 
 /* The functions that a type of arrays offers to C, in its capsule __dlpack_c_exchange_api__. None
- * of these functions orders any work. They return 0, or -1 with a Python exception.
- */
+ * of these functions orders any work. They return 0, or -1 with a Python exception. */
 typedef struct dl_exchange {
     uint32_t major;
     uint32_t minor;
