@@ -50,7 +50,7 @@ void destroy_thread(void *pointer) {
     delete thread;
 }
 
-// Runs in a child that was forked. It has called nothing yet.
+// Runs in a forked child, which has made no calls yet.
 void start_child() {
     forked = started.load();
     for (auto &count : call_counts)
@@ -65,7 +65,7 @@ void start_child() {
     pthread_atfork(nullptr, nullptr, start_child);
 }
 
-// Returns true if a host function is calling this function, but must not call it.
+// Returns true if the caller is a host function, which must not call this function.
 bool refuses_callback(const FunctionInfo &function) {
     return in_callback && function.callback == Callback::Refused;
 }

@@ -22,12 +22,12 @@ SOFT_EXPORT const char *cudadrvSoftVersion(void);
 // For ranges of managed memory. They return CUDA_ERROR_INVALID_VALUE for other memory, and
 // CUDA_ERROR_NOT_SUPPORTED if the system does not tell which pages the host has used.
 //
-// Sets `faults` to how often blocks of the range have moved because the host, or a device, used
-// them.
+// Sets `faults[0]` to the page faults of the host in the blocks of the range, and `faults[1]` to
+// those of devices. A page fault moves or copies a block to the processor that uses it.
 SOFT_EXPORT int cudadrvSoftPageFaults(unsigned long long address, unsigned long long bytes,
                                       unsigned long long faults[2]);
-// Sets `places` to the number of the processor at which each of the first `count` pages is: the
-// ordinal of a device, -1 for the host, -2 for none.
+// Sets `places[i]` to the place of page i of the range, for the first `count` pages: the ordinal of
+// a device, -1 for the host, or -2 for none.
 SOFT_EXPORT int cudadrvSoftPagePlaces(unsigned long long address, unsigned long long bytes,
                                       int *places, unsigned long long count);
 
@@ -46,19 +46,19 @@ typedef struct cudadrvSoftWords {
     int (*describe_memory)(unsigned long long address, char *text, int size);
 } cudadrvSoftWords;
 
-// What libnvidia-ml.so.1 (nvml.c) tells of a device. It needs no cuInit, which would forbid
-// children of a fork to use the driver.
+// The properties of a device that libnvidia-ml.so.1 (nvml.c) reports. Reading them requires no
+// cuInit, because forked children cannot use the driver after cuInit.
 typedef struct cudadrvSoftDevice {
     char name[96], uuid[48];
     unsigned long long memory; // bytes
-    unsigned long long used;   // by this process
-    int bus;                   // of its PCI address; domain, device and function are 0
+    unsigned long long used;   // bytes that this process uses
+    int bus;                   // bus number of its PCI address; the other numbers are 0
     int major, minor;          // compute capability
     int busy;                  // whether this process has unfinished work on it
 } cudadrvSoftDevice;
 
-// `place` counts all devices, whatever CUDA_VISIBLE_DEVICES says. Returns CUDA_ERROR_INVALID_DEVICE
-// if there are no more.
+// `place` is the device's index among all devices, regardless of CUDA_VISIBLE_DEVICES. Returns
+// CUDA_ERROR_INVALID_DEVICE if there is no such device.
 SOFT_EXPORT int cudadrvSoftDescribeDevice(int place, cudadrvSoftDevice *device);
 
 SOFT_EXPORT int cudadrvSoftSetWords(const cudadrvSoftWords *words);

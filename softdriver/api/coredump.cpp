@@ -6,8 +6,8 @@
 #include <cstring>
 #include <unistd.h>
 
-// The settings of coredumps. They are kept and can be read, but there is nothing of a device to
-// dump: kernels that fail are reported otherwise. So coredumps cannot be enabled.
+// The settings of coredumps. A program can set and read them, but cannot enable coredumps, because
+// software devices have nothing to dump. Errors in kernels are reported in other ways.
 
 namespace soft {
 namespace {
@@ -22,10 +22,10 @@ enum Setting {
     generation_flags,
     end_of_settings
 };
-constexpr size_t text_bytes = 1024; // with the end of the text
+constexpr size_t text_bytes = 1024; // including the zero byte at the end
 
-// What the program has set for the process. Guarded by the state's mutex; never destroyed, as the
-// state.
+// The settings that the program has set for the whole process. Guarded by the state's mutex. Never
+// destroyed, like the state.
 CoredumpSettings &of_process() {
     static CoredumpSettings *all = new CoredumpSettings;
     return *all;
@@ -48,7 +48,7 @@ std::string default_value(int setting) {
     return "core.cuda." + std::string(host) + "." + std::to_string(getpid());
 }
 
-// Returns whether contexts have no settings of their own for this.
+// Returns true if the setting exists only for the whole process, not for each context.
 bool is_global(int setting) { return setting == user_trigger || setting == pipe_name; }
 
 std::string value_of(const CoredumpSettings &values, int setting) {
@@ -56,7 +56,8 @@ std::string value_of(const CoredumpSettings &values, int setting) {
     return found == values.end() ? default_value(setting) : found->second;
 }
 
-// Checks a call. Without a value, it only asks for the size.
+// Checks the arguments of a call. If `value` is null, the call only asks for the size of the value,
+// which is written to `size` here.
 CUresult check_setting(int setting, const void *value, size_t *size) {
     if (setting < on_exception || setting >= end_of_settings || !size)
         return CUDA_ERROR_INVALID_VALUE;

@@ -16,15 +16,15 @@ std::atomic<bool> logs_are_due{false};
 
 namespace {
 
-constexpr size_t most_messages = 100; // An H200 keeps as many. cuda.h has no number.
-constexpr size_t most_bytes = 25600;  // of all kept messages, as cuda.h says
-// The words of real drivers.
+constexpr size_t most_messages = 100; // as on an H200; cuda.h states no number
+constexpr size_t most_bytes = 25600;  // size of all kept messages, as cuda.h says
+// The line that real drivers write.
 constexpr const char *cut = "Log buffer has rolled over since the previous dump. The oldest "
                             "messages will be missing\n";
 
 struct Message {
     Level level;
-    std::string text; // a line: the head, what callbacks are told, and a newline
+    std::string text; // a line: the head, the text for callbacks, and a newline
     size_t head;      // the length of the head
 };
 
@@ -90,8 +90,8 @@ void append(Level level, const std::string &text) {
     logs_are_due = !log.callbacks.empty();
 }
 
-// Returns as many of the messages from `begin` on as fit into `room` bytes: the last ones. Removes
-// those that do not fit from the range.
+// Returns the texts of the last messages from `begin` on that fit into `room` bytes, and sets
+// `begin` to the first of these messages.
 std::string last_messages(const Log &log, size_t &begin, size_t room) {
     size_t from = log.messages.size(), bytes = 0;
     while (from > begin && bytes + log.messages[from - 1].text.size() <= room)
@@ -104,8 +104,8 @@ std::string last_messages(const Log &log, size_t &begin, size_t room) {
 }
 
 // Returns the messages from the iterator on, and moves it to the end. A null iterator stands for
-// the first message of the process. If some of them are not kept any more or do not fit, the text
-// begins with a line that says so. Returns false if there are messages, and none fits.
+// the first message of the process. If some of these messages are not kept any more or do not fit,
+// the text begins with a line that says so. Returns false if there are messages but none fits.
 bool take(CUlogIterator *iterator, size_t room, std::string &text) {
     Log &log = the_log();
     std::lock_guard<std::mutex> lock(log.guard);
@@ -152,7 +152,7 @@ bool is_registered(uintptr_t handle) {
 
 void tell(Message &message) {
     for (const Listener &callback : registered())
-        if (is_registered(callback.handle)) // the one before may have unregistered it
+        if (is_registered(callback.handle)) // an earlier callback may have unregistered it
             callback.function(callback.data, static_cast<CUlogLevel>(message.level),
                               message.text.data() + message.head,
                               message.text.size() - message.head - 1);
@@ -178,8 +178,8 @@ void log_failed_call(const char *symbol, int status) noexcept {
     }
 }
 
-// Messages that come while a callback runs are only kept: a callback whose own calls fail would be
-// called for ever.
+// Does nothing in a call that a callback makes: otherwise a callback whose own calls fail would be
+// called forever.
 void tell_callbacks() noexcept {
     if (in_log_callback || in_forked_child())
         return;
@@ -202,7 +202,7 @@ SOFT_API(cuLogsRegisterCallback,
     Log &log = the_log();
     std::lock_guard<std::mutex> lock(log.guard);
     if (log.callbacks.empty())
-        log.untold = log.next(); // earlier messages are in the log only
+        log.untold = log.next(); // callbacks do not receive earlier messages
     log.callbacks.push_back({function, data, log.next_handle});
     if (handle)
         *handle = reinterpret_cast<CUlogsCallbackHandle>(log.next_handle);

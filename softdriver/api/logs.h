@@ -5,19 +5,19 @@
 
 namespace soft {
 
-// The log of the driver: what programs get by cuLogsDumpToMemory and by callbacks. It has every
-// call that failed, and what reports have: kernel errors, data races, images that cannot run, calls
-// that are not supported.
+// The log of the driver, which programs read with cuLogsDumpToMemory and receive by callbacks. It
+// contains every call that failed, and events that are also in reports: kernel errors, data races,
+// images that cannot run, calls that are not supported.
 
 enum class Level { Error, Warning };
 
-// Adds a message. May be called with any lock held, because it calls nobody.
+// Adds a message. May be called with any lock held, because it calls no callback.
 void log_message(Level level, const std::string &text) noexcept;
 void log_failed_call(const char *symbol, int status) noexcept;
 
-// True if callbacks have not been told of the last messages yet.
+// True if callbacks have not received the last messages yet.
 extern std::atomic<bool> logs_are_due;
-// Tells the callbacks. Call it without any lock.
+// Passes the new messages to the callbacks. Must be called without any lock.
 void tell_callbacks() noexcept;
 
 } // namespace soft

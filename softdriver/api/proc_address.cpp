@@ -28,8 +28,8 @@ CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool 
     }
     if (best)
         *address = per_thread ? best->per_thread : best->plain;
-    // Not implemented, but its call explains why (names.cpp). The CUDA runtime would else only say
-    // that the driver is too old.
+    // cuGetExportTable is not implemented, but a call of it explains why (names.cpp). Without its
+    // address the CUDA runtime would only say that the driver is too old.
     if (std::strcmp(name, "cuGetExportTable") == 0 && version >= 3000) {
         *address = reinterpret_cast<void *>(&cuGetExportTable);
         return CU_GET_PROC_ADDRESS_SUCCESS;

@@ -36,8 +36,8 @@ constexpr size_t pending_place = 1, objects_place = 2, unsupported_place = 32;
 constexpr size_t most_numbers = unsupported_place + 992;
 static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
 
-// Guards the two variables below, and is held while a line is written. A fork takes it, so that the
-// child can write its own report.
+// Guards the two variables below, and is held while a line is written. A fork locks this mutex, so
+// that the child can write its own report.
 std::mutex guard;
 std::string *folder = nullptr; // where reports are; null: nowhere
 std::string *path = nullptr;   // the file of this process, once it has called the driver
@@ -94,8 +94,8 @@ std::string command_line() {
     return "[" + json + "]";
 }
 
-// Makes the file of this process. Process numbers may come again, so its name is the first that is
-// free. Requires the guard.
+// Creates the report file of this process. The system reuses process numbers, so the file gets the
+// first name that is free. Requires the guard.
 bool make_file() {
     for (int number = 0;; number++) {
         std::string name =
@@ -111,8 +111,8 @@ bool make_file() {
     }
 }
 
-// Maps the numbers. Without room on the disk there are none: a write to the mapping would then be a
-// SIGBUS.
+// Maps the file of numbers. If the disk has no room, the report has no numbers, because a write to
+// the mapping would raise SIGBUS.
 void map_numbers() {
     constexpr size_t bytes = most_numbers * sizeof(uint64_t);
     std::string name = *path + ".numbers";
@@ -135,7 +135,8 @@ std::string names_of_numbers() {
     return json + "]";
 }
 
-// Requires the guard. Returns false if there is no report.
+// Begins the report if it has not begun yet. Returns false if this process has no report. Requires
+// the guard.
 bool open_report() {
     if (!folder || path)
         return path;
@@ -199,7 +200,7 @@ void note_last() {
     forget(path);
 }
 
-// The child has done nothing yet.
+// Runs in a forked child, which has no report yet and has counted nothing.
 void start_over_in_child() {
     forget(path);
     for (auto &count : noted)

@@ -7,12 +7,12 @@
 
 namespace soft {
 
-// The report of this process, for `report=FOLDER`: two files of its own in that folder. One has
-// what happened, a JSON object in each line; the other has numbers, and is mapped. So all is known
-// however the process ends. A process that never calls the driver has no report. README.md has the
-// format.
+// The report of this process, for `report=FOLDER`: two files of its own in that folder. One
+// contains events, with a JSON object in each line; the other contains numbers, and is mapped. So
+// the report is readable even if the process is killed. A process that never calls the driver has
+// no report. README.md describes the format.
 
-// Sets the folder; empty: no report. Called once, before any other function here.
+// Sets the folder. If it is empty, there is no report. Called once, before any other function here.
 void report_to(const std::string &folder);
 
 // True until the first call of the driver in this process; false if there is no report.
@@ -29,14 +29,16 @@ inline void note_call() {
         numbers[0].fetch_add(1, std::memory_order_relaxed);
 }
 
-// Writes what is alive. A call that had the lock of the state ends with this, and still has it.
+// Writes the numbers of live objects and of operations that have not run. Called at the end of a
+// call, which holds the lock of the state.
 void write_objects();
 inline void note_objects() {
     if (report_numbers.load(std::memory_order_relaxed))
         write_objects();
 }
 
-// Counts a call of a function that is not implemented. `index` is its own among all names.
+// Counts a call of a function that is not implemented. `index` is the index of the function among
+// all names.
 void note_unsupported(const char *symbol, size_t index, bool first);
 
 // Note an image that cannot run here, a call that a forked child must not make, an error in a

@@ -55,7 +55,8 @@ struct State {
     HandleTable<Mipmap> mipmaps{0x5cf000001000};
     HandleTable<TextureObject> textures{0x5d0000001000};
     HandleTable<TextureObject> surfaces{0x5d1000001000};
-    // The pools of memory that is not a device's own, by kind, type of location and its number.
+    // The pools of memory that is not a device's own, by kind of memory, and by type and id of the
+    // location.
     std::map<std::tuple<MemoryKind, int, int>, PoolSlot> pool_slots;
     std::vector<CapturePtr> captures; // captures in progress
     std::map<uintptr_t, Allocation> allocations;

@@ -41,7 +41,8 @@ constexpr const char *about_runtime =
     "API only, so it returns CUDA_ERROR_NOT_SUPPORTED. Programs of the CUDA runtime API (PyTorch, "
     "CuPy, JAX) need a GPU and NVIDIA's driver; programs of the driver API can go on.\n";
 
-// NVRTC asks for a table when it compiles, and does not need it. Its users are not bothered.
+// Returns true if the code is part of NVRTC. NVRTC asks for a table when it compiles, but does not
+// need it, so its users get no explanation.
 bool is_in_compiler(const void *code) {
     Dl_info library;
     if (!dladdr(code, &library) || !library.dli_fname)
@@ -56,7 +57,7 @@ void explain_runtime() {
         std::fputs(about_runtime, stderr);
 }
 
-// `caller` is in the code of the program that has called the function.
+// `caller` is an address in the code that has called the function.
 int count_call(Name name, const void *caller) {
     if (name == name_cuGetExportTable && !is_in_compiler(caller))
         explain_runtime();

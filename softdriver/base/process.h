@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// A process, by its number and its start time, because the system uses numbers again.
+// Identifies a process by its number and its start time, because the system reuses process numbers.
 struct ProcessId {
     uint32_t pid = 0;
     uint64_t start = 0;

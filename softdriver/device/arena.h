@@ -34,14 +34,16 @@ class Arena {
     void discard(uintptr_t address, size_t bytes);
 
     // Moves the pages of these bytes into a file that other processes can map. Nothing may use the
-    // bytes meanwhile. Returns the file, in which an address is at offset_of(), or -1.
+    // bytes meanwhile. Returns the file, or -1. In the file, the byte at an address is at
+    // offset_of(address).
     int share(uintptr_t address, size_t bytes);
     uint64_t offset_of(uintptr_t address) const { return address - begin_; }
-    // Puts a number into a table behind the bytes of that file, and removes it. publish() returns
-    // its offset in the file, or 0 if the table is full.
+    // publish() writes a number into a table behind the bytes of that file, and returns the offset
+    // of the number in the file, or 0 on failure. withdraw() sets the number at this offset to 0.
     uint64_t publish(uint64_t number);
     void withdraw(uint64_t place);
-    // Maps such a file of another process. Returns the address of the byte at this offset, or 0.
+    // Maps bytes of such a file of another process. Returns the address of the byte at this offset
+    // of the file, or 0 on failure.
     uintptr_t adopt(int file, uint64_t offset, size_t bytes);
 
     char *alias(uintptr_t address) const { return alias_ + (address - begin_); }
@@ -56,16 +58,17 @@ class Arena {
     size_t bytes_ = 0;
     char *alias_ = nullptr;
     uintptr_t cursor_ = 0;
-    // Forgets that these pages are in the file, whose bytes there become zeros.
+    // Replaces those of these pages that are in the file by pages of this process alone. The bytes
+    // in the file become zeros.
     void unshare(uintptr_t begin, uintptr_t end);
-    // Replaces pages by fresh ones of this process alone.
+    // Replaces pages by pages of this process alone, which contain zeros.
     void unmap(uintptr_t begin, uintptr_t end);
 
     std::map<uintptr_t, size_t> taken_;      // rounded size of each allocation, by address
     int file_ = -1;                          // the file that other processes can map, or -1
-    std::map<uintptr_t, uintptr_t> shared_;  // ranges of pages that are in it: ends by beginnings
-    std::map<uintptr_t, uintptr_t> adopted_; // first pages of adopted memory, by its addresses
-    std::vector<uint64_t> free_places_;      // in the table of the file
+    std::map<uintptr_t, uintptr_t> shared_;  // page ranges in the file: end by beginning
+    std::map<uintptr_t, uintptr_t> adopted_; // first page of adopted memory, by address
+    std::vector<uint64_t> free_places_;      // free offsets in the table of the file
     uint64_t next_place_ = 0;
 };
 

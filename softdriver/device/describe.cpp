@@ -5,12 +5,12 @@
 
 #include <cstdio>
 
-// What libnvidia-ml.so.1 (nvml.c) asks of the driver. Unlike cuInit, this changes nothing.
+// The function that describes a device to libnvidia-ml.so.1 (nvml.c). It does not require cuInit.
 
 namespace soft {
 namespace {
 
-// Adds what this process uses. Before cuInit it uses nothing.
+// Adds how much of the device this process uses. Before cuInit it uses nothing.
 void add_use(cudadrvSoftDevice &told, int place) {
     for (const auto &device : state().devices)
         if (device->place == place) {
@@ -23,7 +23,8 @@ void add_use(cudadrvSoftDevice &told, int place) {
 } // namespace soft
 
 extern "C" int cudadrvSoftDescribeDevice(int place, cudadrvSoftDevice *told) {
-    // In a child of a fork, a thread of its parent may hold the lock, and the child uses nothing.
+    // A forked child does not take the lock, which a thread of the parent may have held at the
+    // fork. The child uses nothing of the device.
     soft::Lock lock(soft::state().mutex, std::defer_lock);
     if (!soft::in_forked_child())
         lock.lock();

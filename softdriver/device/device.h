@@ -12,8 +12,8 @@ constexpr const char *device_name = "cudadrv software device (not a GPU)";
 struct Context;
 struct Pool;
 
-// The pools of a place: the one that the driver has made, and the one that is in use. Null until a
-// program first asks for the pool; a null `current` means the driver's.
+// The default pool of a place, which the driver creates when it is first needed, and the current
+// pool. If `current` is null, the default pool is the current one.
 struct PoolSlot {
     std::shared_ptr<Pool> standard, current;
 };

@@ -69,7 +69,7 @@ constexpr AttributeValue attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_sync_domains},
-    // Their names are missing in older headers, or differ from toolkit to toolkit.
+    // Attributes whose names are missing in older headers, or differ from toolkit to toolkit.
     {103, 1},  // memory can be shared by a file descriptor
     {113, 1},  // host memory can be registered as read-only
     {119, 1},  // kinds of handles of pools: files

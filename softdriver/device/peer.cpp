@@ -75,7 +75,7 @@ SOFT_API(cuDeviceGetP2PAttribute,
         *value = 1;
         return CUDA_SUCCESS;
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // arrays are not supported
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: // no peer access to arrays
     case partial_native_atomics:
         *value = 0;
         return CUDA_SUCCESS;

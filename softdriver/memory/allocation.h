@@ -27,8 +27,8 @@ struct Allocation {
     // For reserved addresses: which of them have memory. Null for other memory.
     std::shared_ptr<Reservation> reservation;
     std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
-    bool of_graph = false;            // a node of a graph has allocated it, which may be gone
-    std::shared_ptr<Sharing> sharing; // with other processes, or null
+    bool of_graph = false;            // a node of a graph has allocated it; that graph may be gone
+    std::shared_ptr<Sharing> sharing; // how it is shared with other processes, or null
     // A node of a graph will allocate the memory. Until then only other nodes can use it.
     bool captured = false;
     bool of_module = false;           // it is a variable of a module, which programs cannot free
@@ -58,9 +58,9 @@ Allocation *find_start(uintptr_t address);
 Allocation *find_range(uintptr_t begin, size_t bytes);
 // Like find_range(), but also finds reserved addresses without memory, and the memory of arrays.
 Allocation *find_reserved(uintptr_t begin, size_t bytes);
-// Returns true if the context may read, or write, these bytes of the allocation. For memory of a
-// pool it needs access to the pool; for reserved addresses, what cuMemSetAccess grants; for other
-// memory of another device, peer access.
+// Returns true if the context may read these bytes of the allocation; with `writes`, if it may
+// write them. Memory of a pool requires access to the pool. Reserved addresses require access by
+// cuMemSetAccess. Other memory of another device requires peer access.
 bool reaches(const Context &context, const Allocation &allocation, uintptr_t begin, size_t bytes,
              bool writes);
 // Returns true for addresses at which the program's own host memory cannot be.
@@ -75,7 +75,8 @@ bool exceeds_machine(size_t bytes);
 size_t capacity_of(size_t bytes);
 CUresult allocate_device(const Context &context, size_t bytes, MemoryKind kind,
                          Allocation *&result);
-// Returns true if the device has capacity for so many bytes. Takes it from pools if necessary.
+// Returns true if the device has capacity for an allocation of this size. Trims the device's pools
+// if necessary.
 bool has_capacity(Device &device, size_t bytes);
 // Allocates device memory for which the caller has already counted the capacity.
 CUresult place_device(const Context &context, Device &device, size_t bytes, MemoryKind kind,
@@ -92,12 +93,11 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
 // Allocates page-locked memory that other processes can map.
 CUresult allocate_in_file(const Context &context, HostFile &file, size_t bytes,
                           Allocation *&result);
-// Enters memory of the host that another process has allocated, and that is mapped at an address.
+// Adds host memory to the table that another process has allocated and that is mapped at `address`.
 void place_imported_host(const Context &context, char *address, size_t bytes, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
-// Enters addresses that a program reserves into the table. The driver accesses their memory at
-// `host`.
+// Adds addresses that a program reserves to the table. The driver accesses their memory at `host`.
 void add_reservation(Device &device, uintptr_t begin, char *host, size_t bytes);
 // Removes reserved addresses, which have no memory any more, from the table.
 void remove_reservation(Allocation &reserved);

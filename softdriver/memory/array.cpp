@@ -34,7 +34,7 @@ size_t channel_bytes(CUarray_format format) {
 }
 
 // Formats of the driver API that this driver does not implement: normalized integers, compressed
-// formats, those of videos. Older headers lack some of them.
+// formats, video formats. Older headers lack some of them.
 bool is_other_format(CUarray_format format) {
     unsigned number = static_cast<unsigned>(format);
     return number == 0x50 || (number >= 0x91 && number <= 0xb3) ||
@@ -57,7 +57,8 @@ constexpr Limits3 limits_gather = {
 constexpr Limits3 limits_3d = {
     {SOFT_LIMIT(TEXTURE3D_WIDTH), SOFT_LIMIT(TEXTURE3D_HEIGHT), SOFT_LIMIT(TEXTURE3D_DEPTH)},
     {SOFT_LIMIT(SURFACE3D_WIDTH), SOFT_LIMIT(SURFACE3D_HEIGHT), SOFT_LIMIT(SURFACE3D_DEPTH)}};
-// Larger depths, with smaller widths and heights. Surfaces have no such alternative.
+// The alternative limits of 3-D textures: larger depths, with smaller widths and heights. Surfaces
+// have no alternative limits.
 constexpr Limits3 limits_deep = {
     {SOFT_LIMIT(TEXTURE3D_WIDTH_ALTERNATE), SOFT_LIMIT(TEXTURE3D_HEIGHT_ALTERNATE),
      SOFT_LIMIT(TEXTURE3D_DEPTH_ALTERNATE)},

@@ -10,18 +10,18 @@ namespace soft {
 struct Call;
 
 // An array, or a level of a mipmapped array. Its elements are in rows, and the rows in slices (or
-// layers), without gaps. How a real driver places them is not known, so programs can use them only
-// through copies, textures and surfaces.
+// layers), without gaps. The layout on a real driver is not known to programs, so they can use the
+// elements only through copies, textures and surfaces.
 struct Array {
     CUarray handle = nullptr;
     Context *owner = nullptr;
     CUDA_ARRAY3D_DESCRIPTOR_v2 descriptor = {};
     size_t element = 0;                // bytes of an element
     uintptr_t address = 0;             // of the first element
-    CUmipmappedArray mipmap = nullptr; // whose level this is, or null
+    CUmipmappedArray mipmap = nullptr; // the mipmapped array of which this is a level, or null
 
     size_t row_bytes() const { return descriptor.Width * element; }
-    // The number of rows of a slice, and of slices: at least 1.
+    // The number of rows of a slice, and the number of slices. Both are at least 1.
     size_t rows() const { return descriptor.Height ? descriptor.Height : 1; }
     size_t slices() const { return descriptor.Depth ? descriptor.Depth : 1; }
     size_t slice_bytes() const { return row_bytes() * rows(); }

@@ -9,12 +9,12 @@ struct Allocation;
 struct Device;
 
 // Memory that a node of a graph allocates. The address belongs to the graph, and to its executable
-// graphs. In between launches the memory may be allocated, because the graph does not free it; it
-// is then an allocation like others, and the program can free it.
+// graphs. If the graph does not free the memory, it stays allocated after a launch. It is then an
+// allocation like any other, and the program can free it.
 struct GraphMemory {
     uintptr_t address = 0;
     uint64_t allocation = 0; // the id of the allocation
-    bool there = false;      // it is allocated
+    bool there = false;      // the memory is allocated
 
     ~GraphMemory();
 };
@@ -27,7 +27,7 @@ GraphMemoryPtr give_to_graph(Allocation &allocation);
 Allocation *find_allocation(const GraphMemory &memory);
 // Updates how much memory the device holds for graphs. Called when graphs have allocated memory.
 void note_graph_memory(Device &device);
-// The memory is allocated, or freed, from the view of the program.
+// Marks the memory as allocated or as freed, as the program sees it.
 void set_there(Allocation &allocation, bool there);
 
 } // namespace soft

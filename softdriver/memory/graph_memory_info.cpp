@@ -3,10 +3,11 @@
 
 #include <algorithm>
 
-// How much memory the devices hold for memory nodes of graphs. As on real drivers it grows when a
-// launch allocates, in steps, and stays when the memory is freed or the graph ends, until
-// cuDeviceGraphMemTrim. All of it counts as used. These are only the numbers that programs can ask
-// for: what an allocation takes of the device's capacity is elsewhere.
+// The amount of memory that a device holds for memory nodes of graphs. As on real drivers, a launch
+// that allocates memory raises the amount, in steps. Freeing the memory or destroying the graph
+// does not lower it; only cuDeviceGraphMemTrim does. All of this memory is reported as used. The
+// amount is only a number that programs can query: the capacity that an allocation takes is counted
+// elsewhere.
 
 namespace soft {
 namespace {

@@ -10,8 +10,8 @@ namespace soft {
 // device, they are in the file from the beginning, because the host may use them at any time. No
 // part of the file is used twice, because a process may still have mapped the old bytes.
 //
-// A page follows the bytes of each allocation. While handles of the allocation are valid, the page
-// contains its number.
+// A page follows the bytes of each allocation. While handles of the allocation are valid, this page
+// contains the allocation's number.
 class HostFile {
   public:
     static constexpr const char *name = "cudadrv-host";
@@ -29,10 +29,10 @@ class HostFile {
 
     int number() const { return file_; }
     uint64_t offset_of(const char *address) const { return places_.at(address).offset; }
-    // Makes handles of an allocation valid. Returns where the number is in the file, or 0 if the
-    // system has no more memory.
+    // Makes handles of an allocation valid. Returns the offset of the number in the file, or 0 if
+    // the system has no more memory.
     uint64_t publish(const char *address, uint64_t number);
-    // Makes them invalid again.
+    // Makes handles of the allocation invalid again.
     void withdraw(const char *address) { publish(address, 0); }
 
   private:
@@ -42,7 +42,7 @@ class HostFile {
     };
 
     int file_ = -1;
-    uint64_t end_ = 0; // of the file
+    uint64_t end_ = 0; // size of the file
     std::map<const char *, Place> places_;
 };
 

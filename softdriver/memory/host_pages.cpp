@@ -25,8 +25,8 @@ bool is_there(uintptr_t begin, size_t bytes) {
     return true;
 }
 
-// Returns true if /proc/self/maps shows that the letter for these rights is another one in part of
-// the range. Returns false if the file cannot be read.
+// Returns true if part of the range lacks a right: in /proc/self/maps, the letter at `index` of its
+// rights is not `right`. Returns false if that file cannot be read.
 bool lacks(uintptr_t begin, size_t bytes, int index, char right) {
     std::unique_ptr<FILE, int (*)(FILE *)> maps(std::fopen("/proc/self/maps", "re"), std::fclose);
     uintptr_t from, to;

@@ -12,9 +12,10 @@ bool is_mapped(uintptr_t begin, size_t bytes, bool to_write);
 // Returns true if other processes may have mapped part of this memory.
 bool is_shared(uintptr_t begin, size_t bytes);
 
-// Calls a function with the number of each of these pages that is in the process's page table: the
-// program has used it, or a page near it, since it was mapped or removed from the table. `begin` is
-// where a page begins. Visits nothing if the system does not show the table.
+// Calls `visit` with the index of each of these pages that is in the process's page table. The
+// program has used such a page, or a page near it, since it was mapped or last removed from the
+// table. `begin` must be the beginning of a page. Visits nothing if the system does not show the
+// table.
 void visit_present(const char *begin, size_t pages, const std::function<void(size_t)> &visit);
 bool sees_page_table();
 

@@ -27,7 +27,8 @@ uint64_t checksum(const SharedMemory &handle) {
 
 ProcessId owner_of(const SharedMemory &handle) { return {handle.pid, handle.start}; }
 
-// Returns an error if there is no such memory, or not any more. Otherwise `file` is open.
+// Opens the file with the memory of a handle. Returns an error if the handle is invalid or the
+// memory was freed.
 CUresult open_memory(const SharedMemory &handle, uint64_t magic, const char *name, int &file) {
     uint64_t end, id = 0;
     if (handle.magic != magic || handle.check != checksum(handle) || !handle.bytes || !handle.id ||
@@ -48,8 +49,8 @@ CUresult open_memory(const SharedMemory &handle, uint64_t magic, const char *nam
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-// Writes a handle of the allocation, but for what depends on the kind of handle. Returns false if
-// the system has no more files or memory.
+// Writes the fields of a handle of the allocation, except `magic` and the checksum. Returns false
+// if the system has no more files or memory.
 bool publish(const Allocation &allocation, SharedMemory &made) {
     ProcessId owner = this_process();
     made.pid = owner.pid;

@@ -10,7 +10,7 @@ namespace soft {
 struct SharedMemory {
     uint64_t magic; // which kind of handle this is
     uint32_t pid;   // the process that has exported the memory
-    int32_t file;   // its number of the file in which the memory is
+    int32_t file;   // that process's descriptor of the file with the memory
     uint64_t start; // the process's start time
     uint64_t offset, bytes;
     // The number of the allocation. The file has this number at `place` until the memory is freed.
@@ -19,7 +19,7 @@ struct SharedMemory {
 };
 static_assert(sizeof(SharedMemory) == 64, "the size of the driver's handles");
 
-// How memory of another process came here, or how memory of this process is exported.
+// How an allocation is shared: imported from another process, or exported to others.
 struct Sharing {
     SharedMemory handle = {};
     bool imported = false;
@@ -32,7 +32,8 @@ struct Sharing {
 Device *device_at(uint32_t place);
 // Makes the handle of an allocation of this process. `magic` says what kind of handle it is.
 CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemory &handle);
-// Checks a handle and maps its memory: that of a device into the address space of this device.
+// Checks a handle and maps its memory. Memory of a device is mapped into the address space of
+// `device`.
 CUresult import_memory(const Context &context, Device &device, MemoryKind kind,
                        const SharedMemory &handle, uint64_t magic, Allocation *&result);
 // Called when exported memory of a device is freed: its handles become invalid.

@@ -6,7 +6,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-// Pools that several processes use. A pool is exported as a file, and each allocation by itself.
+// Pools that several processes use. A pool is exported as a file. Each allocation of it is exported
+// separately.
 
 namespace soft {
 namespace {
@@ -25,7 +26,7 @@ struct SharedPool {
     uint64_t number = 0;  // of the pool in that process
 };
 
-// Handles of memory of different pools are different kinds of handles.
+// Handles of memory of different pools have different magic numbers.
 uint64_t magic_of(const Pool &pool) { return pointer_magic ^ pool.number << 16; }
 
 bool is_exported(const Pool *pool) {
@@ -69,7 +70,7 @@ SOFT_API(cuMemPoolImportFromShareableHandle,
          (pool_handle, handle, type, flags)) {
     if (!pool_handle || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    // The handle is the number of the file itself.
+    // The handle is the file descriptor itself.
     int file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
     SharedPool shared;
     if (fcntl(file, F_GET_SEALS) < 0 || // only files in memory have seals

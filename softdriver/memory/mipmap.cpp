@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t level_alignment = 512;
 
-// Returns the description of a level from that of the first one.
+// Returns the description of a level, given the description of the first level.
 CUDA_ARRAY3D_DESCRIPTOR_v2 level_of(CUDA_ARRAY3D_DESCRIPTOR_v2 descriptor, unsigned level) {
     auto halve = [&](size_t &extent) {
         if (extent)
@@ -28,7 +28,7 @@ CUDA_ARRAY3D_DESCRIPTOR_v2 level_of(CUDA_ARRAY3D_DESCRIPTOR_v2 descriptor, unsig
     return descriptor;
 }
 
-// Returns how many levels there can be: the last one has a single element (in each layer).
+// Returns the greatest number of levels: the last level has a single element (in each layer).
 unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     size_t largest = std::max(descriptor.Width, descriptor.Height);
     if (!(descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)))
@@ -39,7 +39,8 @@ unsigned most_levels(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     return levels;
 }
 
-// Rows and planes with levels have lower limits than those without. Others have not.
+// Checks the limits of 1-D and 2-D mipmapped arrays, which are lower than those of arrays. Other
+// mipmapped arrays have no limits of their own.
 bool within_limits(const Device &device, const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     if (descriptor.Depth)
         return true;

@@ -99,7 +99,7 @@ void hash_copies(Managed &managed, size_t first, size_t last) {
     });
 }
 
-// A use of whole blocks.
+// Applies a use of whole blocks by a processor.
 void use_blocks(Managed &managed, size_t first, size_t last, int processor, bool write) {
     size_t begin = first * block_bytes, end = std::min(last * block_bytes, size_of(managed));
     size_t counted = first; // the first block for which this use has counted no fault
@@ -217,7 +217,7 @@ void use_pages(Device &device, const std::vector<Range> &reads, const std::vecto
         for (auto &[managed, blocks] : used)
             for (auto [first, last] : blocks) {
                 notice_blocks(*managed, first, last);
-                // What the work itself has written is no write of the host.
+                // Bytes that the work itself has written must not count as written by the host.
                 if (!written.count(managed))
                     notice_writes(*managed, first, last);
                 use_blocks(*managed, first, last, device.ordinal, write);

@@ -11,12 +11,13 @@ namespace soft {
 struct Device;
 struct Managed;
 
-// Where the pages of managed memory are. The host uses them without calling the driver, so what it
-// has done is found later, before the driver changes or reads the place of a page: whenever the
-// host cannot have a page, the driver removes it from the program's page table, and the system puts
-// it back when the host uses it.
+// The places of the pages of managed memory. The host uses pages without calling the driver, so the
+// driver finds these uses later, before it changes or reads the place of a page. It finds them in
+// the program's page table: the driver removes a page from this table when the page is no longer on
+// the host, and the system puts the page back when the host uses it.
 
-// How often a block has been moved, or copied, because a processor used it where it was not.
+// How often blocks have been moved or copied because the host, or a device, used them where they
+// were not.
 struct PageFaults {
     uint64_t host = 0, device = 0;
 };

@@ -28,7 +28,8 @@ CUresult device_pointer(const Context *context, const Allocation &allocation, ui
                                                             : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Returns the addresses of the memory around an address: the mapping, if it is reserved.
+// Returns the range of the memory that contains an address: the mapping at a reserved address, else
+// the allocation.
 Range mapped_range(const Allocation &allocation, uintptr_t address) {
     Range range{allocation.begin, allocation.bytes};
     if (allocation.reservation)

@@ -16,7 +16,7 @@ constexpr int memory_kinds = 6;
 
 // A pool for stream-ordered allocation. Used bytes are exactly what the program has allocated.
 // Reserved bytes also include rounding, memory that is kept for later, and memory whose free no
-// stream has run yet. Those of device memory count against the device's capacity.
+// stream has run yet. Reserved bytes of device memory count against the device's capacity.
 struct Pool {
     CUmemoryPool handle = nullptr;
     MemoryKind kind = MemoryKind::Async; // of the memory: Async (on a device), Host or Managed
@@ -29,7 +29,7 @@ struct Pool {
     int handle_types = 0; // the kinds of handles that can be made of the pool
     // The file with the memory of a host pool for which handles can be made; else null.
     std::shared_ptr<HostFile> file;
-    // It stands for a pool of another process. Nothing can be allocated from it.
+    // The pool is imported from another process. Nothing can be allocated from it.
     bool imported = false;
     ProcessId owner;      // of an imported pool: the process whose pool it is
     uint64_t number = 0;  // of the pool in that process

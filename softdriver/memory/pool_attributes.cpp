@@ -84,7 +84,7 @@ SOFT_API(cuMemPoolGetAttribute, (CUmemoryPool handle, CUmemPool_attribute attrib
 
 namespace {
 
-// Access of the host is stored beside that of devices.
+// Returns the processor that stands for a location in Pool::visitors.
 int visitor_of(const CUmemLocation &location) {
     return location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id : int(the_host);
 }
@@ -138,7 +138,8 @@ SOFT_API(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc *map, s
     return CUDA_SUCCESS;
 }
 
-// What a program has set for a managed pool has no effect: its memory can be used everywhere.
+// The access that a program sets for a managed pool has no effect on uses: its memory can be used
+// everywhere.
 SOFT_API(cuMemPoolGetAccess,
          (CUmemAccess_flags * flags, CUmemoryPool handle, CUmemLocation *location),
          (flags, handle, location)) {

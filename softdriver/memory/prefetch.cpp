@@ -10,12 +10,12 @@ namespace {
 
 constexpr unsigned char discarded_memory = 0xDD;
 
-// A range of managed memory, and where it is to go.
+// A range of managed memory, and the location to which it moves.
 struct Item {
     uintptr_t address = 0;
     size_t bytes = 0;
     Pages pages;
-    CUmemLocation place = no_location; // no_location: nowhere else
+    CUmemLocation place = no_location; // no_location: it does not move
 };
 
 using Items = std::vector<Item>;
@@ -75,7 +75,8 @@ CUresult submit_prefetch(Stream &stream, const Items &items) {
     return CUDA_SUCCESS;
 }
 
-// A discard may change the bytes, so it is a write. Here it does change them, at once.
+// A discard may change the bytes, so it is a write for the race detector. This driver overwrites
+// the bytes when the operation runs.
 CUresult submit_discard(Stream &stream, const Items &items) {
     auto operation = std::make_shared<Operation>();
     operation->uses_pages = false;
@@ -116,12 +117,12 @@ struct Batch {
     const size_t *sizes;
     size_t count;
     const CUmemLocation *places;
-    const size_t *first_items; // of each place: the item from which on it applies
+    const size_t *first_items; // for each place, the index of the first item to which it applies
     size_t place_count;
     unsigned long long flags;
 };
 
-// Sets the place of each item.
+// Sets the location to which each item moves.
 CUresult read_places(const Batch &batch, Items &items) {
     if (!batch.places || !batch.first_items || !batch.place_count ||
         batch.place_count > batch.count || batch.first_items[0])
@@ -140,7 +141,7 @@ CUresult read_places(const Batch &batch, Items &items) {
     return CUDA_SUCCESS;
 }
 
-// Checks the whole batch before anything is submitted. `moves` says whether it has places.
+// Checks the whole batch before anything is submitted. `moves` says whether the batch has places.
 CUresult read_batch(Call &call, const Batch &batch, bool moves, CUstream handle, StreamPtr &stream,
                     Items &items) {
     if (CUresult status = find_stream(call, handle, stream))

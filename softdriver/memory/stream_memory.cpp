@@ -7,7 +7,7 @@
 namespace soft {
 namespace {
 
-// Allocates memory of the kind that the pool has. Its capacity is already counted.
+// Allocates memory of the pool's kind. The capacity that it takes is already counted.
 CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocation *&allocation) {
     switch (pool.kind) {
     case MemoryKind::Host:
@@ -126,8 +126,8 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed && !ordered)
         return CUDA_ERROR_NOT_SUPPORTED;
-    // While capturing, only memory of graphs can be freed; and memory that was allocated in a
-    // capture only while capturing.
+    // A captured free can only free memory of graphs. Memory that was allocated in a capture can
+    // only be freed by a captured free.
     bool of_graph = allocation->captured || !allocation->graph.expired();
     if (stream->capture ? !of_graph : allocation->captured)
         return CUDA_ERROR_INVALID_VALUE;

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
-// Memory without addresses, addresses without memory, and which belong together. virtual_api.cpp
-// has the driver's functions.
+// Virtual memory management: memory without addresses, reserved addresses, and the mappings between
+// them. virtual_api.cpp has the driver's functions.
 
 namespace soft {
 namespace {
@@ -72,7 +72,8 @@ void Reservation::unmap(const Range &range) {
             state().backings.erase(backing.handle);
         mapping = mappings_.erase(mapping);
     }
-    // Work that still uses the addresses must not crash the process: it meets other memory.
+    // Work that still uses the addresses must not crash the process, so other memory is mapped
+    // there.
     char *target = host_ + (range.begin - begin_);
     mmap(target, range.bytes, access_protection,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);

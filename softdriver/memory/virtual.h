@@ -45,22 +45,22 @@ using BackingPtr = std::shared_ptr<Backing>;
 // Finds memory by its handle. Returns null if the program has released all references to it.
 BackingPtr find_backing(CUmemGenericAllocationHandle handle);
 
-// Writes behind the bytes of a file what another process must know about the memory. Returns false
-// if the system has no more memory.
+// Writes a description of the memory, for other processes, behind the bytes in its file. Returns
+// false if the system has no more memory.
 bool describe_backing(const Backing &backing);
-// Returns how many bytes that description has.
+// Returns the size of that description in bytes.
 size_t description_bytes();
 
 struct Mapping {
     size_t bytes;
     BackingPtr backing;
-    // What each device may do, by its ordinal. A device without an entry may not use the memory.
+    // The access of each device, by its ordinal. A device without an entry may not use the memory.
     std::map<int, int> access = {};
 };
 
-// The part of an Allocation whose addresses cuMemAddressReserve has reserved: which of them have
-// memory. Like that of an Arena, the memory is at hidden addresses of the host at a fixed distance,
-// so a copy may cross the border between two mappings.
+// The mappings of an Allocation of reserved addresses (cuMemAddressReserve). As in an Arena, the
+// driver accesses the memory at hidden addresses of the host at a fixed distance, so a copy may
+// cross the border between two mappings.
 class Reservation {
   public:
     Reservation(uintptr_t begin, char *host) : begin_(begin), host_(host) {}

@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Virtual memory management: cuMemAddressReserve, cuMemCreate, cuMemMap, cuMemSetAccess and their
-// kin. Memory of devices is supported; memory of the host is not. virtual_share.cpp has memory that
-// processes share.
+// Virtual memory management: cuMemAddressReserve, cuMemCreate, cuMemMap, cuMemSetAccess and related
+// functions. Memory of devices is supported; memory of the host is not. virtual_share.cpp has
+// memory that processes share.
 
 namespace soft {
 namespace {
@@ -48,8 +48,8 @@ Allocation *find_reserved_range(CUdeviceptr begin, size_t bytes) {
     return reserved && reserved->reservation ? reserved : nullptr;
 }
 
-// As find_reserved_range(), but returns null if a mapping is only partly in the range. There may be
-// no mapping at all.
+// Like find_reserved_range(), but returns null if a mapping is only partly in the range. The range
+// may have no mapping at all.
 Allocation *find_uncut_range(CUdeviceptr begin, size_t bytes) {
     Allocation *reserved = find_reserved_range(begin, bytes);
     return reserved && is_multiple(bytes) && reserved->reservation->cuts_none({begin, bytes})
@@ -57,7 +57,7 @@ Allocation *find_uncut_range(CUdeviceptr begin, size_t bytes) {
                : nullptr;
 }
 
-// As find_reserved_range(), but returns null unless the range consists of whole mappings.
+// Like find_reserved_range(), but returns null unless the range consists of whole mappings.
 Allocation *find_mapped_range(CUdeviceptr begin, size_t bytes) {
     Allocation *reserved = find_reserved_range(begin, bytes);
     return reserved && reserved->reservation->is_whole({begin, bytes}) ? reserved : nullptr;
@@ -84,7 +84,8 @@ CUresult sticky_error() {
     return CUDA_SUCCESS;
 }
 
-// Waits for all work of all devices. Returns the sticky error of a device that this work has lost.
+// Waits for all work of all devices. If this work has lost a device, returns the device's sticky
+// error.
 CUresult finish_devices(Lock &lock) {
     std::vector<OperationPtr> targets;
     for (const auto &device : state().devices)
@@ -94,8 +95,8 @@ CUresult finish_devices(Lock &lock) {
     return sticky_error();
 }
 
-// Returns true if the address is the first one behind reserved addresses. A program that gets it
-// may take both for one reservation, which they are not.
+// Returns true if the address is the first one behind reserved addresses. A program that gets this
+// address could take the two reservations for one.
 bool follows_reservation(uintptr_t address) {
     const Allocation *before = find_reserved(address - 1, 1);
     return before && before->reservation;
@@ -238,7 +239,7 @@ SOFT_API(cuMemMap,
     return CUDA_SUCCESS;
 }
 
-// Whether it waits for work, as cuMemFree does, is not documented.
+// Whether cuMemUnmap waits for work, as cuMemFree does, is not documented.
 SOFT_API(cuMemUnmap, (CUdeviceptr address, size_t bytes), (address, bytes)) {
     Allocation *reserved = find_uncut_range(address, bytes);
     if (!reserved)

@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint64_t mapped_magic = 0x31304d4d56505543; // "CUPVMM01"
 
-// Follows the bytes in the file. Another process may have written it, so it is checked.
+// The description that follows the bytes in the file. Another process may have written it, so it is
+// checked.
 struct Description {
     uint64_t magic = mapped_magic;
     uint64_t bytes = 0;
@@ -23,7 +24,7 @@ struct Description {
     int32_t handle_types = 0;
 };
 
-// Reads the description. Returns false if the file is none of cuMemCreate.
+// Reads the description. Returns false if the file is not one of cuMemCreate.
 bool read_description(int file, Description &description) {
     struct stat status;
     int seals = fcntl(file, F_GET_SEALS); // only files in memory have seals
@@ -98,13 +99,13 @@ SOFT_API(cuMemExportToShareableHandle,
     return CUDA_SUCCESS;
 }
 
-// Memory that this process has already is the same memory again.
+// If this process already has the memory, adds a reference and returns the existing handle.
 SOFT_API(cuMemImportFromShareableHandle,
          (CUmemGenericAllocationHandle * handle, void *given, CUmemAllocationHandleType type),
          (handle, given, type)) {
     if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    // The handle is the number of the file itself.
+    // The handle is the file descriptor itself.
     int file = static_cast<int>(reinterpret_cast<intptr_t>(given));
     BackingPtr backing = find_by_file(file);
     if (backing)

@@ -56,7 +56,7 @@ class Races {
     // Called when the host frees memory. A free never orders the host after work, because no free
     // promises to wait.
     void freed_by_host(const Allocation &allocation);
-    // The same if the host unmaps a part of reserved addresses.
+    // Like the function above, for a part of reserved addresses that the host unmaps.
     void freed_by_host(const Allocation &allocation, const Range &freed);
     void removed(const Allocation &allocation);
     void lost(const Device &device);

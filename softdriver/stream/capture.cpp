@@ -206,7 +206,7 @@ CUresult refuse_captured(Event &event) {
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-// Stands for the node that a function for new nodes would return.
+// A result argument for find_place(), which refuses a null pointer. A capture returns no node.
 static constexpr CUgraphNode no_node = nullptr;
 
 // Begins a capture that adds nodes to the graph.

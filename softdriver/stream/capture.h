@@ -18,7 +18,7 @@ struct Capture {
     const ThreadState *thread = nullptr;
     Stream *origin = nullptr;
     std::vector<StreamPtr> streams;
-    uint64_t first = 0; // the capture has added the nodes whose id is at least this
+    uint64_t first = 0; // nodes with this id or a higher one were added by the capture
     // Nodes that the program has removed from a stream's dependencies. cuStreamEndCapture succeeds
     // even if the origin stream does not depend on them.
     std::set<uint64_t> excused;
@@ -28,8 +28,9 @@ struct Capture {
 
 using CapturePtr = std::shared_ptr<Capture>;
 
-// Adds a node that depends on what the stream has captured so far. The edges from kernels are
-// `programmatic` if the node is a kernel that may start before they end.
+// Adds a node that depends on what the stream has captured so far. With `programmatic`, the node is
+// a kernel that may start before the kernels on which it depends end, so the edges from these
+// kernels are programmatic.
 CUresult capture_node(Stream &stream, NodeWorkPtr work, bool programmatic = false);
 void invalidate(Capture &capture);
 // Returns true if a stream of the context takes part in the capture.

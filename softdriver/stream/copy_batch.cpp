@@ -79,8 +79,9 @@ CUresult read_row(const Context &context, CUdeviceptr target, CUdeviceptr source
     return check_access(context, transfer.target, transfer.source);
 }
 
-// Returns the size of the elements in which the numbers of a copy are: those of its array, or
-// bytes. Returns 0 if there is no such array, or if two arrays have elements of different sizes.
+// Returns the unit of a copy's offsets and extents, in bytes: the element size of its array, or 1
+// if neither end is an array. Returns 0 if an array does not exist, or if two arrays have elements
+// of different sizes.
 size_t element_of(const BoxCopy &given) {
     size_t element = 0;
     for (const Operand *operand : {&given.source, &given.target}) {
@@ -137,7 +138,7 @@ CUresult read_copy(const Context &context, const BoxCopy &given, Copy &copy) {
 }
 
 // Decides whether a copy reads its source in the call. With Order::Any both are allowed: `lazy`
-// reads early, which shows programs whose earlier work writes the source; `eager` reads late.
+// reads early, which exposes programs whose earlier work writes the source; `eager` reads late.
 bool reads_now(Order order) {
     switch (state().settings.schedule) {
     case Schedule::Eager:
@@ -179,9 +180,9 @@ Manner manner_of(const Copy &copy) {
     return {reads_now(copy.order), false, false};
 }
 
-// How a copy of a batch accesses the host's memory. As on a real driver, a batch does not wait for
-// a copy from a device into pageable memory, unless its source must be read in the call. A single
-// copy waits.
+// Returns how a copy in a batch accesses the host's memory. As on a real driver, a batch does not
+// wait for a copy from a device into pageable memory, unless its source must be read in the call. A
+// single copy waits.
 Manner in_batch(const Copy &copy) {
     Manner manner = manner_of(copy);
     bool waits = copy.order == Order::DuringCall || copy.transfer.source.side == Side::Pageable;
@@ -223,7 +224,7 @@ struct Batch {
     const size_t *sizes;
     size_t count;
     const Attributes *attributes;
-    const size_t *first_copies; // of each set of attributes: the copy from which on it applies
+    const size_t *first_copies; // for each set of attributes, the index of its first copy
     size_t attribute_count;
 };
 

@@ -66,7 +66,7 @@ bool measure(const Box &box, const Corner &corner, size_t &offset, size_t &span)
              __builtin_add_overflow(last, box.WidthInBytes, &span));
 }
 
-// Locates an end in an array. It consists of whole elements.
+// Locates an end of a copy in an array. The end must consist of whole elements.
 CUresult locate_in_array(const Box &box, const Corner &corner, Place &place) {
     ArrayPtr array = find_array(corner.array);
     if (!array || corner.level)
@@ -125,7 +125,7 @@ CUresult read_box(const Box &box, Transfer &transfer) {
 
 namespace {
 
-// The same end, as a program specifies it.
+// Returns an end of a transfer in the form in which a program specifies it.
 Corner corner_of(const Place &place) {
     Corner corner = {};
     if (place.array) {

@@ -40,7 +40,7 @@ static CUresult locate_known(uintptr_t address, size_t bytes, End &end) {
     return CUDA_SUCCESS;
 }
 
-// Functions for device memory also take host memory, except that of a pool.
+// Functions for device memory also accept host memory, except host memory of a pool.
 CUresult locate_device(CUdeviceptr address, size_t bytes, End &end) {
     CUresult status = locate_known(address, bytes, end);
     return status == CUDA_SUCCESS && end.side == Side::Locked && end.pool ? CUDA_ERROR_INVALID_VALUE

@@ -143,7 +143,7 @@ SOFT_STREAM_API(cuStreamGetDevResource,
     GreenPtr green = green_of(*stream);
     const Parts parts = green ? green->parts : whole(*stream->owner->device);
     constexpr int processors_type = 1;             // CU_DEV_RESOURCE_TYPE_SM
-    if (static_cast<int>(type) != processors_type) // documented for queues, too
+    if (static_cast<int>(type) != processors_type) // documented to accept queues, too
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     return write_resource(parts, type, resource);
 }
@@ -176,7 +176,8 @@ SOFT_API(cuGreenCtxCreate,
     return CUDA_SUCCESS;
 }
 
-// The streams stay, and calls with them return CUDA_ERROR_CONTEXT_IS_DESTROYED.
+// The streams of the green context are not destroyed, but calls with them return
+// CUDA_ERROR_CONTEXT_IS_DESTROYED.
 SOFT_API(cuGreenCtxDestroy, (CUgreenCtx handle), (handle)) {
     GreenPtr green;
     CUresult status = find_green(handle, green);

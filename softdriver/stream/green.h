@@ -11,13 +11,13 @@ struct Green {
     CUgreenCtx handle = nullptr;
     uint64_t id = 0;
     ContextPtr context;      // the primary context, which has all memory and code
-    uint64_t context_id = 0; // the id it had: a reset of the context also ends its green contexts
+    uint64_t context_id = 0; // its id at creation; a reset of the context gives it a new one
     Parts parts;
-    std::vector<OperationPtr> gates; // its later streams begin with waiting for these
+    std::vector<OperationPtr> gates; // streams that are created later first wait for these
 
-    // The green context as a CUcontext: another owner of a pointer to the primary context. So
-    // whatever compares pointers or uses the context takes it for the primary context, and only
-    // handle_of() and green_of() tell them apart.
+    // The green context as a CUcontext: a shared_ptr with an owner of its own that points to the
+    // primary context. Code that compares pointers or uses the context treats it as the primary
+    // context. Only handle_of() and green_of() distinguish the two.
     ContextPtr as_context;
     CUcontext context_handle = nullptr;
 
@@ -28,7 +28,7 @@ using GreenPtr = std::shared_ptr<Green>;
 
 // Returns the green context for which a stream was made, or null.
 GreenPtr green_of(const Stream &stream);
-// Returns the green context that such a pointer stands for, or null.
+// Returns the green context for which this pointer is `as_context`, or null.
 GreenPtr green_of(const ContextPtr &context);
 // Returns the handle of a context: that of cuCtxFromGreenCtx for a green context.
 CUcontext handle_of(const ContextPtr &context);

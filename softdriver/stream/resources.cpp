@@ -88,7 +88,8 @@ Descriptions &descriptions() {
     return *all;
 }
 
-// The number of queues between the host and a device: 8, or what the program's environment says.
+// The number of queues between the host and a device: CUDA_DEVICE_MAX_CONNECTIONS if it is valid,
+// else 8.
 unsigned connections() {
     const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     long count = text ? std::strtol(text, nullptr, 10) : 0;
@@ -100,7 +101,7 @@ bool known(int type) {
     return type == processors_type || (queues && state().settings.driver >= first_with_queues);
 }
 
-// Writes the groups of a split, which follow each other, and the rest of the input.
+// Writes the groups of a split, which are consecutive, and the rest of the input.
 void write_groups(const Resource &input, const std::vector<Processors> &groups, Resource *result,
                   Resource *rest) {
     Resource part = input;
@@ -180,7 +181,7 @@ bool overlap(const Resource &one, const Resource &other) {
            other.first < one.first + one.processors.count;
 }
 
-// Adds up what a program describes.
+// Adds up the resources of a description.
 CUresult add_up(const Resource *resources, unsigned count, Parts &total) {
     const Resource *first =
         std::find_if(resources, resources + count, [](auto &one) { return one.has_processors(); });

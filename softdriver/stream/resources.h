@@ -22,7 +22,8 @@ struct Parts {
 Parts whole(const Device &device);
 // Writes one type of resource of `parts` for the program.
 CUresult write_resource(const Parts &parts, CUdevResourceType type, CUdevResource *target);
-// Finds what cuDevResourceGenerateDesc has described. Returns null if the description is unknown.
+// Returns the resources of a description that cuDevResourceGenerateDesc has made, or null if the
+// description is unknown.
 const Parts *described(CUdevResourceDesc description);
 
 } // namespace soft

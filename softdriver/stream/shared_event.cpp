@@ -9,11 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Interprocess events. A record is a number; it is unfinished as long as one of the entries in the
-// event's page has this number. If its process ends before, that is for ever, as on a GPU. A
-// process that needs a record of another process sets a flag in the entry, because under the lazy
-// and the random schedule work runs only when it is needed. A thread in the other process looks for
-// such flags.
+// Interprocess events. Each record has a number, and is unfinished as long as an entry in the
+// event's page contains this number. If the process of an unfinished record ends, the record stays
+// unfinished forever, as on a GPU. Under the lazy and the random schedule, work runs only when it
+// is needed. So a process that needs a record of another process sets a flag in the entry, and a
+// thread in the other process looks for such flags.
 
 namespace soft {
 
@@ -83,7 +83,8 @@ void tell(const OperationPtr &record) {
     static size_t sweep_at = 256;
     auto &records = told();
     if (records.size() >= sweep_at) {
-        // A record that is done is still needed: only what the host knows is before all later work.
+        // Keep a record that is done until the host knows that it is done: only then is all later
+        // work ordered after it.
         for (auto next = records.begin(); next != records.end();)
             next = state().races.knows(*next->second) ? records.erase(next) : std::next(next);
         sweep_at = std::max<size_t>(256, 2 * records.size());

@@ -209,7 +209,7 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     EventPtr event = state().events.find(reinterpret_cast<uintptr_t>(event_handle));
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    // NVIDIA's driver crashes here.
+    // NVIDIA's driver crashes in this case.
     if (event->shared && event->owner->device != stream->owner->device)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & CU_EVENT_WAIT_EXTERNAL)
@@ -221,8 +221,8 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
             return status;
     if (CUresult status = follow_other_process(*event))
         return status;
-    // The stream waits for the latest record at this moment, whatever is recorded later. An event
-    // that was never recorded counts as complete.
+    // The stream waits for the latest record at this moment. Later records do not change this. An
+    // event that was never recorded counts as complete.
     if (!event->recorded)
         return CUDA_SUCCESS;
     // Skip the wait if the event is complete and the rules of the legacy stream make this stream

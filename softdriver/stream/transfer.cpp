@@ -95,7 +95,7 @@ CUresult transfer_staged(Call &call, Stream &stream, const Transfer &transfer) {
         return status;
     if (CUresult status = wait_for(call, stream, before, Promise::All))
         return status;
-    // While this call waited, another thread freed the target.
+    // Another thread may have freed the target while this call waited.
     bool of_array = transfer.target.array != nullptr;
     auto find = of_array ? find_array_memory : find_range;
     if (!find(transfer.target.address, transfer.span(transfer.target)))

@@ -33,7 +33,7 @@ struct Transfer {
 // Converts a copy of a box, as the program specified it. Addresses of a box without bytes are not
 // checked.
 CUresult read_box(const CUDA_MEMCPY3D_v2 &box, Transfer &transfer);
-// The same copy as a box.
+// Returns a transfer in the form in which a program specifies a copy of a box.
 CUDA_MEMCPY3D_v2 box_of(const Transfer &transfer);
 // How an asynchronous copy accesses the host's memory.
 struct Manner {

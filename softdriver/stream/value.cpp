@@ -86,7 +86,7 @@ CUresult check_reach(const Context &context, const Operation &operation) {
 
 namespace {
 
-// Submits the operation of an item whose address, value and flags are these.
+// Submits the operation of a batch item with this kind, address, value and flags.
 template <class Word>
 CUresult submit_value(Call &call, CUstream handle, CUstreamBatchMemOpType kind, CUdeviceptr address,
                       Word value, unsigned flags) {
