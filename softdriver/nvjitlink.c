@@ -2,8 +2,8 @@
  *
  * nvJitLink links PTX to machine code, which the software driver cannot run. numba-cuda, its MLIR
  * version and cuda.core ask for the version of nvJitLink. Versions before 12.3 have no function
- * that tells it. If these programs do not find it, they let the driver link the PTX, as they do
- * where nvJitLink is too old.
+ * that returns it. If these programs do not find this function, they let the driver link the PTX,
+ * as they do where nvJitLink is too old.
  *
  * The library is built like an extension module, so that wheels can contain it: see api/module.cpp.
  * setup.py gives it the SONAME of the version for CUDA 13. */

@@ -1,9 +1,9 @@
 /* A libnvidia-ml.so.1 (NVML) about the devices of the software driver.
  *
- * It tells how many devices there are, their names, addresses, memory and utilization, what follows
- * from their being in software (no MIG devices, access to all peers, any processor), and a power
- * that is a constant. All other functions return NVML_ERROR_NOT_SUPPORTED. The devices are those of
- * the libcuda.so.1 in the same folder, which is asked without cuInit, so that a program may fork
+ * It reports the number of devices, their names, addresses, memory and utilization, properties that
+ * all software devices have (no MIG devices, access to all peers, affinity to any processor), and a
+ * constant power. All other functions return NVML_ERROR_NOT_SUPPORTED. The devices are those of the
+ * libcuda.so.1 in the same folder, which describes them without cuInit, so that a program may fork
  * afterwards, as it may with NVML. Memory in use and utilization are those of the calling process
  * alone.
  *
@@ -62,7 +62,7 @@ typedef struct {
     char address[32];
 } Pci;
 
-/* As Pci, but shorter: the structure of nvmlDeviceGetPciInfo_v2. */
+/* Like Pci, but shorter: the structure of nvmlDeviceGetPciInfo_v2. */
 typedef struct {
     char address[16];
     unsigned domain, bus, device, device_id, subsystem_id, reserved[4];
@@ -145,7 +145,7 @@ NVML_API int nvmlInit(void) { return begin(); }
 NVML_API int nvmlInit_v2(void) { return begin(); }
 
 NVML_API int nvmlInitWithFlags(unsigned flags) {
-    return flags & ~3u ? NVML_INVALID_ARGUMENT : begin(); /* no GPUs are no error; no attaching */
+    return flags & ~3u ? NVML_INVALID_ARGUMENT : begin(); /* neither flag has an effect */
 }
 
 NVML_API int nvmlShutdown(void) {
@@ -181,7 +181,7 @@ NVML_API const char *nvmlErrorString(int status) {
     }
 }
 
-/* Writes a text that has to fit with its end. */
+/* Writes a text. The text and its zero byte must fit. */
 static int put_text(char *text, unsigned size, const char *value) {
     if (!nvml_ready())
         return NVML_UNINITIALIZED;
@@ -193,7 +193,8 @@ static int put_text(char *text, unsigned size, const char *value) {
     return NVML_SUCCESS;
 }
 
-/* Reads what there is to know of a device. `result` is where the answer will go. */
+/* Reads the description of a device. It is an error if `result`, the caller's place for the answer,
+ * is null. */
 static int read_device(const void *handle, const void *result, Device *device) {
     if (!nvml_ready())
         return NVML_UNINITIALIZED;
@@ -213,7 +214,7 @@ NVML_API int nvmlSystemGetNVMLVersion(char *text, unsigned size) {
     return nvmlSystemGetDriverVersion(text, size);
 }
 
-/* The software driver has no branches: it is the version. */
+/* The software driver has no branches, so this function returns its version. */
 NVML_API int nvmlSystemGetDriverBranch(Branch *branch, unsigned size) {
     if (!nvml_ready())
         return NVML_UNINITIALIZED;
@@ -226,7 +227,7 @@ NVML_API int nvmlSystemGetDriverBranch(Branch *branch, unsigned size) {
     return put_text(branch->branch, size, driver_version());
 }
 
-/* The name may be longer than there is room; then the beginning is written. */
+/* If the name does not fit, only its beginning is written. */
 NVML_API int nvmlSystemGetProcessName(unsigned process, char *name, unsigned size) {
     char path[64];
     if (!nvml_ready())
@@ -291,7 +292,7 @@ NVML_API int nvmlDeviceGetHandleByIndex(unsigned index, void **handle) {
     return nvmlDeviceGetHandleByIndex_v2(index, handle);
 }
 
-/* The address in the long form, which has a domain of 32 bits, and in the older one. */
+/* Writes the PCI address. The domain has 8 digits, or 4 in the older form. */
 static void write_address(const Device *device, char *text, size_t size, int digits) {
     snprintf(text, size, "%0*X:%02X:00.0", digits, 0, device->bus);
 }
@@ -451,7 +452,7 @@ NVML_API int nvmlDeviceGetP2PStatus(void *first, void *second, int way, int *res
     return status;
 }
 
-/* The call succeeds, and the status of each value says that there is none. */
+/* The call succeeds, and the status of each value says that it is not supported. */
 NVML_API int nvmlDeviceGetFieldValues(void *handle, int count, Field *fields) {
     Device device;
     int status = read_device(handle, count > 0 ? fields : NULL, &device);

@@ -6,7 +6,7 @@
  *
  * No header of NVRTC is needed. The library is built like an extension module, so that wheels can
  * contain it: see api/module.cpp. setup.py gives it the SONAME and the version of symbols that
- * NVRTC has for CUDA 13, and cudadrv/_libcuda.py makes that for CUDA 12 from it. */
+ * NVRTC has for CUDA 13, and cudadrv/_libcuda.py makes the library for CUDA 12 from it. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -32,7 +32,7 @@ const char cudadrvNvrtc[] = "libnvrtc of cudadrv: PTX in place of cubins";
 const char cudadrvNvrtcMark[] = "/* cudadrv: PTX in place of a cubin */ ";
 #define MARK_LENGTH (sizeof cudadrvNvrtcMark - 1)
 
-/* The functions that are called as they are. Versions of NVRTC lack some of them. */
+/* The functions whose calls are forwarded unchanged. Some versions of NVRTC lack some of them. */
 #define FORWARDED(NAME)                                                                            \
     NAME(nvrtcVersion)                                                                             \
     NAME(nvrtcGetNumSupportedArchs)                                                                \
@@ -81,7 +81,8 @@ static void complain(const char *path, const char *why) {
     fprintf(stderr, "cudadrv: libnvrtc: cannot load NVIDIA's NVRTC (%s): %s\n", path, why);
 }
 
-/* Writes the path of NVIDIA's NVRTC to `path`, without links: then NVRTC finds files beside it. */
+/* Writes the path of NVIDIA's NVRTC to `path`, with all links resolved, so that NVRTC finds files
+ * beside it. */
 static int find_real(char path[PATH_MAX]) {
     Dl_info self;
     char link[PATH_MAX];

@@ -10,7 +10,7 @@
 namespace soft {
 
 bool is_device_runtime(const void *data, size_t bytes) {
-    // An archive begins with a line, and then has the name of its first member.
+    // An archive begins with a magic line, which the name of its first member follows.
     constexpr std::string_view archive = "!<arch>\n", member = "cuda_device_runtime";
     std::string_view content(static_cast<const char *>(data), bytes);
     return content.substr(0, archive.size()) == archive &&
@@ -18,9 +18,9 @@ bool is_device_runtime(const void *data, size_t bytes) {
 }
 
 // A handle is the address of the launch's workspace (GridWorkspace), or 0 if the launch is not
-// cooperative. Each block adds 1 to the barrier in the workspace, and the first block adds so much
-// that the highest bit changes when all have arrived. cooperative_groups of CUDA C++ does the same,
-// so a kernel can mix both.
+// cooperative. Each block adds 1 to the barrier in the workspace, and the first block adds a number
+// such that the highest bit changes when all blocks have arrived. cooperative_groups of CUDA C++
+// uses the same protocol, so a kernel can mix both.
 const char device_runtime[] = R"(
 .version 6.4
 .target sm_60

@@ -55,7 +55,7 @@ bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {
     auto [used, first] = used_.emplace(segment.begin, segment.bytes);
     if (first)
         come_to_use(segment);
-    // At reserved addresses there may be more memory than at the last look-up.
+    // At reserved addresses, more memory may have been mapped since the last look-up.
     used->second = std::max(used->second, segment.bytes);
     return true;
 }

@@ -144,7 +144,7 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     if (function.kernel->uses_heap)
         launch.heap = heap_of(*function.owner);
     launch.variables = function.module->variables;
-    // The race detector needs to know what a kernel uses, and so do the places of managed memory.
+    // The race detector and the places of managed memory need the accesses of the kernel.
     launch.record = driver.settings.races != RaceMode::Off || Managed::alive;
     if (driver.settings.instructions)
         launch.budget = driver.settings.instructions;

@@ -20,7 +20,7 @@ struct LaunchRequest {
     bool preferred_cluster = false;
     size_t shared = 0;
     bool cooperative = false;
-    bool programmatic = false; // may start before the kernel before it ends, if that kernel says so
+    bool programmatic = false; // may start before the preceding kernel ends, if that one allows it
     void **parameters = nullptr, **extra = nullptr;
     LaunchAttributes attributes = {};
 };

@@ -43,7 +43,8 @@ CUresult allocate_variable(const Context &context, const ptx::Variable &variable
     return CUDA_SUCCESS;
 }
 
-// Stores the addresses that initial values of variables contain, which are known only now.
+// Stores the addresses that initial values of variables contain. They are known only when all
+// variables have memory.
 void store_addresses(const Module &module) {
     const auto &variables = module.program->variables;
     for (size_t i = 0; i < variables.size(); i++)

@@ -75,7 +75,7 @@ bool can_change(const GraphNode &node, const NodeParams *params) {
            params->type != CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
-// Makes other work for a node.
+// Makes the new work of a node whose parameters change.
 CUresult make_other_work(Call &call, const GraphNode &node, NodeParams *params, NodeWorkPtr &work) {
     return can_change(node, params) ? make_work(call, *params, *node.graph, work, node.work.get())
                                     : CUDA_ERROR_INVALID_VALUE;
@@ -104,7 +104,7 @@ SOFT_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *params), 
         handle, [&](auto &work) { return make_other_work(call, *node, params_of(params), work); });
     if (status)
         return status;
-    for (const GraphPtr &inner : old->inner()) // a copy of another graph has taken its place
+    for (const GraphPtr &inner : old->inner()) // a new copy has replaced this inner graph
         erase_handles(*inner);
     return CUDA_SUCCESS;
 }

@@ -122,7 +122,8 @@ class ConditionalRun : public Piecewise {
             begun_ = true;
             prepare(*body);
             if (operations_.empty() && work_->kind == while_node)
-                operations_.push_back(std::make_shared<Operation>()); // so that others can run
+                // An empty operation lets other operations run between two checks of the condition.
+                operations_.push_back(std::make_shared<Operation>());
         }
         return true;
     }
@@ -144,8 +145,9 @@ class ConditionalRun : public Piecewise {
         }
     }
 
-    // Called before a part writes memory. As for a kernel, memory that the host can access is noted
-    // before it changes, so that the change is not taken for a write of the host.
+    // Called before an operation of a body writes memory. As for a kernel, memory that the host can
+    // access is noted before it changes, so that the race detector does not take the change for a
+    // write of the host.
     void come_to_write(const std::vector<Range> &ranges) {
         Lock lock(state().mutex);
         OperationPtr self = operation.lock();
@@ -178,7 +180,7 @@ class ConditionalRun : public Piecewise {
 
 std::vector<OperationPtr> ConditionalWork::prepare(Stream &stream) const {
     auto operation = std::make_shared<Operation>();
-    // Changes of the executable graph from now on are for later launches.
+    // Later changes of the executable graph affect only later launches.
     auto frozen = std::static_pointer_cast<const ConditionalWork>(copy());
     operation->pieces = std::make_shared<ConditionalRun>(std::move(frozen), stream);
     operation->pieces->operation = operation;

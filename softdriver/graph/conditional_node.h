@@ -11,12 +11,12 @@ constexpr unsigned max_bodies = 1 << 16;
 // The value that decides which graph inside a conditional node runs.
 struct Condition {
     uint64_t handle = 0;
-    std::weak_ptr<Graph> graph; // for which it was made
+    std::weak_ptr<Graph> graph; // the graph for which it was made
     ContextPtr context;
     unsigned value = 0;
-    unsigned initial = 0; // its value at the beginning of each launch, if it is assigned then
+    unsigned initial = 0; // if `assigns`: the value at the beginning of each launch
     bool assigns = false;
-    bool used = false;           // a node has it
+    bool used = false;           // a node has this condition
     std::vector<CUgraph> bodies; // the handles of the graphs inside the node
 
     ~Condition();
@@ -26,7 +26,7 @@ using ConditionPtr = std::shared_ptr<Condition>;
 
 // Called by kernels, without the state lock.
 void set_condition(uint64_t handle, unsigned value);
-// Finds the conditions of all nodes of the graph, and of the graphs inside.
+// Finds the conditions of all nodes of the graph, and of the graphs inside these nodes.
 void find_conditions(const Graph &graph, std::vector<ConditionPtr> &found);
 CUresult make_conditional_work(const Graph &graph, ConditionalNodeParams &params,
                                NodeWorkPtr &work);

@@ -40,12 +40,12 @@ struct CopySide {
         }
     }
 
-    // Returns whether a node of an executable graph can have `next` as the target instead.
+    // Returns true if `next` can replace this side as the target, in a node of an executable graph.
     bool replaceable(const CopySide &next) const {
         return origin == Origin::Other || next.origin == Origin::Other || origin == next.origin;
     }
 
-    // Returns whether it can have `next` as the source instead. Memory that is of no pool must then
+    // Returns true if `next` can replace this side as the source. Memory that is of no pool must
     // also be of the same context.
     bool replaceable_source(const CopySide &next) const {
         bool bound = origin == Origin::Host || origin == Origin::Device;
@@ -59,7 +59,7 @@ struct CopySide {
         return shared && bound && context && context != here.handle;
     }
 
-    // Returns true for such memory that belongs to a context of another device.
+    // Returns true for page-locked and managed memory that belongs to a context of another device.
     bool is_of_other_device(const Context &here) const {
         ContextPtr owner = is_far(here) ? find_context(context) : nullptr;
         return owner && owner->device != here.device;
@@ -95,7 +95,8 @@ class CopyWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return {transfer.bytes() ? copy_operation(transfer, false) : std::make_shared<Operation>()};
     }
-    // Driver 580 loses the context when such a copy runs in a body.
+    // Driver 580 loses the context when a body runs a copy from memory of another context, or to
+    // memory of another device's context.
     std::vector<OperationPtr> prepare_in_body(Stream &stream) const override {
         if (source_.is_far(*context_) || target_.is_of_other_device(*context_))
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};

@@ -28,7 +28,7 @@ bool valid_flags(uint64_t flags) {
     return !(flags & ~known_flags) && (flags & contradiction) != contradiction;
 }
 
-// Returns a node of a circle, or null if the graph has none.
+// If the graph has a cycle, returns the graph's newest node. Otherwise returns null.
 GraphNodePtr node_in_circle(const Graph &graph) {
     std::set<uint64_t> sound;
     for (const GraphNodePtr &node : sorted(graph))
@@ -39,15 +39,15 @@ GraphNodePtr node_in_circle(const Graph &graph) {
     return nullptr;
 }
 
-// An additional flag for check_structure: the graph is a body of a conditional node, which can have
-// only work of the device, like a graph that kernels launch.
+// An additional flag for check_structure: the graph is a body of a conditional node, which may
+// contain only work of the device, like a graph that kernels launch.
 constexpr uint64_t in_body = uint64_t(1) << 63;
 constexpr int handle_unused = 5; // CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED
 
 uint64_t body_flag(CUgraphNodeType type) { return type == conditional_type ? in_body : 0; }
 
-// Returns an error if the graph, or a graph inside, cannot be launched as the flags demand. Sets
-// `reason` and `culprit` to why.
+// Returns an error if the graph, or a graph inside, cannot be launched as the flags demand. Then
+// sets `reason`, and `culprit` to the node that causes the error.
 CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateResult &reason,
                          GraphNodePtr &culprit) {
     culprit = node_in_circle(graph);
@@ -143,7 +143,7 @@ CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t f
 CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t flags,
                      GraphNodePtr &culprit) {
     CUgraphInstantiateResult reason;
-    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) // needs a stream
+    if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) // this flag requires a stream
         return CUDA_ERROR_INVALID_VALUE;
     return instantiate(call, result, handle, flags, reason, culprit);
 }
@@ -217,8 +217,8 @@ SOFT_API(cuGraphInstantiate,
     return cuGraphInstantiate_v2_body(call, exec, graph, node, text, bytes);
 }
 
-// Launches that have not finished go on: their operations keep what they need. But like a real
-// driver, this waits for the device if there are conditional nodes.
+// Launches that have not finished go on: their operations keep what they need. If the graph has
+// conditional nodes, the call waits for the device, as on a real driver.
 SOFT_API(cuGraphExecDestroy, (CUgraphExec handle), (handle)) {
     GraphExecPtr exec = find_exec(handle);
     if (!exec)

@@ -20,7 +20,8 @@ struct GraphExec {
 using GraphExecPtr = std::shared_ptr<GraphExec>;
 
 GraphExecPtr find_exec(CUgraphExec handle);
-// Submits a launch. To the stream it is one operation; between its nodes only the edges order.
+// Submits a launch. The stream orders the launch like one operation. Only the edges order its
+// nodes.
 CUresult submit_launch(GraphExec &exec, Stream &stream);
 
 } // namespace soft

@@ -40,7 +40,7 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUresult check(uint64_t) const { return CUDA_SUCCESS; }
     // Makes the operations that one launch runs in this stream, one after the other.
     virtual std::vector<OperationPtr> prepare(Stream &stream) const = 0;
-    // Does the same for work in a body of a conditional node.
+    // Like prepare(), for work in a body of a conditional node.
     virtual std::vector<OperationPtr> prepare_in_body(Stream &stream) const {
         return prepare(stream);
     }
@@ -61,7 +61,7 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     }
     // Whether nodes with this work can be disabled in executable graphs.
     virtual bool can_be_disabled() const { return false; }
-    // Sets the parameters of the kind of work. The rest is zero.
+    // Writes the parameters of the work to a structure of zeros.
     virtual void describe(NodeParams &) const {}
     // The name of the kernel, for pictures of the graph.
     virtual std::string text() const { return {}; }
@@ -103,7 +103,7 @@ struct Graph : std::enable_shared_from_this<Graph> {
     // other graphs, also for clones.
     uint64_t origin = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
-    unsigned next_number = 0;               // of the node that is added next
+    unsigned next_number = 0;               // number of the node that is added next
     // The capture that adds nodes to the graph, or null.
     Capture *capture = nullptr;
     // The graph is inside a node, and lives as long as this node.
@@ -111,7 +111,7 @@ struct Graph : std::enable_shared_from_this<Graph> {
     // The graph is inside a node, and a capture that failed has destroyed it.
     bool destroyed = false;
     UserObjects objects;
-    std::vector<std::shared_ptr<Condition>> conditions; // that were made for the graph
+    std::vector<std::shared_ptr<Condition>> conditions; // conditions for this graph
 
     ~Graph();
     GraphNodePtr find(uint64_t id) const;
@@ -135,10 +135,11 @@ void erase_handles(Graph &graph);
 // Returns true if a capture that failed has destroyed the graph or a graph inside. Real drivers
 // crash when such a graph is instantiated or destroyed.
 bool is_damaged(const Graph &graph);
-// Returns true if `graph` is inside `other`, or the same.
+// Returns true if `graph` is inside `other`, or is `other`.
 bool is_within(const Graph &graph, const Graph &other);
-// Returns the nodes so that each comes after those on which it depends, or nothing if there is a
-// circle. `choose` is called with the number of nodes that can be next, and returns which is.
+// Returns the nodes so that each comes after those on which it depends. Returns an empty list if
+// the graph has a cycle. `choose` is called with the number of nodes that can be next, and returns
+// the index of the next one.
 std::vector<GraphNodePtr> sorted(const Graph &graph, const std::function<size_t(size_t)> &choose);
 std::vector<GraphNodePtr> sorted(const Graph &graph);
 

@@ -11,8 +11,9 @@
 namespace soft {
 namespace {
 
-// Copies handles to an array of the program. `count` has the length of the array, and is set to the
-// number of handles; if there is no array, it is only set. What is left of the array becomes null.
+// Copies handles to an array of the program. On input `count` is the length of the array, on output
+// the number of copied handles or, if `array` is null, of all handles. The rest of the array
+// becomes null.
 template <class Handle>
 CUresult give(const std::vector<Handle> &found, Handle *array, size_t *count) {
     if (!count || (array && !*count))
@@ -45,8 +46,8 @@ struct Edges {
     }
 };
 
-// The edges from a node, or from all nodes, in the order of the nodes from which they are. Those
-// from the same node are in the order in which they were added.
+// Returns the edges from a node, or from all nodes, ordered by the nodes from which they lead.
+// Edges from the same node are in the order in which they were added.
 Edges edges_of(const Graph &graph, const GraphNode *from = nullptr) {
     std::map<std::pair<uint64_t, uint64_t>, std::pair<GraphNodePtr, EdgeData>> sorted;
     for (const auto &entry : graph.nodes)
@@ -186,7 +187,7 @@ CUresult remove_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode 
     };
     for (const Change &change : changes) {
         auto found = find(change);
-        if (found == change.to->after.end()) // as on real drivers, the edges before it are removed
+        if (found == change.to->after.end()) // as on real drivers, earlier edges stay removed
             return CUDA_ERROR_INVALID_VALUE;
         change.to->after.erase(found);
     }
@@ -261,7 +262,7 @@ SOFT_API(cuGraphNodeGetContainingGraph, (CUgraphNode handle, CUgraph *graph), (h
     return CUDA_SUCCESS;
 }
 
-// The numbers in pictures of the graph.
+// Returns the number of a node in pictures of the graph.
 SOFT_API(cuGraphNodeGetLocalId, (CUgraphNode handle, unsigned *number), (handle, number)) {
     GraphNodePtr node = find_node(handle);
     if (!node || !number)

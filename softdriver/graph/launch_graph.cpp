@@ -26,7 +26,8 @@ CUresult check_nodes(const Graph &graph, uint64_t flags) {
     return CUDA_SUCCESS;
 }
 
-// An update of the executable graph drops user objects that this launch still needs.
+// Keeps the user objects of a graph alive for this launch, because an update of the executable
+// graph may drop them.
 void keep_objects(const Graph &graph, Operation &operation) {
     if (!graph.objects.empty())
         operation.kept.push_back(std::make_shared<UserObjects>(graph.objects));
@@ -139,7 +140,7 @@ class Launching {
     }
 
     // Returns a branch for a node that depends on these operations: one that ends with one of them,
-    // or one that this launch has not used yet. So branches order only what the edges order.
+    // or one that this launch has not used yet. So branches order only nodes that edges order, too.
     Stream &branch_after(const std::vector<OperationPtr> &waits, const NodeWork &work) {
         ContextPtr context = work.context() ? work.context() : stream_.context;
         Stream *unused = nullptr;
@@ -161,7 +162,7 @@ class Launching {
         return *unused;
     }
 
-    // What reports say of nodes, by id.
+    // The descriptions of nodes in reports, by id.
     using Places = std::map<uint64_t, std::string>;
 
     static Places places_of(const Graph &graph) {
@@ -175,7 +176,7 @@ class Launching {
 
     GraphExec &exec_;
     Stream &stream_;
-    std::string place_; // of the node that is being submitted
+    std::string place_; // description of the node that is being submitted
     // The last operation of each branch that this launch has used.
     std::map<const Stream *, OperationPtr> tails_;
 };

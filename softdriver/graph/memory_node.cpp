@@ -24,7 +24,7 @@ class AllocWork : public NodeWork {
 
     CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     ContextPtr context() const override { return context_; }
-    // The memory must have been freed since the last launch, or is freed now.
+    // The memory must have been freed since the last launch, unless this launch frees it first.
     CUresult check(uint64_t flags) const override {
         bool frees = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         return find_allocation(*memory_) && (frees || !memory_->there) ? CUDA_SUCCESS
@@ -34,7 +34,7 @@ class AllocWork : public NodeWork {
         return &next == this ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                              : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
     }
-    // What the memory contained before is lost.
+    // The operation overwrites the contents of the memory.
     std::vector<OperationPtr> prepare(Stream &) const override {
         const Allocation &allocation = *find_allocation(*memory_);
         auto operation = std::make_shared<Operation>();
@@ -51,7 +51,7 @@ class AllocWork : public NodeWork {
     const CUDA_MEM_ALLOC_NODE_PARAMS &parameters() const { return params_; }
 
   private:
-    std::vector<CUmemAccessDesc> access_; // to which the parameters refer
+    std::vector<CUmemAccessDesc> access_; // the array to which params_ points
     CUDA_MEM_ALLOC_NODE_PARAMS params_;
     GraphMemoryPtr memory_;
     ContextPtr context_;

@@ -4,7 +4,7 @@
 
 namespace soft {
 
-// Why a graph cannot replace another one, as cuGraphExecUpdate says it.
+// Why a graph cannot replace another one, as cuGraphExecUpdate reports it.
 struct UpdateResult {
     CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     GraphNodePtr node, from; // null, or the nodes of the new graph that differ

@@ -13,7 +13,7 @@ struct Transfer;
 // Functions that make the work of nodes, one group for each kind of node. Those that take the
 // parameters of the program check them.
 
-// The attributes are those of the node's old work, if it has any.
+// If `old` is not null, the new work gets the attributes of this old work of the node.
 CUresult make_kernel_work(Call &call, const CUDA_KERNEL_NODE_PARAMS_v2 *params, NodeWorkPtr &work,
                           const NodeWork *old = nullptr);
 // Returns an error if no node can have this launch.
@@ -36,8 +36,8 @@ NodeWorkPtr make_empty_work();
 CUresult make_record_work(CUevent event, NodeWorkPtr &work);
 CUresult make_wait_work(CUevent event, NodeWorkPtr &work);
 
-// The work of a node of `parent` that runs another graph. With ownership 1 the graph belongs to the
-// node from now on, else a copy of it.
+// The work of a node of `parent` that runs another graph. With ownership 1 the node owns the graph
+// from now on, else a copy of the graph.
 CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPtr &work);
 // Updates what a child graph node of an executable graph runs.
 CUresult update_child(CUgraphExec exec, CUgraphNode handle, CUgraph child);
@@ -57,7 +57,8 @@ bool is_unique(const Graph &graph);
 CUresult make_value_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, NodeWorkPtr &work);
 NodeWorkPtr make_value_work(std::vector<CUstreamBatchMemOpParams> items, const ContextPtr &context);
 
-// Returns the context of the memory. Memory of a pool belongs to any: to the given one.
+// Returns the context to which the memory belongs, or the given context for memory of a pool and
+// for unknown addresses.
 CUcontext home_of(uintptr_t address, const Context &context);
 
 // An operation that loses the device, because a node uses memory that is not there.

@@ -3,12 +3,12 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// What texture objects and surface objects have in common.
+// Functions for both texture objects and surface objects.
 
 namespace soft {
 namespace {
 
-// Returns the function that destroys objects of this kind, and the kind's name.
+// Return the name of the function that destroys objects of a kind, and the name of the kind.
 const char *destroyer(bool surface) {
     return surface ? "cuSurfObjectDestroy" : "cuTexObjectDestroy";
 }

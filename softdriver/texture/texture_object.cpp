@@ -103,7 +103,7 @@ CUresult read_resource(const Context &context, const CUDA_RESOURCE_DESC &resourc
     }
 }
 
-// Applies the format of a view, which must be as large as that of the resource.
+// Applies the format of a view, whose elements must have the size of the resource's elements.
 CUresult apply_format(int format, Texture &texture) {
     static constexpr Channel channels[] = {Channel::U8,  Channel::S8,  Channel::U16, Channel::S16,
                                            Channel::U32, Channel::S32, Channel::F16, Channel::F32};
@@ -151,7 +151,7 @@ ArrayPtr first_array(const CUDA_RESOURCE_DESC &resource) {
     return nullptr;
 }
 
-// Returns the number of coordinates, without a layer.
+// Returns the number of coordinates, not counting the layer.
 unsigned dimensions_of(Texture::Shape shape) {
     using Shape = Texture::Shape;
     return shape == Shape::Linear || shape == Shape::Row || shape == Shape::Rows ? 1
@@ -183,8 +183,9 @@ CUresult check_reading(const CUDA_TEXTURE_DESC &reading, const Texture &texture)
     return CUDA_SUCCESS;
 }
 
-// Returns a channel of the border color as one of an element. Numbers from 0 or -1 to 1 are
-// rounded, halves to zero; integers have the bits of the float.
+// Converts a channel of the border color to a channel of an element. If the texture promotes
+// integers to floats, the color is clamped to the range from 0 (or -1) to 1, scaled to the integers
+// and rounded, with halves toward zero. Other integers get the bits of the float.
 uint32_t border_channel(const Texture &texture, unsigned channel, float color) {
     if (texture.promotes) {
         bool has_sign = texture.channel == Channel::S8 || texture.channel == Channel::S16;
@@ -225,7 +226,7 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
         return CUDA_ERROR_NOT_SUPPORTED;
     for (int i = 0; i < 3; i++) {
         auto outside = static_cast<ptx::Outside>(reading.addressMode[i]);
-        if (!is_mode(reading.addressMode[i])) // of a dimension that there is not
+        if (!is_mode(reading.addressMode[i])) // the texture does not have this dimension
             outside = ptx::Outside::Clamp;
         bool repeats = outside == ptx::Outside::Wrap || outside == ptx::Outside::Mirror;
         if (seamless || (repeats && !texture.normalized))
@@ -278,7 +279,7 @@ SOFT_API(cuTexObjectCreate,
 }
 
 SOFT_API(cuTexObjectDestroy, (CUtexObject handle), (handle)) {
-    if (!state().textures.find(handle)) // that of another context is destroyed, too
+    if (!state().textures.find(handle)) // an object of another context is destroyed, too
         return CUDA_ERROR_INVALID_VALUE;
     state().textures.erase(handle);
     return CUDA_SUCCESS;
@@ -307,7 +308,7 @@ SOFT_API(cuTexObjectGetResourceViewDesc, (CUDA_RESOURCE_VIEW_DESC * view, CUtexO
     TextureObjectPtr object = find_texture_object(call, handle);
     if (!object || !view)
         return CUDA_ERROR_INVALID_VALUE;
-    if (object->has_view) // otherwise nothing is written
+    if (object->has_view) // without a view, nothing is written
         *view = object->view;
     return CUDA_SUCCESS;
 }

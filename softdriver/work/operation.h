@@ -36,7 +36,7 @@ struct Piecewise {
     // work was dropped.
     virtual Outcome end() = 0;
 
-    // The submitted operation whose accesses these are. Set it before the first piece runs.
+    // The submitted operation that runs these pieces. Set it before the first piece runs.
     std::weak_ptr<Operation> operation;
 };
 
@@ -64,7 +64,7 @@ struct Operation {
     Function function = Function::Count; // the driver function that submitted the operation
     // The name of the launched kernel, or null if the operation is no launch.
     std::shared_ptr<const std::string> kernel;
-    // Which node of a graph the operation is, for reports, or empty.
+    // For reports: the node of a graph that the operation belongs to, or empty.
     std::string node;
     RaceMark mark;
     RaceLabel label; // identifies the operation in reports; the client sets it
