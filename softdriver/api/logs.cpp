@@ -178,8 +178,8 @@ void log_failed_call(const char *symbol, int status) noexcept {
     }
 }
 
-// Does nothing in a call that a callback makes: otherwise a callback whose own calls fail would be
-// called forever.
+// Messages that are added while callbacks run stay in the log, but callbacks do not receive them:
+// otherwise a callback whose own calls fail would be called forever.
 void tell_callbacks() noexcept {
     if (in_log_callback || in_forked_child())
         return;

@@ -93,11 +93,11 @@ CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, All
 // Allocates page-locked memory that other processes can map.
 CUresult allocate_in_file(const Context &context, HostFile &file, size_t bytes,
                           Allocation *&result);
-// Adds host memory to the table that another process has allocated and that is mapped at `address`.
+// Adds to the table host memory that another process has allocated and that is mapped at `address`.
 void place_imported_host(const Context &context, char *address, size_t bytes, Allocation *&result);
 CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
                           Allocation *&result);
-// Adds addresses that a program reserves to the table. The driver accesses their memory at `host`.
+// Adds to the table addresses that a program reserves. The driver accesses their memory at `host`.
 void add_reservation(Device &device, uintptr_t begin, char *host, size_t bytes);
 // Removes reserved addresses, which have no memory any more, from the table.
 void remove_reservation(Allocation &reserved);

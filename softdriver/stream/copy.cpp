@@ -109,7 +109,8 @@ Ends array_to_array(ArrayStart target, ArrayStart source, size_t bytes) {
     return ends;
 }
 
-// Locates both ends, and checks that the context has access to their memory.
+// Locates both ends, and checks that the context has access to the pools and the reserved addresses
+// in which they are.
 template <class Locate, class Target, class Source>
 Ends allowed(const Context &context, Locate locate, Target target, Source source, size_t bytes) {
     Ends ends = locate(target, source, bytes);
