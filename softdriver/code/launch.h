@@ -28,7 +28,7 @@ struct LaunchRequest {
 // A launch that has been checked, and that can be submitted any number of times.
 struct PreparedLaunch {
     KernelFunctionPtr function;
-    LaunchRequest request;           // without pointers to parameters
+    LaunchRequest request;           // its pointers to parameters are null
     std::vector<uint8_t> parameters; // the parameter block
     bool block = false;              // the program has passed the parameters as a block
 };

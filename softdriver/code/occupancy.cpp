@@ -8,8 +8,7 @@
 #include <algorithm>
 
 // This file computes occupancy: how many blocks a multiprocessor can run at the same time. The
-// limits are those of the devices' compute capability. The number of registers of a kernel is an
-// estimate.
+// limits are those of compute capability 9.0. The number of registers of a kernel is an estimate.
 
 namespace soft {
 namespace {

@@ -57,7 +57,7 @@ class ConditionalWork : public NodeWork {
         params.conditional = {condition->handle, kind, static_cast<unsigned>(bodies.size()),
                               condition->bodies.data(), context_->handle};
     }
-    // The value and its default are those of the other graph from now on.
+    // The updated node takes the value and its default from the other graph's node.
     NodeWorkPtr updated(const NodeWork &next) const override {
         const auto &other = static_cast<const ConditionalWork &>(next);
         return std::make_shared<ConditionalWork>(other.condition, kind, bodies, context_);
@@ -172,7 +172,7 @@ class ConditionalRun : public Piecewise {
 
     std::shared_ptr<const ConditionalWork> work_;
     StreamPtr stream_;
-    std::vector<OperationPtr> operations_; // of the body that is running
+    std::vector<OperationPtr> operations_; // operations of the running body
     size_t next_ = 0;
     bool begun_ = false; // a body has begun
     Outcome outcome_;

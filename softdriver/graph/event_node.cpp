@@ -35,8 +35,8 @@ class RecordWork : public EventWork {
     }
 };
 
-// Waits for the record that is the latest when the graph is launched, or for one of the same graph
-// that is ordered before the node.
+// Waits for the record that is the latest when the graph is launched, or for a record in the same
+// graph that is ordered before the node.
 class WaitWork : public EventWork {
   public:
     using EventWork::EventWork;

@@ -14,7 +14,7 @@ struct GraphExec {
     // Streams in which the nodes run, which the program does not see. Branches of the graph run in
     // different streams.
     std::vector<std::shared_ptr<Stream>> branches;
-    OperationPtr last; // the end of the latest launch, or null
+    OperationPtr last; // the last operation of the latest launch, or null
 };
 
 using GraphExecPtr = std::shared_ptr<GraphExec>;

@@ -50,7 +50,7 @@ class FillWork : public NodeWork {
 
   private:
     ContextPtr context_;
-    CUcontext home_; // the context of memory of any kind that can take the place of this memory
+    CUcontext home_; // home_of() the memory; memory that replaces it must have the same
 };
 
 } // namespace

@@ -46,7 +46,8 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     }
     // Called when the operations have been submitted.
     virtual void submitted(const std::vector<OperationPtr> &) const {}
-    // The graphs inside the node: that of a child graph node, the bodies of a conditional node.
+    // The graphs inside the node: the graph of a child graph node, or the bodies of a conditional
+    // node.
     virtual std::vector<GraphPtr> inner() const { return {}; }
     // Returns work that does the same, for a node of a copy of the graph.
     virtual std::shared_ptr<const NodeWork> copy() const { return shared_from_this(); }
@@ -84,7 +85,7 @@ struct GraphNode {
     CUgraphNode handle = nullptr; // null until the program asks for it
     uint64_t id = 0;              // nodes that are created later have higher ids
     uint64_t origin = 0;          // in a copy of a graph: the id of the original node
-    unsigned number = 0;          // of the node in its graph, for pictures and queries
+    unsigned number = 0;          // number of the node in its graph, for pictures and queries
     Graph *graph = nullptr;
     NodeWorkPtr work;
     std::vector<Edge> after; // the edges from the nodes on which this node depends

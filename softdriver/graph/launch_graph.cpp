@@ -128,7 +128,7 @@ class Launching {
         return submit_join(std::move(leaves), *node.work, end);
     }
 
-    // Submits an operation that comes after several others and does nothing.
+    // Submits an operation that does nothing but wait for several others.
     CUresult submit_join(std::vector<OperationPtr> waits, const NodeWork &work, OperationPtr &end) {
         Stream &branch = branch_after(waits, work);
         auto join = std::make_shared<Operation>();

@@ -4,8 +4,8 @@
 
 namespace soft {
 
-// What the functions for all kinds of nodes have in common. `make` makes the work of a node from
-// the arguments of the call, and checks them.
+// Helpers of the functions for all kinds of nodes. In these helpers, `make` checks the arguments of
+// a call and makes the work of a node from them.
 
 // The graph and the dependencies of a node that is about to be added.
 struct NodePlace {

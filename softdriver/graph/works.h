@@ -39,7 +39,7 @@ CUresult make_wait_work(CUevent event, NodeWorkPtr &work);
 // The work of a node of `parent` that runs another graph. With ownership 1 the node owns the graph
 // from now on, else a copy of the graph.
 CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPtr &work);
-// Updates what a child graph node of an executable graph runs.
+// Updates the graph of a child graph node in an executable graph.
 CUresult update_child(CUgraphExec exec, CUgraphNode handle, CUgraph child);
 
 CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWorkPtr &work);

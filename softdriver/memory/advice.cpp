@@ -1,7 +1,7 @@
 #include "api/call.h"
 #include "api/state.h"
 
-// cuMemAdvise. Advice decides what a fault does, and programs can read it back.
+// cuMemAdvise. Advice decides where a page fault moves pages, and programs can read it back.
 
 namespace soft {
 namespace {

@@ -109,7 +109,7 @@ bool within(const Device &device, const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor,
     return true;
 }
 
-// Returns whether the extents are those of some kind of array.
+// Returns whether some kind of array can have these extents.
 bool has_shape(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     bool layered = descriptor.Flags & CUDA_ARRAY3D_LAYERED;
     if (!descriptor.Width || (layered && !descriptor.Depth))

@@ -5,7 +5,7 @@
 
 namespace soft {
 
-// What a handle of shared memory contains. Handles come from other processes, so nothing in them
+// The contents of a handle of shared memory. Handles come from other processes, so nothing in them
 // can be trusted.
 struct SharedMemory {
     uint64_t magic; // which kind of handle this is

@@ -16,7 +16,7 @@ constexpr uint64_t pool_magic = 0x32304c4f4f505543;    // "CUPOOL02"
 constexpr uint64_t pointer_magic = 0x3130525450505543; // "CUPPTR01"
 constexpr const char *pool_file = "cudadrv-pool";
 
-// What the file of an exported pool contains.
+// The contents of the file of an exported pool.
 struct SharedPool {
     uint64_t magic = 0;
     uint32_t pid = 0;

@@ -28,7 +28,7 @@ struct Managed {
     std::weak_ptr<Stream> stream; // the stream to which the memory is attached, if any
     bool closed = false;          // true while the host has no access
     PageMap pages;
-    std::vector<PageFaults> faults; // of each block
+    std::vector<PageFaults> faults; // page faults of each block
     // The hash of each block that has copies on the host and on a device. If the hash changes, the
     // host has written the block.
     std::map<size_t, size_t> hashes;

@@ -22,17 +22,17 @@ struct Pool {
     MemoryKind kind = MemoryKind::Async; // of the memory: Async (on a device), Host or Managed
     CUmemLocation location = no_location;
     Device *device = nullptr; // the device of device memory; else null
-    bool standard = false;    // the driver has made it, as the default pool of its location
+    bool standard = false;    // it is the default pool of its location, which the driver creates
     // The program has destroyed the pool: its handle is invalid, but the pool lives until its last
     // allocation is freed.
     bool destroyed = false;
-    int handle_types = 0; // the kinds of handles that can be made of the pool
+    int handle_types = 0; // the types of handles with which the pool can be exported
     // The file with the memory of a host pool for which handles can be made; else null.
     std::shared_ptr<HostFile> file;
     // The pool is imported from another process. Nothing can be allocated from it.
     bool imported = false;
-    ProcessId owner;      // of an imported pool: the process whose pool it is
-    uint64_t number = 0;  // of the pool in that process
+    ProcessId owner;      // the process that owns an imported pool
+    uint64_t number = 0;  // number of an imported pool in that process
     size_t max_bytes = 0; // limit of reserved bytes; 0 means no limit
     bool follow_events = true, opportunistic = true, internal_dependencies = true;
     size_t release_threshold = 0;
@@ -78,7 +78,7 @@ using PoolPtr = std::shared_ptr<Pool>;
 
 // Finds a pool by its handle. Returns null if there is none.
 PoolPtr find_pool(CUmemoryPool handle);
-// What a pool is for: a kind of memory at a location.
+// The kind of memory that a pool has, and its location.
 struct PoolPlace {
     MemoryKind kind = MemoryKind::Async;
     CUmemLocation location = no_location;

@@ -11,7 +11,7 @@ namespace soft {
 
 struct Allocation;
 
-// The multiple of which all sizes and addresses of virtual memory management must be.
+// All sizes and addresses of virtual memory management must be multiples of this number.
 constexpr size_t virtual_granularity = size_t(2) << 20;
 
 // Memory that cuMemCreate has made, here or in another process. It has bytes but no address:
@@ -35,7 +35,7 @@ struct Backing {
     const bool made_here;
     CUmemGenericAllocationHandle handle = 0;
     int file = -1;           // has the bytes; each mapping shares them
-    unsigned references = 1; // of the program: one for the creation, each retain and each import
+    unsigned references = 1; // held by the program: one for each creation, retain and import
     unsigned mappings = 0;
     const uint64_t id;
 };
@@ -69,7 +69,7 @@ class Reservation {
     bool map(uintptr_t address, size_t bytes, const BackingPtr &backing);
     // Removes all mappings of a range that cuts none.
     void unmap(const Range &range);
-    // Sets what a device may do with a range that consists of whole mappings.
+    // Sets the access of a device to a range that consists of whole mappings.
     void set_access(const Range &range, int device, int flags);
 
     bool empty() const { return mappings_.empty(); }

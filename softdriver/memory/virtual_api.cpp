@@ -18,7 +18,7 @@ constexpr int exportable_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 bool is_multiple(uint64_t number) { return number % virtual_granularity == 0; }
 
-// Checks what the program wants of new memory, and finds its device.
+// Checks the properties that the program wants for new memory, and finds its device.
 CUresult check_properties(const CUmemAllocationProp *wanted, Device *&device) {
     if (!wanted || wanted->type != CU_MEM_ALLOCATION_TYPE_PINNED || wanted->win32HandleMetaData)
         return CUDA_ERROR_INVALID_VALUE;

@@ -83,7 +83,7 @@ class Races {
         RaceClockPtr settled;
         Function free = Function::Count;
         uint64_t next_operation = 0;
-        Range freed{}; // what a free by the host frees
+        Range freed{}; // the range that a free by the host frees
     };
 
     void check(const OperationPtr &operation);

@@ -12,7 +12,7 @@ struct Event;
 // A capture of streams.
 struct Capture {
     uint64_t id = 0;
-    GraphPtr graph;        // to which the capture adds nodes
+    GraphPtr graph;        // the graph to which the capture adds nodes
     bool own_graph = true; // the capture has created the graph
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     const ThreadState *thread = nullptr;

@@ -15,7 +15,7 @@ constexpr int first_without_flags = 13050;
 
 struct Greens {
     HandleTable<Green> table{0x5cd000001000};
-    HandleTable<Green> contexts{0x5cf000001000}; // by the handles of cuCtxFromGreenCtx
+    HandleTable<Green> contexts{0x5cf000001000}; // by handle of cuCtxFromGreenCtx
     std::map<uint64_t, std::weak_ptr<Green>> of_streams;
 };
 
@@ -25,8 +25,8 @@ Greens &greens() {
     return *all;
 }
 
-// Adds what a description lacks: all multiprocessors if it describes only queues, the default
-// queues if it describes none.
+// Completes a description: adds all multiprocessors if it describes only queues, and the default
+// queues if it describes no queues.
 Parts with_defaults(Parts parts, const Device &device) {
     const Parts all = whole(device);
     if (!parts.processors)

@@ -30,7 +30,7 @@ using GreenPtr = std::shared_ptr<Green>;
 GreenPtr green_of(const Stream &stream);
 // Returns the green context for which this pointer is `as_context`, or null.
 GreenPtr green_of(const ContextPtr &context);
-// Returns the handle of a context: that of cuCtxFromGreenCtx for a green context.
+// Returns the handle of a context. For a green context this is the handle of cuCtxFromGreenCtx.
 CUcontext handle_of(const ContextPtr &context);
 // Finds the green context of a handle of cuCtxFromGreenCtx, or null.
 ContextPtr find_green_context(CUcontext handle);

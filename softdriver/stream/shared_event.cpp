@@ -19,12 +19,12 @@ namespace soft {
 
 struct SharedPage {
     struct Entry {
-        std::atomic<uint64_t> number; // of an unfinished record, or 0
+        std::atomic<uint64_t> number; // number of an unfinished record, or 0
         std::atomic<uint32_t> needed;
     };
     static constexpr uint64_t count = 160;
 
-    std::atomic<uint64_t> id; // of the event, or 0 if it was destroyed
+    std::atomic<uint64_t> id; // id of the event, or 0 if it was destroyed
     std::atomic<uint64_t> records;
     std::atomic<uint64_t> latest; // record, or 0
     uint64_t unused;

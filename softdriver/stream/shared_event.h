@@ -41,7 +41,7 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
 
     SharedPage *page_ = nullptr;
     uint64_t id_ = 0;
-    uint64_t index_ = 0; // of the page in the file
+    uint64_t index_ = 0; // index of the page in the file
     bool created_ = false;
     uint64_t noted_ = 0; // the record that this object has noted last, or 0
 };

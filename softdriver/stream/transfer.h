@@ -42,7 +42,8 @@ struct Manner {
     bool promised; // the documentation says that it blocks
 };
 Manner manner_of(const Transfer &transfer);
-// Makes the operation of a copy. With `snapshot` it copies what the source contains now.
+// Makes the operation of a copy. With `snapshot`, the operation copies the present contents of the
+// source.
 OperationPtr copy_operation(const Transfer &transfer, bool snapshot);
 // Waits for a copy that blocks.
 CUresult finish_copy(Call &call, Stream &stream, const OperationPtr &operation, bool promised);
