@@ -19,8 +19,8 @@ SOFT_EXPORT int cudadrvSoftForgetRaces(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
-// For ranges of managed memory. They return CUDA_ERROR_INVALID_VALUE for other memory, and
-// CUDA_ERROR_NOT_SUPPORTED if the system does not tell which pages the host has used.
+// Functions for ranges of managed memory. They return CUDA_ERROR_INVALID_VALUE for other memory,
+// and CUDA_ERROR_NOT_SUPPORTED if the system does not tell which pages the host has used.
 //
 // Sets `faults[0]` to the page faults of the host in the blocks of the range, and `faults[1]` to
 // those of devices. A page fault moves or copies a block to the processor that uses it.

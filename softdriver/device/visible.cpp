@@ -49,7 +49,7 @@ CUuuid uuid_of(int place) {
     return uuid;
 }
 
-// As real drivers do, ignores the first invalid or repeated entry of the list and all entries after
+// Like real drivers, ignores the first invalid or repeated entry of the list and all entries after
 // it.
 std::vector<int> visible_devices(int devices) {
     std::vector<int> visible;

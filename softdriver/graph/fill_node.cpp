@@ -33,7 +33,7 @@ class FillWork : public NodeWork {
             return {failing_operation(CUDA_ERROR_ILLEGAL_ADDRESS)};
         return {fill_operation(fill, address)};
     }
-    // Of a fill of several rows, only address and value can change.
+    // An update of a fill of several rows can change only the address and the value.
     CUgraphExecUpdateResult replaceable(const NodeWork &next) const override {
         const CUDA_MEMSET_NODE_PARAMS &other = static_cast<const FillWork &>(next).fill;
         bool rows = fill.height > 1 || other.height > 1;

@@ -60,7 +60,7 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual std::shared_ptr<const NodeWork> updated(const NodeWork &next) const {
         return next.shared_from_this();
     }
-    // Whether nodes with this work can be disabled in executable graphs.
+    // Returns true if nodes with this work can be disabled in executable graphs.
     virtual bool can_be_disabled() const { return false; }
     // Writes the parameters of the work to a structure of zeros.
     virtual void describe(NodeParams &) const {}
@@ -100,7 +100,7 @@ using UserObjects = std::map<std::shared_ptr<UserObject>, uint64_t>;
 struct Graph : std::enable_shared_from_this<Graph> {
     CUgraph handle = nullptr; // null until the program asks for it
     uint64_t id = 0;
-    // Of a copy that belongs to a node or to an executable graph: the id of the original. 0 for
+    // The id of the original, in a copy that belongs to a node or to an executable graph. 0 for
     // other graphs, also for clones.
     uint64_t origin = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation

@@ -24,7 +24,7 @@ struct Allocation {
     uint64_t id = 0;
     PoolPtr pool;                     // the pool that the memory is from, or null
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
-    // For reserved addresses: which of them have memory. Null for other memory.
+    // The mappings of reserved addresses. Null for other memory.
     std::shared_ptr<Reservation> reservation;
     std::weak_ptr<GraphMemory> graph; // for memory that a node of a living graph allocates
     bool of_graph = false;            // a node of a graph has allocated it; that graph may be gone

@@ -51,7 +51,7 @@ Ends any_to_any(CUdeviceptr target, CUdeviceptr source, size_t bytes) {
     return ends;
 }
 
-// Where bytes begin in the first row of an array.
+// A position in the first row of an array. The offset is in bytes.
 struct ArrayStart {
     CUarray array;
     size_t offset;
