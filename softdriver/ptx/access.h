@@ -6,8 +6,8 @@
 
 namespace soft::ptx {
 
-// Says where the bytes of several lanes are: those at address `a` of a lane are at the host address
-// `base + a + lane * stride`.
+// Maps the addresses of several lanes to host addresses: address `a` of a lane is at the host
+// address `base + a + lane * stride`.
 struct Reach {
     uintptr_t base = 0;
     size_t stride = 0;

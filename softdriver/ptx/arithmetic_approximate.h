@@ -59,8 +59,8 @@ inline double rsqrt_approx_ftz(double a) {
 template <bool ftz = false> inline float div_full(float a, float b) {
     return div<float, Rounding::Nearest, ftz>(a, b);
 }
-// Divides. As PTX defines, a divisor beyond 2^126 counts as infinity: the quotient is 0, or NaN if
-// the dividend is infinite.
+// Divides. As PTX defines, a finite divisor above 2^126 in magnitude counts as infinity: the
+// quotient is 0, or NaN if the dividend is infinite.
 template <bool ftz = false> inline float div_approx(float a, float b) {
     a = flush<ftz>(a), b = flush<ftz>(b);
     float size = from_bits<float>(magnitude(b));

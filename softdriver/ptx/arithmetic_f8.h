@@ -2,8 +2,8 @@
 
 #include "ptx/arithmetic_float.h"
 
-// This header has the 8-bit floating-point formats. E4M3 has no infinities, and only NaNs whose
-// other bits are all ones.
+// This header has the 8-bit floating-point formats. E4M3 has no infinities. In its NaNs, all bits
+// other than the sign are ones.
 
 namespace soft::ptx::floating {
 
@@ -17,14 +17,14 @@ struct E5M2 {
 };
 constexpr uint8_t nan_of_f8 = 0x7f;
 
-// Returns the number as a Half. Every number of the 8-bit formats is one.
+// Returns the number as a Half. Half can represent every number of the 8-bit formats.
 template <class F> inline Half half_of(uint8_t bits) {
     if constexpr (std::is_same_v<F, E5M2>) {
         Half wide{uint16_t(bits << 8)};
         return is_nan(wide) ? nan_of<Half>() : wide;
     } else {
         uint16_t sign = uint16_t((bits & 0x80) << 8);
-        Half size{uint16_t((bits & 0x7f) << 7)}; // 256 times too small
+        Half size{uint16_t((bits & 0x7f) << 7)}; // the magnitude, divided by 256
         return (bits & 0x7f) == nan_of_f8
                    ? nan_of<Half>()
                    : Half{uint16_t(sign | narrow<Half>(double(widen(size)) * 256).bits)};

@@ -85,7 +85,7 @@ template <class T> inline T sad(T a, T b, T c) { return add(c, a < b ? sub(b, a)
 
 // Divides as a GPU does. PTX does not define division by zero; on GPUs all bits of the quotient and
 // of the remainder are then set. Divisors 0 and -1 can trap in C++, so the division uses 1 instead.
-// For -1 the quotient is then negated, and the lowest number divided by -1 is itself.
+// For -1 the quotient is then negated; the lowest number divided by -1 is the lowest number.
 template <class T> inline T div(T a, T b) {
     bool trap = std::is_signed_v<T> && b == T(-1);
     T quotient = T(a / (trap || b == 0 ? T(1) : b));

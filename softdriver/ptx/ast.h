@@ -55,7 +55,7 @@ struct Operand {
         Register, // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0
         Special,  // a special register with this `name`, such as "%tid.x"
         Integer,  // the value is in `bits`
-        Float,    // `bits` is a double; if `single` is set, a float, which was written as 0f...
+        Float,    // `bits` has the bits of a double, or of a float (0f...) if `single` is set
         Variable, // the address of a variable (`index`, `scope`), plus `addend`
         Function, // a function: `index` in Tree::functions
         Label,    // `index` in Function::body of the labelled instruction; body.size() at the end

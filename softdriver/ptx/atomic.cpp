@@ -206,8 +206,8 @@ Handler handler_of_vector(Operation operation, Type type, size_t count, size_t a
                                          : nullptr;
 }
 
-// Checks that all bytes of the vectors can be accessed and that they are aligned. Their number is
-// in rows[1].
+// Checks that all bytes of the vectors can be accessed and that they are aligned. The size of a
+// vector in bytes is in rows[1].
 template <class A> void reach_vectors(Warp &warp, const Step &step) {
     Access access{warp, step, Space(step.detail), Use::Atomic};
     for (uint32_t left = warp.active; left; left &= left - 1) {
@@ -220,14 +220,14 @@ template <class A> void reach_vectors(Warp &warp, const Step &step) {
 
 template <class T> T copy_of(T a) { return a; }
 
-// Returns whether the order of such operations on a value makes no difference, if nobody looks at
+// Returns whether the order of such operations on a value makes no difference, if no thread reads
 // the values in between.
 bool commutes(Operation operation, Type type) {
     return operation <= Operation::Xor && (!is_float(type) || operation != Operation::Add);
 }
 
 // Decodes an instruction of vectors. The results are moved to their registers at the end, because
-// these may also hold operands.
+// these registers may also be operands.
 template <bool reduces>
 void decode_vector(Decoder &decoder, Operation operation, Type type, size_t count) {
     constexpr size_t next = reduces ? 0 : 1;

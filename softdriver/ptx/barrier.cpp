@@ -7,7 +7,7 @@ namespace soft::ptx {
 namespace {
 
 // Returns how many threads of a warp a barrier counts. If all live lanes have arrived, it counts 32
-// threads, because hardware counts whole warps, with the lanes that have ended.
+// threads, because hardware counts whole warps, including lanes that have ended.
 unsigned threads_of(uint32_t arrived, uint32_t live) {
     return (live & ~arrived) == 0 ? unsigned(warp_size) : unsigned(__builtin_popcount(arrived));
 }
@@ -33,7 +33,8 @@ void ThreadBlock::complete_if_all(unsigned number_of_barrier) {
     Barrier &barrier = barriers[number_of_barrier];
     if (!barrier.used)
         return;
-    // Fast path: lanes are missing. Each lane that has arrived is counted at least once.
+    // Fast path: some lanes have not arrived. `count` is never less than the number of lanes that
+    // have arrived, because it counts each of them at least once.
     if (!barrier.expected && barrier.count < live)
         return;
     unsigned arrived = 0;

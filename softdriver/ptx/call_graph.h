@@ -17,8 +17,8 @@ class CallGraph {
     std::vector<int> reachable(int from) const;
     // Returns the module's variables that these functions use: sorted indices without repetitions.
     std::vector<int> variables(const std::vector<int> &functions) const;
-    // Returns for each function the largest sum of `own` over the functions of a chain of calls
-    // that it begins. In a cycle of calls, each function counts once.
+    // Returns for each function the largest sum of `own` over the functions of any chain of calls
+    // that begins with this function. In a cycle of calls, each function counts once.
     std::vector<size_t> deepest(const std::vector<size_t> &own) const;
 
   private:

@@ -36,10 +36,10 @@ struct Step {
     Handler guarded = nullptr;
     Row guard = 0;
     bool guard_negated = false;
-    // True if `place` is a branch target. During decoding it is the index of an instruction,
-    // afterwards of a step.
+    // True if `place` is a branch target. During decoding, `place` is then the index of an
+    // instruction, and afterwards the index of a step.
     bool is_branch = false;
-    uint16_t detail = 0; // the handler defines the meaning: a mode, a count, a barrier number
+    uint16_t detail = 0; // its meaning depends on the handler: a mode, a count, a barrier number
     Row rows[10] = {};
     int64_t offset = 0; // number that is added to the addresses of a memory access
     // The target of a branch (an index in Code::body), the call (an index in Code::calls), the

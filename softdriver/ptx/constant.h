@@ -9,7 +9,7 @@ struct Constant {
     enum class Kind : uint8_t { Signed, Unsigned, Double, Single };
 
     Kind kind = Kind::Signed;
-    // The bits of the value: of a float for Single, of a double for Double, otherwise of the
+    // The bits of the value, which is a float for Single, a double for Double, and otherwise an
     // integer.
     uint64_t bits = 0;
 

@@ -14,8 +14,8 @@ namespace soft::ptx {
 namespace {
 
 // The handler of cp.async. rows[0] and rows[1] have the addresses of the target and of the source,
-// rows[2] the number of bytes to read, and `detail` the number of bytes to write. The others become
-// zero.
+// rows[2] the number of bytes to read, and `detail` the number of bytes to write. The bytes that
+// are written but not read become zero.
 void copy_small(Warp &warp, const Step &step) {
     Access target{warp, step, Space::Shared, Use::Write};
     Access source{warp, step, Space::Global, Use::Read};
@@ -80,8 +80,8 @@ void decode_small(Decoder &decoder) {
     decoder.emit(copy_small);
 }
 
-// Returns false, and ends the launch with an error, if it has no clusters. A GPU then cannot copy
-// within shared memory. A cluster may be a single block.
+// If the launch has no clusters, ends it with an error and returns false. Without clusters, a GPU
+// cannot copy within shared memory. A cluster may be a single block.
 bool check_cluster(Warp &warp, const Step &step) {
     if (warp.machine.launch.clustered)
         return true;

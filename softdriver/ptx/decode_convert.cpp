@@ -11,7 +11,7 @@ namespace {
 
 using namespace floating;
 
-// The type that a register has for a T. Registers hold 8-bit numbers in 16 bits.
+// The type in which a register holds a T. Registers hold 8-bit numbers in 16 bits.
 template <class T>
 using Held = std::conditional_t<sizeof(T) == 1,
                                 std::conditional_t<std::is_signed_v<T>, int16_t, uint16_t>, T>;

@@ -14,8 +14,8 @@ namespace soft::ptx {
 
 namespace {
 
-// Returns how many bytes a register occupies in its row for each lane: at least 2, or 0 for
-// predicates, of which a row has one bit for each lane.
+// Returns how many bytes a register occupies in its row for each lane: 0 for predicates, because
+// their row has one bit for each lane, and at least 2 for other types.
 size_t row_width(Type type) {
     size_t width = size_of(type);
     return width == 1 ? 2 : width;

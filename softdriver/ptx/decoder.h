@@ -50,8 +50,8 @@ class Decoder {
     [[noreturn]] void refuse_as_nvidia(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
-    // Functions that read modifiers of the instruction and mark them as taken. Modifiers that are
-    // not taken in the end are an error.
+    // Functions that read modifiers of the instruction and mark them as taken. A modifier that no
+    // function has taken in the end is an error.
     bool take(std::string_view modifier);
     // Both functions take one of these modifiers and return its index in the list, or -1 if the
     // instruction has none of them. If it has several, take_any() takes the one that comes first in
@@ -82,8 +82,8 @@ class Decoder {
         return operand.kind == Operand::Kind::Register;
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
-    // Returns false if no other operand of the function is this register, so that its value does
-    // not matter. Also returns true for operands that are no registers.
+    // Returns whether the value of a destination may be used later. Returns false for `_`, and for
+    // a register that has no other use in the function, and otherwise true.
     bool is_read(const Operand &operand);
     Row temporary(size_t width);
     Row carry();         // returns the row of CC.CF, the carry flag

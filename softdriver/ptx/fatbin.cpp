@@ -37,7 +37,7 @@ struct Entry {
     uint16_t version;
     uint32_t header_bytes;
     uint64_t bytes;            // size of the data after the header
-    uint32_t compressed_bytes; // size of the compressed text, without padding
+    uint32_t compressed_bytes; // size of the compressed text without padding
     uint32_t options;
     uint32_t code_version;
     uint32_t capability;

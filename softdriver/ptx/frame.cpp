@@ -54,8 +54,8 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
     return made;
 }
 
-// Returns where the local memory of a function called by these lanes begins: behind all that they
-// use in the caller. After alloca the lanes may use different amounts.
+// Returns where the local memory of a function called by these lanes begins: after all local memory
+// that these lanes use in the caller. After alloca the lanes may use different amounts.
 uint64_t Warp::local_end(const Frame &of, uint32_t lanes) const {
     uint64_t end = of.local_begin + of.code->local_bytes;
     if (of.code->stack_pointer == Code::no_row)

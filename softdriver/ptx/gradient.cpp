@@ -6,13 +6,13 @@
 #include <cmath>
 #include <limits>
 
-// The arithmetic in this file imitates an H100 with driver 580. Fewer than one level of 200 differs
-// from the device's, by 1/256 or 2/256 (tests/conformance/test_gradients.py).
+// The arithmetic in this file imitates an H100 with driver 580. Fewer than one in 200 levels
+// differs from the device's level, by 1/256 or 2/256 (tests/conformance/test_gradients.py).
 
 namespace soft::ptx {
 namespace {
 
-constexpr int length_bits = 10; // the precision in which lengths are computed
+constexpr int length_bits = 10; // the number of significant bits in which lengths are computed
 
 double truncated(double number) {
     int exponent;
@@ -26,15 +26,16 @@ double rounded(double number) {
     return std::ldexp(std::nearbyint(std::ldexp(fraction, length_bits)), exponent - length_bits);
 }
 
-// Where a direction meets the plane of a face: -1 to 1 on the face itself. The neighbouring faces
-// are unfolded into this plane.
+// The point where a direction meets the plane of a face. On the face itself, both coordinates are
+// from -1 to 1. The neighbouring faces are unfolded into this plane.
 struct PlaceOnFace {
     double s, t;
     bool outside;
 };
 
-// Returns how far from the middle of the face a direction is that meets the neighbouring face, or
-// the opposite one. `over` is its component towards the neighbouring face.
+// Returns a coordinate of a direction that meets a neighbouring face or the opposite face, as a
+// distance from the middle of the face. `over` is the component of the direction towards the
+// neighbouring face.
 double unfolded(double over, double major) {
     double size = std::fabs(over);
     double far = size >= -major ? 2 - major / size : 4 + size / major;
@@ -91,7 +92,8 @@ double logarithm(double length) {
     if (length == 0 || std::isinf(length))
         return std::log2(length);
     int exponent;
-    double part = std::floor(std::frexp(length, &exponent) * 512) - 256; // of 256 in an octave
+    // The octave has 256 parts. This is the index of a part.
+    double part = std::floor(std::frexp(length, &exponent) * 512) - 256;
     double found = part == 0 ? 0 : std::floor(std::log2(1 + (part + 0.5) / 256) * 256 + 0.47);
     return exponent - 1 + std::min(found, 255.0) / 256;
 }

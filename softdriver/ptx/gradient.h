@@ -2,14 +2,17 @@
 
 #include "ptx/sample.h"
 
-// This header computes the level from the gradients of a position, as an H100 does.
+// This header computes the mipmap level of a read from the two gradients of its position, as an
+// H100 does.
 
 namespace soft::ptx {
 
-// How far the position of a read moves, in elements of the first level.
+// How far a gradient moves the position of a read, in elements of level 0.
 struct Gradient {
     float parts[3];
-    uint32_t leaves; // 1 if it leaves the face of a cube. A row of these may have any bits.
+    // 1 if the moved position is outside of the face of the cube, otherwise 0. Not a bool, because
+    // the row may have any bits in lanes that are not active.
+    uint32_t leaves;
 };
 
 Gradient gradient_of(const Texture &texture, const Spot &spot, const float (&derivatives)[3]);

@@ -15,14 +15,16 @@ namespace soft::ptx {
 namespace {
 
 constexpr size_t alignment = 16; // CUDA promises this for malloc
-// Bytes after each block that belong to no block. An access that goes beyond a block ends there.
+// Bytes after each block that belong to no block, so that a short access beyond the end of a block
+// is found.
 constexpr size_t gap = 16;
-// How much more address space than memory the heap has. The more, the later it reuses addresses.
+// The address space of the heap, as a multiple of its capacity. A larger multiple delays the reuse
+// of addresses.
 constexpr size_t times = 4;
 constexpr size_t page = 4096;
 constexpr size_t most_freed = 1 << 16; // how many freed blocks the heap remembers
 
-// How much of the capacity a block uses. Each block has an address of its own, also an empty one.
+// How much of the capacity a block uses. Every block, even an empty one, has an address of its own.
 size_t room_of(size_t bytes) { return round_up(std::max(bytes, size_t{1}), alignment) + gap; }
 
 char *map(size_t bytes, int protection) {
@@ -40,7 +42,7 @@ Heap::Heap(size_t capacity) : capacity_(capacity) {
     if (!alias_) {
         if (device)
             munmap(device, bytes);
-        return; // without address space the heap is always exhausted
+        return; // without address space, every allocation fails
     }
     madvise(alias_, bytes, MADV_DONTFORK);
     madvise(alias_, bytes, MADV_DONTDUMP);

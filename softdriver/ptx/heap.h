@@ -42,11 +42,12 @@ class Heap {
     size_t used_ = 0;
     uintptr_t begin_ = 0; // kernels use these addresses, which the host cannot access
     size_t bytes_ = 0;
-    char *alias_ = nullptr; // here the driver accesses the bytes
+    char *alias_ = nullptr; // where the driver accesses the same bytes
     uintptr_t cursor_ = 0;
-    // All live memory, and memory that was freed last, unless its addresses were used again.
+    // All live blocks, and the blocks that were freed most recently, unless their addresses are in
+    // use again.
     Blocks blocks_;
-    std::deque<uintptr_t> freed_; // the addresses of freed memory, the oldest first
+    std::deque<uintptr_t> freed_; // the addresses of the freed blocks, the oldest first
 };
 
 } // namespace soft::ptx

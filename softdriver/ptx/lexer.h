@@ -11,7 +11,7 @@ struct Token {
         Word,    // a name or an opcode: "ld", "%r1", "$L__BB0_1", "_"
         Dot,     // a directive or a modifier without its dot: "global", "L2::128B"
         Integer, // the value is `bits`; `is_unsigned` if it has the suffix U
-        Float,   // `bits` is a double; if `single` is set, a float, which was written as 0f...
+        Float,   // `bits` has the bits of a double, or of a float (0f...) if `single` is set
         Text,    // a string without its quotation marks
         Mark,    // one or two characters, such as "{" or "<<"
         Bad,     // text that is no token of PTX

@@ -118,7 +118,7 @@ std::vector<Missing> missing_functions(const std::vector<Tree> &trees) {
                 defined.insert(function.name);
     std::vector<Missing> missing;
     for (size_t i = 0; i < trees.size(); i++) {
-        std::set<std::string> names; // each once for each module
+        std::set<std::string> names; // the functions that this module calls, each reported once
         for (const Function &caller : trees[i].functions)
             for (int index : caller.calls) {
                 const Function &called = trees[i].functions[size_t(index)];

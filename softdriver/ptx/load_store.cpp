@@ -18,7 +18,7 @@ constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, coun
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 
 // Returns `signal` for a volatile or ordered access and `plain` for any other. Volatile and ordered
-// accesses are signals between threads, so they are no races.
+// accesses are signals between threads, so the race detector does not report them as races.
 Use use_of(const Step &step, Use plain, Use signal) {
     return step.detail & signal_bit ? signal : plain;
 }
@@ -73,8 +73,8 @@ SOFT_AVX2 bool avx2_within(const Warp &warp, const A *addresses, uint64_t begin,
     return are_within(warp, addresses, begin, last, bytes);
 }
 
-// Fast path: finds the bytes of all active lanes by one check for all of them. Returns false if
-// each lane has to be checked by itself.
+// Fast path: checks the accesses of all active lanes together, and finds their bytes. Returns false
+// if each lane has to be checked separately.
 template <class A>
 bool reach_all(const Access &access, const A *addresses, size_t bytes, Reach &reach) {
     static const auto within = has_avx2() ? avx2_within<A> : plain_within<A>;

@@ -16,8 +16,8 @@ namespace {
 // in its last slice runs fewer steps, because it probably waits for other blocks.
 constexpr uint64_t block_slice = 1 << 15, spinning_block_slice = 512;
 
-// The number of steps that a launch runs before other threads help. To create their machines and to
-// wake them takes about as long.
+// The number of steps that a launch runs before other threads help. Creating their machines and
+// waking the threads takes about as long as these steps.
 constexpr uint64_t steps_alone = 2048;
 
 std::string triple(const unsigned index[3]) {
@@ -110,16 +110,17 @@ uint64_t Machine::awake_together() const {
     return std::max<uint64_t>(resident, 1) * ((threads + warp_size - 1) / warp_size);
 }
 
-// On a GPU, warps sleep at the same time. Here they run one after the other, so each of them adds
-// its share to what the machine sleeps later. The order in which warps run does not depend on it,
-// so that a run can be replayed.
+// On a GPU, warps sleep at the same time. Here they run one after the other, so each sleep adds
+// only its share to the time that the machine sleeps later. The order in which warps run does not
+// depend on sleeps, so that a run can be replayed.
 void Machine::sleep(uint64_t nanoseconds) {
     sleeps_ += std::min(nanoseconds, longest_sleep) / awake_together();
 }
 
-// Sleeps, and counts it as work, so that an endless kernel that sleeps is ended, too.
+// Sleeps, and counts the sleep as executed steps, so that the limit of steps also ends an endless
+// kernel that sleeps.
 void Machine::rest() {
-    constexpr uint64_t nanoseconds_per_step = 10; // about what a step takes
+    constexpr uint64_t nanoseconds_per_step = 10; // about the time of one step
     if (!sleeps_)
         return;
     std::this_thread::sleep_for(std::chrono::nanoseconds(sleeps_));
@@ -142,8 +143,8 @@ void Machine::recycle() {
     idle_turns_ = 0;
 }
 
-// Ends the slice of a block. If no resident block makes progress, admits another block, because
-// they may be waiting for a block that has not started.
+// Ends the slice of a block. If no resident block makes progress, admits another block, because the
+// resident blocks may be waiting for a block that has not started.
 void Machine::end_slice() {
     bool spins = progress == progress_before_;
     resident_[turn_]->spins = spins;
@@ -224,7 +225,7 @@ Run::State Run::advance(uint64_t instructions) {
 }
 
 // Runs the first steps in this thread. A small launch then needs no other machine. Returns whether
-// there is more to do in this piece, and for how many instructions.
+// this piece goes on, and subtracts the instructions of the first steps from `instructions`.
 bool Run::begin(uint64_t &instructions) {
     if (machines_.size() > 1)
         return true;
@@ -244,7 +245,8 @@ bool Run::begin(uint64_t &instructions) {
     return instructions;
 }
 
-// If several machines have failed, the first one counts, so that the same fault is always reported.
+// If several machines have failed, the fault of the first one in machines_ is reported, so that
+// repeated runs report the same fault.
 Run::State Run::state() {
     bool done = true;
     for (auto &machine : machines_) {

@@ -80,9 +80,9 @@ struct Machine {
     void fail_budget();
     std::string where(const Warp &warp, unsigned lane) const;
     bool failed() const { return fault.status != CUDA_SUCCESS; }
-    // Counts that a warp sleeps.
+    // Adds the sleep of a warp to the time that the machine has to sleep.
     void sleep(uint64_t nanoseconds);
-    // Whether the piece must end, because the machine has to sleep.
+    // Returns whether the piece must end because the machine has to sleep.
     bool tired() const { return sleeps_ >= longest_sleep; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
     // Finds the texture or surface with this handle. Ends the launch with an error, and returns
@@ -103,7 +103,7 @@ struct Machine {
     Fault fault;
     uint64_t executed = 0;
     uint64_t slept = 0;   // nanoseconds
-    bool done = false;    // all its blocks have ended
+    bool done = false;    // all blocks of the machine have ended
     unsigned threads = 0; // number of threads of a block
     uint64_t blocks = 0;  // number of blocks of the grid
     size_t shared_bytes = 0;
@@ -131,7 +131,7 @@ struct Machine {
     // + n * step_, modulo the number of blocks. The machine's next block is number next_start_.
     uint64_t next_start_ = 0, step_ = 1, first_ = 0;
     uint64_t sleeps_ = 0; // nanoseconds that the machine has to sleep
-    unsigned parts_ = 1;  // the distance to the machine's next block but one
+    unsigned parts_ = 1;  // next_start_ grows by this number for each block that the machine starts
 };
 
 } // namespace soft::ptx

@@ -85,8 +85,9 @@ void read_all(const Warp &warp, const Fragment &fragment, unsigned matrix,
 // The parts of Step::detail of a multiplication: two flags, and the position of the rounding.
 constexpr unsigned saturating_bit = 1, exclusive_bit = 2, rounding_shift = 4;
 
-// Computes D = A * B + C for one of the matrices. No lane that has items of another one is read or
-// written, so D may overwrite the other operands.
+// Computes D = A * B + C for one of the matrices. Only lanes that have items of this matrix are
+// read or written. D may overwrite the other operands, because these are read completely before D
+// is written.
 template <class T>
 void multiply_matrix(Warp &warp, const std::shared_ptr<const Fragment> *operands, unsigned matrix,
                      unsigned detail) {
@@ -139,7 +140,7 @@ bool is_sum(Item item, Item factor) {
     return item == Item::F32 || (item == Item::F16 && narrow);
 }
 
-// For items of a single bit, reads how they are multiplied. Returns true for .xor.
+// For items of a single bit, reads the modifiers of the multiplication. Returns true for .xor.
 bool take_exclusive(Decoder &decoder, Item item) {
     if (item != Item::B1)
         return false;
@@ -161,7 +162,8 @@ unsigned Fragment::place_in_quad(unsigned lane, unsigned index) const {
     }
     if (layout == Layout::QuadC)
         return (member + half) * columns + index;
-    // The place of the lane, in the dimension of 8 items, and of the item, or the other way round.
+    // `outer` is the row of A or the column of B, from 0 to 7. `inner` is the position in it, from
+    // 0 to 3.
     bool a = layout == Layout::QuadA, swapped = a == by_columns;
     unsigned outer = (swapped ? index : member) + half, inner = swapped ? member : index;
     return a ? outer * columns + inner : inner * columns + outer;

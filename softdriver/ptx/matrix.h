@@ -4,8 +4,8 @@
 #include "ptx/decoder.h"
 #include "ptx/warp.h"
 
-// This header has what the instructions on matrices share. A warp holds a matrix in fragments: each
-// lane has some of its items in its registers.
+// This header has the types and functions that all instructions on matrices share. A warp holds a
+// matrix in fragments: each lane has some of its items in its registers.
 
 namespace soft::ptx {
 
@@ -36,9 +36,11 @@ constexpr bool is_integer(Item item) { return item >= Item::S8; }
 // Returns the width in bits of the registers that hold such items.
 constexpr unsigned register_bits(Item item) { return item == Item::F64 ? 64 : 32; }
 
-// The part of a matrix that the lanes have in these registers, or of each of several matrices.
+// The part of a matrix that each lane has in these registers. In the layouts with Quad, the warp
+// has four matrices.
 struct Fragment {
-    // In the layouts with Quad, lanes n to n + 3 and n + 16 to n + 19 have a matrix of their own.
+    // In the layouts with Quad, lanes n to n + 3 and n + 16 to n + 19 share one matrix, for n = 0,
+    // 4, 8 and 12.
     enum class Layout : uint8_t { A, B, C, Consecutive, QuadA, QuadB, QuadC };
     Layout layout = Layout::C;
     Item item = Item::F32;
@@ -47,7 +49,7 @@ struct Fragment {
         false; // for Consecutive, QuadA and QuadB: the order of the items in the lanes
     std::vector<Row> registers;
 
-    // How many matrices the warp has, and which of them a lane belongs to.
+    // The number of matrices of the warp, and the index of the matrix that has the items of a lane.
     unsigned matrices() const { return layout >= Layout::QuadA ? 4 : 1; }
     unsigned matrix_of(unsigned lane) const { return lane / 4 % matrices(); }
 
@@ -70,7 +72,8 @@ Item take_item(Decoder &decoder);
 void take_sync_aligned(Decoder &decoder);
 // Takes the next .row or .col, and returns whether it is .col.
 bool take_by_columns(Decoder &decoder);
-// Reads the registers of an operand: a vector, or a single register. There must be `count`.
+// Reads the registers of an operand: a vector, or a single register. The operand must have `count`
+// registers.
 void take_registers(Decoder &decoder, const Operand &operand, Fragment &fragment, size_t count,
                     bool is_result);
 // Takes the first of these shapes whose name is a modifier of the instruction.
@@ -81,7 +84,7 @@ Shape take_shape(Decoder &decoder, const Shape (&shapes)[count]) {
             return shape;
     decoder.refuse("this shape is not supported by the software driver");
 }
-// Returns whether D = A * B + C can have items of these types, in matrices of a suitable shape.
+// Returns whether D = A * B + C is supported for items of these types, in at least one shape.
 bool types_fit(Item d, Item a, Item b, Item c);
 // Decodes a multiplication and its last modifiers. The fragments are those of the matrices d, a, b
 // and c in D = A * B + C.

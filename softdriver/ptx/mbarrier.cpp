@@ -71,7 +71,8 @@ std::string Mbarrier::expect_bytes(int64_t number) {
 
 namespace {
 
-// What an instruction does. The value is in Step::detail, with a flag for generic addresses.
+// The change that an instruction makes. The value is in Step::detail, with a flag for generic
+// addresses.
 constexpr unsigned generic_bit = 0x100;
 enum class Change : uint16_t {
     Init,
@@ -87,8 +88,8 @@ enum class Change : uint16_t {
     DropExpect,
 };
 
-// Changes an mbarrier. `number` is the number of arrivals or bytes. Returns what is wrong with it,
-// or an empty text.
+// Changes an mbarrier. `number` is the number of arrivals or bytes. Returns the text of an error,
+// which is empty if there is none.
 std::string change(Mbarrier &barrier, Change action, uint64_t number) {
     switch (action) {
     case Change::ArriveBefore:
@@ -160,7 +161,7 @@ void invalidate(Warp &warp, const Step &step) {
 }
 
 // The handler of arrivals, .expect_tx and .complete_tx. rows[1] has the numbers, and rows[0]
-// receives what the mbarrier was before.
+// receives the previous word of the mbarrier.
 void update(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));

@@ -6,7 +6,8 @@
 
 namespace soft::ptx {
 
-// The fields of an mbarrier. In memory a mark distinguishes an mbarrier from other words.
+// The fields of an mbarrier. In memory, a mark in the word distinguishes an mbarrier from other
+// data.
 class Mbarrier {
   public:
     static constexpr uint64_t most_arrivals = (1 << 20) - 1;
@@ -16,7 +17,7 @@ class Mbarrier {
     uint64_t word() const;
     static bool is(uint64_t word); // whether the word is an mbarrier
 
-    // These functions return what is wrong, or an empty text.
+    // These functions return the text of an error, which is empty if there is none.
     std::string arrive(uint64_t count);
     std::string drop(uint64_t count);         // arrives, and is not expected in later phases
     std::string expect_bytes(int64_t number); // a negative number is for bytes that have arrived

@@ -26,8 +26,7 @@ class Memory {
     Memory(const Launch &launch, uint32_t sites) : launch_(launch), sites_(sites) {}
 
     // Records an access and returns the host address of the bytes. Returns null if the access is
-    // not allowed.
-    // `of_texture` says that the instruction is one on textures or surfaces.
+    // not allowed. `of_texture` is true for instructions on textures or surfaces.
     char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use, bool of_texture = false) {
         Site &known = sites_[site];
         uintptr_t offset = address - known.segment.begin;
@@ -51,7 +50,8 @@ class Memory {
     }
     // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();
-    // Returns false also for the memory of arrays.
+    // Finds the segment that contains the address. Returns false if there is none, or if it is the
+    // memory of an array.
     bool find(uintptr_t address, Segment &segment) const {
         return launch_.find(address, segment) && !segment.of_array;
     }

@@ -92,8 +92,9 @@ size_t most_threads(const Function &function) {
 }
 
 // Estimates how many registers a function needs, from the registers that its code names and the
-// limits of the hardware. A block of the largest legal size always fits on a multiprocessor: as a
-// launch of it never fails for a lack of registers, the occupancy must not be 0.
+// limits of the hardware. The estimate is so low that a block of the largest legal size always fits
+// on a multiprocessor: a launch never fails for a lack of registers, so the occupancy must be at
+// least 1.
 unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)

@@ -24,7 +24,7 @@ struct Kernel {
     // Bytes of local memory that a thread needs, with the local memory of called functions.
     size_t local_bytes = 0;
     size_t const_bytes = 0;
-    unsigned registers = 0; // number of registers, which is an estimate
+    unsigned registers = 0; // estimated number of registers
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned required_cluster[3] = {};
     bool uses_heap = false; // calls malloc or free

@@ -10,14 +10,14 @@
 namespace soft::ptx {
 namespace {
 
-// An element: its channels as bits of registers, or as floats.
+// An element. Each channel is stored in two forms: the bits for a register, and a float.
 struct Texel {
     uint32_t bits[4] = {};
     float number[4] = {};
 };
 
-// The values to which devices convert bytes of sRGB, as the upper halves of floats. The table is
-// that of an H100 with driver 580. It is coarser than the standard's formula.
+// The linear values of the 256 bytes of sRGB, as the upper halves of floats. An H100 with driver
+// 580 has these values, which are coarser than the formula of the sRGB standard.
 constexpr uint16_t linear_of_srgb[256] = {
     0x0000, 0x39a0, 0x3a20, 0x3a70, 0x3aa0, 0x3ac8, 0x3af0, 0x3b0c, 0x3b20, 0x3b34, 0x3b48, 0x3b5c,
     0x3b70, 0x3b84, 0x3b90, 0x3b9c, 0x3baa, 0x3bb8, 0x3bc6, 0x3bd6, 0x3be6, 0x3bf6, 0x3c03, 0x3c0c,
@@ -86,7 +86,7 @@ void decode_channel(const Texture &texture, const char *bytes, unsigned channel,
     texel.bits[channel] = raw;
 }
 
-// Returns the index of an element, or -1 for one outside.
+// Returns the index of the element that stands for a coordinate, or -1 for the border.
 int64_t inside(int64_t index, int64_t count, Outside outside) {
     if (index >= 0 && index < count)
         return index;
@@ -123,8 +123,8 @@ class Sampler {
         return fetch(at, texel);
     }
 
-    // Computes the weighted mean of neighbours, two in each dimension. For this, a row is a plane
-    // of a single row, at whose upper edge it is read.
+    // Computes the weighted mean of neighbours, two in each dimension. A texture of one row is
+    // treated as a plane that has a single row, and is read at the upper edge of this plane.
     bool mean(Texel &result) {
         const unsigned given = dimensions_;
         if (texture_.shape == Shape::Row) {
@@ -139,7 +139,7 @@ class Sampler {
         double sums[4] = {};
         bool alone = std::all_of(parts, parts + given, [](int part) { return !part; });
         for (unsigned corner = 0; corner < 1u << dimensions_; corner++) {
-            if (!weights[corner]) // an element without weight may be infinite
+            if (!weights[corner]) // skip it: an infinite value would make the sum a NaN
                 continue;
             int64_t at[3] = {};
             for (unsigned i = 0; i < dimensions_; i++)
@@ -191,7 +191,7 @@ class Sampler {
         else if (texture_.normalized && texture_.shape != Shape::Linear)
             for (unsigned i = 0; i < dimensions_; i++) {
                 if (outside_[i] == Outside::Wrap)
-                    position_[i] -= std::floor(position_[i]); // NaN for an infinity
+                    position_[i] -= std::floor(position_[i]); // an infinity becomes a NaN
                 position_[i] *= double(counts_[i]);
             }
         if (!integers_)
@@ -229,7 +229,7 @@ class Sampler {
     }
 
     // Computes the weights of all corners in parts of 256. The product of two weights is rounded,
-    // and the other neighbour gets the rest, so that the sum is exact.
+    // and the other neighbour gets the rest, so that the sum of all weights is always 256.
     void weigh(const int (&parts)[3], int (&weights)[8]) const {
         constexpr unsigned orders[3][3] = {{0, 1, 2}, {0, 1, 2}, {2, 0, 1}};
         std::fill(weights, weights + 8, 0);
@@ -239,7 +239,8 @@ class Sampler {
             for (unsigned corner = 0; corner < 8; corner++) {
                 if (corner >> axis & 1)
                     continue;
-                // Halves are rounded up; in the last dimension, only for the second one in x.
+                // Ties are rounded up, but in the last of several dimensions only for the second
+                // neighbour in x.
                 bool down = i && i + 1 == dimensions_ && !(corner & 1);
                 int second = (weights[corner] * parts[axis] + (down ? 127 : 128)) >> 8;
                 weights[corner | 1u << axis] = second;
@@ -252,8 +253,8 @@ class Sampler {
         return texture_.channel == Channel::S8 || texture_.channel == Channel::S16;
     }
 
-    // Returns a channel of an element as means have it: promoted integers as numbers of 16 bits,
-    // and those of sRGB with 8 bits, unless the element is `alone`.
+    // Returns the value of a channel that enters a mean. Promoted integers become numbers of 16
+    // bits. Values of sRGB are truncated to 8 bits, unless the element is `alone` in the mean.
     double summand(const Texel &texel, unsigned channel, bool alone) const {
         if (texture_.srgb)
             return alone ? double(texel.number[channel])
@@ -267,7 +268,8 @@ class Sampler {
         return is_byte ? bits * 257.0 : bits;
     }
 
-    // Rounds a mean: that of promoted integers to 16 bits, and others to their own format.
+    // Rounds a mean. A mean of promoted integers is rounded to 16 bits, and any other mean to the
+    // format of the channel.
     float rounded(double mean) const {
         if (texture_.promotes && !texture_.srgb) {
             double most = has_sign() ? 32767 : 65535;
@@ -313,7 +315,7 @@ class Sampler {
     const ReadTexel &read_;
     unsigned dimensions_ = 1;
     bool integers_ = false;
-    bool beyond_ = false; // in a layer that is not there, by integer coordinates: all is 0
+    bool beyond_ = false; // integer coordinates in a layer that does not exist: all reads return 0
     int64_t counts_[3], layer_ = 0, index_[3] = {};
     double position_[3] = {};
     Outside outside_[3];
@@ -330,7 +332,7 @@ bool read_level(const Texture &texture, size_t level, const Spot &spot, const Re
     return filters ? sampler.mean(texel) : sampler.point(texel);
 }
 
-// Returns the level at which to read. A read that does not say a level has no bias.
+// Returns the level at which to read. A read without a level or gradients has no bias.
 double level_of(const Texture &texture, const Spot &spot) {
     double most = double(texture.levels.size() - 1), level = double(spot.level);
     if (!spot.integers) {

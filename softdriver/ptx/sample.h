@@ -4,7 +4,7 @@
 
 #include <functional>
 
-// This header computes what reading a texture returns.
+// This header computes the result of reading a texture.
 
 namespace soft::ptx {
 
@@ -19,13 +19,14 @@ struct Spot {
     int32_t index[3] = {};
     uint32_t layer = 0;
     float level = 0;
-    bool says_level = false; // the instruction has a level, or gradients that tell it
+    // True if the instruction has a level, or gradients from which the level is computed.
+    bool says_level = false;
 };
 
 // Reads four channels as the bits of registers. Return false if `read` returned null.
 bool sample(const Texture &texture, const Spot &spot, const ReadTexel &read, uint32_t (&result)[4]);
-// Reads one channel of the four elements with which a filter would compute: (0, 1), (1, 1), (1, 0)
-// and (0, 0), where the first number is for x.
+// Reads one channel of the four elements that a linear filter would use: (0, 1), (1, 1), (1, 0) and
+// (0, 0), where the first number is for x.
 bool gather(const Texture &texture, const Spot &spot, unsigned channel, const ReadTexel &read,
             uint32_t (&result)[4]);
 

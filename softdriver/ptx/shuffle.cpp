@@ -202,7 +202,7 @@ void decode_redux(Decoder &decoder) {
 }
 
 // Elects the lowest lane that takes part. Sets rows[0] to the number of this lane, and rows[4] to
-// whether a lane is the elected one.
+// true in this lane only.
 void elect(Warp &warp, const Step &step) {
     if (!assembled(warp, step))
         return;

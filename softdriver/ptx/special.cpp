@@ -49,7 +49,7 @@ uint64_t is_explicit_cluster(const Machine &machine, const Warp &warp, unsigned 
 }
 uint64_t zero(const Machine &, const Warp &, unsigned) { return 0; }
 // The upper and the lower half of the address of a cooperative launch's workspace. NVIDIA's
-// cooperative_groups read them from %envreg1 and %envreg2.
+// cooperative_groups library reads them from %envreg1 and %envreg2.
 uint64_t workspace_high(const Machine &machine, const Warp &, unsigned) {
     return machine.launch.workspace >> 32;
 }

@@ -13,7 +13,7 @@ struct Special {
     const char *name;
     uint8_t width; // width in bytes; 0 for a predicate
     // Returns the register's value in a lane. Null for registers whose value changes while a thread
-    // runs. Only mov can read such a register, and calls `now`.
+    // runs: only mov can read such a register, by a call of `now`.
     uint64_t (*value)(const Machine &, const Warp &, unsigned lane);
     uint64_t (*now)(const Machine &, const Warp &);
     bool of_block = false; // true if the value depends only on the block

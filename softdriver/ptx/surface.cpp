@@ -19,18 +19,18 @@ uint32_t stored_half(float number) {
 
 namespace {
 
-// What becomes of an access outside of the surface, in the order of the names in take_mode().
+// How accesses outside of the surface are treated, in the order of the names in take_mode().
 enum class Beyond : uint8_t { Trap, Clamp, Zero };
 
-// What an instruction does. It is stored in Step::offset.
+// The variant of an instruction, which is stored in Step::offset.
 struct SurfaceForm {
     Geometry geometry;
     Beyond beyond;
-    uint8_t bytes;    // of an item
+    uint8_t bytes;    // bytes of an item
     uint8_t count;    // number of items
-    uint8_t width;    // of the registers, in bytes
+    uint8_t width;    // width of the registers, in bytes
     bool formatted;   // the coordinates count elements, and each item is a channel
-    uint8_t op, sign; // of sured
+    uint8_t op, sign; // operation and signedness of sured
 };
 static_assert(sizeof(SurfaceForm) == sizeof(int64_t));
 
@@ -47,7 +47,7 @@ bool limit_to(int64_t &coordinate, int64_t last) {
     return coordinate == given;
 }
 
-// Where a lane accesses a surface.
+// The place where a lane accesses a surface.
 struct SurfaceSpot {
     const Texture *surface = nullptr;
     char *bytes = nullptr; // null if the access has no effect
@@ -77,7 +77,8 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     if (x % size)
         return stop(CUDA_ERROR_MISALIGNED_ADDRESS,
                     "byte " + std::to_string(x) + " of a row is not aligned");
-    // The last access that fits. A row may be too short for any, even for one that is clamped.
+    // Clamp x to the last access that fits into the row. A row may be too short for any access,
+    // even for a clamped one.
     bool fits = row >= size, within = limit_to(x, (row / size - 1) * size) && fits;
     within = limit_to(y, int64_t(texels.height) - 1) && within;
     within = limit_to(z, int64_t(texels.depth) - 1) && within;
@@ -99,7 +100,7 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     return spot;
 }
 
-// The registers of a lane as bytes: item i is in rows[i].
+// Returns the address of item i of a lane, which is in rows[i].
 char *item(Warp &warp, const Step &step, const SurfaceForm &form, unsigned lane, unsigned i) {
     return warp.row<char>(step.rows[i]) + size_t(lane) * form.width;
 }
@@ -158,7 +159,7 @@ void store_surface(Warp &warp, const Step &step) {
             return;
         if (!spot.bytes)
             continue;
-        if (form.formatted) // channels for which the instruction has no item become 0
+        if (form.formatted) // channels without an item become 0
             memset(spot.bytes, 0, spot.surface->element);
         for (unsigned i = 0; i < form.count; i++) {
             const char *from = item(warp, step, form, lane, i);
@@ -194,8 +195,9 @@ template <class T> T reduced(Reduction operation, bool is_signed, T a, T b) {
     }
 }
 
-// Checks that the elements of a surface are the numbers that sured.p reduces. PTX takes their sign
-// from the format, and numbers of 64 bits are pairs of channels.
+// Checks that the elements of a surface are integers of the width that sured.p reduces. As PTX
+// defines, the format of the surface determines their sign, and a pair of 32-bit channels is one
+// 64-bit number.
 bool are_numbers(Warp &warp, const Step &step, const SurfaceForm &form, unsigned lane,
                  const Texture &surface) {
     bool integers = surface.channel == Channel::U32 || surface.channel == Channel::S32;
@@ -207,8 +209,8 @@ bool are_numbers(Warp &warp, const Step &step, const SurfaceForm &form, unsigned
     return false;
 }
 
-// Replaces the number in a cell by what `reduce` makes of it, as one atomic access. Returns whether
-// it has changed.
+// Atomically replaces the number in a cell by the result of `reduce`. Returns whether the number
+// has changed.
 template <class T, class Reduce> bool replace(char *cell, Reduce reduce) {
     T before, after;
     if (reinterpret_cast<uintptr_t>(cell) % sizeof(T)) {
@@ -302,7 +304,7 @@ template <bool is_load> void decode_surface_access(Decoder &decoder) {
 
 // Returns whether sured has this operation with this type.
 bool reduces(Reduction operation, Type type, bool formatted) {
-    if (formatted) // PTX has .b64 for these two only
+    if (formatted) // PTX has .b64 only for min and max
         return type == Type::B32 ||
                (type == Type::B64 && (operation == Reduction::Min || operation == Reduction::Max));
     switch (operation) {

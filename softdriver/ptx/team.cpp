@@ -13,8 +13,8 @@ namespace soft::ptx {
 
 namespace {
 
-// How often a helper looks for work before it sleeps. The pieces of a kernel follow each other
-// within microseconds.
+// The number of times that a helper looks for work before it sleeps. Looking again is worthwhile,
+// because the pieces of a kernel follow each other within microseconds.
 constexpr int spins = 300;
 
 struct Job {
@@ -40,11 +40,13 @@ class Team {
     }
 
   private:
-    // Creates helper threads until there are `wanted`. If the system refuses, the others do all.
+    // Creates helper threads until `wanted` of them exist. If the system refuses one, the existing
+    // threads do all the work.
     void recruit(unsigned wanted) {
         sigset_t all, before;
         sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); // the program's threads handle signals
+        // Helpers inherit this mask, so only the program's threads handle signals.
+        pthread_sigmask(SIG_SETMASK, &all, &before);
         for (; helpers_ < std::min(wanted, most_processors); helpers_++) {
             pthread_t thread;
             if (pthread_create(&thread, nullptr, helper_main, this))

@@ -15,13 +15,13 @@
 namespace soft::ptx {
 namespace {
 
-// What an instruction does. It is stored in Step::offset.
+// The variant of an instruction, which is stored in Step::offset.
 struct TextureForm {
     Geometry geometry;
     bool integers; // the coordinates are integers
-    bool gathers;  // it is tld4, of channel `channel`
+    bool gathers;  // the instruction is tld4, which reads `channel`
     uint8_t channel;
-    bool says_level; // or has gradients
+    bool says_level; // true if the instruction has a level or gradients
 };
 
 static_assert(sizeof(TextureForm) <= sizeof(int64_t));
@@ -42,8 +42,8 @@ Spot spot_of(Warp &warp, const Step &step, const TextureForm &form, unsigned lan
     return spot;
 }
 
-// A handler that precedes that of tex.grad, once for each gradient: rows[3] = the gradient
-// in elements, of that in rows[0] to rows[2]. The other rows are those of tex.
+// The handler of a step that precedes tex.grad, one for each gradient. Converts the gradient in
+// rows[0] to rows[2] to elements and stores it in rows[3]. The other rows are the same as for tex.
 void measure_gradient(Warp &warp, const Step &step) {
     TextureForm form;
     memcpy(&form, &step.offset, sizeof form);
@@ -109,7 +109,7 @@ void emit_texture(Decoder &decoder, const TextureForm &form) {
     decoder.emit(read_texture);
 }
 
-// Emits the steps that compute the level of two gradients, and returns its row.
+// Emits the steps that compute the level of two gradients, and returns the row of the level.
 Row emit_gradients(Decoder &decoder, const TextureForm &form) {
     const Step reading = decoder.step;
     Row gradients[2];
@@ -169,7 +169,7 @@ void decode_tld4(Decoder &decoder) {
 
 enum class Query : uint16_t { Width, Height, Depth };
 
-// Returns the height as a GPU does.
+// Returns the height that a GPU reports.
 uint32_t height_of(const Texture &texture, const Texels &texels) {
     using Shape = Texture::Shape;
     switch (texture.shape) {
@@ -184,7 +184,8 @@ uint32_t height_of(const Texture &texture, const Texels &texels) {
     }
 }
 
-// Returns the number of slices, of layers, of cubes, or of the faces of a surface; otherwise 0.
+// Returns the depth that a GPU reports: the number of slices, layers or cubes, or of the faces of a
+// surface, and 0 for other shapes.
 uint32_t depth_of(const Texture &texture, const Texels &texels) {
     using Shape = Texture::Shape;
     switch (texture.shape) {
@@ -209,7 +210,8 @@ uint32_t extent_of(const Texture &texture, size_t level, Query query) {
                                     : depth_of(texture, texels);
 }
 
-// The handler of txq and suq: rows[0] = what rows[9] has. Step::place is 1 for a surface.
+// The handler of txq and suq. rows[9] has the handles, rows[8] the levels, and rows[0] receives the
+// results. Step::place is 1 for a surface.
 void ask_texture(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
@@ -223,8 +225,8 @@ void ask_texture(Warp &warp, const Step &step) {
     }
 }
 
-// Devices know no more of an object than its extents. What else PTX can ask, NVIDIA's compiler
-// looks up in the description of a .texref or .surfref, which the driver has for no object.
+// Devices know only the extents of an object. For other queries, NVIDIA's compiler needs the
+// description of a .texref or .surfref, and the driver has no such description of an object.
 void refuse_other_query(Decoder &decoder, bool surface) {
     int query = surface
                     ? decoder.take_any(

@@ -17,7 +17,7 @@ Row take_handle(Decoder &decoder, const Operand &place) {
     return decoder.source(handle, Type::U64);
 }
 
-// PTX has no vectors of three registers, so the fourth one is ignored.
+// PTX has no vectors of three registers. For three coordinates the fourth register is ignored.
 static void check_coordinates(Decoder &decoder, const Operand &given, size_t needed) {
     size_t count = given.kind == Operand::Kind::Vector ? given.parts.size() : 1;
     if (count != needed && !(needed == 3 && count == 4))
@@ -64,7 +64,8 @@ static bool fits(const Texture &texture, Geometry geometry, bool integers) {
     bool cubes = texture.shape == Shape::Cube || texture.shape == Shape::Cubes;
     switch (geometry) {
     case Geometry::Row:
-        // Devices read zeros from arrays by integers, and from linear memory by other numbers.
+        // On devices, a read of an array with an integer coordinate, or of linear memory with a
+        // floating-point coordinate, returns zeros. Here it is an error.
         return texture.shape == (integers && !texture.surface ? Shape::Linear : Shape::Row);
     case Geometry::Plane:
         return texture.shape == Shape::Plane;

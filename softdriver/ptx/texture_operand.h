@@ -25,20 +25,21 @@ constexpr unsigned coordinates_of(Geometry geometry) {
 Geometry take_geometry(Decoder &decoder, bool cubes);
 // Returns the row of the handle in an operand [handle, {x, y}].
 Row take_handle(Decoder &decoder, const Operand &place);
-// Reads such an operand: rows[4] and so on become the layer and the coordinates, rows[9] the
-// handle. Sets `site` of the step.
+// Reads an operand [handle, {x, y}]: rows[4] and so on become the layer and the coordinates,
+// rows[9] the handle. Sets `site` of the step.
 void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type);
-// Reads the gradient of a position. The rows of coordinates that the geometry lacks are of zeros.
+// Reads the gradient of a position. For coordinates that the geometry does not have, the rows
+// contain zeros.
 void take_gradient(Decoder &decoder, const Operand &given, Geometry geometry, Row (&rows)[3]);
-// Returns the row of a coordinate, a layer or a level. A register of a floating-point type cannot
-// hold an integer, as a register of bits can.
+// Returns the row of a coordinate, a layer or a level. If `type` is an integer type, refuses a
+// register of a floating-point type; a register of a bit type is allowed.
 Row take_number(Decoder &decoder, const Operand &operand, Type type);
 
 // Finds a texture or surface that can be used with this geometry. If there is none, ends the launch
 // with an error and returns null.
 const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
                             Geometry geometry, bool integers, bool surface = false);
-// Ends the launch because the memory of a texture or surface is gone.
+// Ends the launch because the memory of a texture or surface does not exist any more.
 void fail_texel(Warp &warp, const Step &step, unsigned lane, uintptr_t address);
 
 } // namespace soft::ptx

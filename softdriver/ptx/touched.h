@@ -16,8 +16,8 @@ class Touched {
   public:
     static constexpr uintptr_t page_bytes = 4096;
     using Page = std::array<uint64_t, page_bytes / 64>;
-    // The page that was used last. The caller of add() keeps it between calls, which makes the next
-    // look-up unnecessary.
+    // The page that was used last. The caller of add() keeps it between calls, so that a call for
+    // the same page needs no look-up.
     struct Place {
         uintptr_t number = ~uintptr_t{0};
         uint64_t *bits = nullptr;

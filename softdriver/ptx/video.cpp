@@ -14,15 +14,15 @@ enum class Secondary : uint8_t { None, Add, Min, Max };
 // The parts of a register that a scalar instruction can select, in the order of their names.
 enum class Part : uint8_t { B0, B1, B2, B3, H0, H1, Word };
 
-// What an instruction does. It is stored in Step::offset.
+// The variant of an instruction, which is stored in Step::offset.
 struct VideoForm {
     Video operation;
     uint8_t signs; // flags: a_signed, b_signed, d_signed and saturates
     Secondary secondary;
     uint8_t mode; // vset: the index of the comparison; shifts: 1 for .wrap; vmad: 1 for .po
-    // Which part of its register the operand a is, and which the operand b. In a scalar instruction
-    // this is a Part. In others, the n-th hexadecimal digit from the right is for the n-th result.
-    // A digit is the index of a byte (or half) in the registers of a and b together.
+    // The parts of their registers that the operands a and b use. In a scalar instruction each is a
+    // Part. In others, the n-th hexadecimal digit from the right is for the n-th result. A digit is
+    // the index of a byte (or half) in the registers of a and b together.
     uint16_t a, b;
 };
 static_assert(sizeof(VideoForm) == sizeof(int64_t));

@@ -16,7 +16,7 @@ struct Frame {
     const Code *code = nullptr;
     Frame *caller = nullptr;
     const Step *call = nullptr; // the step that made the call
-    uint32_t lanes = 0;         // the lanes that are in this call, or in calls that it has made
+    uint32_t lanes = 0;         // the lanes that are in this call, or in calls made from it
     unsigned depth = 0;
     uint64_t local_begin = 0; // offset in local memory of the part that belongs to the call
     std::unique_ptr<char[]> memory;

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-// This file decodes wmma, and runs its loads and stores. PTX leaves open which lanes have which
-// items. Here each lane has consecutive items.
+// This file decodes wmma, and runs its loads and stores. PTX does not define which lane has which
+// items. In this driver each lane has consecutive items.
 
 namespace soft::ptx {
 
@@ -87,8 +87,8 @@ struct ItemBytes {
     unsigned shift; // of the item in its byte
 };
 
-// Where a lane finds the matrix in memory: its address, and the distance of its rows (or columns)
-// in items.
+// The place of a matrix in memory, as a lane gives it: the address, and the distance between rows
+// (or columns) in items.
 struct InMemory {
     uint64_t base, stride;
     bool by_columns;
@@ -101,8 +101,8 @@ struct InMemory {
     }
 };
 
-// The handler of loads and stores. rows[9] has the addresses, and rows[1] the distances. The
-// registers that a lane loads may include these, so they are read first.
+// The handler of loads and stores. rows[9] has the addresses, and rows[1] the distances. A load may
+// overwrite these registers, so they are read before any item is loaded.
 template <bool is_load> void transfer_matrix(Warp &warp, const Step &step) {
     if (!whole_warp(warp, step))
         return;
