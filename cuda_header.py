@@ -14,7 +14,7 @@ DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 
 
 class HeaderError(Exception):
-    """No cuda.h that can be used; the message says what was tried and what to do."""
+    """There is no usable cuda.h. The message says what was tried and what to do."""
 
 
 class CudaHeader(NamedTuple):
@@ -37,7 +37,7 @@ def find_cuda_header(
 ) -> CudaHeader:
     """The first cuda.h of: CUDA_HOME, CUDA_PATH, nvcc's toolkit, the default toolkit, the package.
 
-    The first one found decides: if it is too old that is an error, not a reason to look further.
+    Only the first one is checked: if it is too old, that is an error.
     """
     tried = []
     for origin, folders in _places(environ, path, default_toolkit):
@@ -46,7 +46,7 @@ def find_cuda_header(
                 return _checked(folder, origin)
         tried.append(f"  {origin}: " + (", ".join(map(str, folders)) or "not found"))
         if origin in ("CUDA_HOME", "CUDA_PATH"):
-            # Somebody chose this toolkit. Building against another one would be a surprise.
+            # The user chose this toolkit, so no other one is used.
             raise HeaderError(
                 f"{origin} is set to {environ[origin]!r}, but there is no cuda.h in it.\n"
                 f"Tried:\n{tried[-1]}\n"
@@ -83,7 +83,7 @@ def _nvcc_folders(environ: Mapping[str, str]) -> list[Path]:
     folders = _toolkit_folders(Path(nvcc).resolve().parent.parent)
     if any((folder / "cuda.h").is_file() for folder in folders):
         return folders
-    # A wrapper script: only the real nvcc knows where it lives, and a dry run prints it.
+    # nvcc is a wrapper script. The real nvcc knows its own folder, and a dry run prints that.
     try:
         dry_run = subprocess.run(
             [nvcc, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull],
@@ -102,8 +102,8 @@ def _package_folders(path: Iterable[str]) -> list[Path]:
     folders: list[Path] = []
     for entry in path:
         nvidia = Path(entry or ".", "nvidia")
-        folders += sorted(nvidia.glob("cu[0-9]*/include"), reverse=True)  # 13 and newer
-        folders += nvidia.glob("cuda_runtime/include")  # 12
+        folders += sorted(nvidia.glob("cu[0-9]*/include"), reverse=True)  # CUDA 13 and newer
+        folders += nvidia.glob("cuda_runtime/include")  # CUDA 12
     return folders
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 SCHEDULES = ("eager", "lazy", "random")
 REAL = "cuda"  # the "schedule" of a real driver
 DRIVER = "CUDADRV_DRIVER"
-# The path of the libcuda.so.1 that a run of pytest has made, for the processes that it starts.
+# The variable with the path of the libcuda.so.1 that a run of pytest has made, for the processes
+# that it starts.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
 SETTINGS = "CUDADRV_SOFTWARE"
 # The variables that this plugin changes.
@@ -222,7 +223,7 @@ def _use(config: pytest.Config) -> None:
     config.stash[USED] = True
     choice = config.stash[CHOICE]
     os.environ[DRIVER] = choice.driver
-    if choice.report and not hasattr(config, "workerinput"):  # workers find it by the environment
+    if choice.report and not hasattr(config, "workerinput"):  # workers inherit the folder
         _ask_for_reports(config)
     if choice.driver == "software" and choice.libcuda:
         _be_libcuda(config)
@@ -269,7 +270,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
 
 
 def _is_real(config: pytest.Config) -> bool:
-    """Whether tests run on a real driver. For "auto" and paths, the driver is opened to tell."""
+    """Whether tests run on a real driver. For "auto" and paths, the driver is opened first."""
     driver = config.stash[CHOICE].driver
     if driver in ("software", "cuda"):
         return driver == "cuda"
@@ -292,7 +293,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if _is_real(metafunc.config):
         schedules = (REAL,)
     elif metafunc.definition.get_closest_marker("cuda_gpu"):
-        schedules = schedules[:1]  # it will be skipped, once
+        schedules = schedules[:1]  # the test will be skipped, and counted once
     metafunc.parametrize("cuda_schedule", schedules, indirect=True)
 
 
@@ -333,7 +334,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def cuda_schedule(request: pytest.FixtureRequest) -> str:
     """The name of the schedule that this test runs under, or "cuda" on a real driver.
 
-    To run a test under some schedules only, parametrize it with this (``indirect=True``).
+    To run a test under some schedules only, parametrize this fixture (``indirect=True``).
     """
     if _is_real(request.config):
         return REAL
@@ -465,7 +466,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 
 def _add_findings(report: pytest.TestReport) -> None:
-    """Add to the report of a failed test what the driver has reported of its process."""
+    """Add to the report of a failed test what the driver has reported about its process."""
     from cudadrv._isolate import findings
 
     folders = [s for s in os.environ.get(SETTINGS, "").split(",") if s.startswith("report=")]
@@ -493,7 +494,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 def _warn_of(unfinished: list[tuple[str, str]]) -> None:
-    """Warn of unfinished work at the line that queued it. It is no error: it may be intended."""
+    """Warn of unfinished work at the line that queued it. It may be intended, so it is no error."""
     for what, place in unfinished:
         file, _, line = place.rpartition(":")
         warnings.warn_explicit(
@@ -507,10 +508,10 @@ def _warn_of(unfinished: list[tuple[str, str]]) -> None:
 
 
 def _loss(item: pytest.Item) -> list[str]:
-    """How a failed test lost the device of the software driver, if it did."""
+    """Return texts that say how a failed test lost the device of the software driver, if it did."""
     from cudadrv import _watch, testing
 
-    # The fixture notes both at its end. If it has not ended, they are looked up here.
+    # The fixture stores the loss and the fault when it ends. Before that, they are looked up here.
     lost = item.stash.get(RESET, None)
     lost = _watch.any_lost() if lost is None else lost
     fault = item.stash.get(FAULT, None) or testing.kernel_fault()
@@ -540,7 +541,8 @@ def pytest_runtest_makereport(
     if not report.failed or schedule == REAL:
         return report
     watch = item.stash.get(WATCH, None)
-    # A data race may be why the test failed. If the race is the failure itself, it is reported.
+    # A data race may be why the test failed. If the race is the failure itself, it has been
+    # reported.
     told = call.when != "call" or item.stash.get(RACED, False)
     lines = [] if watch is None or told else _races(item, watch)
     lines += _loss(item)

@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
-# PEP 517 builds do not add these.
+# PEP 517 builds do not add these folders.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(1, os.path.join(sys.path[0], "tools"))
 from cuda_header import HeaderError, find_cuda_header
@@ -29,10 +29,10 @@ SOFTDRIVER_HEADERS = sorted(
     str(path) for path in Path("softdriver").rglob("*.*") if path.suffix in (".h", ".def")
 )
 LIBRARY = "cudadrv._compiled"  # has all Cython modules: see cudadrv/_finder.py
-KERNELS = ["examples/kernels/histogram.ptx"]  # which `python -m cudadrv demo` runs
-# The files of a folder of the driver are compiled as one, in a fifth of the time: headers take most
-# of it. These are compiled alone: they have functions with equal names, or declare functions of
-# cuda.h differently.
+KERNELS = ["examples/kernels/histogram.ptx"]  # for `python -m cudadrv demo`
+# The sources of each folder of the driver are compiled as one file. That takes a fifth of the time,
+# because most of it is spent on headers. The following sources are compiled alone, because they
+# have functions with equal names, or declare functions of cuda.h differently.
 ALONE = ("names", "constant", "decode_approximate", "decode_bits", "decode_convert")
 ALONE += ("decode_float", "decode_integer")
 EXPORTS = "softdriver/exports.map"
@@ -43,10 +43,10 @@ NVRTC_EXPORTS = "softdriver/nvrtc.map"
 BUILD_FILES = ["setup.py", "cuda_header.py"]
 CPUS = len(os.sched_getaffinity(0))
 
-# Instead of the flags that Python was built with (often -O3 -g: slower builds, much larger files),
-# unless CFLAGS sets them.
+# These flags override those that Python was built with (often -O3 -g: slower builds, much larger
+# files). A flag that CFLAGS sets is left out.
 DEFAULTS = [flag for flag in ("-O2", "-g0") if flag[:2] not in os.environ.get("CFLAGS", "")]
-# Cython emits helpers that a module may not need; other warnings stay on.
+# -Wno-unused-function: Cython emits helpers that a module may not need.
 C_FLAGS = [*DEFAULTS, "-pthread", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"]
 # -ffp-contract=off: the compiler must not fuse two operations that PTX rounds separately.
 CXX_FLAGS = [*DEFAULTS, "-std=c++17", "-pthread", "-fvisibility=hidden", "-ffp-contract=off"]
@@ -56,7 +56,8 @@ CXX_FLAGS += ["-iquote", "softdriver"]  # for #include "..." only: it hides no s
 CXX_FLAGS += ["-fno-math-errno", "-fno-trapping-math"]
 # Copies of the library have the end of this name: see cudadrv/_libcuda.py.
 SONAME = "cudadrv-libcuda.so.1"
-# -Bsymbolic: it exports cu* as libcuda.so.1 does, and must call its own even if both are loaded.
+# -Bsymbolic: the library exports cu* like libcuda.so.1, and must call its own functions even if
+# both libraries are loaded.
 CXX_LINK_FLAGS = ["-Wl,-Bsymbolic", f"-Wl,-soname,{SONAME}"]
 CXX_LINK_FLAGS += [f"-Wl,--version-script={EXPORTS}", "-pthread"]
 
@@ -88,7 +89,7 @@ def extensions() -> list[Extension]:
 
 
 def software_driver(package: str, py_limited_api: bool = False) -> list[Extension]:
-    """The software driver in a package: cudadrv, or that of software/setup.py."""
+    """The libraries of the software driver in a package: cudadrv, or that of software/setup.py."""
     macros = [("Py_LIMITED_API", "0x030b0000")] if py_limited_api else []
     return [
         Extension(
@@ -254,7 +255,8 @@ class BuildExtensions(build_ext):
         except HeaderError as error:
             refuse(str(error))
         print(f"cudadrv: building with {header}", flush=True)
-        # Not by time stamps: the header of another toolkit is often older than the objects.
+        # Time stamps do not show a change: the header of another toolkit is often older than the
+        # objects.
         used = Path(self.build_temp, "cuda_version.txt")
         if not used.exists() or used.read_text() != str(header.version):
             used.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +271,7 @@ class BuildExtensions(build_ext):
             return
         from Cython.Build import cythonize
 
-        modules = {}  # Cython takes an extension for each module
+        modules = {}  # cythonize() needs an extension for each module
         for pyx in (Path(source) for extension in ours for source in extension.sources):
             package = ("cudadrv",) if pyx.parent.name == "pyx" else pyx.parent.parts
             modules[str(pyx)] = Extension(".".join([*package, pyx.stem]), [str(pyx)])

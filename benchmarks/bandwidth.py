@@ -27,7 +27,7 @@ INWARD, OUTWARD, NEW = "to the device", "to the host", "to a new array"
 
 
 class Peer:
-    """Each function takes an array and returns the call without arguments that is timed."""
+    """A way to copy. Both functions take an array, and return the function that is timed."""
 
     def __init__(self, into, out_of, keep=None):
         self.into, self.out_of, self.keep = into, out_of, keep

@@ -100,7 +100,7 @@ def timers(peer):
 
 
 def floor():
-    """As `timers`, for the bare calls, from C and from Python, with their own objects."""
+    """Like `timers`, for the bare calls from C and from Python, with objects of their own."""
     image = PTX.encode() + b"\0"
     with cu.Device(0):
         bare = Floor(cu.driver_info().path, image, KERNEL)
@@ -205,7 +205,7 @@ def measure(table, rounds):
 
 
 def stay_on_the_quickest_processor():
-    """Bind this thread to the fastest processor, because those of a virtual machine differ."""
+    """Bind this thread to the fastest processor, because processors of a virtual machine differ."""
 
     def taken(processor):
         os.sched_setaffinity(0, {processor})

@@ -1,5 +1,5 @@
-/* Copies between devices by the bare driver, for devices.py. The functions are those of the driver
- * library that devices.py passes; nothing is linked. */
+/* Copies between devices by the bare driver, for devices.py. The functions come from the driver
+ * library whose path devices.py passes; nothing is linked. */
 
 #include <cuda.h>
 #include <dlfcn.h>

@@ -57,11 +57,12 @@ class Memory:
         self.buffers = [cu.DeviceBuffer(nbytes, device=device) for device in self.devices]
 
 
-# Each of these takes the bytes and returns a function of way and turns that returns the seconds.
+# Each of these functions takes the number of bytes. It returns run(way, turns), which makes the
+# copies and returns the seconds that they took.
 
 
 class Job(ctypes.Structure):
-    """As in devices.c."""
+    """The structure `job` of devices.c."""
 
     _fields_ = [
         ("target", ctypes.c_uint64),
@@ -146,7 +147,7 @@ def cuda_core(nbytes):
         device.set_current()
         streams.append(device.create_stream())
 
-    def part(device, start, stop):  # its buffers have no parts: this is one over an address
+    def part(device, start, stop):  # cuda.core's buffers have no parts: use an address
         return Buffer.from_handle(memory.buffers[device].address + start, stop - start)
 
     def run(way, turns):
@@ -200,7 +201,7 @@ def pytorch(nbytes):
         calls = []
         for source, start, stop, _ in parts(way, nbytes):
             target, origin = tensors[1 - source][start:stop], tensors[source][start:stop]
-            # It copies on the current stream of the source's device, whichever is wanted.
+            # PyTorch always copies on the current stream of the source's device.
             stream = streams[source]
 
             def call(t=target, o=origin, s=stream):
@@ -214,7 +215,7 @@ def pytorch(nbytes):
 
 
 PEERS = {C: in_c, "cudadrv": cudadrv, "cuda.core": cuda_core, "CuPy": cupy, "PyTorch": pytorch}
-GIVES_ACCESS = ("PyTorch",)  # by itself
+GIVES_ACCESS = ("PyTorch",)  # without being asked
 
 
 def check_copies():
@@ -276,7 +277,7 @@ def row(way, nbytes, access, rates):
 
 
 def table(rows, names):
-    """Markdown: GB/s, and the part of what C reaches."""
+    """Markdown: GB/s, and the fraction of the rate of the bare driver."""
     lines = [f"| GB/s | bytes | access | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
     for each in rows:
         bare = each["rates"].get(C, {}).get("median")

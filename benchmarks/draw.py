@@ -44,7 +44,7 @@ LOOKS = {
 }
 ALLOCATIONS = ("locked memory", "device memory", "device memory on a stream")
 RATIOS = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 1.2, 1.5, 2, 3, 4, 6, 10, 20, 50, 100)
-CLOSE = 0.04  # of an axis: labels that are nearer to each other overlap
+CLOSE = 0.04  # fraction of an axis; labels that are nearer to each other overlap
 
 
 def plain(value, _=None):
@@ -52,7 +52,7 @@ def plain(value, _=None):
 
 
 def apart(ticks, low, high):
-    """Those of the ticks whose labels do not run into each other; powers of ten come first."""
+    """The ticks whose labels do not overlap. Powers of ten have priority."""
     chosen = []
     for tick in sorted(ticks, key=lambda tick: (math.log10(tick) % 1 != 0, tick)):
         near = [
@@ -79,7 +79,7 @@ def entries(rows, software):
 
 
 def dots(axes, found, rows):
-    """One line for each row, one mark for each binding, each a little lower so that all show."""
+    """One line for each row, and on it the marks of the bindings, each a little lower."""
     names = [name for name in LOOKS if any(who == name for _, who, _ in found)]
     for at, name in enumerate(names):
         colour, shape = LOOKS[name]
@@ -187,7 +187,7 @@ def draw_managed(part, results):
     above, below = figure.subplots(2, 2, sharex="row", height_ratios=(4, 5))
     for axes, (direction, ways) in zip(above, rows["moves"].items(), strict=True):
         cells = [(way, name) for way in ways for name in LOOKS if name in ways[way]]
-        cells = [cell for cell in cells if cell[0] != tables.THERE]  # 10 to 100 times as much
+        cells = [cell for cell in cells if cell[0] != tables.THERE]  # 10 to 100 times as fast
         bar_chart(
             axes,
             [f"{way}: {name}" for way, name in cells],

@@ -1,6 +1,6 @@
-/* The bare driver calls, timed from C, which no binding can be faster than; and as functions for
- * Python, which look at no argument and let go of the GIL for the call: what an extension module
- * that does nothing else takes. */
+/* The bare driver calls, timed from C: no binding can be faster. They are also functions for
+ * Python, which ignore their arguments and release the GIL during the call: the time of an
+ * extension module that does nothing else. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -15,17 +15,17 @@ static double now(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* What the calls are about. benchmarks/floor.py has the same structure. */
+/* The arguments of the calls. benchmarks/floor.py has the same structure. */
 typedef struct things {
     CUdeviceptr device, other;
     void *host;
-    size_t nbytes, large; /* of copies and fills; of allocations */
+    size_t nbytes, large; /* bytes of copies and fills; bytes of allocations */
     CUstream stream;
     CUevent event;
     CUfunction kernel;
-    CUgraphExec graph; /* of floor_graph, with the graph that it was made of and its first node */
-    CUgraph template;
-    CUgraphNode node;
+    CUgraphExec graph; /* made by floor_graph */
+    CUgraph template;  /* the graph that `graph` was instantiated from */
+    CUgraphNode node;  /* the first node of `template` */
 } things;
 
 #define CALLS(CALL)                                                                                \
@@ -66,14 +66,14 @@ int floor_open(const char *library) {
     return 1;
 }
 
-/* In the current context. */
+/* Loads an image in the current context, and finds a kernel in it. */
 CUresult floor_load(const char *image, const char *name, CUfunction *kernel) {
     CUmodule module;
     CUresult status = call_cuModuleLoadData(&module, image);
     return status ? status : call_cuModuleGetFunction(kernel, module, name);
 }
 
-/* One function a row, chosen before the clock starts. */
+/* Each row has a function, which is chosen before the clock starts. */
 typedef CUresult row_function(const things *t);
 
 static CUresult h2d(const things *t) {
@@ -171,7 +171,7 @@ static row_function *find(const char *name) {
     return NULL;
 }
 
-/* Makes a graph that launches the kernel on one buffer after the other. In the current context. */
+/* Makes a graph in the current context, which launches the kernel on one buffer after the other. */
 CUresult floor_graph(things *t, int launches, const CUdeviceptr *buffers, int count) {
     size_t one = 1;
     CUresult status = call_cuStreamBeginCapture_v2(t->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -189,7 +189,8 @@ CUresult floor_graph(things *t, int launches, const CUdeviceptr *buffers, int co
     return status ? status : call_cuGraphGetNodes(t->template, &t->node, &one);
 }
 
-/* Nanoseconds a call, over `count` calls of a row; below 0 on an error, and for no such row. */
+/* Returns the nanoseconds of a call, as the mean of `count` calls of a row. Returns a number below
+ * 0 on an error, or if there is no such row. */
 double floor_call(const char *row, const things *t, int count) {
     row_function *function = find(row);
     if (!function) {
@@ -228,8 +229,8 @@ static PyObject *call(PyObject *self, PyObject *const *arguments, Py_ssize_t cou
 static PyMethodDef call_definition = {"call", (PyCFunction)(void (*)(void))call, METH_FASTCALL,
                                       "The bare call; takes any positional arguments."};
 
-/* bare(row, address of the things): a function that makes the call of a row, or None. It and what
- * it refers to live to the end. */
+/* bare(row, address of the things): returns a function that makes the call of a row, or None.
+ * The memory behind this function is never freed. */
 static PyObject *bare(PyObject *self, PyObject *arguments) {
     const char *row;
     unsigned long long address;

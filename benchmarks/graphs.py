@@ -115,7 +115,7 @@ def floor():
 
 
 def from_c(bare, calls):
-    """The rows in C: `calls` are a row of floor.c and its arguments, by name."""
+    """The rows in C: `calls` has, by name, a row of floor.c and its arguments."""
 
     def timer(name, times=1):
         row, things = calls[name]
@@ -187,7 +187,7 @@ def cupy():
 
 
 def pytorch():
-    """Its nodes add 1 to a tensor. A graph is launched on the current stream."""
+    """PyTorch's nodes add 1 to a tensor. A graph is launched on the current stream."""
     import torch
 
     torch.set_grad_enabled(False)

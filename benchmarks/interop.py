@@ -96,7 +96,7 @@ def peers():
 
 
 def cuda_core(theirs, x, y):
-    """Launches by address: cuda.core takes no arrays of others."""
+    """Launches by address: cuda.core takes no arrays of other libraries."""
     import cuda.core as core
 
     unit = core.Device(0)

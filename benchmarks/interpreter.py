@@ -6,8 +6,8 @@
 A thread-instruction is one PTX instruction for one thread of the kernel, including those that a
 predicate disables. Each kernel is launched alone, and timed until the host knows that it is
 complete, with the race detector (the default) and without; the median of the rounds counts. On a
-machine with other work, processor time is the meaningful figure. It is that of all threads: with
---threads, compare the milliseconds, which say how much of it was at the same time.
+machine with other work, processor time is the meaningful figure. It is the sum over all threads:
+with --threads, also compare the milliseconds, which show how much work ran at the same time.
 """
 
 import argparse

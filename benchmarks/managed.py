@@ -61,7 +61,7 @@ def with_others(software, makers):
 
 
 def in_turns(ways, seconds, most=MOST_ROUNDS):
-    """Seconds of each way and round. Calling a way prepares it and returns what is timed."""
+    """Seconds of each way in each round. A way prepares itself and returns the timed function."""
     times = {name: [] for name in ways}
     end = time.monotonic() + seconds
     for turn in range(most + 1):
@@ -178,7 +178,7 @@ class CuPyMoves:
 
 
 class PyTorchMoves:
-    """PyTorch has no managed memory: only the copy."""
+    """PyTorch has no managed memory, so only the copy is measured."""
 
     def __init__(self, nbytes):
         import torch
@@ -395,7 +395,7 @@ class Source:
             file.write(numbers.data)
 
     def begin(self):
-        """What `Pipeline.run` gets."""
+        """Return the source for `Pipeline.run`, a file at its beginning."""
         if self.file:
             self.file.seek(0)
             return self.file
@@ -424,7 +424,7 @@ def together(source, made):
 
 
 def loops(made, software):
-    """The ways through a pipeline, by name, and the array in which each leaves its result."""
+    """The loops that are compared, by name, and the array in which each leaves its result."""
     ours = OurLoops(made)
     found = {"Pipeline": (ours.pipeline, None), "waiting for each chunk": (ours.plain, None)}
     makers = {"PyTorch": lambda: PyTorchLoop(made), "CuPy": lambda: CuPyLoop(made)}

@@ -1,13 +1,13 @@
-/* A libcuda.so.1 that does nothing, successfully: with it only the library's own work is left.
+/* A libcuda.so.1 that does almost nothing and returns success: only the library's work is left.
  *
  *   cc -O2 -shared -fPIC null_driver.c -o libnull.so
  *   CUDADRV_DRIVER=./libnull.so python ...
  *
- * With -DCODE_KIB=48 each call that queues something first runs so many KiB of code, which do
- * nothing but take the place of other code in the processor's caches, as a real driver's does.
+ * With -DCODE_KIB=48 each call that queues something first runs 48 KiB of code, which only evicts
+ * other code from the processor's caches, as the code of a real driver does.
  *
- * It has also `null_counted`, which calls a Python function many times and lets valgrind's
- * callgrind count, and write under a name, only what happens inside. */
+ * The function `null_counted` calls a Python function many times. valgrind's callgrind counts only
+ * these calls, and writes the counts under a name. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static int queue(void) {
 static int queue(void) { return 0; }
 #endif
 
-/* For those that look functions up by name: the bare calls of floor.c. */
+/* Exported for programs that look functions up by name: the bare calls of floor.c. */
 #define EXPORT(name)                                                                               \
     int name(void) { return queue(); }
 EXPORT(cuMemcpyHtoDAsync_v2)

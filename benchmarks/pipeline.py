@@ -91,7 +91,7 @@ class Pipeline:
         self.pipelines[number].run(self.source, into=self.result)
 
     def by_hand(self, number):
-        """Queue the same with so many buffers."""
+        """Queue the same work without `cudadrv.Pipeline`, with this many buffers."""
         inward, middle, outward = self.streams
         for at, (source, result) in enumerate(zip(self.sources, self.results, strict=True)):
             work, free = self.works[at % number], self.free[at % number]

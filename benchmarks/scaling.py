@@ -3,7 +3,7 @@
     python benchmarks/scaling.py [--rows 8192] [--columns 8192] [--steps 100] [--timeline FILE.svg]
 
 Each device gets a part of the same size, so the time should stay the same (weak scaling). The
-timeline is made from events, which take time themselves, in a run of its own.
+timeline is made in a separate run, because recording its events takes time.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def timeline(options, size):
 
 
 def overlap(spans):
-    """How much of the copies' time lies within the inner kernel's of the same part."""
+    """The fraction of the copies' time in which the inner kernel of the same part runs."""
     inside = total = 0.0
     for part in spans:
         inner = [(start, stop) for what, start, stop in part if what == "inner rows"]

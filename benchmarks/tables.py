@@ -324,7 +324,7 @@ def part(results, name):
 
 
 def report(results):
-    """All parts, including those that failed, so that these do not look as if not asked for."""
+    """All parts. Failed parts are listed, so that they do not look like parts that did not run."""
     text = f"{head(results)}\n{versions(results)}\n"
     for name, title in TITLES.items():
         if name in results["parts"]:

@@ -2,9 +2,9 @@
 
     python benchmarks/tickets.py [--rounds 200] [--bytes 1048576]
 
-The other process opens and gives back: once with the bare calls, once by tickets. Each round opens
-memory that is not mapped at that time. "bare open" is cuIpcOpenMemHandle. "bare wait" is
-cuStreamWaitEvent for the owner's event, which was opened before: it is part of opening a ticket.
+The other process opens memory and gives it back: once with the bare calls, once by tickets. Each
+round opens memory that is not mapped at that time. "bare open" is cuIpcOpenMemHandle. "bare wait"
+is cuStreamWaitEvent for the owner's event, which was opened before: it is part of opening a ticket.
 """
 
 import argparse

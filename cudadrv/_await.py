@@ -1,4 +1,4 @@
-"""``await`` of events, tokens and streams: one daemon thread watches all that are awaited.
+"""``await`` of events, tokens and streams: one daemon thread watches all awaited work.
 
 The thread polls the driver, because a callback of the driver could deadlock with the interpreter.
 One thread watches all, because a thread for each ``await`` would cost too much. The thread updates
@@ -77,7 +77,7 @@ class _Watcher:
 def _settle(work: Watched, future: "asyncio.Future[None]") -> bool:
     """Check an awaited operation, and settle its future if it is complete or has failed.
 
-    Returns whether the operation needs no further checks. That is also so if the future was
+    Returns whether the operation needs no further checks. It also needs none if the future was
     cancelled, or if its event loop was closed.
     """
     failure = None

@@ -49,5 +49,5 @@ def _names_stream(function: Any) -> bool:
     )
 
 
-# Cached, because to determine a signature takes microseconds.
+# Cached, because determining a signature takes microseconds.
 _method_names_stream = lru_cache(maxsize=1024)(_names_stream)

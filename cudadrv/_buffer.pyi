@@ -32,7 +32,8 @@ def reap() -> None: ...
 class ExchangeTable:
     def __get__(self, instance: object, owner: type | None = None, /) -> CapsuleType: ...
 
-# Arrays by name: before Python 3.12 type checkers do not see that they have the buffer protocol.
+# NumPy arrays are listed, because type checkers do not know before Python 3.12 that arrays have the
+# buffer protocol.
 _Source: TypeAlias = Buffer | npt.NDArray[Any] | ReadableBuffer
 _Target: TypeAlias = Buffer | npt.NDArray[Any] | WriteableBuffer
 _Item: TypeAlias = complex | str | bytes | np.generic | tuple[Any, ...]

@@ -16,7 +16,8 @@ DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
 # With surrogateescape, bytes that are not UTF-8 (comments in other encodings) stay unchanged.
 ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
-# nvcc runs its tools by a shell, with names in double quotes. There these characters are special.
+# nvcc runs its tools through a shell, with names in double quotes. These characters are special
+# inside double quotes.
 SHELL_IN_PATHS = frozenset('$`"')
 SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is allowed: -DNAME="text"
 
@@ -88,7 +89,7 @@ class Compiler(ABC):
         """List the virtual architectures that it can compile for: 75 is ``compute_75``."""
 
     def all_options(self, options: Sequence[str]) -> list[str]:
-        """Return the options with those that the compiler adds, as from environment variables."""
+        """Return the options, and those that environment variables or the compiler add."""
         return list(options)
 
     @abstractmethod

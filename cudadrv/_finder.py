@@ -1,4 +1,4 @@
-"""Finds the Cython modules. All are in one shared library, because to load many takes longer.
+"""Finds the Cython modules. All are in one shared library, because loading many takes longer.
 
 `cudadrv` imports this module before all others.
 """

@@ -11,8 +11,8 @@ READ, WRITE = "#2b66b8", "#b3560b"
 SANS = "Helvetica, Arial, sans-serif"
 MONO = "Menlo, Consolas, DejaVu Sans Mono, monospace"
 
-# In pixels.
-CHARACTER = 7.0  # the width of a character at 11.5 pixels
+# Lengths in pixels.
+CHARACTER = 7.0  # the width of a character if the font size is 11.5 pixels
 ROW = 17  # the height of a line of text
 PADDING = 10
 MARGIN = 24
@@ -20,7 +20,7 @@ BETWEEN_ROWS = 44
 BETWEEN_COLUMNS = 36
 
 MOST_CHARACTERS = 46
-MOST_BUFFERS = 6  # that a box lists for each kind of borrow
+MOST_BUFFERS = 6  # a box lists at most this many for each kind of borrow
 
 
 class Used(NamedTuple):
@@ -61,7 +61,7 @@ def shortened(text: str) -> str:
 
 
 def width_of(text: str) -> float:
-    """An estimate. Some scripts have characters that are twice as wide as others."""
+    """Estimate the width of a text. Some scripts have characters of double width."""
     return CHARACTER * sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
 
 
@@ -99,12 +99,12 @@ def dot(label: str, steps: Sequence[Step], edges: Edges) -> str:
 
 # ---- layout ----
 #
-# Time runs down: a step stands one row below the last one that it waits for. Each stream has a
+# Time runs down: a step stands one row below the lowest step that it waits for. Each stream has a
 # column. If several of its steps stand in one row, it has more columns beside the first one.
 
 
 class Box:
-    """A step, where it is drawn."""
+    """A step as a box: its texts, its size and its place."""
 
     def __init__(self, step: Step):
         self.title = shortened(step.operation)
@@ -129,7 +129,7 @@ Column = tuple[str | None, int]  # a stream, and a number among its columns
 
 
 class Layout:
-    """Where the boxes of a graph stand."""
+    """The places of all boxes of a graph."""
 
     def __init__(self, steps: Sequence[Step], edges: Edges):
         self.boxes = [Box(step) for step in steps]
@@ -146,7 +146,7 @@ class Layout:
     def set_rows(self) -> None:
         waits = [len(each) for each in self.before]
         free = [number for number, count in enumerate(waits) if not count]
-        for number in free:  # grows
+        for number in free:  # the loop appends to this list
             row = self.boxes[number].row + 1
             for other in self.after[number]:
                 self.boxes[other].row = max(self.boxes[other].row, row)
@@ -284,7 +284,7 @@ def edge_shapes(layout: Layout, edges: Edges) -> list[str]:
         path = f"M{rounded(x)} {rounded(first.bottom)}"
         points = [(end, layout.bottoms[second.row - 1], second.top - 7)]
         if down is not None:
-            # Move the line sideways, so that lines through one column do not lie on each other.
+            # Move the line sideways, so that lines through one column do not overlap.
             down += end - second.center if down == second.center else 0
             down += x - first.center if down == first.center else 0
             points.insert(0, (down, layout.bottoms[first.row], layout.tops[first.row + 1]))

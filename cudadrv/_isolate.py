@@ -46,8 +46,8 @@ def run_apart(item: pytest.Item) -> list[pytest.TestReport]:
         stream.flush()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside other threads, such as those of pytest-xdist. They take
-        # no part in tests.
+        # Python 3.12 warns of forks beside other threads, such as those of pytest-xdist. These
+        # threads take no part in tests.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
@@ -81,7 +81,7 @@ def _run_here(item: pytest.Item, writing: int) -> NoReturn:
             [_portable(warning) for warning in recorded],
             left,
         )
-        gc.collect()  # objects that only a cycle keeps alive are not alive at the end
+        gc.collect()  # so that objects in cycles are not reported as alive at the end
         with file:
             pickle.dump(result, file)
         status = 0
@@ -107,7 +107,8 @@ class _Interceptor:
 def _intercept_reports(config: pytest.Config) -> list[pytest.TestReport]:
     """Return a list to which all reports of this process go, and let no other plugin see them.
 
-    They would print them, or send them to the main process of pytest-xdist; the parent does that.
+    Other plugins would print the reports, or send them to the main process of pytest-xdist. The
+    parent does that.
     """
     reports: list[pytest.TestReport] = []
     hook = config.hook.pytest_runtest_logreport
@@ -166,7 +167,7 @@ def _how(status: int) -> str:
 
 
 def _failed(item: pytest.Item, why: str) -> list[pytest.TestReport]:
-    """Make the reports of a test that could not make them itself."""
+    """Make the reports of a test whose process could not make them."""
     printed: list[tuple[str, str]] = []
     capture = item.config.pluginmanager.getplugin("capturemanager")
     if capture is not None and capture.is_globally_capturing():
@@ -181,7 +182,7 @@ def _failed(item: pytest.Item, why: str) -> list[pytest.TestReport]:
 
 
 def findings(folder: Path, pid: int) -> list[str]:
-    """Return what the driver has reported of the process of a test: faults, races, images."""
+    """Return what the driver has reported about a test's process: faults, races, refused images."""
     found: list[str] = []
     for file in folder.glob(f"{pid}-*.jsonl"):
         process = read_process(file)

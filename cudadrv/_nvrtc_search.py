@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 NAMES = ("libnvrtc.so.12", "libnvrtc.so.13")
-MARK = b"cudadrvNvrtc"  # a variable of our libnvrtc (softdriver/nvrtc.c), which no other has
-LARGEST_OF_OURS = 1 << 20  # bytes; NVIDIA's has fifty times as many, and is not read
+MARK = b"cudadrvNvrtc"  # a variable that only our libnvrtc has (softdriver/nvrtc.c)
+LARGEST_OF_OURS = 1 << 20  # bytes; NVIDIA's library is fifty times as large, and is not read
 PATHS_IN_CACHE = re.compile(r"^\s*libnvrtc\.so\.\d+ .*=> (.+)$", re.MULTILINE)
 
 

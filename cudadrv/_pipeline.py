@@ -37,7 +37,7 @@ COPY_IN, COMPUTE, COPY_OUT = STAGES = range(3)
 # If the host does nothing but queue, up to this many chunks for each `_Lane` are queued at a time.
 AHEAD = 4
 
-# One of this many chunks is timed, so that the events for it cost little. On an H200, a pipeline
+# One in this many chunks is timed, so that the events for times cost little. On an H200, a pipeline
 # that timed every chunk of 8 MiB reached 0.96 of the speed of simultaneous copies in both
 # directions; a loop written by hand, without times, reached 0.998.
 TIMED = 8
@@ -72,7 +72,7 @@ class PipelineReport(NamedTuple):
 
 
 class _Marks:
-    """Events at the end of each stage of a chunk; if it is timed, also at the beginning."""
+    """Events at the end of each stage of a chunk. If the chunk is timed, also at the beginning."""
 
     def __init__(self, device: Device | None, timed: bool) -> None:
         self.begun = [Event(timing=True, device=device) for _ in STAGES] if timed else []
@@ -90,7 +90,7 @@ class _Marks:
 
 
 class _Lane:
-    """The buffers that a chunk uses. Chunks that use the same ones follow each other."""
+    """The buffers of a chunk. Chunks with the same buffers run one after the other."""
 
     def __init__(self, device: Device | None, input: DeviceBuffer, output: DeviceBuffer) -> None:
         self.device = device
@@ -100,7 +100,7 @@ class _Lane:
 
     @property
     def result(self) -> LockedBuffer:
-        """The page-locked side of the output, made when it is first needed."""
+        """The page-locked buffer for the result, made when it is first needed."""
         if self._result is None:
             self._result = LockedBuffer(
                 self.output.count, self.output.dtype, device=self.device, name="result"
@@ -128,7 +128,7 @@ class Pipeline:
 
     Each stage has a stream: copies in, kernels, copies out. The chunks use several sets of buffers
     in turn. So the device copies one chunk in, computes another and copies a third one out, while
-    the host fills and reads others. The buffers are borrowed and checked as everywhere.
+    the host fills and reads others. The buffers are borrowed and checked like all others.
     ``with pipeline:`` closes it at the end of the block.
 
     Parameters
@@ -139,8 +139,9 @@ class Pipeline:
         The dtype of the source.
     compute
         ``compute(stream, input, output)`` queues the kernels of a chunk on the stream, which is the
-        same one for all chunks: kernels of different chunks may use the same memory. The buffers
-        are parts with the items of this chunk. Default: the chunks are only copied.
+        same one for all chunks: kernels of different chunks may use the same memory. ``input`` and
+        ``output`` are parts of buffers, with the items of this chunk. Default: the chunks are only
+        copied.
     output_dtype
         The dtype of the results. Default: the kernels work in place, and ``output`` is ``input``.
     output_count
@@ -191,8 +192,8 @@ class Pipeline:
         self._lanes = [self._lane() for _ in range(_positive(buffers, "buffers"))]
         self._streams = (Stream(device=device), Stream(device=device), Stream(device=device))
         self._marks: list[_Marks] = []
-        # The page-locked side of the inputs. There is one more than there are lanes: it is filled
-        # while the device may use all others.
+        # The page-locked buffers for the inputs. There is one more than there are lanes: one is
+        # filled while the device may use all others.
         self._sources: list[LockedBuffer] = []
 
     def _lane(self) -> _Lane:
@@ -508,7 +509,7 @@ class _FillsOfFile(_Ahead):
         self.fill(target, self.source.fileno(), self.start + index * target.nbytes)
 
     def ended(self, nbytes: int, target: LockedBuffer) -> int:
-        self.source.seek(nbytes, os.SEEK_CUR)  # as after reading it in order
+        self.source.seek(nbytes, os.SEEK_CUR)  # the position is as after reading in order
         return _whole_items(nbytes, target.itemsize)
 
 
@@ -523,7 +524,7 @@ def _prepared(part: HostBuffer, index: int, prepare: "_OnArray | None") -> HostB
 
 
 class _Run:
-    """One run: what goes where, and what has been done."""
+    """The state of one run of a `Pipeline`."""
 
     def __init__(
         self,
@@ -718,7 +719,7 @@ def _whole_items(nbytes: int, itemsize: int) -> int:
 
 
 def _is_regular(source: object) -> bool:
-    """Whether threads that read a file by its descriptor get the bytes that `readinto` would."""
+    """Whether threads that read a file by its descriptor get the same bytes as `readinto`."""
     if type(source) is not FileIO and type(source) is not BufferedReader:
         return False
     if type(source) is BufferedReader and type(source.raw) is not FileIO:

@@ -1,4 +1,4 @@
-"""The named tuples that calls return. They are loaded on first use: they are slow to make."""
+"""The named tuples that calls return. They are loaded on first use: defining them is slow."""
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -87,8 +87,9 @@ class Advice(NamedTuple):
 
     ``read_mostly`` is whether readers may have copies; ``preferred`` the place where the pages
     should be, or None; ``accessed_by`` a frozenset of the places whose access should not fault;
-    ``last_prefetch`` the place of the last prefetch, or None. A place is a Device or "host"; that
-    of a prefetch can be "host:N", a NUMA node. An advice counts if all pages have it.
+    ``last_prefetch`` the place of the last prefetch, or None. A place is a Device or "host"; the
+    place of a prefetch can also be "host:N", a NUMA node. Only advice that all pages have is
+    reported.
     """
 
     read_mostly: bool
@@ -98,7 +99,7 @@ class Advice(NamedTuple):
 
 
 class Link(NamedTuple):
-    """What connects a device with another one: see `Device.link_to`.
+    """The connection from a device to another one: see `Device.link_to`.
 
     ``access`` is whether the device can get access to the other one's memory;
     ``performance_rank`` compares links of one machine: the lower, the faster;

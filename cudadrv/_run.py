@@ -20,11 +20,12 @@ from cudadrv._library import software_path
 from cudadrv._run_report import as_json, as_text, problems, read
 
 PROGRAM = f"python -m {__package__} run"
-USAGE, CANNOT_EXECUTE, NOT_FOUND = 2, 126, 127  # exit statuses, as those of env and timeout
-SIGNALLED = 128  # and the number of the signal, as in shells
+USAGE, CANNOT_EXECUTE, NOT_FOUND = 2, 126, 127  # exit statuses, like those of env and timeout
+SIGNALLED = 128  # plus the number of the signal, as in shells
 FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 FROM_KEYS = ("SIGINT", "SIGQUIT")  # a terminal sends these to all processes in its foreground
-# Python ignores these. A command must not, or `run -- yes | head` would not end.
+# Python ignores these signals. The command must not ignore them, or `run -- yes | head` would not
+# end.
 PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
 
 # The options that are settings of the software driver.
@@ -81,7 +82,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         option = arguments[index]
         if option == "--":
             return list(arguments[:index]), list(arguments[index + 1 :])
-        # All options but these take a value.
+        # All options except these take a value.
         index += 1 if "=" in option or option in ("-h", "--help") else 2
     return list(arguments[:index]), list(arguments[index:])
 
@@ -141,7 +142,7 @@ def opened(name: str | None) -> Iterator[TextIO | None]:
 
 
 class Place(NamedTuple):
-    """Where the driver and the reports of processes are, and the environment that says so."""
+    """The folder for reports, and an environment that names this folder and the driver."""
 
     reports: Path
     environment: dict[str, str]
@@ -177,7 +178,7 @@ def place_in(folder: Path, settings: str, command: Sequence[str]) -> Place:
 def folder_for_reports(folder: Path) -> Path:
     """Make a folder for reports: in ``folder``, or in that of the run that started this process.
 
-    Such a run reports what this one does, too.
+    The outer run then also reports what this run has found.
     """
     for item in os.environ.get("CUDADRV_SOFTWARE", "").split(","):
         name, _, outer = item.partition("=")
@@ -192,12 +193,12 @@ def environment(library: Path, settings: str) -> dict[str, str]:
         **variables(library, os.environ),
         "CUDADRV_DRIVER": str(library),
         "CUDADRV_SOFTWARE": settings,
-        "PYTEST_CUDADRV_LIBCUDA": str(library),  # the plugin need not make one
+        "PYTEST_CUDADRV_LIBCUDA": str(library),  # the pytest plugin uses it and makes no other
     }
 
 
 def spawn_and_wait(command: Sequence[str], environment: dict[str, str]) -> int:
-    """Run a command and return its exit status. Signals to this process go on to the command."""
+    """Run a command and return its exit status. Signals to this process are forwarded."""
     child: int | None = None
     waiting: list[int] = []
 

@@ -44,8 +44,8 @@ class Process(NamedTuple):
     """One process that called the driver.
 
     ``end`` is ``"exit"``, ``"running"``, or ``"unknown"``: it was killed, or ended by `_exit` or
-    `exec`. The numbers are those of its last call. They are None if the driver could not keep them,
-    for lack of room on the disk.
+    `exec`. The numbers are as of its last call. They are None if the disk was too full for
+    the driver to keep them.
     """
 
     pid: int
@@ -70,12 +70,12 @@ class Process(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey: names and arguments may have any characters."""
+    """Escape control characters, because names and arguments may have any characters."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def read(folder: Path) -> list[Process]:
-    """Read the reports in a folder, and in the folders in it, which are those of runs in a run."""
+    """Read the reports in a folder and in its subfolders. The subfolders belong to nested runs."""
     found = [read_process(file) for file in folder.rglob("*.jsonl")]
     return sorted(process for process in found if process is not None)
 
@@ -142,7 +142,7 @@ def problems(processes: list[Process]) -> int:
 
 
 def as_json(processes: list[Process], **about: Any) -> dict[str, Any]:
-    """Return the report as an object for JSON. ``about`` is what the caller knows of the run."""
+    """Return the report as an object for JSON. ``about`` has more facts about the run."""
 
     def texts(name: str) -> list[dict[str, Any]]:
         return [

@@ -25,7 +25,7 @@ COUNTED_AS = {
     "registered": "registered",
 }
 
-OTHER_THREADS_S = 0.3  # how long other threads may take to drop what they hold
+OTHER_THREADS_S = 0.3  # how long other threads may take to drop their references
 
 # Settings of the software driver that are restored before each test, because tests may change them.
 RESTORED = ("memory", "races", "instructions", "kernel_faults", "threads")
@@ -85,7 +85,7 @@ def settle(device: Device) -> None:
 
 
 def _warm_up(device: Device) -> None:
-    """Make the internal streams and the event that a context keeps: they are no leaks of a test."""
+    """Make the streams and the event that a context keeps, so that no test seems to leak them."""
     if device.context in _warm:
         return
     DeviceBuffer(1, stream=Stream())
@@ -142,7 +142,7 @@ class Watch:
             settle(self.device)
         deadline = time.monotonic() + OTHER_THREADS_S
         while self._look() and time.monotonic() < deadline:
-            time.sleep(0.002)  # other threads, as that of `await`, may be about to let go
+            time.sleep(0.002)  # other threads, such as that of `await`, may be about to let go
             settle(self.device)
         return self._look()
 

@@ -87,7 +87,7 @@ class LostBuffer:
         self._raise()
 
     def _raise(self, *args: object, **kwargs: object) -> NoReturn:
-        raise self.error.with_traceback(None)  # else it would grow at each use
+        raise self.error.with_traceback(None)  # else the traceback would grow at each use
 
     __len__ = __iter__ = __getitem__ = __setitem__ = __enter__ = __exit__ = _raise
     __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = _raise
@@ -147,7 +147,7 @@ def _received(
     except Exception as error:
         if not (_on_worker and header["by message"]):
             raise
-        return LostBuffer(error.with_traceback(None))  # which would keep the received data
+        return LostBuffer(error.with_traceback(None))  # a traceback keeps the data
 
 
 # ---- frames in host memory: every transport ----
@@ -157,8 +157,8 @@ _Bytes: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> _Bytes:
-    """Return a view of an array as bytes, because transports need not know its dtype. It is no
-    memoryview, because Dask cannot pickle a memoryview in an object that contains a buffer.
+    """Return a view of an array as bytes, because transports need not know its dtype. The view
+    is no memoryview, because Dask cannot pickle a memoryview in an object that contains a buffer.
     """
     return array.reshape(-1).view("u1")
 
@@ -182,7 +182,7 @@ def _serialize_export(buffer: HostBuffer, context: _Context = None) -> tuple[_He
     return _sent(buffer, context, _exported)
 
 
-# Functions of the module, because pickles name them.
+# These are functions of the module, because pickles refer to them by name.
 
 
 @dask_deserialize.register(DeviceBuffer)
@@ -212,7 +212,7 @@ _BY_MESSAGE: _Context = {}  # the "cuda" family passes no context, and only send
 
 
 class _DeviceFrame:
-    """The bytes of a buffer. It is lent, for reading, for as long as this object lives."""
+    """The bytes of a buffer, which is lent for reading while this object lives."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._loan = buffer.lend(None, readonly=True)
@@ -276,5 +276,5 @@ def _deserialize_lost(header: _Header, frames: list[Any]) -> Any:
 
 @sizeof.register(Buffer)
 def _sizeof(buffer: Buffer) -> int:
-    """Return what Dask counts as used memory of a worker, wherever it lies."""
+    """Return the bytes that Dask counts as used memory of a worker, on the host or a device."""
     return buffer.nbytes

@@ -24,7 +24,7 @@ stream.synchronize()
 back = cu.LockedBuffer(256, "i4")
 back.copy_from_async(memory, stream).wait()
 assert back[255] == 255
-# They must not use it before we are done. We have waited, so we are.
+# They must not use their memory before our copy is complete. We have waited for it.
 memory.close()  # ends our use; foreign memory is never freed here
 their_memory.close()
 

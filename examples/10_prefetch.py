@@ -1,4 +1,4 @@
-"""Managed memory with prefetches and advice: the weights of a model larger than its turn."""
+"""Managed memory with prefetches and advice: layers of weights move before they are used."""
 
 import numpy as np
 

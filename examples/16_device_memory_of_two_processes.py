@@ -16,7 +16,7 @@ def consume(pipe: Connection) -> None:
         frame = cu.open(ticket, stream)  # work on the stream comes after the producer's
         result.copy_from_async(frame[:1], stream)
         frame[1:2].copy_from_async(result, stream)  # the answer goes into the frame
-        pipe.send(frame.give_back(stream))  # at once: the work above may not have begun
+        pipe.send(frame.give_back(stream))  # does not wait: the work above may not have begun
     pipe.send("done")
     stream.synchronize()
     print(f"the last frame began with {result[0]}")

@@ -11,7 +11,7 @@ SLOTS, COUNT, FRAMES = 3, 1 << 14, 12
 
 
 def consume(full: "Queue[cu.Ticket | None]", empty: "Queue[cu.Receipt]") -> None:
-    """Copy each frame from the ring to the device, and give its slot back behind the copy."""
+    """Copy each frame from the ring to the device, and give its slot back after the copy."""
     stream = cu.Stream(name="consumer")
     total = cu.DeviceBuffer.zeros(COUNT, "f4", name="last frame")
     while (ticket := full.get()) is not None:

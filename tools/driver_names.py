@@ -20,7 +20,8 @@ FUNCTIONS = ROOT / "softdriver" / "base" / "functions.def"
 TABLE = ROOT / "docs" / "software-driver-functions.md"
 
 HEADERS = ("cuda.h", "cudaProfiler.h")
-# Each way of including them shows other names: all versions, or those of the per-thread stream.
+# With each of these options, the headers declare other names: all versions, or those of the
+# per-thread stream.
 MODES = ("", "-D__CUDA_API_VERSION_INTERNAL", "-D__CUDA_API_PER_THREAD_DEFAULT_STREAM")
 PROTOTYPE = re.compile(r"\bCUresult\s+(?:CUDAAPI\s+)?(cu\w+)\s*\(")
 

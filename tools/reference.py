@@ -19,13 +19,13 @@ MODULES = ["cudadrv", "cudadrv.testing", "cudadrv.toolkit"]
 # Inherited members whose docstrings say nothing about the class.
 STANDARD = [object, list, dict, int, bytes, tuple, Exception, type(iter([])), types.CoroutineType]
 SHOWN = {*dir(builtins), "NamedTuple", "enum.IntEnum"}  # shown bases, besides public classes
-SHORTER = {"_Slice": "slice"}  # instead of its definition
+SHORTER = {"_Slice": "slice"}  # shown instead of its definition
 HEADER = re.compile(r"^-{3,}$")
 PAGE = re.compile(r"\bdocs/([\w-]+)\.md")
 
 
 def names(module: str) -> list[str]:
-    """What a module publishes, but for its version."""
+    """The public names of a module, except its version."""
     return [name for name in importlib.import_module(module).__all__ if name[:2] != "__"]
 
 
@@ -44,7 +44,7 @@ def sections(text: str) -> tuple[list[str], dict[str, list[str]]]:
         else:
             item = line[:1].strip() and following[:1].isspace()
             if section is not free and line[:1].strip() and not item and not lines[number - 1]:
-                section = free  # a paragraph after a section is not the section's
+                section = free  # a paragraph after a section is outside of it
             section.append(line)
     return free, found
 
@@ -86,7 +86,7 @@ def without(section: list[str], shown: Collection[str]) -> list[str]:
 
 
 class Types(ast.NodeTransformer):
-    """Annotations as readers know them: aliases replaced, without modules' short names."""
+    """Rewrites annotations for readers: replaces aliases, and the short names `np` and `npt`."""
 
     def __init__(self, aliases: dict[str, ast.expr]):
         self.aliases = aliases
@@ -106,7 +106,7 @@ class Types(ast.NodeTransformer):
 
 
 class Sources:
-    """The stubs of the package, or the sources of modules in Python."""
+    """The definitions in the package's stubs, and in the sources of modules without a stub."""
 
     def __init__(self) -> None:
         self.defined: dict[tuple[str, str], ast.stmt] = {}
@@ -123,7 +123,7 @@ class Sources:
                     self.classes[node.name] = node
                 if isinstance(node, ast.AnnAssign) and name_of(node.annotation) == "TypeAlias":
                     aliases[name_of(node.target)] = node.value
-        # The guide says which objects of other libraries are streams, too.
+        # The guide says which objects of other libraries are accepted as streams.
         aliases["_AnyStream"] = ast.Name("Stream")
         self.types = Types(aliases)
 
@@ -173,12 +173,12 @@ def property_(
 
 
 def told(text: str | None) -> str | None:
-    """The text of an attribute, such that Napoleon does not parse "Its priority: ..." as a type."""
+    """The text of an attribute, split so that Napoleon parses no "Its priority: ..." as a type."""
     return text and re.sub(r"\A([^\n]*?:) ", r"\1\n", text)
 
 
 def constructor(sources: Sources, node: ast.FunctionDef) -> list[ast.stmt]:
-    """``__init__``, also of ``__new__``; nothing for a class that users cannot make."""
+    """``__init__``, also made from ``__new__``; nothing for a class that users cannot make."""
     if any(argument.arg == "never" for argument in node.args.posonlyargs):
         return []
     node.name, node.returns = "__init__", None
@@ -187,7 +187,7 @@ def constructor(sources: Sources, node: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def field(sources: Sources, thing: type, node: ast.AnnAssign) -> list[ast.stmt]:
-    """A field with its text, if it has one; a property that the stub calls a field."""
+    """A field with its text, if it has one; or a property that the stub declares as a field."""
     name = name_of(node.target)
     if name[0] == "_":
         return []
@@ -258,7 +258,7 @@ def whole_class(sources: Sources, thing: type) -> ast.stmt:
 
 
 def name_of(node: ast.AST) -> str:
-    """What a member defines, or what a short expression says."""
+    """The name that a member defines, or the text of an expression."""
     if isinstance(node, ast.AnnAssign):
         return ast.unparse(node.target)
     if isinstance(node, ast.expr):
@@ -271,7 +271,7 @@ def decorators(node: ast.FunctionDef) -> set[str]:
 
 
 def stub(module: str) -> str:
-    """A module of the API: signatures and types of its stubs, docstrings of what runs."""
+    """The stub of a public module: signatures and types from stubs, docstrings from what runs."""
     sources = Sources()
     found = importlib.import_module(module)
     body = []

@@ -44,7 +44,7 @@ if concurrent:
     stream.synchronize()
     print("advice:", weights.advice.read_mostly, weights.advice.preferred)
 
-# The allocator keeps the memory of dead buffers, as that of tensors in a training loop.
+# The allocator keeps the memory of dead buffers, like the memory of tensors in a training loop.
 before = device.context.pools.unified.stats
 for _ in range(10):
     with cu.UnifiedBuffer(COUNT, "f4") as activations:

@@ -18,7 +18,7 @@ COUNT = 1 << 20
 
 
 class Array:
-    """What nccl4py sees of a loan. It asks for work on no stream, but NCCL works on this one."""
+    """A loan for nccl4py, which asks for no stream, although NCCL works on this one."""
 
     def __init__(self, loan, stream):
         self.loan, self.stream = loan, stream
@@ -54,7 +54,7 @@ def main():
             comm.allreduce(source, target, nccl.SUM, stream=stream)
     other = cu.Stream(device=devices[0])
     try:
-        sums[0].fill_async(0, other)  # NCCL may not be done
+        sums[0].fill_async(0, other)  # NCCL's work may not be complete
     except cu.BufferBorrowedError as error:
         print("\n".join(str(error).splitlines()[:2]))
     for rank, stream in enumerate(streams):

@@ -77,7 +77,7 @@ END:
 
 
 def grid_rows(first, count, columns):
-    """Some rows of the grid at the beginning."""
+    """Some rows of the initial grid."""
     y = np.arange(first, first + count)[:, None]
     return ((y * 7919 + np.arange(columns) * 104729) % 1000 / 1000).astype("f4")
 

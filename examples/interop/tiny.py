@@ -60,7 +60,7 @@ def fused(words, device):
 
 @cache
 def fold(word, device):
-    """The kernel in which each of several threads folds every so many items into one."""
+    """The kernel in which thread i of n folds the items i, i + n, i + 2 n and so on into one."""
     text = f""".visible .entry fold(.param .u64 out, .param .u64 items, .param .u32 count) {{
     {REGISTERS}    .reg .u64 %step;
     {INDEX}
@@ -101,7 +101,7 @@ class Array:
 
     @classmethod
     def from_dlpack(cls, array, *, stream=None):
-        """The memory of another library's array: that orders its own work before the stream."""
+        """Wrap another library's array. That library orders its own work before the stream."""
         buffer = cu.from_dlpack(array, stream)
         if buffer.dtype != np.float32:
             raise TypeError(f"items must be float32, and are {buffer.dtype}")

@@ -26,7 +26,7 @@ for batch in range(BATCHES):
     turn = batch % 2
     if batch >= 2:
         copied[turn].wait()  # the host may write this half again
-        load.wait(used[turn])  # and the copy comes after what PyTorch did with the other
+        load.wait(used[turn])  # and the copy comes after PyTorch's use of the old pictures
     staged[turn].copy_from(read(batch))
     copied[turn] = pictures[turn].copy_from_async(staged[turn], load)
     with torch.cuda.stream(work):

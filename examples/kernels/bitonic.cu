@@ -2,8 +2,8 @@
 
 #define BLOCK 1024 // ints that a block sorts in shared memory, with half as many threads
 
-// Put the ints `distance` apart in order; `run` is how long the runs are that this step makes:
-// they are ascending and descending in turn.
+// Sorts two ints that are `distance` apart. The step makes sorted runs of `run` ints, which are
+// ascending and descending in turn.
 static __device__ void exchange(int *data, unsigned int i, unsigned int first, unsigned int distance,
                                 unsigned int run)
 {
@@ -16,7 +16,7 @@ static __device__ void exchange(int *data, unsigned int i, unsigned int first, u
     }
 }
 
-// Every step for runs from `shortest` to `longest`, as far as it stays within BLOCK ints.
+// All steps for runs from `shortest` to `longest` in which distances are less than BLOCK.
 extern "C" __global__ void sort_shared(int *data, unsigned int shortest, unsigned int longest)
 {
     __shared__ int part[BLOCK];

@@ -1,6 +1,6 @@
 // Prices of European options by the formula of Black and Scholes, in float and in double.
 
-// An option a thread: price of the share, strike price and years to go.
+// One option for each thread: price of the share, strike price and years to go.
 template <typename real>
 static __device__ void price(const real *shares, const real *strikes, const real *years, real *calls,
                              real *puts, unsigned int count, real rate, real volatility)

@@ -26,7 +26,7 @@ def black_scholes(
         prices = cu.DeviceBuffer(2 * count, dtype, name="prices")
         calls, puts = prices.split_at(count)
         reads = map(cu.read, sources)
-        # A Python float becomes what the parameter is: float here, double there.
+        # A Python float is converted to the type of the parameter, float or double.
         kernel.launch(-(-count // BLOCK), BLOCK, *reads, calls, puts, count, rate, volatility)
         for buffer, array in zip((calls, puts), results, strict=True):
             buffer.copy_to(array)

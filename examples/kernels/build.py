@@ -11,7 +11,7 @@ from pathlib import Path
 from cudadrv import toolkit
 
 FOLDER = Path(__file__).resolve().parent
-ARCHITECTURE = "compute_75"  # the oldest that nvcc 13 knows; newer devices take it too
+ARCHITECTURE = "compute_75"  # the oldest that nvcc 13 knows; newer devices run it, too
 # nvcc writes the newest version of PTX that it knows, 9.0, which a driver of CUDA 12 refuses. The
 # code here needs only version 6.4 (CUDA 10.1), so the files are declared as 6.4: every driver for a
 # device of this architecture, or of a newer one, accepts them.

@@ -5,7 +5,7 @@
 
 __constant__ float filter[SIZE * SIZE];
 
-// A pixel a thread. What lies outside of the image has the value of the nearest pixel in it.
+// One pixel for each thread. Outside of the image, the nearest pixel in the image is used.
 extern "C" __global__ void convolve(const float *image, float *result, int rows, int columns)
 {
     int column = blockIdx.x * blockDim.x + threadIdx.x;

@@ -23,7 +23,7 @@ def convolve(image: Image, weights: Image) -> Image:
         source = cu.DeviceBuffer.from_array(image, name="image")
         target = cu.DeviceBuffer(image.size, "f4", name="filtered")
         grid = (-(-columns // BLOCK[0]), -(-rows // BLOCK[1]))
-        # The kernel reads it by its name rather than by an argument, so that has to be declared.
+        # The kernel reads the variable by name, not by an argument, so the use has to be declared.
         borrows = [cu.read(constant)]
         arguments = (cu.read(source), target, rows, columns)
         module["convolve"].launch(grid, BLOCK, *arguments, borrows=borrows)

@@ -12,8 +12,8 @@ static __device__ void count_word(word *bins, word bytes)
     atomicAdd(&bins[bytes >> 24], 1u);
 }
 
-// Adds to `bins`, 256 of them. Any number of threads and of blocks, below 2**32 bytes for each, from
-// any address: 16 bytes a load in the middle, single ones before and after.
+// Adds to the 256 `bins`, for any address and any number of threads and blocks. A block may count
+// less than 2**32 bytes. Loads have 16 bytes; at both ends, bytes are loaded one by one.
 extern "C" __global__ void histogram(const byte *data, count_t count, count_t *bins)
 {
     __shared__ word own[256];

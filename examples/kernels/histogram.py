@@ -14,7 +14,7 @@ BYTES_PER_THREAD = 64
 def histogram(data: npt.NDArray[np.uint8], chunk: int = 1 << 20) -> npt.NDArray[np.uint64]:
     kernel = cu.Module.from_file(Path(__file__).with_suffix(".ptx"))["histogram"]
     # Counters of its own for each stream: two kernels that add to the same ones would conflict,
-    # although they add atomically, since nothing tells that from any other write.
+    # although they add atomically, because cudadrv treats that like any other write.
     lanes = [(cu.Stream(), cu.DeviceBuffer.zeros(256, "u8", name="bins")) for _ in range(2)]
     source = cu.LockedBuffer.from_array(data, name="data")
     work = [cu.DeviceBuffer(chunk, name="work") for _ in lanes]

@@ -1,6 +1,6 @@
-// Blur and edges of a picture: rows of pixels, each of three bytes (red, green, blue).
-// Whole numbers throughout, so that the result is the same everywhere. A pixel a thread; outside of
-// the picture is the nearest pixel in it.
+// Blur and edges of a picture: rows of pixels, each of three bytes (red, green, blue). All numbers
+// are integers, so that every device has the same result. One pixel for each thread. Outside of the
+// picture, the nearest pixel in the picture is used.
 
 typedef unsigned char byte;
 
@@ -36,7 +36,7 @@ static __device__ int brightness(const byte *picture, int row, int column, int r
     return (77 * pixel[0] + 150 * pixel[1] + 29 * pixel[2]) >> 8;
 }
 
-// How steep the brightness is, by the operator of Sobel: one byte a pixel.
+// The gradient of the brightness, by the Sobel operator: one byte for each pixel.
 extern "C" __global__ void edges(const byte *picture, byte *result, int rows, int columns)
 {
     int column = blockIdx.x * blockDim.x + threadIdx.x;

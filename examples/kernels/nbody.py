@@ -20,7 +20,7 @@ def nbody(bodies: Floats, velocities: Floats, seconds: float, steps: int) -> tup
         then = cu.DeviceBuffer(4 * count, "f4", name="then")
         speeds = cu.DeviceBuffer.from_array(velocities, name="speeds")
         # The arguments are checked and packed here, once for each direction; each launch in the
-        # loop is checked for its order as any other.
+        # loop is checked for its order like any other.
         there, back = (
             kernel.prepare(-(-count // TILE), TILE, cu.read(a), b, speeds, count, seconds)
             for a, b in ((now, then), (then, now))

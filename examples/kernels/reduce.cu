@@ -26,7 +26,7 @@ static __device__ float sum_of_warp(float value)
     return value; // of use in lane 0
 }
 
-// The same with a shuffle for each step in a warp. A multiple of 32 threads, up to 1024.
+// The same with a shuffle for each step in a warp, for a multiple of 32 threads up to 1024.
 extern "C" __global__ void sum_shuffle(const float *data, unsigned int count, float *sums)
 {
     __shared__ float part[32];

@@ -1,4 +1,4 @@
-// y = a * x + y, an element a thread.
+// y = a * x + y, one element for each thread.
 
 extern "C" __global__ void saxpy(float a, const float *x, float *y, unsigned int count)
 {

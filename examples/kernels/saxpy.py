@@ -18,7 +18,7 @@ def saxpy(a: float, x: Floats, y: Floats) -> Floats:
     with cu.Stream().scope():
         device_x = cu.DeviceBuffer.from_array(x, name="x")
         device_y = cu.DeviceBuffer.from_array(y, name="y")
-        # `x` is only read, so others may read it meanwhile; a bare buffer is one that is written.
+        # `x` is only read, so others may read it meanwhile; without cu.read, a buffer is written.
         kernel.launch(-(-x.size // BLOCK), BLOCK, a, cu.read(device_x), device_y, x.size)
         device_y.copy_to(result)
     return result

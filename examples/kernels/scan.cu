@@ -1,6 +1,6 @@
 // Running sums: element i becomes the sum of elements 0 to i. In steps, for any length.
 
-// The running sums within each block, and each block's total. A multiple of 32 threads, up to 1024.
+// The running sums in each block, and its total. Blocks have a multiple of 32 threads, up to 1024.
 // `data` and `result` may be the same.
 extern "C" __global__ void scan_blocks(const int *data, int *result, int *totals,
                                        unsigned int count)

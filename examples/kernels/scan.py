@@ -25,14 +25,14 @@ def scan_in_place(module: cu.Module, buffer: cu.DeviceBuffer) -> None:
     """Queue it on the current stream: blocks, then their totals in the same way, then the rest."""
     blocks = -(-buffer.count // BLOCK)
     totals = cu.DeviceBuffer(blocks, "i4", name=f"totals of {blocks}")
-    # Source and result are the same buffer here. It is given as the one that is written: what a
-    # kernel does within its own borrow is its own matter. For the second pointer the address is
-    # enough, as the first argument keeps the buffer.
+    # Source and result are the same buffer here. It is passed as written, because reads and writes
+    # of one kernel are not checked against each other. For the second pointer the address is
+    # enough, because the first argument keeps the buffer.
     module["scan_blocks"].launch(blocks, BLOCK, buffer, buffer.address, totals, buffer.count)
     if blocks > 1:
         scan_in_place(module, totals)
         module["add_totals"].launch(blocks, BLOCK, buffer, cu.read(totals), buffer.count)
-    # `totals` goes out of scope before its kernels have run. Its memory outlives it until they did.
+    # `totals` goes out of scope before its kernels have run. Its memory is kept until then.
 
 
 if __name__ == "__main__":

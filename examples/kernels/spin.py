@@ -15,7 +15,7 @@ def double_when_told(data: Ints) -> Ints:
     flag = cu.LockedBuffer.zeros(1, "u4", name="flag")
     numbers = cu.LockedBuffer.from_array(data, name="numbers")
     stream = cu.Stream()
-    # `shared`: the order of the accesses is ours to see to. Only its lifetime is looked after.
+    # With `shared`, the program orders the accesses itself, and cudadrv protects the lifetime.
     done = kernel.launch(1, 32, cu.shared(flag), numbers, numbers.count, stream=stream)
     flag[0] = 1  # allowed, while for any other argument it would be refused until the kernel ended
     done.wait()
