@@ -71,9 +71,9 @@ def write(path, rows, machine=None):
 def share_software_driver():
     """On the software driver, run this script again so that other bindings load the same one.
 
-    They search for the driver's file in LD_LIBRARY_PATH as it was when the process started. Queued
-    work then runs when the host waits for it, because threads that run it at once would take
-    processor time from the timed calls.
+    Other bindings search for the driver's file in LD_LIBRARY_PATH as it was when the process
+    started. Queued work then runs when the host waits for it, because threads that run it at once
+    would take processor time from the timed calls.
     """
     info = cu.driver_info()
     if not info.is_software or Path(info.path).name == LIBRARY:

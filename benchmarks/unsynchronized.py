@@ -146,7 +146,8 @@ def resident() -> int:
     """The resident memory of the process in bytes, without pages of files.
 
     Pages of files are code, which appears when it first runs and may vanish at any time. The kernel
-    counts the pages here, while `statm` and `status` may be wrong by 32 pages and more a processor.
+    counts the pages here, while `statm` and `status` may be wrong by 32 pages or more for each
+    processor.
     """
     gc.collect()
     pages = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")

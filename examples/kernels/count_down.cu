@@ -1,4 +1,4 @@
-// The kernel of docs/graphs.md: the condition of a graph is what is left.
+// The kernel of docs/graphs.md: the number that is left becomes the condition of a graph.
 
 extern "C" __device__ void cudaGraphSetConditional(unsigned long long condition, unsigned value);
 

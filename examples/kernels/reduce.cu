@@ -23,7 +23,7 @@ static __device__ float sum_of_warp(float value)
 {
     for (int distance = 16; distance > 0; distance /= 2)
         value += __shfl_down_sync(0xffffffffu, value, distance);
-    return value; // of use in lane 0
+    return value; // only lane 0 has the sum of the warp
 }
 
 // The same with a shuffle for each step in a warp, for a multiple of 32 threads up to 1024.

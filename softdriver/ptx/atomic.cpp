@@ -79,7 +79,7 @@ float add_float(float a, float b) { return floating::add<float>(a, b); }
 double add_double(double a, double b) { return floating::add<double>(a, b); }
 template <class T> T add_half(T a, T b) { return floating::add<T>(a, b); }
 // Selects a handler by the width of addresses. The two halves of a pair such as f16x2 are updated
-// in one atomic operation. PTX would allow two.
+// in one atomic operation, although PTX allows two.
 template <class T, auto operation, int sources = 1> Handler with_address(size_t address) {
     return address == 4 ? update<T, uint32_t, operation, sources>
                         : update<T, uint64_t, operation, sources>;

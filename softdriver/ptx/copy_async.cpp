@@ -153,7 +153,8 @@ void decode_bulk_store(Decoder &decoder) {
     decoder.emit(copy_bulk<Space::Global, Space::Shared, false>);
 }
 
-// Decodes an instruction that begins, ends or awaits a group of copies. It has nothing to do.
+// Decodes an instruction that begins, ends or awaits a group of copies. The instruction does
+// nothing.
 void decode_group(Decoder &decoder, size_t operands) {
     decoder.expect_operands(operands);
     if (operands)

@@ -46,12 +46,13 @@ class Decoder {
     void emit_before(const Step &other);
 
     [[noreturn]] void refuse(const std::string &why) const;
-    // For correct PTX that real drivers refuse, too: loading it is CUDA_ERROR_NOT_SUPPORTED.
+    // Refuses correct PTX that real drivers refuse, too. Loading it fails with
+    // CUDA_ERROR_NOT_SUPPORTED.
     [[noreturn]] void refuse_as_nvidia(const std::string &why) const;
     [[noreturn]] void refuse_types() const { refuse("not supported with this type"); }
 
-    // Functions that read modifiers of the instruction and mark them as taken. A modifier that no
-    // function has taken in the end is an error.
+    // The next functions read modifiers of the instruction and mark them as taken. A modifier that
+    // no function has taken in the end is an error.
     bool take(std::string_view modifier);
     // Both functions take one of these modifiers and return its index in the list, or -1 if the
     // instruction has none of them. If it has several, take_any() takes the one that comes first in

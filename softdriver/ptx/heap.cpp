@@ -158,7 +158,7 @@ void allocate(Warp &warp, const Step &step) {
     }
 }
 
-// The handler of free. rows[1] is the offset of the address.
+// The handler of free. rows[1] is the offset of the address in local memory.
 void release(Warp &warp, const Step &step) {
     Heap *heap = warp.machine.launch.heap.get();
     for (uint32_t left = warp.active; left; left &= left - 1) {

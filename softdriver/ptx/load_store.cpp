@@ -13,7 +13,7 @@ namespace soft::ptx {
 namespace {
 
 // The parts of Step::detail of an access: a mask for the state space, two flags, and the position
-// of the number of items.
+// of the field that has the number of items.
 constexpr unsigned space_bits = 0xf, ordered_bit = 0x10, signal_bit = 0x20, count_shift = 8;
 Space space_of(const Step &step) { return Space(step.detail & space_bits); }
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace floating;
 
-constexpr size_t most_items = 16 * 256; // of a matrix
+constexpr size_t most_items = 16 * 256; // limit of the items of a matrix
 
 template <class T> T value_of(Item item, uint64_t bits);
 template <> double value_of<double>(Item item, uint64_t bits) {
@@ -82,7 +82,8 @@ void read_all(const Warp &warp, const Fragment &fragment, unsigned matrix,
                     value_of<T>(fragment.item, fragment.read(warp, lane, i));
 }
 
-// The parts of Step::detail of a multiplication: two flags, and the position of the rounding.
+// The parts of Step::detail of a multiplication: two flags, and the position of the field that has
+// the rounding.
 constexpr unsigned saturating_bit = 1, exclusive_bit = 2, rounding_shift = 4;
 
 // Computes D = A * B + C for one of the matrices. Only lanes that have items of this matrix are

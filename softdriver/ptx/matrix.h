@@ -44,7 +44,7 @@ struct Fragment {
     enum class Layout : uint8_t { A, B, C, Consecutive, QuadA, QuadB, QuadC };
     Layout layout = Layout::C;
     Item item = Item::F32;
-    unsigned rows = 0, columns = 0; // of a matrix
+    unsigned rows = 0, columns = 0; // size of a matrix
     bool by_columns =
         false; // for Consecutive, QuadA and QuadB: the order of the items in the lanes
     std::vector<Row> registers;

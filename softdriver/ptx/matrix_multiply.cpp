@@ -52,7 +52,7 @@ void decode_mma(Decoder &decoder) {
     take_sync_aligned(decoder);
     MmaShape shape = take_shape(decoder, mma_shapes);
     bool a_by_columns = take_by_columns(decoder), b_by_columns = take_by_columns(decoder);
-    Item items[4]; // of d, a, b and c
+    Item items[4]; // the formats of d, a, b and c
     for (Item &item : items)
         item = take_item(decoder);
     if (shape.m == 8 && shape.k == 4 && items[1] == Item::F16)

@@ -263,7 +263,7 @@ void decode_wait(Decoder &decoder, bool may_block) {
     take_address(decoder, 1);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::Pred);
     decoder.step.rows[2] = decoder.source(decoder.operand(2), parity ? Type::U32 : Type::B64);
-    if (decoder.operands() == 4) // how long the thread may be suspended, which has no effect
+    if (decoder.operands() == 4) // the limit of the suspension, which has no effect
         decoder.source(decoder.operand(3), Type::U32);
     decoder.emit(parity ? test<true> : test<false>);
 }

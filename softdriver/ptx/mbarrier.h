@@ -20,7 +20,7 @@ class Mbarrier {
     // These functions return the text of an error, which is empty if there is none.
     std::string arrive(uint64_t count);
     std::string drop(uint64_t count);         // arrives, and is not expected in later phases
-    std::string expect_bytes(int64_t number); // a negative number is for bytes that have arrived
+    std::string expect_bytes(int64_t number); // a negative number counts bytes that have arrived
 
     bool odd_phase = false;
     uint64_t pending = 0;  // arrivals that this phase still waits for

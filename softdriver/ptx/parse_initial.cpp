@@ -6,8 +6,8 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t most_dimensions = 32;         // of a variable
-constexpr size_t most_bytes = size_t{1} << 40; // of a variable that is declared without a size
+constexpr size_t most_dimensions = 32;         // limit for an array
+constexpr size_t most_bytes = size_t{1} << 40; // limit for an array that is declared without a size
 
 class Initial {
   public:

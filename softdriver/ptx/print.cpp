@@ -206,7 +206,8 @@ void assertion(Warp &warp, const Step &step) {
                       "assertion `" + texts[0] + "` failed (" + texts[1] + ":" + line + ")");
 }
 
-// The handler of cudaGraphSetConditional. Its rows are the offsets of the handle and of the value.
+// The handler of cudaGraphSetConditional. Its rows are the offsets in local memory of the handle
+// and of the value.
 void set_condition(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));

@@ -91,10 +91,9 @@ size_t most_threads(const Function &function) {
     return threads ? std::min(threads, threads_of_block) : threads_of_block;
 }
 
-// Estimates how many registers a function needs, from the registers that its code names and the
-// limits of the hardware. The estimate is so low that a block of the largest legal size always fits
-// on a multiprocessor: a launch never fails for a lack of registers, so the occupancy must be at
-// least 1.
+// Estimates how many registers a function needs, from the registers in its code and the limits of
+// the hardware. The estimate is so low that a block of the largest legal size always fits on a
+// multiprocessor: a launch never fails for a lack of registers, so the occupancy must not be 0.
 unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)

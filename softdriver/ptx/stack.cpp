@@ -64,7 +64,7 @@ Type take_pointer(Decoder &decoder) {
 }
 
 void decode_alloca(Decoder &decoder) {
-    constexpr uint64_t least = 8, most = 1 << 23; // alignments
+    constexpr uint64_t least = 8, most = 1 << 23; // limits of the alignment
     Type type = take_pointer(decoder);
     decoder.expect_operands(2, 3);
     uint64_t alignment = decoder.operands() == 3 ? decoder.integer(decoder.operand(2)) : least;

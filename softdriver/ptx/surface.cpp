@@ -68,7 +68,8 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     auto given = [&](unsigned i) -> int64_t { return warp.row<int32_t>(step.rows[4 + i])[lane]; };
     int64_t x = given(layered) * (form.formatted ? element : 1);
     int64_t y = flat > 1 ? given(layered + 1) : 0;
-    int64_t z = layered ? given(0) & 0xffff : flat > 2 ? given(2) : 0; // devices use 16 bits
+    // Devices use only the lower 16 bits of the layer.
+    int64_t z = layered ? given(0) & 0xffff : flat > 2 ? given(2) : 0;
     auto stop = [&](CUresult status, const std::string &what) {
         warp.machine.fail(warp, step, lane, status, what);
         return spot;

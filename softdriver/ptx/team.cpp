@@ -95,7 +95,7 @@ class Team {
 
     std::mutex mutex_; // guards all other members
     Signal work_, finished_;
-    std::deque<Job *> jobs_; // jobs with parts that no thread has taken
+    std::deque<Job *> jobs_; // jobs that have parts which no thread has taken
     unsigned helpers_ = 0, sleeping_ = 0;
     std::atomic<uint64_t> generation_{0}; // incremented when there is a new job
 };

@@ -84,7 +84,7 @@ constexpr unsigned space_mask = 0xf, column_bit = 0x10;
 struct ItemBytes {
     uint64_t address;
     size_t bytes;
-    unsigned shift; // of the item in its byte
+    unsigned shift; // position of the item in its byte
 };
 
 // The place of a matrix in memory, as a lane gives it: the address, and the distance between rows
