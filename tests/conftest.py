@@ -61,7 +61,7 @@ def pytest_collection():
 
 
 def pytest_collection_finish():
-    """Exclude the collected tests from later garbage collections, of which the tests make many.
+    """Exclude the collected tests from the many garbage collections that tests make later.
 
     All tests stay alive until the end, and are ten times as many objects as everything else.
     """

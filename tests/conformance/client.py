@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-PATIENCE = 1800  # seconds; as in tests/limits.py, which programs of tests cannot import
+PATIENCE = 1800  # seconds; the value of tests/limits.py, which programs of tests cannot import
 
 SUCCESS = 0
 INVALID_VALUE = 1

@@ -37,9 +37,9 @@ def library_path():
 def lib(library_path, tmp_path_factory):
     """The driver library, initialised, with the primary context of device 0 kept alive.
 
-    Some tests need two devices. With a real driver, they use what the machine has. Of the software
-    driver, they load a copy with two devices. The copy has its own state, so cudadrv can use the
-    original meanwhile.
+    Some tests need two devices. A real driver has the devices of the machine. In place of the
+    software driver, this fixture loads a copy of it with two devices. The copy has its own state,
+    so cudadrv can use the original meanwhile.
     """
     library = Library(library_path)
     if library.software:

@@ -82,9 +82,10 @@ def new_condition(client, graph, value):
 
 
 def conditional(client, graph, kind, count, value=0, after=(), handle=None):
-    """Add a conditional node, with a condition of this value or the one of the handle.
+    """Add a conditional node.
 
-    Returns the node, its body graphs, and the handle of its condition.
+    Without a `handle`, the node gets a new condition with this value. Returns the node, its
+    body graphs, and the handle of its condition.
     """
     node = ctypes.c_void_p()
     handle = handle or new_condition(client, graph, value)
@@ -120,7 +121,8 @@ def joined(program, stream, sides):
 class RandomWork:
     """Random fills and copies of a few buffers on a few streams.
 
-    Conflicting work is ordered by events, so a program that issues it has no races, and one result.
+    Events order conflicting work. So a program that issues all steps has no race, and only one
+    possible result.
     """
 
     BUFFERS, STREAMS, BYTES = 5, 3, 64

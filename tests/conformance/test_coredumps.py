@@ -37,7 +37,7 @@ def put_text(client, text, suffix="Global"):
 
 @pytest.fixture(autouse=True)
 def restored(client):
-    """Put the settings of the process back that tests change."""
+    """Restore those settings of the process that tests change."""
     text = get_text(client, FILE)
     values = {setting: get(client, setting) for setting in (TRIGGER_HOST, LIGHTWEIGHT)}
     flags = get(client, FLAGS, ctypes.c_int)

@@ -98,7 +98,7 @@ def add_data(client, link, library):
 
 
 def linked(client, text, add):
-    """The image of a text and of what `add(link)` adds."""
+    """Link a PTX text with the input that `add(link)` adds. Returns the status and the image."""
     link, image, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
     client.ok("cuLinkCreate_v2", 0, None, None, ctypes.byref(link))
     client.ok("cuLinkAddData_v2", link, PTX, text, len(text) + 1, b"text", 0, None, None)
@@ -128,7 +128,10 @@ def test_blocks_wait_for_each_other(client, library, barrier, add):
 
 
 def test_the_library_twice(client, library):
-    """Its functions are then defined twice. A GPU refuses the second, software the link."""
+    """If the library is added twice, its functions are defined twice.
+
+    A real driver refuses the second input, and the software driver refuses the link.
+    """
     added = []
 
     def add(link):

@@ -1,6 +1,6 @@
-"""Devices without concurrent managed access: the host cannot use managed memory while they work.
+"""Devices without concurrent managed access: while they work, the host cannot use managed memory.
 
-Each program runs in a process of its own, because such an access is a SIGSEGV.
+Each program runs in a process of its own, because a forbidden access of the host is a SIGSEGV.
 """
 
 import signal

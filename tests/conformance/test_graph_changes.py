@@ -163,7 +163,7 @@ def test_a_launch_keeps_what_an_update_drops(client, target):
 
 @pytest.fixture
 def read_back(client):
-    """Returns a node's parameters, without zeros at the end. Needs a driver since CUDA 13.2."""
+    """Returns a node's parameters, without zeros at the end. Needs CUDA 13.2 or newer."""
     client.require("cuGraphNodeGetParams")
 
     def read(node):

@@ -14,7 +14,8 @@ SIZE = 64
 UPDATE_FAILURE, PARAMETERS_CHANGED = 910, 5
 PINNED, MANAGED = 1, 2
 WRITE_COMBINED = 4
-# The kinds of memory. In a copy node, memory can be replaced by memory with the same value here.
+# The kinds of memory. A copy node can get other memory in place of its memory if both kinds of
+# memory have the same value here.
 KINDS = {
     "device": "device",
     "managed": "device",
@@ -196,9 +197,9 @@ def test_a_fill_in_a_body_uses_page_locked_memory_of_its_context(client, elsewhe
 @pytest.mark.parametrize("place", ["body", "child in a body", "graph"])
 @pytest.mark.parametrize("kind", ["host", "managed", "device", "host pool"])
 def test_a_copy_in_a_body_from_memory_of_another_context(lost, kind, place):
-    """A copy in a body from memory of another context.
+    """A copy in a body reads memory of another context.
 
-    The context is lost if the memory is page-locked or managed, and not from a pool.
+    The context is lost if the memory is managed, or page-locked and not from a pool.
     """
     context = ctypes.c_void_p()
     lost.ok("cuCtxCreate_v2", ctypes.byref(context), 0, 0)

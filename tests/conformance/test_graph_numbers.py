@@ -1,4 +1,4 @@
-"""The numbers of graphs and of nodes, and the graph of a node. Drivers since CUDA 13.1."""
+"""The numbers of graphs and of nodes, and the graph of a node. Needs CUDA 13.1 or newer."""
 
 import ctypes
 

@@ -45,7 +45,7 @@ def test_a_copy_in_an_executable_prevents_nothing(client):
 def test_only_a_copy_of_the_graph_itself_prevents_an_executable(client, where):
     """A copy of the child in its parent prevents an executable of the child.
 
-    The parent may itself be copied into a third graph: that makes no difference.
+    It makes no difference whether the parent is itself copied into a third graph.
     """
     child, parent = new_graph(client), new_graph(client)
     place = conditional(client, parent, IF, 1, 1)[1][0] if where == "body" else parent

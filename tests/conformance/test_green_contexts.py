@@ -18,7 +18,7 @@ from .client import (
 
 # These tests check what cuda.h says. No GPU has answered yet.
 unasked = pytest.mark.cuda_software
-# These tests need a device of two multiprocessors, as the software driver has.
+# These tests need a device with two multiprocessors, such as the software driver's device.
 two_processors = pytest.mark.cuda_software
 
 INVALID_TYPE, INVALID_CONFIGURATION = 914, 915
@@ -89,7 +89,7 @@ def split(client, resource, *, wanted=2, least=1, flags=ALONE):
 
 
 def split_groups(client, resource, *groups, discover=False):
-    """Split as the groups say. Return the status, the parts, the rest and the groups' counts."""
+    """Split by these groups. Return the status, the parts, the rest and the groups' counts."""
     client.require("cuDevSmResourceSplit")
     parts, rest = (Resource * len(groups))(), Resource()
     array = (Group * len(groups))(*groups)
@@ -165,7 +165,7 @@ def test_resources_that_no_device_has(client):
 
 @pytest.mark.parametrize("flags", [0, ALONE])
 def test_splits(client, flags):
-    """A split makes parts of equal size. All else is the rest."""
+    """A split makes parts of equal size. The other multiprocessors are the rest."""
     resource = whole(client)
     status, parts, rest = split(client, resource, flags=flags)
     assert status == SUCCESS
@@ -216,7 +216,7 @@ def test_descriptions(client):
 
 
 def test_descriptions_of_two_splits(client):
-    """cuda.h says that this is CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION."""
+    """Parts of two splits can be described, but cuda.h documents INVALID_RESOURCE_CONFIGURATION."""
     resource = whole(client)
     _, parts, _ = split(client, resource)
     _, others, _ = split(client, resource)
@@ -225,7 +225,7 @@ def test_descriptions_of_two_splits(client):
 
 @unasked
 def test_a_green_context_of_two_splits(client, make):
-    """cuda.h says nothing about it, because it does not allow such a description."""
+    """A green context can have parts of two splits, although cuda.h allows no such description."""
     resource, found = whole(client), Resource()
     _, parts, _ = split(client, resource)
     _, others, _ = split(client, resource)
@@ -292,7 +292,7 @@ def test_groups_that_cannot_be_made(client):
     ):
         status, _, _, counts = split_groups(client, resource, group)
         assert (status, counts) == (expected, [group.count])
-    # The parts are fewer than are scheduled together.
+    # The group has fewer multiprocessors than it schedules together.
     too_few = Group(count=2, together=4, flags=BACKFILL)
     assert split_groups(client, resource, too_few)[0] == INVALID_CONFIGURATION
     assert split_groups(client, resource, too_few, discover=True)[0] == SUCCESS
@@ -488,9 +488,9 @@ def test_a_record_waits_for_all_streams_of_a_green_context(client, make):
 
 
 def test_a_wait_holds_all_later_work_of_a_green_context(client, make):
-    """The wait also holds the work of streams that are made after it.
+    """The wait also holds the work of streams that are made after the wait.
 
-    On an H100, a stream without such work may be idle.
+    On an H100, a stream of the green context without later work may be idle.
     """
     green, usual, event = make(), client.stream(), client.event()
     streams = [stream_of(client, green) for _ in range(2)]

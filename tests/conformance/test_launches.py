@@ -189,7 +189,7 @@ def many_registers(count):
 
 
 def test_the_largest_block_fits_on_a_multiprocessor(client):
-    """A launch of it never fails, so a cooperative launch must be possible, too."""
+    """A launch of the largest block never fails, so the occupancy is at least one block."""
     kernel = client.function(client.module(many_registers(300)), "many")
     threads, blocks = ctypes.c_int(), ctypes.c_int()
     client.ok("cuFuncGetAttribute", ctypes.byref(threads), 0, kernel)

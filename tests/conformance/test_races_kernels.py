@@ -86,7 +86,7 @@ def atomic_and_plain(p, k):
 def a_later_write_hides_no_earlier_one(p, k):
     """The kernel races with the first fill.
 
-    The second fill, which is ordered after it, hides nothing.
+    The second fill, which is ordered after both, does not hide this race.
     """
     a, b = p.streams()
     x = p.device(SIZE)

@@ -164,7 +164,7 @@ class Walk:
     def write_value(self, stream=None):
         """Let a stream or the host write the word of the oldest wait.
 
-        A stream does nothing if its own work is blocked by a wait.
+        If the stream of the write is blocked by a wait, nothing is written.
         """
         if not self.unwritten:
             return

@@ -1,4 +1,4 @@
-"""What another process does in test_core.py. A process that is spawned has to import it."""
+"""The other process of test_core.py. A module, because a spawned process has to import it."""
 
 import numpy as np
 from cuda.core import Device, LegacyPinnedMemoryResource
@@ -7,7 +7,7 @@ PATIENCE = 120  # seconds
 
 
 def invert(pool, queue):
-    """Invert the bytes of a buffer that comes from a queue. It finds its pool by itself."""
+    """Invert the bytes of a buffer that comes from a queue. The buffer finds its pool by itself."""
     device = Device(0)
     device.set_current()
     stream = device.create_stream()

@@ -326,7 +326,7 @@ def test_kernel(scale, stream, memory, source, target):
 
 
 def test_a_cubin_of_nvrtc(memory):
-    """NVRTC of the run returns PTX in place of a cubin. It finds the built-in functions."""
+    """The NVRTC of `cudadrv run` returns PTX in place of a cubin, and finds built-in functions."""
     source = b'extern "C" __global__ void fill(float *at) { at[threadIdx.x] = sinf(threadIdx.x); }'
     program = check(nvrtc.nvrtcCreateProgram(source, b"fill.cu", 0, [], []))
     check(nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=sm_90"]))

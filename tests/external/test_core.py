@@ -297,7 +297,7 @@ def test_buffer_of_another_process(monkeypatch, device, stream, source, target, 
 
 @pytest.mark.parametrize("kind", ["device", "pinned"])
 def test_buffer_of_another_pool(device, stream, kind):
-    """A buffer of one pool is not one of another pool. Nothing is imported, so one process does."""
+    """A buffer cannot be imported into another pool. The test needs no second process."""
     pools = [sharing_pool(device, kind) for _ in range(2)]
     buffer = pools[0].allocate(N, stream=stream)
     stream.sync()
@@ -334,7 +334,7 @@ def ptx_from_source(_):
 
 
 def cubin_from_source(_):
-    """Return what NVRTC of the run gives as a cubin, which is PTX."""
+    """Compile to a "cubin". The NVRTC of `cudadrv run` returns PTX in place of it."""
     return Program(SOURCE, "c++").compile("cubin")
 
 

@@ -43,7 +43,7 @@ class Outcomes(unittest.TestResult):
 
     def note(self, test, outcome, report):
         name = self.name_of(test)
-        if name not in self.outcomes:  # the test is a class or a module, of which no test runs
+        if name not in self.outcomes:  # the failure of a class or module, none of whose tests runs
             self.write(test, outcome, report)
             return
         _, before = self.outcomes[name]

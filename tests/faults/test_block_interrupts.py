@@ -18,7 +18,7 @@ import pytest
 
 import cudadrv as cu
 
-MOST = 500  # no program here can be interrupted at so many instructions
+MOST = 500  # each program here has fewer instructions at which it can be interrupted
 LOOKING = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
 
 
@@ -67,7 +67,7 @@ def with_device(stream, buffer):
 def interrupted_at(number, call):
     """Call a function, and interrupt it before the nth instruction that can be interrupted.
 
-    Returns whether the function ran so many of these instructions.
+    Returns whether the function ran at least n of these instructions.
     """
     left = number
 
@@ -144,7 +144,7 @@ def enter_with_a_signal(block):
 def test_a_signal_that_comes_during_enter(stream, other, kind):
     """Ctrl-C in `__enter__` leaves no block in force.
 
-    From Python 3.14 on, it is raised without a call of `__exit__`.
+    From Python 3.14 on, KeyboardInterrupt is raised without a call of `__exit__`.
     """
     buffer, before = cu.LockedBuffer.zeros(16), cu.Event().context
     enter_with_a_signal(BLOCKS[kind](stream, buffer))

@@ -173,7 +173,7 @@ def test_a_destructor_warns(fault):
 def test_a_stage_is_not_used_again_too_early(fault, stream, gate):
     """A stage is not reused if the event behind its copy could not be recorded.
 
-    Nobody knows when the GPU has read it.
+    Without the event, cudadrv cannot know when the GPU has read the stage.
     """
     first, second = cu.DeviceBuffer(1000), cu.DeviceBuffer(1000)
     first.copy_from(bytes(1000))

@@ -126,7 +126,10 @@ class Fill:
 
 @dataclass(eq=False)
 class Add:
-    """The effect of the kernel `add`. Uses from the index `declared` on are those in `borrows`."""
+    """The effect of the kernel `add`.
+
+    The uses with index `declared` and higher are those that the argument `borrows` declares.
+    """
 
     count: int
     declared: int = 3

@@ -8,7 +8,7 @@ from session_kernels import MODES
 
 class BuildChoices(ChangeChoices):
     def build(self):
-        """Make a graph of nodes that are added one by one, or add some to a graph."""
+        """Make a graph of nodes that are added one by one, or add nodes to an existing graph."""
         graph = self.pick_open(self.graphs) if self.chance(0.3) else None
         if graph is None:
             graph = self.session.make_graph("built")

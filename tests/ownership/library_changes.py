@@ -139,7 +139,7 @@ class ChangeChoices(GraphChoices):
         return known, buffer.start, buffer.nbytes
 
     def pick_beside(self, executable, index):
-        """Choose a buffer that an unordered node uses, with which a change must be refused.
+        """Choose a buffer that an unordered node uses. A change to this buffer must be refused.
 
         Returns None if there is none.
         """

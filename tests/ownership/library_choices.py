@@ -15,9 +15,9 @@ MORE_DTYPES = tuple(map(np.dtype, ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u
 
 
 def divides(buffer, dtype):
-    """Whether a buffer's size is a multiple of the dtype's.
+    """Whether a buffer can be viewed as items of a dtype: its size and its offset must fit.
 
-    Memory is aligned enough for all dtypes.
+    The address of the memory itself is aligned enough for all dtypes.
     """
     return buffer.nbytes % dtype.itemsize == 0 and buffer.start % dtype.alignment == 0
 
@@ -68,7 +68,7 @@ class Choices:
     def pick_stream(self, place=None):
         """Choose a stream of a context.
 
-        Seldom choose a usable stream of any context. None if there is none.
+        In a few cases, choose a usable stream of any context. Returns None if there is none.
         """
         if place is not None and self.several:
             there = [stream for stream in self.streams if stream.place is place]

@@ -2,7 +2,7 @@
 
     python tests/ownership/library_mutations.py [name ...]
 
-Each of MUTATIONS is (name, file, old text, new text). mutations.py is the same for the engine.
+Each of MUTATIONS is (name, file, old text, new text). mutations.py does the same with the engine.
 """
 
 import os

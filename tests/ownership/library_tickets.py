@@ -96,7 +96,7 @@ class TicketChoices(PeerChoices):
         return self.pick_usable(found, lambda buffer: not buffer.closed)
 
     def is_over(self, share):
-        """Whether the buffer is back, and the other process has no use of it any more."""
+        """Whether the buffer is back, and the other process does not use it any more."""
         return share.is_back and (not share.opened or share.died or share.receipt is not None)
 
     def share(self):
@@ -200,9 +200,9 @@ class TicketChoices(PeerChoices):
             self.learn(share, bytes_, ordered)
 
     def kill_there(self):
-        """Kill the other process. What it has can be taken back, and another one takes its place.
+        """Kill the other process, and start another one. Buffers that it had can be taken back.
 
-        Not where a stream waits for its work: that would never end.
+        Do nothing if a stream may wait for the process's work, because the wait would never end.
         """
         if self.awaited or not self.began or self.chance(0.5):
             return

@@ -697,7 +697,7 @@ MUTATIONS = [
 
 
 def copy_of(target, needed):
-    """A tree with these files and folders of the project."""
+    """Copy these files and folders of the project to a folder."""
     for name in needed:
         path = Path(target, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -708,7 +708,7 @@ def copy_of(target, needed):
 
 
 def prepare(target):
-    """A tree with only the engine in it, built."""
+    """Make a tree that contains only the engine, and build it."""
     begin(target)
     build(target)
 
@@ -728,8 +728,8 @@ def build(tree):
 def first_failure(tree, *names):
     """The first test that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += ["-k", "not Hypothesis"]  # which would spend minutes on making it short
-    command += ["-W", "ignore::pytest.PytestConfigWarning"]  # options of plugins that are not there
+    command += ["-k", "not Hypothesis"]  # Hypothesis would spend minutes on shrinking
+    command += ["-W", "ignore::pytest.PytestConfigWarning"]  # options of missing plugins
     command += ["-m", "not slow", "--timeout=60", "-o", "addopts=--import-mode=importlib -rf"]
     ran = subprocess.run(
         [*command, *(f"tests/ownership/{name}.py" for name in names)],
@@ -763,14 +763,14 @@ def try_mutation(base, judge, file, old, new):
         if text.count(old) != 1:
             return {DOES_NOT_APPLY: None}
         path.write_text(text.replace(old, new), encoding="utf-8")
-        later = time.time() + 2  # than the objects, whatever the file system's clock rounds to
+        later = time.time() + 2  # later than the object files, even if times are rounded
         os.utime(path, (later, later))
         build(tree)
         return judge(tree)
 
 
 def main(mutations, prepare, judge, names):
-    """Try those of the mutations that are named, or all; say who notices each."""
+    """Try the mutations with these names, or all. Print which tests notice each of them."""
     chosen = [mutation for mutation in mutations if not names or mutation[0] in names]
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder, "base")

@@ -15,7 +15,7 @@ EVENT_CLOSED, NOT_RECORDED = "event_closed", "not_recorded"
 OTHER_THREAD = "other_thread"
 CAPTURED, HELD = "captured", "held"
 NOBODY = frozenset()
-# The modes as which uses that do more than read or write are ordered.
+# For each mode that does more than read or write, the mode that determines the order of its uses.
 AS = {"discard": "write", "attach": "write", "share": "write", "move": "shared", "to": "write"}
 # Uses of these modes conflict with every view, even with views of their own stream.
 FINAL = ("close", "discard", "attach", "share")
@@ -56,7 +56,7 @@ class Stream:
     last_operation: Node | None = None
     last_site: int = 0
     open: bool = True
-    thread: object = None  # of a thread's default stream: the only thread that can use it
+    thread: object = None  # for a thread's default stream: the only thread that can use it
     capture: object = None  # the capture that it is a part of
 
     @property
@@ -87,7 +87,7 @@ class Access:
     mode: str
     site: int
     stream: Stream | None = None
-    returns: bool = False  # bytes that were given back to another library
+    returns: bool = False  # whether it gives the bytes back to another library
 
 
 @dataclass(eq=False)
@@ -469,7 +469,10 @@ class Oracle:
             self._borrow(stream, kept, site, Node(*self.before(stream, passive=True)))
 
     def is_plain(self, memory, start, stop, mode):
-        """Whether the engine surely undoes a failed use: all are of the whole memory, and few."""
+        """Whether the engine certainly undoes a failed use.
+
+        This is certain if all uses are of the whole memory, and there are at most two.
+        """
         whole = all(use.start == 0 and use.stop == memory.nbytes for use in memory.accesses)
         return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
 
@@ -487,7 +490,7 @@ class Oracle:
     def judge_export(self, memory, start, stop, mode, policy, lends=False):
         """The answer to a host access. The host is one user: its own views never conflict.
 
-        One that `lends` may read what it writes: the program can use the view in any way.
+        An access that `lends` may read what it writes: the program can use the view in any way.
         """
         if memory.closed:
             return Answer(MEMORY_CLOSED)

@@ -69,7 +69,7 @@ class Operation:
         return use.stream is self.line if self.plans else use.node is self.node
 
     def frozen(self, in_body=False):
-        """As another graph or an executable contains it. Nodes added later do not change this."""
+        """The copy in another graph or an executable. Nodes added later do not change it."""
         if not self.groups and not self.plans:
             return replace(self, in_body=True) if in_body else self
         inside = in_body or bool(self.plans)
@@ -242,7 +242,10 @@ class Plan(Oracle):
         return stream in lines and stream.thread in (None, self.thread)
 
     def snapshot(self, stream, record):
-        """As for any stream. Work after it may run before later work of a loan that is open."""
+        """As in `Oracle`. Marks the open loans to the stream as `loose`.
+
+        Work after the snapshot may run before later work of the borrower.
+        """
         for lent in self.block.lents if self.block and record else ():
             if self.block.inside[lent.borrower.model] is stream:
                 lent.operation.effect.loose = True
@@ -264,7 +267,7 @@ class Plan(Oracle):
         return line
 
     def judge_around(self, accesses, policies):
-        """The answer to an operation in a body, because of what runs beside the nodes around it."""
+        """The answer that the plans around a body give to an operation in the body."""
         if self.outer is None:
             return OK
         found = self.outer.judge(self.entry.line, self.outer.mirrored(accesses), policies).answer
@@ -352,8 +355,8 @@ class Capture:
         self.first = len(plan.operations)
         self.lents = []  # the open loans in it
         self.calls = []  # nodes of the work that borrowers queued in loans
-        # A pair of nodes for each wait for a token: the wait, and the last node at that time of the
-        # token's stream. The driver's wait covers all work of that stream.
+        # For each wait for a token, two nodes: the wait, and the node that was then the last one of
+        # the token's stream. The driver's wait covers all work of that stream.
         self.covers = []
         self.joined = False  # whether another library makes this capture
         self.ended = False
@@ -375,7 +378,7 @@ class Capture:
         return self.plan.snapshot(self.inside[stream], record)
 
     def wait_inside(self, stream, point):
-        """Let a stream wait for a point of the capture. By that, the stream joins the capture."""
+        """Let a stream wait for a point of the capture. By the wait, it joins the capture."""
         self.join(stream)
         self.plan.wait(self.inside[stream], point)
 
@@ -452,7 +455,8 @@ class GraphOracle(Oracle):
     def judge_change(self, content, operation, uses, policies):
         """The answer to new uses of an executable's operation, and whether "strict" accepts them.
 
-        The graph does not order an operation with those beside it. Old uses are not checked again.
+        New uses must not conflict with operations that the graph does not order with this one. Old
+        uses are not checked again.
         """
         accesses = [buffer.use(mode) for buffer, mode in uses]
         conflicts = {
@@ -480,7 +484,7 @@ class GraphOracle(Oracle):
         answers = []
         for operation, its in zip(operations, policies, strict=True):
             for (memory, *access), policy in zip(operation.accesses, its, strict=True):
-                if access[0] != access[1]:  # otherwise the memory may even be closed
+                if access[0] != access[1]:  # even closed memory is allowed for an empty range
                     use = Access(None, *access, 0)
                     # If it does not run, later work sees the old contents of what it writes.
                     lends = operation.in_body or operation.lends

@@ -184,8 +184,8 @@ class Stream:
     foreign: "Foreign | None" = None
     turn: int = 0
     # Whether something beside the program refers to the stream: a task's context in which something
-    # was awaited, attached memory, our part in another library's graph, or a loan that could not
-    # end.
+    # was awaited, attached memory, cudadrv's part in another library's graph, or a loan that could
+    # not end.
     kept: bool = False
 
     @property
@@ -478,7 +478,10 @@ class Session:
         return CAPTURED if usable == OK and stream.model.in_capture else usable
 
     def _judge_wait(self, stream, capture):
-        """The answer if a usable stream waits for work of a capture, or for other work (None)."""
+        """The answer if a usable stream waits for work of a capture.
+
+        If `capture` is None, the work is outside of captures.
+        """
         mine = stream.model.capture
         if capture is None:
             return CAPTURED if stream.model.in_capture else OK

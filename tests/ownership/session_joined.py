@@ -110,7 +110,7 @@ class JoinedSession(LoanSession):
     # ---- graphs ----
 
     def launch_theirs_graph(self, joined, stream, loans):
-        """Let the other library launch its graph. Our operations' buffers are lent to it meanwhile.
+        """Let the other library launch its graph. Buffers of cudadrv's operations are lent to it.
 
         `loans` is the program's list of loans. After a disagreement, the program ends those in it.
         """

@@ -24,7 +24,7 @@ class Offload:
 
 class OffloadSession(ArraySession):
     def begin_offload(self, arrays, stream, place):
-        """Enter a block: it copies the arrays that are not for results only. Returns the block."""
+        """Enter a block. Arrays that are not only for results are copied. Returns the block."""
         groups = {way: [x.items for x in arrays if x.way == way] for way in ("out", "in and out")}
         inputs = [each.items for each in arrays if each.way == "in"]
         options = {"out": groups["out"], "inout": groups["in and out"], **stream_option(stream)}

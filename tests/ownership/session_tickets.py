@@ -65,8 +65,8 @@ class TicketSession(ImportSession):
     def share(self, buffer, stream, pickled=False):
         """Lend a buffer to another process.
 
-        If it is `pickled` for a process of multiprocessing, this is on a stream of the library's
-        own, which waits for conflicting work.
+        With `pickled`, the buffer is pickled as for a process of multiprocessing. The library then
+        lends it on its internal stream, which waits for conflicting work.
         """
         if pickled:
             stream = self.internal(buffer.memory.place)

@@ -129,7 +129,7 @@ def test_a_failure_that_stays_borrowed_does_not_stand_for_what_it_never_followed
 
 
 def test_an_operation_on_its_way_is_in_no_snapshot(streams, memory):
-    """A synchronization that begins during the driver call of an operation may not cover it."""
+    """A snapshot that is taken during the driver call of an operation does not cover it."""
     event = []
     driver = During(lambda: event.append(streams[0].snapshot()))
     assert write(streams[0], memory, driver_fails=driver) == "ok"

@@ -41,7 +41,7 @@ int nvrtcVersion(int *major, int *minor) {
     return SUCCESS;
 }
 
-/* The name of the program tells that all arguments have arrived. */
+/* Appends all headers to the name of the program. The log contains this name. */
 int nvrtcCreateProgram(Program **program, const char *source, const char *name, int count,
                        const char *const *headers, const char *const *names) {
     if (!program || !source)

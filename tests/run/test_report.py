@@ -51,7 +51,7 @@ def test_a_kernel_fault(python):
     assert fault["pid"] == process(ran)["pid"]
     assert fault["text"].startswith("kernel 'writes_nowhere', PTX line 11: st.global.u32: write")
     assert "Kernel faults: 1\n" in ran.err
-    # once when the fault happened, and once in the report
+    # The text is printed when the fault happens, and again in the report.
     assert ran.err.count(fault["text"]) == 2
 
 

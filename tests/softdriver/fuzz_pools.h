@@ -14,8 +14,8 @@
 
 namespace fuzz {
 
-// Values of one kind. Threads share them, but relaxed, so that sharing does not order the threads
-// and hide races.
+// Values of one kind, which threads share. The atomics are relaxed: otherwise they would order the
+// threads, and hide races.
 class Pool {
   public:
     void put(uint64_t value) {

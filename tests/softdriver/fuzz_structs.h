@@ -199,7 +199,8 @@ inline void fill(CUmemPoolPtrExportData &data) {
     damage(data);
 }
 
-// Mostly small: large grids reach the limit of instructions, and that loses the device.
+// An extent, mostly small: a large grid reaches the limit of instructions, and then the device is
+// lost.
 inline unsigned any_extent() {
     return player->chance(96) ? 1 + unsigned(player->random.below(3))
                               : static_cast<unsigned>(any_bits());
@@ -279,13 +280,13 @@ inline void any_end(CUmemorytype type, CUdeviceptr &device, void *&host, bool wi
         device = player->alone ? touched_address(addresses) : own_memory();
 }
 
-// Returns at most `limit`, and a multiple of `unit`.
+// Reduces a value to a multiple of `unit` that is not above `limit`.
 inline size_t fitted(size_t value, size_t unit, size_t limit) {
     return std::min(value, limit) / unit * unit;
 }
 
-// Makes a copy one that an array has room for, so that it has whole elements. `x` is its first byte
-// in a row of the array.
+// Usually changes a copy so that it consists of whole elements, and lies inside the array. `x` is
+// its first byte in a row of the array, and `y` its first row.
 template <class Copy> void fit_array(Copy &copy, CUarray array, size_t &x, size_t &y) {
     static const size_t bytes[] = {0, 1, 2, 4, 0, 0, 0, 0, 1, 2, 4};
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
@@ -301,7 +302,7 @@ template <class Copy> void fit_array(Copy &copy, CUarray array, size_t &x, size_
     copy.Height = fitted(copy.Height, 1, rows - y);
 }
 
-// The same for the slices or layers of a box.
+// Usually changes the slices or layers of a box so that they lie inside the array.
 inline void fit_slices(size_t &depth, CUarray array, size_t &z) {
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     if (!player->chance(85) || cuArray3DGetDescriptor_v2(&descriptor, array))

@@ -95,7 +95,7 @@ class TextureCode {
         return geometry == 0 || geometry == 3 ? 1 : geometry == 1 || geometry == 4 ? 2 : 3;
     }
 
-    // A vector of coordinates. PTX has those of two and four.
+    // A vector of coordinates. PTX has vectors of two and of four.
     std::string vector(size_t geometry, const std::function<std::string(size_t)> &coordinate,
                        bool may_have_layer = true) {
         bool layer = may_have_layer && is_layered(geometry);

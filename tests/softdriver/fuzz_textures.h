@@ -21,8 +21,8 @@ inline CUdeviceptr texture_memory() {
     return memory;
 }
 
-// Sets the view to one of the whole array, with another format of the same size; sometimes only of
-// some levels or layers.
+// Sets the view to the width, height and depth of the array, with a view format for the elements of
+// the array. Levels and layers are random.
 inline void fit_view(CUDA_RESOURCE_VIEW_DESC &view, const CUDA_ARRAY3D_DESCRIPTOR &array,
                      unsigned levels) {
     static const unsigned formats[] = {1, 2, 3, 8, 9, 10, 16, 32};
@@ -54,7 +54,7 @@ inline std::optional<CUDA_ARRAY3D_DESCRIPTOR> array_of(const CUDA_RESOURCE_DESC 
     return descriptor;
 }
 
-// Makes a way of reading one that fits the resource.
+// Changes a texture descriptor so that it fits the resource.
 inline void fit_reading(CUDA_TEXTURE_DESC &reading, const CUDA_RESOURCE_DESC &resource,
                         CUarray_format format) {
     if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)

@@ -9,7 +9,8 @@
 
 namespace fuzz {
 
-// No size between the capacity and sizes that no machine has: the driver would really allocate it.
+// A size up to about the capacity, or one that no machine can allocate. The driver would really
+// allocate a size between these.
 inline size_t any_size() {
     soft::Random &random = player->random;
     static const size_t marks[] = {
@@ -136,7 +137,7 @@ inline uintptr_t looked_up_address() {
     }
 }
 
-// An address for functions that keep using the memory: never of another thread.
+// An address for functions that keep using the memory: never in memory of another thread.
 inline uintptr_t kept_memory() {
     Known known;
     uintptr_t address = looked_up_address();

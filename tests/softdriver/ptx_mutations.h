@@ -90,7 +90,7 @@ class Mutator {
         return mutated(text);
     }
 
-    // A kernel that uses textures and surfaces. Every second one is as it was made.
+    // A kernel that uses textures and surfaces. Half of these kernels are mutated.
     std::string textures() {
         TextureCode code([this](uint64_t limit) { return below(limit); });
         std::string body;

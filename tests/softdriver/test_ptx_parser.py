@@ -64,7 +64,7 @@ def test_random_texts(build, seed):
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-12000:]
     assert done.stdout.startswith("ptx_fuzz: ")
-    # The texts with textures really run: every eighth input finds one.
+    # Kernels with textures really run: about every eighth input finds a texture.
     found, ended = re.search(r"(\d+) found textures, and (\d+) of", done.stdout).groups()
     assert int(found) * 10 > int(INPUTS), done.stdout
     assert int(ended) * 3 > int(found), done.stdout

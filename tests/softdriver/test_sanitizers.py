@@ -60,7 +60,10 @@ def test_random_calls(address_fuzz, schedule):
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_random_calls_of_textures(address_fuzz, schedule, monkeypatch):
-    """Only these functions are called, so that many calls succeed, and kernels use the objects."""
+    """Only functions for textures are called.
+
+    So many calls succeed, and kernels use the texture objects.
+    """
     monkeypatch.setenv("FUZZ_NAMES", TEXTURES)
     summary = fuzz(address_fuzz, 2, CALLS, 1, f"schedule={schedule}")
     never = re.search("never succeeded: (.*)", summary)[1].split()
@@ -122,10 +125,10 @@ def test_conformance(address):
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
     }
-    # A forked child hangs if a thread held a lock of the sanitizer's allocator at the fork. Each
-    # test runs under one schedule, because it runs nearly the same code under each: the answers
-    # under "eager", which takes the least time, and the others under "random", which is between
-    # the two.
+    # test_forked_child is left out: a forked child hangs if a thread held a lock of the sanitizer's
+    # allocator at the fork. Each test runs under one schedule only, because it runs nearly the same
+    # code under all of them: test_answers under "eager", which takes the least time, and the other
+    # tests under "random", which mixes "eager" and "lazy".
     but = "not test_forked_child and (not lazy or test_lazy)"
     but += " and not (test_answers and random) and not (eager and not test_answers)"
     chosen = ["tests/conformance", "-m", "not slow", "-k", but]

@@ -236,7 +236,7 @@ def test_device_or_architecture(driver, nvcc):
 
 
 def test_architecture_of_the_current_device(driver, nvcc):
-    """The newest architecture is chosen that nvcc knows and the device can run.
+    """The default is the newest architecture that nvcc knows and the device can run.
 
     This nvcc knows 7.5, 8.0 and 12.0.
     """
