@@ -5,8 +5,9 @@
 // Calls every function that the driver implements in random order with random arguments: correct,
 // stale and wrong ones. It is compiled together with the driver and with a sanitizer. Failures are:
 // whatever the sanitizer finds, a call that does not end, an unknown status, and objects left after
-// a reset. A failure prints the seed and the last calls, FUZZ_TRACE=1 all calls. One thread with an
-// even seed makes nearly the same calls in each run; only the system's memory mappings can differ.
+// a reset. A failure prints the seed and the last calls; FUZZ_TRACE=1 prints all calls. With one
+// thread and an even seed, each run makes nearly the same calls; only the system's memory mappings
+// can differ.
 
 #include "fuzz_code.h"
 #include "fuzz_scenes.h"

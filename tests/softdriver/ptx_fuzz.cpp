@@ -122,8 +122,8 @@ void check(const std::vector<Problem> &problems, bool good) {
             fail("a problem that says nothing, or too much");
 }
 
-// Makes a texture. The handle tells its shape, how many levels it has, and whether its memory is
-// there. The way in which it is read changes from kernel to kernel.
+// Makes a texture. The handle determines its shape, its number of levels, and whether all of its
+// memory exists. The other properties change from kernel to kernel.
 std::shared_ptr<const Texture> texture_at(uintptr_t base, uint64_t handle, bool surface) {
     auto texture = std::make_shared<Texture>();
     texture->surface = surface;
