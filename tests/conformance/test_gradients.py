@@ -62,7 +62,7 @@ def body_of(geometry, swapped=False):
 
 
 def sizes_of(geometry):
-    """The length of a gradient of 1 in elements, for each dimension."""
+    """For each dimension, the number of elements that a gradient of 1 spans."""
     width, height, depth = SHAPES[geometry][0]
     if "cube" in geometry:  # a face is 2 wide at the end of a direction of length 1
         return numpy.array([width / 2, height / 2, 0])
@@ -93,7 +93,7 @@ def level(first, second, leave=False):
     """The level for two gradients, which are in elements of the first level.
 
     The device takes the longest of four vectors: the two gradients, and two directions between
-    them. If a gradient leaves the face of a cube, it ignores the directions between.
+    them. If a gradient leaves the face of a cube, the device ignores the two directions between.
     """
     first, second = (short(gradient, numpy.trunc) for gradient in (first, second))
     longest = numpy.maximum(length(first), length(second))

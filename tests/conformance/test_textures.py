@@ -38,7 +38,7 @@ from .textures import refused as is_refused
 NOT_FOUND, NOT_SUPPORTED = 500, 801
 RANDOM = numpy.random.default_rng(6)
 WEIGHT = 1 / 256  # resolution of the weights with which hardware interpolates
-# For each geometry the operand. Its registers say which words of a thread are its coordinates.
+# The coordinate operand of each geometry. Its registers contain the words of a thread.
 ROW, PLANE, VOLUME = "%f1", "{%f1, %f2}", "{%f1, %f2, %f3, %f3}"
 ROWS, PLANES = "{%r4, %f1}", "{%r4, %f1, %f2, %f2}"
 
@@ -91,7 +91,7 @@ def corner_weights(parts):
     for axis in ([0], [0, 1], [2, 0, 1])[dimensions - 1]:
         for corner, weight in list(weights.items()):
             last = dimensions > 1 and axis == dimensions - 1 - (dimensions == 3)
-            half = 127 if last and not corner & 1 else 128  # whether halves are rounded up
+            half = 127 if last and not corner & 1 else 128  # 128 rounds halves up, 127 down
             second = (weight * parts[:, axis] + half) // 256
             weights[corner | 1 << axis], weights[corner] = second, weight - second
     return weights

@@ -52,12 +52,12 @@ class Stream:
     domain: Domain
     kind: str
     last: Node | None = None  # the last operation, record or wait
-    last_use: Node | None = None  # the last of these that was not a passive operation
+    last_use: Node | None = None  # the last non-passive operation, record or wait
     last_operation: Node | None = None
     last_site: int = 0
     open: bool = True
     thread: object = None  # for a thread's default stream: the only thread that can use it
-    capture: object = None  # the capture that it is a part of
+    capture: object = None  # the capture that the stream is a part of
 
     @property
     def in_capture(self):
@@ -72,11 +72,11 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """An event. A record replaces the snapshot; earlier waits keep the one they waited for."""
+    """An event. A record replaces the snapshot, but earlier waits keep the old snapshot."""
 
     snapshot: Node | None = None
     open: bool = True
-    point: tuple | None = None  # the capture in which it was recorded last, and its node there
+    point: tuple | None = None  # if the last record was captured: the capture, and its node
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class Access:
     mode: str
     site: int
     stream: Stream | None = None
-    returns: bool = False  # whether it gives the bytes back to another library
+    returns: bool = False  # whether the access gives bytes back to another library
 
 
 @dataclass(eq=False)
@@ -99,12 +99,12 @@ class View:
     mode: str
     site: int
     user: Stream | None = None  # None: the host
-    keeps: bool = False  # whether it conflicts only with FINAL uses: a loan that was taken back
+    keeps: bool = False  # a loan that was taken back: conflicts only with FINAL uses
     of: object = None  # the buffer's memory, if several share these records
 
     @property
     def excludes(self):
-        """Whether it excludes all work in contexts where the host and work exclude each other."""
+        """Whether the view excludes all work in contexts where host and work exclude each other."""
         return self.user is None and self.start < self.stop
 
 
@@ -115,8 +115,9 @@ class Memory:
     accesses: list = field(default_factory=list)
     views: list = field(default_factory=list)
     closed: bool = False
-    discarded: dict = field(default_factory=dict)  # bytes, with the sites of the discards
-    # Who may use it where work excludes the host: None for all, a stream, or HOST for no stream.
+    discarded: dict = field(default_factory=dict)  # discarded bytes, with the sites of the discards
+    # Who may use the memory on a device where work excludes the host: None for all, a stream, or
+    # HOST for no stream.
     attached: object = None
     attached_at: int = 0
     holds: list = field(default_factory=list)  # ranges that graphs use
@@ -215,7 +216,7 @@ class Oracle:
     def wait(self, stream, snapshot):
         self.order_after(stream, snapshot)
 
-    def order_after(self, stream, snapshot):  # beside `wait`, because a test disables `wait`
+    def order_after(self, stream, snapshot):  # separate from `wait`, which a test disables
         self.use(stream, Node(*self.before(stream), snapshot))
 
     def synchronize(self, snapshot):
@@ -254,9 +255,9 @@ class Oracle:
     def can_be_waited_for(self, stream):
         """Whether a stream can be waited for: its event exists, or can be recorded.
 
-        A stream records its last event when it is closed. The default stream of a thread records
-        none when it ends, and only its thread can record one before. In a capture, an event stands
-        for no real work.
+        A stream records its last event when it is closed. The default stream of a thread records no
+        event when the thread ends, and only this thread can record one before. In a capture, an
+        event stands for no real work.
         """
         if stream.in_capture:
             return False

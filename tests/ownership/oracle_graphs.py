@@ -205,7 +205,7 @@ class Plan(Oracle):
     def __init__(self, outer=None):
         super().__init__()
         self.domain = self.open_domain(False)
-        self.alike = {}  # for each memory, the one that stands for it in this plan
+        self.alike = {}  # for each memory, the memory that stands for it in this plan
         self.operations = []
         self.outer, self.entry = outer, None
         self.holding = outer.holding if outer else Holding()
@@ -351,7 +351,7 @@ class Capture:
 
     def __init__(self, origin, plan, after=()):
         self.plan, plan.block, plan.captured = plan, self, True
-        self.inside = {}  # for each stream, the one that stands for it in the plan
+        self.inside = {}  # for each stream, the plan's stream that stands for it
         self.first = len(plan.operations)
         self.lents = []  # the open loans in it
         self.calls = []  # nodes of the work that borrowers queued in loans
@@ -410,7 +410,7 @@ class Capture:
         self.calls.append(line.last)
 
     def cover(self, stream, other):
-        """Record that a stream waited for a token of `other`: in the driver, for all its work."""
+        """Record a wait for a token of `other`. In the driver, it covers all work of `other`."""
         self.covers.append((self.inside[stream].last, self.inside[other].last))
 
     def calls_are_joined(self):

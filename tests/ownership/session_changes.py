@@ -326,7 +326,11 @@ def home_of(fill, place):
 
 
 def are_of_one_context(fills, place):
-    """Whether fills have one context for the driver. Memory of cudadrv must have one, too."""
+    """Whether an executable graph can have one of these fills in place of another one.
+
+    All fills must have one context for the driver. If cudadrv knows how all memory was allocated,
+    the memory must have one context, too.
+    """
     memories = [each.uses[0][0].memory for each in fills]
     owned = all(memory.is_known for memory in memories)
     homes = {id(memory.place_for(place)) for memory in memories}

@@ -53,7 +53,7 @@ class GroupSession(BlockSession):
     def wait_of_group(self, group, thing):
         """Let all streams of a group wait for a stream, an event or a token.
 
-        If one of them cannot wait, those before it wait nevertheless.
+        If a stream cannot wait, the streams before it wait nevertheless.
         """
         given = thing.given if isinstance(thing, Stream) else thing.real
         answer = self._let_all_wait(group, thing, given)
@@ -62,7 +62,7 @@ class GroupSession(BlockSession):
     def _let_all_wait(self, group, thing, given):
         if group.closed:
             return STREAM_CLOSED
-        # All streams of the group wait for one event of a stream that is not in it.
+        # If the stream is not in the group, all streams of the group wait for one event of it.
         if isinstance(given, cu.Stream) and thing not in group.streams:
             answer = self._judge_record(thing)
             if answer != OK:

@@ -43,9 +43,9 @@ class Lent:
     holders: int = 0
     # The capture in which the loan was made; None: it was made outside of captures.
     capture: Any = None
-    operation: Any = None  # its node in that capture
-    call: model.Node | None = None  # the last node that the borrower queued in that capture
-    # Whether it outlived its capture, and its end could not wait for some work.
+    operation: Any = None  # the node of the loan in the capture
+    call: model.Node | None = None  # the last node that the borrower queued in the capture
+    # Whether the loan outlived its capture, and its end could not wait for some work.
     barred: bool = False
 
     @property
@@ -66,9 +66,9 @@ class Loan:
     borrower: Stream | str
     mode: str
     lent: Lent | None = None
-    entered: Lent | None = None  # the begun loan that its `with` block holds
+    entered: Lent | None = None  # the begun loan that the `with` block holds
     left: bool = False
-    # The begun loan that its array interface holds, as long as the object lives.
+    # The begun loan that the array interface holds, as long as the `Loan` object lives.
     shown: Lent | None = None
     back: Any = None  # the `loan.back()` block in which the buffer is taken back
     kept: Any = None  # the view that keeps the buffer open in that block
