@@ -77,7 +77,7 @@ _setups = itertools.count(1)
 
 
 def pytest_runtest_setup(item):
-    """Exclude what earlier tests have left, too: modules, and some objects of pytest for each test.
+    """Also exclude objects that earlier tests have left: modules, and pytest's objects per test.
 
     Otherwise each garbage collection visits them. A worker of pytest-xdist even keeps the reports
     that it has sent, which are dropped here.
@@ -90,7 +90,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_collectstart(collector):
-    """Make all other tests use the fixture `driver`, even if they do not name it."""
+    """Make all tests outside of WITHOUT_DRIVER use the fixture `driver`."""
     if isinstance(collector, pytest.Module):
         folder = collector.path.relative_to(HERE).parts[0]
         if folder not in WITHOUT_DRIVER:

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 PROBE = HERE / "probe"
 RECORDED = HERE / "answers"
 LIST = HERE / "differences.txt"
-ENVIRONMENT = dict(os.environ)  # a copy, because pytest changes os.environ while threads ask
+ENVIRONMENT = dict(os.environ)  # a copy, because pytest changes os.environ while threads read it
 TIMING, UNDEFINED = "timing", "undefined"
 # Seconds after which a call counts as blocked. The first value is short even for an idle machine: a
 # question that may only have been slow is asked again with the next value. The last value is enough
@@ -21,7 +21,7 @@ SILENT = "did not return"  # an answer did not come within the probe's --timeout
 
 
 def parse(lines):
-    """Parse a file of answers: returns its header and its answers by question."""
+    """Parse the lines of a file of answers. Returns its header, and its answers by question."""
     header, answers = {}, {}
     for line in lines:
         if line.startswith("#"):

@@ -61,8 +61,8 @@ def real_answers():
 def ask(request, library_path, real_answers):
     """A function that returns the software driver's answers to a section.
 
-    It also starts the next sections in the background, but not all of them: other workers of
-    pytest-xdist run some of these tests.
+    The function also starts a few of the next sections in the background. It does not start all of
+    them, because other workers of pytest-xdist run some of these tests.
     """
     if os.environ.get("CUDADRV_DRIVER") == "cuda":
         pytest.skip("about the software driver")

@@ -15,7 +15,7 @@
 enum { THREADS = 6, STREAMS = 4, EVENTS = 4, MEMORIES = 3, BYTES = 32 };
 
 typedef struct place {
-    pthread_rwlock_t lock; /* held while the stream is used, so that nobody releases it then */
+    pthread_rwlock_t lock; /* held while the stream is used, so that it is not released */
     own_stream *stream;
 } place;
 

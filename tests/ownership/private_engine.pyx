@@ -140,9 +140,9 @@ cdef class StreamState:
         `effect` is a key of EFFECTS: what the operation does beside its accesses. With `passive`,
         the driver may have queued nothing. With `returns`, the operation is the end of a loan. An
         operation that "attaches" attaches memory to `attach_to`: a StreamState, "host", or None
-        for all streams. The truth value of `driver_fails` is taken between begin and settle, in
-        place of the driver call. Returns ``("ok", snapshot)``, or the reason of the refusal and
-        the site of the conflicting use.
+        for all streams. The truth value of `driver_fails` is evaluated between begin and settle, in
+        place of the driver call. Returns ``("ok", snapshot)``, or the reason of the refusal and the
+        site of the conflicting use.
         """
         return self.begin(
             accesses, policy, driver_fails, site, None, effect, passive, returns, attach_to)
@@ -183,7 +183,7 @@ cdef class StreamState:
         request.passive = passive
         request.attachment.site = site
         request.attachment.stream = tag_of(attach_to)
-        # On every second turn, take the fast path of a program's only thread, if it is possible.
+        # On odd sequence numbers, try the fast path of a program's only thread: tests cover both.
         alone = self.stream.seq % 2 and own_begin_alone(engine, &request, False)
         answer = OWN_OK if alone else own_begin(engine, &request)
         if answer == OWN_OK:

@@ -123,7 +123,7 @@ def wheel(sdist, made_once, tmp_path_factory) -> Path:
 def installed(wheel, made_once) -> Path:
     """The Python of a new environment with the wheel.
 
-    It also finds the packages of this environment.
+    This Python also finds the packages of the environment of the tests.
     """
 
     def install(folder: Path) -> None:

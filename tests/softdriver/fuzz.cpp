@@ -249,7 +249,7 @@ CUresult call(const char *name, CUresult (*function)(CUlogIterator *, const char
     return perform<CUlogIterator *, const char *, unsigned>(name, function, iterator, path, flags);
 }
 
-// cuCoredumpGetAttribute and similar functions. The size is the size of the memory.
+// cuCoredumpGetAttribute and similar functions. The size is below 2048 bytes.
 CUresult call(const char *name, CUresult (*function)(CUcoredumpSettings, void *, size_t *)) {
     player->shape = shape_of(name);
     Argument<CUcoredumpSettings> setting;
@@ -273,7 +273,7 @@ struct CopyBatch {
 
     CopyBatch() {
         for (size_t i = 0; i < array_length; i++) {
-            player->shape.limit = SIZE_MAX; // the choice of the addresses lowers it
+            player->shape.limit = SIZE_MAX; // touched_address() may lower it
             targets.slot[i] = touched_address(addresses);
             sources.slot[i] = touched_address(addresses);
             sizes.slot[i] = player->random.below(std::min<size_t>(player->shape.limit, 4096) + 1);

@@ -64,7 +64,7 @@ inline void supply() {
     }
 }
 
-// A copy between new memory and a new array, of the whole array (nearly always).
+// A copy between new memory and a new array, usually of the whole array.
 inline void fill_whole(CUDA_MEMCPY3D &copy) {
     CUarray array = nullptr;
     CUdeviceptr memory = 0;

@@ -20,8 +20,8 @@ class TextureCode {
 
     explicit TextureCode(Below below) : below_(std::move(below)) {}
 
-    // Returns the text of the kernel `look` with this body. %rd1 has its first parameter, which is
-    // the handle of a texture, and %rd2 its second one, that of a surface.
+    // Returns the text of the kernel `look` with this body. %rd1 contains the first parameter, a
+    // handle of a texture. %rd2 contains the second parameter, a handle of a surface.
     static std::string kernel(const std::string &body) {
         return ".version 8.1\n.target sm_90\n.address_size 64\n"
                ".visible .entry look(.param .u64 t, .param .u64 s, .param .f32 x, .param .u32 i)\n"

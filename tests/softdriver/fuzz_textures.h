@@ -156,7 +156,7 @@ inline bool make_objects(LookedAt &made) {
     return true;
 }
 
-// Ends one of the things that a kernel may still use.
+// Destroys one of the objects that a kernel may still use.
 inline void destroy_one(const LookedAt &made) {
     switch (player->random.below(5)) {
     case 0:
@@ -192,8 +192,8 @@ inline std::string any_look(const LookedAt &made) {
 // them ended without an error.
 inline std::atomic<uint64_t> looks{0}, good_looks{0};
 
-// Makes a texture and a surface, and a kernel that uses them. Any of them may be gone before it
-// runs.
+// Makes a texture and a surface, and launches a kernel that uses them. One of the objects may be
+// destroyed before the kernel runs.
 inline void look() {
     LookedAt made;
     CUmodule module = nullptr;

@@ -144,8 +144,8 @@ inline uintptr_t kept_memory() {
     return address < 65536 || (player->alone && ask(address, known)) ? address : own_memory();
 }
 
-// An address for functions that access unknown memory as it is: the memory must exist, for as many
-// bytes as the shape's limit.
+// An address for functions that also access memory that the driver does not know. There must be
+// memory at the address, up to the limit of the shape.
 inline uintptr_t touched_address(Pool &pool) {
     Player &me = *player;
     Known known;
@@ -157,7 +157,7 @@ inline uintptr_t touched_address(Pool &pool) {
         return own_memory();
     }
     size_t offset = me.chance(50) ? 0 : me.random.below(known.bytes);
-    // Another thread may free it before the driver looks it up.
+    // Another thread may free the memory before the driver looks it up.
     if (known.host && !me.alone)
         me.shape.limit = std::min(me.shape.limit, known.bytes - offset);
     return known.begin + offset;

@@ -1,4 +1,4 @@
-"""Operations of another project. It uses all that `cimport cudadrv` offers, partly wrongly."""
+"""Operations of another project, which uses all of `cimport cudadrv`, and misuses some of it."""
 
 cimport cudadrv as cu
 from cudadrv cimport Stream
