@@ -103,7 +103,7 @@ def test_a_batch_does_not_wait_for_pageable_memory(client, order):
     assert back.raw == content(SIZE)
 
 
-@pytest.mark.cuda_software  # a real driver may wait in the call for the work before
+@pytest.mark.cuda_software  # a real driver may wait for earlier work during the call
 def test_attributes_apply_from_an_index_on(client):
     """Attributes apply from their first index on.
 
@@ -125,7 +125,7 @@ def test_attributes_apply_from_an_index_on(client):
 def test_any_order_shows_what_depends_on_one(software):
     """A copy with ANY_ORDER may read its source early or late, and the schedules show both.
 
-    Under `lazy` it reads early, under `eager` late, under `random` either happens.
+    Under `lazy` the copy reads early, under `eager` late, and under `random` early or late.
     """
     from .client import Client
 
@@ -154,7 +154,7 @@ def test_any_order_shows_what_depends_on_one(software):
     assert seen == {"eager": {2}, "lazy": {1}, "random": {1, 2}}
 
 
-@pytest.mark.cuda_software  # a real driver may run them in their order
+@pytest.mark.cuda_software  # a real driver may run the copies in order
 def test_nothing_orders_the_copies_of_a_batch(client):
     """The copies of a batch are not ordered.
 

@@ -186,7 +186,7 @@ def test_read_access(client, virtual):
 
 
 def call(name, *arguments):
-    """A call in a `scene`.
+    """Return a function that makes a call in a `scene`.
 
     Arguments that depend on the scene are functions of address and handle.
     """

@@ -235,7 +235,7 @@ def several_devices():
     """Use two devices.
 
     Each call is made in the context of its object, so that cudadrv does not switch contexts.
-    Otherwise it would repeat a failing call, and could not report that switching back has failed.
+    Otherwise cudadrv would repeat a failing call, and could not report a failure to switch back.
     """
     if cu.Device.count() < 2:
         return

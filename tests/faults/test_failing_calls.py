@@ -288,8 +288,8 @@ def test_the_handle_of_a_stream_that_died_is_refused(gate):
 def test_an_event_that_others_recorded_in_a_capture_takes_no_stream_into_it(script):
     """A wait for an event that another library recorded in a capture is refused.
 
-    It would take the stream into the capture. The stream's work would then never run, and count as
-    complete.
+    The wait would make the stream join the capture. The stream's work would then never run, but
+    count as complete.
     """
     script.quiet("""
         import ctypes

@@ -85,7 +85,7 @@ def test_a_free_that_finds_out_marks_the_context(script):
 
 @pytest.mark.parametrize("function", ["cuStreamDestroy_v2", "cuEventDestroy_v2", "cuMemFreeAsync"])
 def test_destructors_that_find_out_mark_the_context(script, function):
-    """A destructor's call fails first: it warns once, and the next one makes no driver call."""
+    """A destructor makes the first failing call and warns. The next one makes no driver call."""
     script.quiet(
         HEAD
         + f"""

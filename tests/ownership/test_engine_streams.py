@@ -308,7 +308,7 @@ def test_more_streams_than_slots(domain, memory):
 def test_the_garbage_collector_may_end_them_in_any_order():
     """Engine, domains, streams and memory can be destroyed in any order.
 
-    The collector chooses one if the traceback of a failing test refers to all of them.
+    The garbage collector chooses the order if the traceback of a failing test refers to them.
     """
     for _ in range(20):
         stream = StreamState(Domain(Engine()))
