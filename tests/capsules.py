@@ -136,7 +136,7 @@ def _end(pointer):
 
 
 def new_capsule(address, device, shape, itemsize, readonly=False, owner=None):
-    """Make a capsule of version 1 over unsigned integers. It keeps `owner` until it ends."""
+    """Make a capsule of version 1 over unsigned integers. Until its end, it keeps `owner` alive."""
     sizes = (ctypes.c_int64 * len(shape))(*shape)
     tensor = Tensor(address, device, len(shape), 1, 8 * itemsize, 1, sizes, None, 0)
     managed = Versioned((1, 0), None, ctypes.cast(_end, ctypes.c_void_p), readonly, tensor)

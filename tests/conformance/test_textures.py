@@ -38,7 +38,7 @@ from .textures import refused as is_refused
 NOT_FOUND, NOT_SUPPORTED = 500, 801
 RANDOM = numpy.random.default_rng(6)
 WEIGHT = 1 / 256  # resolution of the weights with which hardware interpolates
-# The coordinate operand of each geometry. Its registers contain the words of a thread.
+# The coordinate operand of each geometry. %rN and %fN contain word N of a thread.
 ROW, PLANE, VOLUME = "%f1", "{%f1, %f2}", "{%f1, %f2, %f3, %f3}"
 ROWS, PLANES = "{%r4, %f1}", "{%r4, %f1, %f2, %f2}"
 

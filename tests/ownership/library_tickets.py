@@ -200,7 +200,7 @@ class TicketChoices(PeerChoices):
             self.learn(share, bytes_, ordered)
 
     def kill_there(self):
-        """Kill the other process, and start another one. Buffers that it had can be taken back.
+        """Kill the other process, and start another one. The owner can then take buffers back.
 
         Do nothing if a stream may wait for the process's work, because the wait would never end.
         """

@@ -455,7 +455,7 @@ class GraphOracle(Oracle):
     def judge_change(self, content, operation, uses, policies):
         """The answer to new uses of an executable's operation, and whether "strict" accepts them.
 
-        New uses must not conflict with operations that the graph does not order with this one. Old
+        New uses can conflict only with operations that the graph does not order with this one. Old
         uses are not checked again.
         """
         accesses = [buffer.use(mode) for buffer, mode in uses]

@@ -66,7 +66,7 @@ class TicketSession(ImportSession):
         """Lend a buffer to another process.
 
         With `pickled`, the buffer is pickled as for a process of multiprocessing. The library then
-        lends it on its internal stream, which waits for conflicting work.
+        lends it on the internal stream of the context, which waits for conflicting work.
         """
         if pickled:
             stream = self.internal(buffer.memory.place)

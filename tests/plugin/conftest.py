@@ -15,7 +15,7 @@ PRINTS_MORE = ("CI", "BUILD_NUMBER")
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Run pytest with the plugin on a test file, with settings in its ini file."""
+    """A function that runs pytest with the plugin on a test file, with settings in an ini file."""
     ours = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "CUDADRV_REQUIRE_GPU", "PYTEST_CUDADRV_LIBCUDA")
     for name in (*ours, "PYTEST_ADDOPTS", *PRINTS_MORE):
         monkeypatch.delenv(name, raising=False)

@@ -29,7 +29,7 @@ class Ran:
 
 @pytest.fixture
 def run(tmp_path):
-    """Run `run` with these arguments. `--json` is added unless `report` is False."""
+    """A function that runs `cudadrv run`. It adds `--json` unless `report` is False."""
     file = tmp_path / "report.json"
 
     def run(*arguments, report=True, cwd=tmp_path, **changes):
@@ -49,7 +49,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def python(run):
-    """Run a Python program with the functions of client.py.
+    """A function that runs a Python program with the functions of client.py.
 
     The driver is in the variable ``cuda``.
     """

@@ -67,7 +67,7 @@ def nvrtc_of(python):
 
 @pytest.fixture
 def program(run, environment):
-    """Run a Python program with the functions of client.py and nvrtc_client.py."""
+    """A function that runs a program with the functions of client.py and nvrtc_client.py."""
 
     def program(text, *arguments, options=()):
         head = f"import sys\nsys.path.insert(0, {str(HERE)!r})\n"

@@ -35,7 +35,7 @@ class FakeNvcc:
         self.say(release, ptx)
 
     def say(self, release: str, ptx: str) -> None:
-        """Write the script again, so that it reports this release."""
+        """Write the script, so that it reports this release and makes PTX of this version."""
         self.path.write_text(SCRIPT.format(release=release, ptx=ptx, calls=self.log))
         self.path.chmod(0o755)
 
@@ -53,7 +53,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def make_nvcc():
-    """A function that writes an nvcc script: its folder, its release, the version of its PTX."""
+    """A function that writes an nvcc script with a folder, a release and a PTX version."""
     return FakeNvcc
 
 
