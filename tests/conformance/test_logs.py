@@ -50,7 +50,7 @@ def dump(client, iterator, room=30000):
 
 @pytest.fixture
 def listen(client):
-    """Register a callback. Returns the list of the messages that it gets, and its handle."""
+    """A function that registers a callback. Returns the messages that it gets, and its handle."""
     kept = []
 
     def listen(function=None):

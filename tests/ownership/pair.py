@@ -237,7 +237,7 @@ EFFECTS = {"discard": "discards", "attach": "attaches", "move": "moves"}
 
 
 def effect_of(accesses):
-    """The effect of an operation beside reading and writing.
+    """The effect of an operation in addition to reading and writing.
 
     All its accesses have the same mode.
     """

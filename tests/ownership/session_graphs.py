@@ -39,7 +39,7 @@ class Graph:
         return self.kept and self.kept.holding
 
     def discard(self):
-        """Note that all its nodes are discarded, and that what they held is released."""
+        """Note that all nodes of the graph are discarded, and that their memory is released."""
         self.kept.holding.let_go()
         self.kept.ended = True
         self.kept = self.place = None
@@ -74,7 +74,7 @@ class Executable:
     pattern: Any
     last: Node | None = None  # node of its last launch
     closed: bool = False
-    # Whether the driver has destroyed the graph from which it was made. None: not known.
+    # Whether the driver has destroyed the graph of the executable. None: not known.
     orphan: bool | None = False
     busy = False
 
@@ -218,7 +218,7 @@ class GraphSession(BufferSession):
     def end_graph(self, graph):
         """Note that a graph or an executable was closed.
 
-        Memory that only it held can now be closed.
+        Memory that only this graph or executable held can now be closed.
         """
         graph.closed = True
         if graph.holding is not None:
@@ -260,7 +260,10 @@ class GraphSession(BufferSession):
         return bool(made) and plan.outer is None and not graph.root.busy
 
     def is_single(self, graph):
-        """Whether its conditions allow only one executable of the graph."""
+        """Whether the conditions of the graph allow a new executable.
+
+        A graph with conditions can have only one executable, and none while it is a child graph.
+        """
         unused = any(not condition.used for condition in graph.kept.all_conditions())
         other = any(not executable.closed for executable in graph.made)
         return not unused and not (graph.kept.conditions and (other or graph.kept.is_part))
