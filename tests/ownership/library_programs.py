@@ -755,7 +755,7 @@ class Program(TicketChoices):
     def mostly_place_of(self, buffer):
         """Choose the context for the operation's other buffers.
 
-        None means any; it may then be refused.
+        None means any context; the operation may then be refused.
         """
         share = 0.3 if self.session.access or self.session.admitted else 0.03
         if buffer.on_host or not self.several or self.chance(share):

@@ -262,7 +262,8 @@ class GraphSession(BufferSession):
     def is_single(self, graph):
         """Whether the conditions of the graph allow a new executable.
 
-        A graph with conditions can have only one executable, and none while it is a child graph.
+        A graph with conditions can have only one executable, and none while another graph contains
+        a copy of it. A graph with an unused condition cannot have any.
         """
         unused = any(not condition.used for condition in graph.kept.all_conditions())
         other = any(not executable.closed for executable in graph.made)
