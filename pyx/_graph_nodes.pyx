@@ -123,7 +123,8 @@ cdef GraphNode try_to_add(
             other = _add(graph, context, request, node, before, call, arguments, reason)
             if other is None:
                 break
-            before = graph.plan.checked(before + (other,))   # the policy is "wait"
+            # The policy is "wait": try again, with the node ordered after `other`, too.
+            before = graph.plan.checked(before + (other,))
     finally:
         graph.end_change()
     return node if reason[0] == 0 else None

@@ -166,7 +166,10 @@ cdef list _of_device(Device device):
 
 
 cdef int _refuse_unfinished(list users, str what) except -1:
-    """Raise unless all work of some contexts is known to be complete. `what` names the request."""
+    """Raise unless all work of the contexts in `users` is known to be complete.
+
+    `what` names the request.
+    """
     global access_ends
     cdef Context context
     access_ends += 1

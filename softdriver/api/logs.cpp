@@ -90,8 +90,8 @@ void append(Level level, const std::string &text) {
     logs_are_due = !log.callbacks.empty();
 }
 
-// Returns the texts of the last messages from `begin` on that fit into `room` bytes, and sets
-// `begin` to the first of these messages.
+// Returns the texts of the newest messages: as many as fit into `room` bytes, and none before
+// `begin`. Sets `begin` to the first of these messages.
 std::string last_messages(const Log &log, size_t &begin, size_t room) {
     size_t from = log.messages.size(), bytes = 0;
     while (from > begin && bytes + log.messages[from - 1].text.size() <= room)

@@ -468,7 +468,7 @@ inline void fill(CUgraphNodeParams &params) {
 }
 #endif
 
-// The log calls any of these for every call that fails, so they call nothing that fails again.
+// The log calls this function for each call that fails, so it makes no call that can fail.
 inline void CUDA_CB hear(void *, CUlogLevel, char *message, size_t length) {
     if (std::strlen(message) < length)
         std::abort();
