@@ -83,7 +83,7 @@ def _refuse_truncated(what: str, needed: int, data: bytes) -> None:
 
 
 def _check_cubin(data: bytes) -> None:
-    """Raise for an ELF file that is not for CUDA devices, and for one that is damaged or cut off."""
+    """Raise for an ELF file that is not for CUDA, and for one that is damaged or cut off."""
     _refuse_truncated("a cubin", ELF_HEADER, data)
     (machine,) = struct.unpack_from("<H", data, 18)
     if machine != ELF_OF_CUDA:

@@ -381,8 +381,8 @@ def test_what_is_not_known_is_refused(run, body, problem):
 both_sanitizers = pytest.mark.parametrize(
     "program", ["address_program", "thread_program"], indirect=True
 )
-# Blocks that run for different times: block n loops n + 1 times through shared memory. Each of its
-# threads then stores n + 1, and adds 1 to a common counter.
+# Blocks that run for different times: block n loops n + 1 times through shared memory. Each of
+# its threads then stores n + 1, and adds 1 to a common counter.
 INDEPENDENT = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1;
 mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; mul.lo.u32 %r4, %r1, 4; mov.u32 %r5, 0;
 again: st.shared.u32 [%r4], %r5; bar.sync 0; xor.b32 %r6, %r4, 4; ld.shared.u32 %r7, [%r6];
