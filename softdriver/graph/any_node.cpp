@@ -76,8 +76,9 @@ bool can_change(const GraphNode &node, const NodeParams *params) {
 }
 
 // Makes the new work of a node whose parameters change.
-CUresult make_other_work(Call &call, const GraphNode &node, NodeParams *params, NodeWorkPtr &work) {
-    return can_change(node, params) ? make_work(call, *params, *node.graph, work, node.work.get())
+CUresult make_other_work(Call &call, const GraphNode &node, NodeParams *params, const NodeWork &old,
+                         NodeWorkPtr &work) {
+    return can_change(node, params) ? make_work(call, *params, *node.graph, work, &old)
                                     : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -100,8 +101,9 @@ SOFT_API(cuGraphAddNode_v2,
 SOFT_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *params), (handle, params)) {
     GraphNodePtr node = find_node(handle);
     NodeWorkPtr old = node ? node->work : nullptr;
-    CUresult status = change_node<NodeWork>(
-        handle, [&](auto &work) { return make_other_work(call, *node, params_of(params), work); });
+    CUresult status = change_node<NodeWork>(handle, [&](auto &present, auto &work) {
+        return make_other_work(call, *node, params_of(params), present, work);
+    });
     if (status)
         return status;
     for (const GraphPtr &inner : old->inner()) // a new copy has replaced this inner graph
@@ -115,8 +117,8 @@ SOFT_API(cuGraphExecNodeSetParams,
     const NodeParams *all = params_of(params);
     if (valid(all) && all->type == CU_GRAPH_NODE_TYPE_GRAPH)
         return update_child(exec, handle, all->child.graph);
-    return change_exec_node<NodeWork>(exec, handle, [&](auto &work) {
-        return make_other_work(call, *find_node(handle), params_of(params), work);
+    return change_exec_node<NodeWork>(exec, handle, [&](auto &present, auto &work) {
+        return make_other_work(call, *find_node(handle), params_of(params), present, work);
     });
 }
 

@@ -156,14 +156,15 @@ SOFT_API(cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D_v2 *
     GraphNodePtr found = find_node(node);
     CUcontext context = found && found->work->context() ? found->work->context()->handle : nullptr;
     return change_node<CopyWork>(
-        node, [&](auto &work) { return make_copy_work(call, params, context, work); });
+        node, [&](auto &, auto &work) { return make_copy_work(call, params, context, work); });
 }
 
 SOFT_API(cuGraphExecMemcpyNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D_v2 *params, CUcontext context),
          (exec, node, params, context)) {
-    return change_exec_node<CopyWork>(
-        exec, node, [&](auto &work) { return make_copy_work(call, params, context, work); });
+    return change_exec_node<CopyWork>(exec, node, [&](auto &, auto &work) {
+        return make_copy_work(call, params, context, work);
+    });
 }
 
 } // namespace soft

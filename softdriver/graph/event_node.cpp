@@ -64,12 +64,13 @@ template <class Work> CUresult read_event(CUgraphNode node, CUevent *event) {
 }
 
 template <class Work> CUresult set_event(CUgraphNode node, CUevent event) {
-    return change_node<Work>(node, [&](auto &work) { return make_event_work<Work>(event, work); });
+    return change_node<Work>(
+        node, [&](auto &, auto &work) { return make_event_work<Work>(event, work); });
 }
 
 template <class Work> CUresult set_exec_event(CUgraphExec exec, CUgraphNode node, CUevent event) {
-    return change_exec_node<Work>(exec, node,
-                                  [&](auto &work) { return make_event_work<Work>(event, work); });
+    return change_exec_node<Work>(
+        exec, node, [&](auto &, auto &work) { return make_event_work<Work>(event, work); });
 }
 
 } // namespace

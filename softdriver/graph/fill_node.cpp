@@ -94,19 +94,16 @@ SOFT_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_P
     GraphNodePtr found = find_node(node);
     CUcontext context = found && found->work->context() ? found->work->context()->handle : nullptr;
     return change_node<FillWork>(
-        node, [&](auto &work) { return make_fill_work(call, params, context, work); });
+        node, [&](auto &, auto &work) { return make_fill_work(call, params, context, work); });
 }
 
 SOFT_API(cuGraphExecMemsetNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
           CUcontext context),
          (exec, node, params, context)) {
-    GraphNodePtr present;
-    if (CUresult status = find_exec_node(exec, node, present))
-        return status;
-    return change_exec_node<FillWork>(exec, node, [&](auto &work) {
+    return change_exec_node<FillWork>(exec, node, [&](auto &old, auto &work) {
         CUresult status = make_fill_work(call, params, context, work);
-        bool refused = !status && !static_cast<const FillWork &>(*present->work).has_home_of(*work);
+        bool refused = !status && !old.has_home_of(*work);
         return refused ? CUDA_ERROR_INVALID_VALUE : status;
     });
 }

@@ -56,14 +56,15 @@ SOFT_API(cuGraphHostNodeGetParams, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *par
 
 SOFT_API(cuGraphHostNodeSetParams, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params),
          (node, params)) {
-    return change_node<HostWork>(node, [&](auto &work) { return make_host_work(params, work); });
+    return change_node<HostWork>(node,
+                                 [&](auto &, auto &work) { return make_host_work(params, work); });
 }
 
 SOFT_API(cuGraphExecHostNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params),
          (exec, node, params)) {
-    return change_exec_node<HostWork>(exec, node,
-                                      [&](auto &work) { return make_host_work(params, work); });
+    return change_exec_node<HostWork>(
+        exec, node, [&](auto &, auto &work) { return make_host_work(params, work); });
 }
 
 SOFT_API(cuGraphAddEmptyNode,

@@ -248,9 +248,8 @@ SOFT_API(cuGraphKernelNodeGetParams, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_
 
 SOFT_API(cuGraphKernelNodeSetParams_v2,
          (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params), (node, params)) {
-    return change_node<KernelWork>(node, [&](auto &work) {
-        return make_kernel_work(call, params, work, find_node(node)->work.get());
-    });
+    return change_node<KernelWork>(
+        node, [&](auto &old, auto &work) { return make_kernel_work(call, params, work, &old); });
 }
 
 SOFT_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params),
@@ -263,10 +262,8 @@ SOFT_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_P
 SOFT_API(cuGraphExecKernelNodeSetParams_v2,
          (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *params),
          (exec, node, params)) {
-    return change_exec_node<KernelWork>(exec, node, [&](auto &work) {
-        GraphNodePtr own;
-        find_exec_node(exec, node, own);
-        return make_kernel_work(call, params, work, own->work.get());
+    return change_exec_node<KernelWork>(exec, node, [&](auto &old, auto &work) {
+        return make_kernel_work(call, params, work, &old);
     });
 }
 
@@ -295,10 +292,8 @@ SOFT_API(cuGraphKernelNodeSetAttribute,
         return CUDA_ERROR_INVALID_VALUE;
     if (CUresult status = normalised(int(number), *value, attribute))
         return status;
-    return change_node<KernelWork>(handle, [&](auto &work) {
-        auto &old = static_cast<const KernelWork &>(*find_node(handle)->work);
-        return old.with(attribute, work);
-    });
+    return change_node<KernelWork>(
+        handle, [&](auto &old, auto &work) { return old.with(attribute, work); });
 }
 
 SOFT_API(cuGraphKernelNodeCopyAttributes, (CUgraphNode target, CUgraphNode source),
@@ -307,10 +302,8 @@ SOFT_API(cuGraphKernelNodeCopyAttributes, (CUgraphNode target, CUgraphNode sourc
     auto *model = from ? dynamic_cast<const KernelWork *>(from->work.get()) : nullptr;
     if (!model)
         return CUDA_ERROR_INVALID_VALUE;
-    return change_node<KernelWork>(target, [&](auto &work) {
-        auto &old = static_cast<const KernelWork &>(*find_node(target)->work);
-        return old.with_attributes_of(*model, work);
-    });
+    return change_node<KernelWork>(
+        target, [&](auto &old, auto &work) { return old.with_attributes_of(*model, work); });
 }
 
 } // namespace soft

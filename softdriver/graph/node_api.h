@@ -43,12 +43,14 @@ CUresult read_node(CUgraphNode handle, const void *result, Read read) {
     return CUDA_SUCCESS;
 }
 
+// Gives a node the work that `make` makes. `make` also gets the node's old work.
 template <class Work, class Make> CUresult change_node(CUgraphNode handle, Make make) {
     GraphNodePtr node = find_node(handle);
     NodeWorkPtr work;
-    if (!node || !dynamic_cast<const Work *>(node->work.get()))
+    auto *old = node ? dynamic_cast<const Work *>(node->work.get()) : nullptr;
+    if (!old)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = make(work))
+    if (CUresult status = make(*old, work))
         return status;
     node->work = std::move(work);
     return CUDA_SUCCESS;
@@ -65,9 +67,10 @@ CUresult change_exec_node(CUgraphExec exec, CUgraphNode handle, Make make) {
     NodeWorkPtr work;
     if (CUresult status = find_exec_node(exec, handle, node))
         return status;
-    if (!dynamic_cast<const Work *>(node->work.get()))
+    auto *old = dynamic_cast<const Work *>(node->work.get());
+    if (!old)
         return CUDA_ERROR_INVALID_VALUE;
-    if (CUresult status = make(work))
+    if (CUresult status = make(*old, work))
         return status;
     return replace_work(*node, std::move(work));
 }

@@ -78,14 +78,15 @@ SOFT_API(cuGraphBatchMemOpNodeGetParams, (CUgraphNode node, CUDA_BATCH_MEM_OP_NO
 
 SOFT_API(cuGraphBatchMemOpNodeSetParams,
          (CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params), (node, params)) {
-    return change_node<ValueWork>(node, [&](auto &work) { return make_value_work(params, work); });
+    return change_node<ValueWork>(
+        node, [&](auto &, auto &work) { return make_value_work(params, work); });
 }
 
 SOFT_API(cuGraphExecBatchMemOpNodeSetParams,
          (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params),
          (exec, node, params)) {
-    return change_exec_node<ValueWork>(exec, node,
-                                       [&](auto &work) { return make_value_work(params, work); });
+    return change_exec_node<ValueWork>(
+        exec, node, [&](auto &, auto &work) { return make_value_work(params, work); });
 }
 
 } // namespace soft
