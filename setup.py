@@ -30,9 +30,9 @@ SOFTDRIVER_HEADERS = sorted(
 )
 LIBRARY = "cudadrv._compiled"  # has all Cython modules: see cudadrv/_finder.py
 KERNELS = ["examples/kernels/histogram.ptx"]  # for `python -m cudadrv demo`
-# The sources of each folder of the driver are compiled as one file. That takes a fifth of the time,
-# because most of it is spent on headers. The following sources are compiled alone, because they
-# have functions with equal names, or declare functions of cuda.h differently.
+# The sources of each folder of the driver are compiled as one file, so that headers are read once.
+# The following sources are compiled alone, because they have functions with equal names, or declare
+# functions of cuda.h differently.
 ALONE = ("names", "constant", "decode_approximate", "decode_bits", "decode_convert")
 ALONE += ("decode_float", "decode_integer")
 EXPORTS = "softdriver/exports.map"
