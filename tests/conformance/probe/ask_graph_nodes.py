@@ -410,6 +410,11 @@ def _(p):
     return found, run(p, g), words(p, at)
 
 
+def _launched(p, e, at):
+    """Launches an executable graph and waits. Returns both statuses and the word at `at`."""
+    return p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)
+
+
 def _given(p, n):
     """Returns the status, and whether the `params` and the `extra` of a kernel node are set."""
     back = Kernel()
@@ -435,7 +440,7 @@ def _(p):
     e, found = exec_of(p, g), []
     for params in (kernel_params(p, func, at, 2), block_params(p, func, at, 3)):
         found.append(p("cuGraphExecKernelNodeSetParams_v2", e, n, params))
-        found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+        found += _launched(p, e, at)
     for value in (4, 5):
         other = graph(p)
         if value == 4:
@@ -443,7 +448,7 @@ def _(p):
         else:
             node(p, "cuGraphAddKernelNode_v2", other, (), block_params(p, func, at, value))
         found.append(p("cuGraphExecUpdate_v2", e, other, ref(p, Updated())))
-        found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+        found += _launched(p, e, at)
     return found
 
 
@@ -473,14 +478,14 @@ def _(p):
         e = exec_of(p, g)
         for params in (kernel_params(p, func, at, 2), block_params(p, func, at, 3)):
             found.append(p("cuGraphExecKernelNodeSetParams_v2", e, n, params))
-            found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+            found += _launched(p, e, at)
         found.append(p("cuGraphKernelNodeSetParams_v2", n, kernel_params(p, func, at, 4)))
         p("cuGraphKernelNodeGetAttribute", n, number, back)
         other = graph(p)
         store(p, other, at, 5, func=func)
         found += [back[0], run(p, g), words(p, at)]
         found.append(p("cuGraphExecUpdate_v2", e, other, ref(p, Updated())))
-        found += [p("cuGraphLaunch", e, 0), p("cuStreamSynchronize", 0), words(p, at)]
+        found += _launched(p, e, at)
     return found
 
 
