@@ -1,9 +1,6 @@
 """Device and Context: GPUs and their contexts."""
 
-from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUcontext, CUdevice, CUresult, cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPushCurrent,
-    cuCtxSetCurrent, cudadrv_table, unlikely,
-)
+from cudadrv._driver cimport CUcontext, CUdevice, CUresult, cudadrv_table
 from cudadrv._engine cimport own_domain
 
 
@@ -89,32 +86,3 @@ cdef inline bint is_usable(Context context) noexcept:
 cdef inline bint is_alive(Context context) noexcept:
     """As `is_usable`, but ignores whether loans that were given back have to be ended."""
     return (not context.lost) & (context.raw is not NULL) & (not cudadrv_table.forked)
-
-
-cdef inline bint is_current(CUcontext wanted) noexcept nogil:
-    cdef CUcontext current = NULL
-    return cuCtxGetCurrent(&current) == CUDA_SUCCESS and current == wanted
-
-
-cdef inline CUresult enter_context(CUcontext wanted, bint *pushed) noexcept nogil:
-    """Make a context current until `leave_context`.
-
-    In a thread that had no current context, the context stays current afterwards, as in the runtime
-    API. If another library had made a context current, `leave_context` restores that one.
-    """
-    cdef CUcontext current = NULL
-    pushed[0] = False
-    cdef CUresult status = cuCtxGetCurrent(&current)
-    if status != CUDA_SUCCESS or current == wanted:
-        return status
-    if current is NULL:
-        return cuCtxSetCurrent(wanted)
-    status = cuCtxPushCurrent(wanted)
-    pushed[0] = status == CUDA_SUCCESS
-    return status
-
-
-cdef inline void leave_context(bint pushed) noexcept nogil:
-    cdef CUcontext ours = NULL
-    if unlikely(pushed):
-        cuCtxPopCurrent(&ours)

@@ -532,6 +532,160 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuGraphNodeSetEnabled "cudadrv_cuGraphNodeSetEnabled"(
         CUgraphExec executable, CUgraphNode node, unsigned int enabled)
 
+    # The same calls while a context is current: see driver.h. The context is the first argument.
+    CUresult in_cuCtxDisablePeerAccess "cudadrv_in_cuCtxDisablePeerAccess"(
+        CUcontext context, CUcontext peer)
+    CUresult in_cuCtxEnablePeerAccess "cudadrv_in_cuCtxEnablePeerAccess"(
+        CUcontext context, CUcontext peer, unsigned int flags)
+    CUresult in_cuCtxGetStreamPriorityRange "cudadrv_in_cuCtxGetStreamPriorityRange"(
+        CUcontext context, int *least, int *greatest)
+    CUresult in_cuCtxSynchronize "cudadrv_in_cuCtxSynchronize"(CUcontext context)
+    CUresult in_cuEventCreate "cudadrv_in_cuEventCreate"(
+        CUcontext context, CUevent *event, unsigned int flags)
+    CUresult in_cuIpcOpenEventHandle "cudadrv_in_cuIpcOpenEventHandle"(
+        CUcontext context, CUevent *event, CUipcEventHandle handle)
+    CUresult in_cuEventQuery "cudadrv_in_cuEventQuery"(CUcontext context, CUevent event)
+    CUresult in_cuEventDestroy "cudadrv_in_cuEventDestroy"(CUcontext context, CUevent event)
+    CUresult in_cuEventElapsedTime "cudadrv_in_cuEventElapsedTime"(
+        CUcontext context, float *milliseconds, CUevent start, CUevent end)
+    CUresult in_cuEventRecord "cudadrv_in_cuEventRecord"(
+        CUcontext context, CUevent event, CUstream stream)
+    CUresult in_cuStreamCreateWithPriority "cudadrv_in_cuStreamCreateWithPriority"(
+        CUcontext context, CUstream *stream, unsigned int flags, int priority)
+    CUresult in_cuStreamDestroy "cudadrv_in_cuStreamDestroy"(CUcontext context, CUstream stream)
+    CUresult in_cuStreamWaitEvent "cudadrv_in_cuStreamWaitEvent"(
+        CUcontext context, CUstream stream, CUevent event, unsigned int flags)
+    CUresult in_cuStreamIsCapturing "cudadrv_in_cuStreamIsCapturing"(
+        CUcontext context, CUstream stream, CUstreamCaptureStatus *status)
+    CUresult in_cuMemGetInfo "cudadrv_in_cuMemGetInfo"(
+        CUcontext context, size_t *available, size_t *total)
+    CUresult in_cuMemAlloc "cudadrv_in_cuMemAlloc"(
+        CUcontext context, CUdeviceptr *address, size_t nbytes)
+    CUresult in_cuMemAllocManaged "cudadrv_in_cuMemAllocManaged"(
+        CUcontext context, CUdeviceptr *address, size_t nbytes, unsigned int flags)
+    CUresult in_cuMemHostAlloc "cudadrv_in_cuMemHostAlloc"(
+        CUcontext context, void **address, size_t nbytes, unsigned int flags)
+    CUresult in_cuMemHostRegister "cudadrv_in_cuMemHostRegister"(
+        CUcontext context, void *address, size_t bytes, unsigned int flags)
+    CUresult in_cuMemHostUnregister "cudadrv_in_cuMemHostUnregister"(
+        CUcontext context, void *address)
+    CUresult in_cuMemFree "cudadrv_in_cuMemFree"(CUcontext context, CUdeviceptr address)
+    CUresult in_cuMemFreeHost "cudadrv_in_cuMemFreeHost"(CUcontext context, void *address)
+    CUresult in_cuMemFreeAsync "cudadrv_in_cuMemFreeAsync"(
+        CUcontext context, CUdeviceptr address, CUstream stream)
+    CUresult in_cuIpcCloseMemHandle "cudadrv_in_cuIpcCloseMemHandle"(
+        CUcontext context, CUdeviceptr address)
+    CUresult in_cuIpcGetMemHandle "cudadrv_in_cuIpcGetMemHandle"(
+        CUcontext context, CUipcMemHandle *handle, CUdeviceptr address)
+    CUresult in_cuIpcGetEventHandle "cudadrv_in_cuIpcGetEventHandle"(
+        CUcontext context, CUipcEventHandle *handle, CUevent event)
+    CUresult in_cuIpcOpenMemHandle "cudadrv_in_cuIpcOpenMemHandle"(
+        CUcontext context, CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+    CUresult in_cuMemAdvise "cudadrv_in_cuMemAdvise"(
+        CUcontext context, CUdeviceptr address, size_t nbytes, CUmem_advise advice, CUdevice place)
+    CUresult in_cuMemRangeGetAttribute "cudadrv_in_cuMemRangeGetAttribute"(
+        CUcontext context, void *value, size_t size, CUmem_range_attribute attribute,
+        CUdeviceptr address, size_t nbytes)
+    CUresult in_cuMemGetAddressRange "cudadrv_in_cuMemGetAddressRange"(
+        CUcontext context, CUdeviceptr *first, size_t *bytes, CUdeviceptr address)
+    CUresult in_cuPointerGetAttribute "cudadrv_in_cuPointerGetAttribute"(
+        CUcontext context, void *value, CUpointer_attribute attribute, CUdeviceptr address)
+    CUresult in_cuMemGetAllocationGranularity "cudadrv_in_cuMemGetAllocationGranularity"(
+        CUcontext context, size_t *granularity, const CUmemAllocationProp *properties,
+        CUmemAllocationGranularity_flags option)
+    CUresult in_cuMemAddressReserve "cudadrv_in_cuMemAddressReserve"(
+        CUcontext context, CUdeviceptr *address, size_t nbytes, size_t alignment,
+        CUdeviceptr wanted, unsigned long long flags)
+    CUresult in_cuMemAddressFree "cudadrv_in_cuMemAddressFree"(
+        CUcontext context, CUdeviceptr address, size_t nbytes)
+    CUresult in_cuMemCreate "cudadrv_in_cuMemCreate"(
+        CUcontext context, CUmemGenericAllocationHandle *handle, size_t nbytes,
+        const CUmemAllocationProp *properties, unsigned long long flags)
+    CUresult in_cuMemRelease "cudadrv_in_cuMemRelease"(
+        CUcontext context, CUmemGenericAllocationHandle handle)
+    CUresult in_cuMemMap "cudadrv_in_cuMemMap"(
+        CUcontext context, CUdeviceptr address, size_t nbytes, size_t offset,
+        CUmemGenericAllocationHandle handle, unsigned long long flags)
+    CUresult in_cuMemUnmap "cudadrv_in_cuMemUnmap"(
+        CUcontext context, CUdeviceptr address, size_t nbytes)
+    CUresult in_cuMemSetAccess "cudadrv_in_cuMemSetAccess"(
+        CUcontext context, CUdeviceptr address, size_t nbytes, const CUmemAccessDesc *changes,
+        size_t count)
+    CUresult in_cuModuleLoadDataEx "cudadrv_in_cuModuleLoadDataEx"(
+        CUcontext context, CUmodule *module, const void *image, unsigned int count,
+        CUjit_option *options, void **values)
+    CUresult in_cuModuleUnload "cudadrv_in_cuModuleUnload"(CUcontext context, CUmodule module)
+    CUresult in_cuModuleGetFunction "cudadrv_in_cuModuleGetFunction"(
+        CUcontext context, CUfunction *function, CUmodule module, const char *name)
+    CUresult in_cuModuleGetGlobal "cudadrv_in_cuModuleGetGlobal"(
+        CUcontext context, CUdeviceptr *address, size_t *nbytes, CUmodule module, const char *name)
+    CUresult in_cuModuleGetFunctionCount "cudadrv_in_cuModuleGetFunctionCount"(
+        CUcontext context, unsigned int *count, CUmodule module)
+    CUresult in_cuModuleEnumerateFunctions "cudadrv_in_cuModuleEnumerateFunctions"(
+        CUcontext context, CUfunction *functions, unsigned int count, CUmodule module)
+    CUresult in_cuFuncGetAttribute "cudadrv_in_cuFuncGetAttribute"(
+        CUcontext context, int *value, CUfunction_attribute attribute, CUfunction function)
+    CUresult in_cuFuncSetAttribute "cudadrv_in_cuFuncSetAttribute"(
+        CUcontext context, CUfunction function, CUfunction_attribute attribute, int value)
+    CUresult in_cuFuncSetCacheConfig "cudadrv_in_cuFuncSetCacheConfig"(
+        CUcontext context, CUfunction function, CUfunc_cache config)
+    CUresult in_cuFuncGetParamInfo "cudadrv_in_cuFuncGetParamInfo"(
+        CUcontext context, CUfunction function, size_t index, size_t *offset, size_t *nbytes)
+    CUresult in_cuOccupancyMaxActiveBlocksPerMultiprocessor \
+        "cudadrv_in_cuOccupancyMaxActiveBlocksPerMultiprocessor"(
+            CUcontext context, int *blocks, CUfunction function, int block_size,
+            size_t shared_bytes)
+    CUresult in_cuOccupancyMaxPotentialBlockSize "cudadrv_in_cuOccupancyMaxPotentialBlockSize"(
+        CUcontext context, int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
+        size_t shared_bytes, int limit)
+    CUresult in_cuGraphCreate "cudadrv_in_cuGraphCreate"(
+        CUcontext context, CUgraph *graph, unsigned int flags)
+    CUresult in_cuGraphDestroy "cudadrv_in_cuGraphDestroy"(CUcontext context, CUgraph graph)
+    CUresult in_cuGraphConditionalHandleCreate "cudadrv_in_cuGraphConditionalHandleCreate"(
+        CUcontext context, cuuint64_t *handle, CUgraph graph, CUcontext of, unsigned int value,
+        unsigned int flags)
+    CUresult in_cuGraphInstantiateWithFlags "cudadrv_in_cuGraphInstantiateWithFlags"(
+        CUcontext context, CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+    CUresult in_cuGraphExecDestroy "cudadrv_in_cuGraphExecDestroy"(
+        CUcontext context, CUgraphExec executable)
+    CUresult in_cuGraphExecUpdate "cudadrv_in_cuGraphExecUpdate"(
+        CUcontext context, CUgraphExec executable, CUgraph graph,
+        CUgraphExecUpdateResultInfo *result)
+    CUresult in_cuGraphAddEmptyNode "cudadrv_in_cuGraphAddEmptyNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count)
+    CUresult in_cuGraphAddMemcpyNode "cudadrv_in_cuGraphAddMemcpyNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_MEMCPY3D *copy, CUcontext of)
+    CUresult in_cuGraphAddMemsetNode "cudadrv_in_cuGraphAddMemsetNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext of)
+    CUresult in_cuGraphAddKernelNode "cudadrv_in_cuGraphAddKernelNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        const CUDA_KERNEL_NODE_PARAMS *launch)
+    CUresult in_cuGraphKernelNodeSetAttribute "cudadrv_in_cuGraphKernelNodeSetAttribute"(
+        CUcontext context, CUgraphNode node, CUlaunchAttributeID attribute,
+        const CUlaunchAttributeValue *value)
+    CUresult in_cuGraphAddChildGraphNode "cudadrv_in_cuGraphAddChildGraphNode"(
+        CUcontext context, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count,
+        CUgraph child)
+    CUresult in_cuGraphDestroyNode "cudadrv_in_cuGraphDestroyNode"(
+        CUcontext context, CUgraphNode node)
+    CUresult in_cuGraphExecKernelNodeSetParams "cudadrv_in_cuGraphExecKernelNodeSetParams"(
+        CUcontext context, CUgraphExec executable, CUgraphNode node,
+        const CUDA_KERNEL_NODE_PARAMS *launch)
+    CUresult in_cuGraphExecMemcpyNodeSetParams "cudadrv_in_cuGraphExecMemcpyNodeSetParams"(
+        CUcontext context, CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *copy,
+        CUcontext of)
+    CUresult in_cuGraphExecMemsetNodeSetParams "cudadrv_in_cuGraphExecMemsetNodeSetParams"(
+        CUcontext context, CUgraphExec executable, CUgraphNode node,
+        const CUDA_MEMSET_NODE_PARAMS *fill, CUcontext of)
+    CUresult in_cuGraphNodeSetEnabled "cudadrv_in_cuGraphNodeSetEnabled"(
+        CUcontext context, CUgraphExec executable, CUgraphNode node, unsigned int enabled)
+
+    bint is_current "cudadrv_is_current"(CUcontext wanted)
+    CUresult enter_context "cudadrv_enter"(CUcontext wanted, bint *pushed)
+    void leave_context "cudadrv_leave"(bint pushed)
+
 
 cdef void bind_driver(cudadrv_driver **table) noexcept
 

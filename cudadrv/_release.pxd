@@ -1,7 +1,7 @@
 """Release: memory goes back to the driver when freeing it cannot block."""
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream
+from cudadrv._driver cimport CUcontext, CUdeviceptr, CUresult, CUstream
 from cudadrv._event cimport Event
 from cudadrv._engine cimport own_memory
 from cudadrv._stream cimport Stream
@@ -35,7 +35,8 @@ cdef class Kept:
     cdef bint in_use(self) except -1
 
 
-cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil
+cdef CUresult free_memory(
+    CUcontext context, MemoryKind kind, CUdeviceptr address) noexcept nogil
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream) noexcept nogil
 cdef void release_part(

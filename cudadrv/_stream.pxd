@@ -3,8 +3,10 @@
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from cudadrv._device cimport Context, enter_context, is_usable
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
+from cudadrv._device cimport Context, is_usable
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, enter_context, likely, unlikely,
+)
 from cudadrv._engine cimport OWN_OPEN, own_snapshot, own_stream, own_tag
 from cudadrv._event cimport Event
 

@@ -2,13 +2,14 @@
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUdeviceptr, CUmemAccessDesc, CUmemGenericAllocationHandle, CUresult,
+    CUcontext, CUdeviceptr, CUmemAccessDesc, CUmemGenericAllocationHandle, CUresult,
 )
 
 
 # Reserved addresses, the first `mapped` of which have memory. Memory is mapped and unmapped in
 # pieces. The lock of its Memory guards a span (see _growing.pyx).
 cdef struct Span:
+    CUcontext context       # current in all driver calls
     CUdeviceptr address     # 0 before the addresses are reserved and after they are freed
     size_t nbytes           # number of reserved addresses
     size_t granularity      # all sizes are multiples of this
@@ -27,7 +28,7 @@ cdef inline size_t round_up(const Span *span, size_t nbytes) noexcept nogil:
     return (nbytes + span.granularity - 1) // span.granularity * span.granularity
 
 
-cdef Span *new_span(size_t nbytes, list devices) except NULL
+cdef Span *new_span(Context context, size_t nbytes, list devices) except NULL
 cdef CUresult reserve(Span *span) noexcept nogil
 cdef CUresult map_until(Span *span, size_t end) noexcept nogil
 cdef CUresult unmap_from(Span *span, size_t end) noexcept nogil

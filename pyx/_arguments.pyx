@@ -18,7 +18,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
-from cudadrv._device cimport Context, Device, enter_context, leave_context
+from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
     CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUdeviceptr, CUfunction, CUresult, bind_driver,
-    cuFuncGetParamInfo, cudadrv_table, likely, unlikely,
+    cudadrv_table, in_cuFuncGetParamInfo, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
@@ -383,14 +383,11 @@ cdef tuple _of_driver(CUfunction function, Context context):
     cdef size_t nbytes = 0
     cdef size_t index
     cdef CUresult status
-    cdef bint pushed = False
     found = []
     while True:
         index = len(found)
         with nogil:
-            context.check(enter_context(context.raw, &pushed))
-            status = cuFuncGetParamInfo(function, index, &offset, &nbytes)
-            leave_context(pushed)
+            status = in_cuFuncGetParamInfo(context.raw, function, index, &offset, &nbytes)
         if status == CUDA_ERROR_NOT_SUPPORTED:
             return None
         if status == CUDA_ERROR_INVALID_VALUE:  # the kernel has no parameter with this index

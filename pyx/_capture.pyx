@@ -19,12 +19,12 @@ from libc.string cimport memcpy
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED,
     CU_STREAM_CAPTURE_STATUS_ACTIVE, CU_STREAM_CAPTURE_STATUS_NONE, CUgraph, CUgraphNode, CUresult,
-    CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord, cuGraphDestroy,
-    cuGraphNodeGetDependencies, cuStreamBeginCapture, cuStreamBeginCaptureToGraph,
-    cuStreamEndCapture, cuStreamGetCaptureInfo, cuStreamIsCapturing, cuStreamWaitEvent, cuuint64_t,
-    cudadrv_table, this_thread,
+    CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord, cuGraphNodeGetDependencies,
+    cuStreamBeginCapture, cuStreamBeginCaptureToGraph, cuStreamEndCapture, cuStreamGetCaptureInfo,
+    cuStreamIsCapturing, cuStreamWaitEvent, cudadrv_table, cuuint64_t, enter_context,
+    in_cuGraphDestroy, leave_context, this_thread,
 )
-from cudadrv._device cimport attend, enter_context, leave_context, report_in
+from cudadrv._device cimport attend, report_in
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_USES,
     engine, own_access, own_ask, own_begin, own_clock, own_clock_drop, own_domain_open,
@@ -1252,14 +1252,10 @@ cdef void mark_captured(own_snapshot *issued) noexcept:
 cdef void destroy_graph(Context context, CUgraph raw) noexcept:
     """Destroy a graph of the driver. NULL is allowed; `context` may then be None."""
     cdef CUresult status
-    cdef bint pushed = False
     if raw is NULL or cudadrv_table.forked or context.lost:
         return
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuGraphDestroy(raw)
-            leave_context(pushed)
+        status = in_cuGraphDestroy(context.raw, raw)
     report_in(context, status)
 
 

@@ -15,12 +15,12 @@ Outlives a call: the orphans, and the ghosts of each context (the GIL guards bot
 from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
 from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport Context, enter_context, leave_context, report_in
+from cudadrv._device cimport Context, report_in
 from cudadrv._driver cimport (
     CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE,
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_NONE,
-    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord, cuStreamDestroy,
-    cuStreamIsCapturing, cudadrv_table, this_thread,
+    CUcontext, CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cudadrv_table,
+    in_cuEventRecord, in_cuStreamDestroy, in_cuStreamIsCapturing, this_thread,
 )
 from cudadrv._engine cimport (
     OWN_OPEN, engine, own_mutex_give, own_mutex_take, own_record_as, own_snapshot,
@@ -88,12 +88,8 @@ cdef void drop_stream(
 
 cdef CUresult _destroy_idle(Context context, CUstream handle) noexcept:
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuStreamDestroy(handle)
-            leave_context(pushed)
+        status = in_cuStreamDestroy(context.raw, handle)
     return status
 
 
@@ -264,16 +260,12 @@ cdef CUresult _end(
     """Close a stream. Returns CUDA_ERROR_NOT_READY if it needs a last event and `farewell` is None.
     """
     cdef CUresult status = CUDA_SUCCESS
-    cdef bint pushed = False
     own_mutex_take(order.issue)
     if order.state == OWN_OPEN:
         if farewell is None and not own_stream_known(engine, order):
             status = CUDA_ERROR_NOT_READY
         else:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = _destroy(handle, order, ours, farewell, capturing)
-                leave_context(pushed)
+            status = _destroy(context.raw, handle, order, ours, farewell, capturing)
             if status == CUDA_SUCCESS and not capturing[0]:
                 own_stream_close(engine, order)
     own_mutex_give(order.issue)
@@ -281,25 +273,26 @@ cdef CUresult _end(
 
 
 cdef CUresult _destroy(
-    CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
+    CUcontext context, CUstream handle, own_stream *order, bint ours, Event farewell,
+    bint *capturing
 ) noexcept nogil:
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef CUresult status
     cdef own_snapshot snapshot
     if not ours and farewell is None:  # needs no call, and the owner may have destroyed the stream
         return CUDA_SUCCESS
-    status = cuStreamIsCapturing(handle, &capture)
+    status = in_cuStreamIsCapturing(context, handle, &capture)
     capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
     if capturing[0]:
         return status
     if status == CUDA_SUCCESS and farewell is not None:
-        status = cuEventRecord(farewell.raw, handle)
+        status = in_cuEventRecord(context, farewell.raw, handle)
         if status == CUDA_SUCCESS:
             own_snapshot_take(engine, order, &snapshot)
             own_record_as(engine, &snapshot, &farewell.state)
             own_snapshot_drop(engine, &snapshot)
     if status == CUDA_SUCCESS and ours:
-        status = cuStreamDestroy(handle)
+        status = in_cuStreamDestroy(context, handle)
     return status
 
 

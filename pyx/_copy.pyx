@@ -11,12 +11,12 @@ from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from cudadrv._capture cimport Capture, GraphNode
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, bind_driver, cuEventRecord,
-    cuMemGetInfo, cuMemcpyAsync, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync,
-    cuMemcpyPeerAsync, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async,
-    cuStreamWaitEvent, cudadrv_table, likely, unlikely,
+    cuMemcpyAsync, cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync,
+    cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cuStreamWaitEvent,
+    cudadrv_table, in_cuMemGetInfo, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_NON_BLOCKING, OWN_READ, OWN_WRITE, own_access
 from cudadrv._errors cimport is_sticky
@@ -198,12 +198,8 @@ cdef int _find_lost(Context context) except -1:
     cdef CUresult status
     cdef size_t available = 0
     cdef size_t total = 0
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuMemGetInfo(&available, &total)
-            leave_context(pushed)
+        status = in_cuMemGetInfo(context.raw, &available, &total)
         if is_sticky(status):
             cudadrv_table.note_failure("cuMemcpyPeerAsync")
             context.check(status)

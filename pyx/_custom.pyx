@@ -13,13 +13,13 @@ from libc.stdint cimport uint16_t
 
 from cudadrv._arguments cimport Room, describe_operand, new_room
 from cudadrv._buffer cimport Buffer
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUcontext, CUdeviceptr, CUfunction, CUlaunchConfig, CUresult,
     CUstream, bind_driver, cuLaunchKernel as launch, cuLaunchKernelEx as launch_ex,
     cuMemcpyAsync as copy, cuMemcpyDtoDAsync as copy_dtod, cuMemcpyDtoHAsync as copy_dtoh,
     cuMemcpyHtoDAsync as copy_htod, cuMemsetD16Async as fill_16, cuMemsetD32Async as fill_32,
-    cuMemsetD8Async as fill_8, cudadrv_table,
+    cuMemsetD8Async as fill_8, cudadrv_table, enter_context, leave_context,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_STRICT, OWN_WRITE, own_access
 from cudadrv._kernel cimport Kernel, Prepared, check_kernel, find_variables, launch_ready

@@ -16,10 +16,10 @@ from cudadrv._driver cimport (
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CUcontext, CUdevice_attribute, CUresult, CUuuid, bind_driver, cuCtxCreate, cuCtxDestroy,
-    cuCtxGetStreamPriorityRange, cuCtxPopCurrent, cuCtxPushCurrent, cuCtxSynchronize, cuDeviceGet,
-    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceGetUuid,
-    cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cuMemGetInfo,
-    cudadrv_table, last_failure,
+    cuCtxPopCurrent, cuCtxPushCurrent, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetCount,
+    cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceGetUuid, cuDevicePrimaryCtxGetState,
+    cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cudadrv_table, in_cuCtxGetStreamPriorityRange,
+    in_cuCtxSynchronize, in_cuMemGetInfo, last_failure,
 )
 from cudadrv._engine cimport (
     OWN_INTERNAL, engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot,
@@ -162,13 +162,9 @@ cdef class Device:
         cdef size_t available = 0
         cdef size_t total = 0
         cdef CUresult status
-        cdef bint pushed = False
         context.usable()
         with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuMemGetInfo(&available, &total)
-                leave_context(pushed)
+            status = in_cuMemGetInfo(context.raw, &available, &total)
             context.check(status)
         return available, total
 
@@ -473,13 +469,9 @@ cdef class Context:
         cdef int least = 0
         cdef int greatest = 0
         cdef CUresult status
-        cdef bint pushed = False
         self.usable()
         with nogil:
-            status = enter_context(self.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuCtxGetStreamPriorityRange(&least, &greatest)
-                leave_context(pushed)
+            status = in_cuCtxGetStreamPriorityRange(self.raw, &least, &greatest)
             self.check(status)
         return greatest, least
 
@@ -493,7 +485,6 @@ cdef class Context:
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot
-        cdef bint pushed = False
         cdef CUresult status
         self.usable()
         if self.captures:
@@ -504,10 +495,7 @@ cdef class Context:
         try:
             _wait_for_known_work(self)
             with nogil:
-                status = enter_context(self.raw, &pushed)
-                if status == CUDA_SUCCESS:
-                    status = cuCtxSynchronize()
-                    leave_context(pushed)
+                status = in_cuCtxSynchronize(self.raw)
                 self.check(status)
             own_join_host(engine, &snapshot)
         finally:

@@ -5,13 +5,13 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from cudadrv._device cimport Context, context_of, enter_context, is_usable, leave_context, report_in
+from cudadrv._device cimport Context, context_of, is_usable, report_in
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUipcEventHandle,
-    CUresult, CUstream, CUstreamCaptureMode, bind_driver, cuEventCreate, cuEventDestroy,
-    cuEventElapsedTime, cuEventQuery, cuIpcOpenEventHandle, cuStreamQuery,
-    cuThreadExchangeStreamCaptureMode, cudadrv_table,
+    CUresult, CUstream, CUstreamCaptureMode, bind_driver, cuStreamQuery,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table, in_cuEventCreate, in_cuEventDestroy,
+    in_cuEventElapsedTime, in_cuEventQuery, in_cuIpcOpenEventHandle,
 )
 from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
@@ -70,13 +70,10 @@ cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
     current context is lost.
     """
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    cdef bint pushed = False
-    cdef CUresult status = enter_context(context, &pushed)
-    if status == CUDA_SUCCESS:
-        cuThreadExchangeStreamCaptureMode(&mode)
-        status = cuEventQuery(event)
-        cuThreadExchangeStreamCaptureMode(&mode)
-        leave_context(pushed)
+    cdef CUresult status
+    cuThreadExchangeStreamCaptureMode(&mode)
+    status = in_cuEventQuery(context, event)
+    cuThreadExchangeStreamCaptureMode(&mode)
     return status
 
 
@@ -349,8 +346,6 @@ cdef class Event:
         """
         cdef float milliseconds = 0
         cdef CUresult status
-        cdef bint pushed = False
-        cdef bint asked = False
         for event in (start, self):
             (<Event>event).refuse_unrecorded("timed")
             if not (<Event>event).timing:
@@ -360,14 +355,10 @@ cdef class Event:
         start.waiters += 1
         self.waiters += 1
         with nogil:
-            status = enter_context(self.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                asked = True
-                status = cuEventElapsedTime(&milliseconds, start.raw, self.raw)
-                leave_context(pushed)
+            status = in_cuEventElapsedTime(self.context.raw, &milliseconds, start.raw, self.raw)
         _end_wait(start)
         _end_wait(self)
-        if asked and status == CUDA_ERROR_NOT_READY:
+        if status == CUDA_ERROR_NOT_READY:
             raise CudaError(<int>status, "cuEventElapsedTime",
                             "elapsed_ms needs both events complete: synchronize the later one"
                             " first, end.synchronize()")
@@ -644,16 +635,12 @@ cdef int _create(
 ) except -1:
     """Create the driver's event, or open an event of another process."""
     cdef CUresult status
-    cdef bint pushed = False
     context.usable()
     event.context = context
     event.timing = not flags & CU_EVENT_DISABLE_TIMING
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuEventCreate(&event.raw, flags) if other is NULL \
-                else cuIpcOpenEventHandle(&event.raw, other[0])
-            leave_context(pushed)
+        status = in_cuEventCreate(context.raw, &event.raw, flags) if other is NULL \
+            else in_cuIpcOpenEventHandle(context.raw, &event.raw, other[0])
         context.check(status)
     return 0
 
@@ -684,7 +671,6 @@ cdef CUresult _destroy(Event event) noexcept nogil:
     """
     cdef CUevent handle
     cdef CUresult status
-    cdef bint pushed = False
     if cudadrv_table.forked:  # a thread that does not exist in the child may hold the event's lock
         return CUDA_SUCCESS
     own_mutex_take(&event.state.issue)
@@ -692,8 +678,5 @@ cdef CUresult _destroy(Event event) noexcept nogil:
     own_mutex_give(&event.state.issue)
     if handle is NULL or event.lent or event.context.lost:
         return CUDA_SUCCESS
-    status = enter_context(event.context.raw, &pushed)
-    if status == CUDA_SUCCESS:
-        status = cuEventDestroy(handle)
-        leave_context(pushed)
+    status = in_cuEventDestroy(event.context.raw, handle)
     return status

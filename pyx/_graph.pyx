@@ -19,10 +19,10 @@ from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
 )
-from cudadrv._device cimport Context, default_context, enter_context, leave_context, report_in
+from cudadrv._device cimport Context, default_context, report_in
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphCreate,
-    cuGraphExecDestroy, cuGraphInstantiateWithFlags, cuGraphLaunch, cudadrv_table, likely,
+    CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphLaunch,
+    cudadrv_table, in_cuGraphCreate, in_cuGraphExecDestroy, in_cuGraphInstantiateWithFlags, likely,
     unlikely,
 )
 from cudadrv._engine cimport (
@@ -822,7 +822,6 @@ cdef class Graph(Builder):
     cdef int begin_change(self, Context context) except -1:
         cdef DriverGraph driver_graph
         cdef CUresult status
-        cdef bint pushed = False
         context.usable()
         self.usable()
         if self.context is not None and self.context is not context:
@@ -835,10 +834,7 @@ cdef class Graph(Builder):
             driver_graph = DriverGraph.__new__(DriverGraph)
             driver_graph.context = context
             with nogil:
-                status = enter_context(context.raw, &pushed)
-                if status == CUDA_SUCCESS:
-                    status = cuGraphCreate(&driver_graph.raw, 0)
-                    leave_context(pushed)
+                status = in_cuGraphCreate(context.raw, &driver_graph.raw, 0)
                 context.check(status)
         except BaseException:
             self.end_change()
@@ -1031,12 +1027,8 @@ cdef int check_whole(Graph graph) except -1:
 
 cdef CUresult _instantiate(ExecutableGraph made, CUgraph raw) noexcept:
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(made.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuGraphInstantiateWithFlags(&made.raw, raw, 0)
-            leave_context(pushed)
+        status = in_cuGraphInstantiateWithFlags(made.context.raw, &made.raw, raw, 0)
     return status
 
 
@@ -1453,7 +1445,6 @@ cdef int _policy_of(Uses uses, uint32_t index) except -1:
 cdef void _destroy_executable(ExecutableGraph executable) noexcept:
     cdef CUgraphExec raw = executable.raw
     cdef CUresult status
-    cdef bint pushed = False
     executable.raw = NULL
     if raw is NULL or cudadrv_table.forked or executable.context.lost:
         return
@@ -1462,8 +1453,5 @@ cdef void _destroy_executable(ExecutableGraph executable) noexcept:
                       (executable.original, executable.nodes))
         return
     with nogil:
-        status = enter_context(executable.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuGraphExecDestroy(raw)
-            leave_context(pushed)
+        status = in_cuGraphExecDestroy(executable.context.raw, raw)
     report_in(executable.context, status)

@@ -14,15 +14,15 @@ from libc.string cimport memcpy, memset
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, DriverGraph, GraphNode, Holdings, new_holdings,
 )
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, bind_driver, cuGraphExecUpdate,
-    cudadrv_table, last_failure,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, bind_driver, cudadrv_table,
+    in_cuGraphExecUpdate, last_failure,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
@@ -151,7 +151,6 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
     cdef CUgraphExecUpdateResultInfo info
     cdef Next following
     cdef CUresult status
-    cdef bint pushed = False
     cdef bint paired
     graph.usable()
     check_whole(graph)
@@ -171,10 +170,8 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
     following.number, following.paired, following.disabled = graph.number, paired, disabled
     memset(&info, 0, sizeof(info))
     with nogil:
-        status = enter_context(executable.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuGraphExecUpdate(executable.raw, driver_graph.raw, &info)
-            leave_context(pushed)
+        status = in_cuGraphExecUpdate(
+            executable.context.raw, executable.raw, driver_graph.raw, &info)
         if status != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE:
             executable.context.check(status)
     if status != CUDA_SUCCESS:
@@ -641,22 +638,17 @@ cdef int _make(
     cdef CUgraphNode raws[2]
     cdef int count = <int>len(handles)
     cdef int part
-    cdef CUresult status
+    cdef CUresult status = CUDA_SUCCESS
     cdef CUresult again = CUDA_SUCCESS
-    cdef bint pushed = False
     for part in range(count):
         raws[part] = <CUgraphNode><size_t>handles[part]
     with nogil:
-        status = enter_context(executable.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            for part in range(count):
-                status = change.make(executable.raw, raws[part], part, executable.context.raw)
-                if status != CUDA_SUCCESS:
-                    if part:
-                        again = undo.make(
-                            executable.raw, raws[0], 0, executable.context.raw)
-                    break
-            leave_context(pushed)
+        for part in range(count):
+            status = change.make(executable.raw, raws[part], part, executable.context.raw)
+            if status != CUDA_SUCCESS:
+                if part:
+                    again = undo.make(executable.raw, raws[0], 0, executable.context.raw)
+                break
     if again != CUDA_SUCCESS:
         executable.broken = old.called()
     if status == CUDA_ERROR_INVALID_VALUE and change.node.kind != LAUNCH_NODE:

@@ -16,15 +16,16 @@ from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, Checks, GraphNode, Plan, Receiver, after_of,
 )
 from cudadrv._copy cimport check_pair, device_side_of, refuse_apart, set_item
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS,
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
     CU_MEMORYTYPE_UNIFIED, CU_POINTER_ATTRIBUTE_CONTEXT, CUcontext, CUdeviceptr, CUgraph,
     CUgraphNode, CUlaunchAttribute, CUresult, bind_driver, cuDriverGetVersion,
-    cuGraphAddChildGraphNode, cuGraphAddEmptyNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode,
-    cuGraphAddMemsetNode, cuGraphConditionalHandleCreate, cuGraphDestroyNode,
-    cuGraphKernelNodeSetAttribute, cuPointerGetAttribute, cudadrv_table, cuuint64_t,
+    cudadrv_table, cuuint64_t, in_cuGraphAddChildGraphNode,
+    in_cuGraphAddEmptyNode, in_cuGraphAddKernelNode, in_cuGraphAddMemcpyNode,
+    in_cuGraphAddMemsetNode, in_cuGraphConditionalHandleCreate, in_cuGraphDestroyNode,
+    in_cuGraphKernelNodeSetAttribute, in_cuPointerGetAttribute,
 )
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, own_access, own_request, own_stream,
@@ -230,25 +231,21 @@ cdef GraphNode _in_the_way(Plan plan, Checks checks):
 cdef int _call(
     Place *place, Checks checks, adder call, void *arguments, GraphNode node
 ) noexcept nogil:
-    cdef bint pushed = False
-    cdef int reason = enter_context(place.context, &pushed)
-    if reason == CUDA_SUCCESS:
-        reason = checks.begin()
-        if reason == 0:
-            node.raw_count = 1
-            reason = call(arguments, place, node.raws, &node.raw_count)
-            if reason == CUDA_SUCCESS:
-                checks.settle()
-            else:
-                checks.undo()
-        leave_context(pushed)
+    cdef int reason = checks.begin()
+    if reason == 0:
+        node.raw_count = 1
+        reason = call(arguments, place, node.raws, &node.raw_count)
+        if reason == CUDA_SUCCESS:
+            checks.settle()
+        else:
+            checks.undo()
     return reason
 
 
 cdef CUresult _nothing_call(
     void *arguments, Place *place, CUgraphNode *nodes, int *count
 ) noexcept nogil:
-    return cuGraphAddEmptyNode(nodes, place.graph, place.after, place.count)
+    return in_cuGraphAddEmptyNode(place.context, nodes, place.graph, place.after, place.count)
 
 
 cdef Context _context_for(Builder graph, Region region):
@@ -257,9 +254,9 @@ cdef Context _context_for(Builder graph, Region region):
         else region.memory.context
 
 
-cdef void _take_back(CUgraphNode node, const char *failed) noexcept nogil:
+cdef void _take_back(Place *place, CUgraphNode node, const char *failed) noexcept nogil:
     """Destroy a node after another call, `failed`, has failed. The exception names that call."""
-    if cuGraphDestroyNode(node) != CUDA_SUCCESS:
+    if in_cuGraphDestroyNode(place.context, node) != CUDA_SUCCESS:
         cudadrv_table.note_failure(failed)
 
 
@@ -278,8 +275,9 @@ cdef Region _region(object given, str call):
 cdef CUresult _copy_call(
     void *arguments, Place *place, CUgraphNode *nodes, int *count
 ) noexcept nogil:
-    return cuGraphAddMemcpyNode(
-        nodes, place.graph, place.after, place.count, <CUDA_MEMCPY3D *>arguments, place.context)
+    return in_cuGraphAddMemcpyNode(
+        place.context, nodes, place.graph, place.after, place.count, <CUDA_MEMCPY3D *>arguments,
+        place.context)
 
 
 cdef GraphNode add_copy(Builder graph, object destination, object origin, object after):
@@ -342,13 +340,14 @@ cdef CUresult _fill_call(
     count[0] = 1 if halves[0] == halves[1] else 2
     fill_params(&params, fill.target, fill.count, fill.itemsize, count[0])
     params.value = halves[0]
-    status = cuGraphAddMemsetNode(
-        nodes, place.graph, place.after, place.count, &params, place.context)
+    status = in_cuGraphAddMemsetNode(
+        place.context, nodes, place.graph, place.after, place.count, &params, place.context)
     if status == CUDA_SUCCESS and count[0] == 2:
         params.dst, params.value = fill.target + 4, halves[1]
-        status = cuGraphAddMemsetNode(&nodes[1], place.graph, nodes, 1, &params, place.context)
+        status = in_cuGraphAddMemsetNode(
+            place.context, &nodes[1], place.graph, nodes, 1, &params, place.context)
         if status != CUDA_SUCCESS:
-            _take_back(nodes[0], "cuGraphAddMemsetNode")
+            _take_back(place, nodes[0], "cuGraphAddMemsetNode")
     return status
 
 
@@ -393,12 +392,10 @@ cdef bint is_of_other_context(Region region, Context context) noexcept:
 cdef size_t _home_of_foreign(Region region) noexcept:
     """Ask the driver for the context of memory that another library has allocated; 0 for none."""
     cdef CUcontext home = NULL
-    cdef bint pushed = False
-    if enter_context(region.memory.context.raw, &pushed) == CUDA_SUCCESS:
-        if cuPointerGetAttribute(&home, CU_POINTER_ATTRIBUTE_CONTEXT, pointer_of(region)) \
-                != CUDA_SUCCESS:
-            home = NULL
-        leave_context(pushed)
+    if in_cuPointerGetAttribute(
+            region.memory.context.raw, &home, CU_POINTER_ATTRIBUTE_CONTEXT,
+            pointer_of(region)) != CUDA_SUCCESS:
+        home = NULL
     return <size_t>home
 
 
@@ -447,19 +444,20 @@ cdef CUresult _launch_call(
     cdef CUresult status
     if launch.changes[0] != launch.seen:
         return <CUresult>VARIABLES_CHANGED
-    status = cuGraphAddKernelNode(
-        nodes, place.graph, place.after, place.count, &launch.params)
+    status = in_cuGraphAddKernelNode(
+        place.context, nodes, place.graph, place.after, place.count, &launch.params)
     if status != CUDA_SUCCESS:
         return status
     if launch.shape.cooperative:
         attribute.value.cooperative = 1
-        status = cuGraphKernelNodeSetAttribute(
-            nodes[0], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &attribute.value)
+        status = in_cuGraphKernelNodeSetAttribute(
+            place.context, nodes[0], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &attribute.value)
     if status == CUDA_SUCCESS and launch.shape.cluster[0]:
         set_cluster(&attribute, launch.shape.cluster)
-        status = cuGraphKernelNodeSetAttribute(nodes[0], attribute.id, &attribute.value)
+        status = in_cuGraphKernelNodeSetAttribute(
+            place.context, nodes[0], attribute.id, &attribute.value)
     if status != CUDA_SUCCESS:
-        _take_back(nodes[0], "cuGraphKernelNodeSetAttribute")
+        _take_back(place, nodes[0], "cuGraphKernelNodeSetAttribute")
     return status
 
 
@@ -512,8 +510,8 @@ cdef void launch_params(CUDA_KERNEL_NODE_PARAMS *params, Prepared ready) noexcep
 cdef CUresult _child_call(
     void *arguments, Place *place, CUgraphNode *nodes, int *count
 ) noexcept nogil:
-    return cuGraphAddChildGraphNode(
-        nodes, place.graph, place.after, place.count, <CUgraph>arguments)
+    return in_cuGraphAddChildGraphNode(
+        place.context, nodes, place.graph, place.after, place.count, <CUgraph>arguments)
 
 
 cdef GraphNode add_child(
@@ -556,7 +554,8 @@ cdef extern from *:
         params.of.conditional.type = type;
         params.of.conditional.size = size;
         params.of.conditional.context = context;
-        CUresult status = cudadrv_cuGraphAddNode(node, graph, after, NULL, count, &params);
+        CUresult status =
+            cudadrv_in_cuGraphAddNode(context, node, graph, after, NULL, count, &params);
         if (status == CUDA_SUCCESS) {
             memcpy(bodies, params.of.conditional.graphs, size * sizeof *bodies);
         }
@@ -597,7 +596,6 @@ cdef object new_condition(Builder graph, Context context, object default):
     cdef cuuint64_t handle = 0
     cdef unsigned int value = 0
     cdef unsigned int flags = 0
-    cdef bint pushed = False
     cdef CUresult status
     if default is not None:
         number = operator.index(default)
@@ -609,11 +607,8 @@ cdef object new_condition(Builder graph, Context context, object default):
     graph.begin_change(context)
     try:
         with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuGraphConditionalHandleCreate(
-                    &handle, graph.raw, context.raw, value, flags)
-                leave_context(pushed)
+            status = in_cuGraphConditionalHandleCreate(
+                context.raw, &handle, graph.raw, context.raw, value, flags)
             context.check(status)
         graph.plan.conditions[handle] = False
         graph.plan.changed()

@@ -5,7 +5,7 @@ at most a limit that shrinking has set, and work may be in flight meanwhile. Shr
 closing the last bytes: they must be unused, and the engine refuses them from then on.
 """
 
-from cudadrv._device cimport Context, Device, attend, enter_context, leave_context
+from cudadrv._device cimport Context, Device, attend
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, CUresult, bind_driver,
     cudadrv_table,
@@ -74,7 +74,6 @@ cdef Memory _reserved(Context context, size_t nbytes, list devices, str label):
     """Reserve addresses for `nbytes` bytes, and return their Memory. No bytes are mapped yet."""
     cdef Memory memory = Memory.__new__(Memory)
     cdef CUresult status
-    cdef bint pushed = False
     memory.context = context
     memory.kind = GROWING
     memory.nbytes = nbytes
@@ -82,13 +81,10 @@ cdef Memory _reserved(Context context, size_t nbytes, list devices, str label):
     memory.site = here()
     memory.growth = allocate_lock()
     memory.state = new_state(nbytes)
-    memory.span = new_span(nbytes, devices)
+    memory.span = new_span(context, nbytes, devices)
     drain_for_more()
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = reserve(memory.span)
-            leave_context(pushed)
+        status = reserve(memory.span)
     if memory.span.address == 0:
         drop_span(memory.span)
         memory.span = NULL
@@ -101,12 +97,8 @@ cdef Memory _reserved(Context context, size_t nbytes, list devices, str label):
 
 cdef CUresult _map_call(Memory memory, size_t end) except *:
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(memory.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = map_until(memory.span, end)
-            leave_context(pushed)
+        status = map_until(memory.span, end)
     return status
 
 
@@ -199,14 +191,10 @@ cdef int _unmap(Region region, Py_ssize_t before, size_t end) except -1:
     """Give back the memory behind `end`. If the driver gives back nothing, undo the shrinking."""
     cdef Memory memory = region.memory
     cdef CUresult status
-    cdef bint pushed = False
     cdef size_t mapped = memory.span.mapped
     end = round_up(memory.span, end)
     with nogil:
-        status = enter_context(memory.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = unmap_from(memory.span, end)
-            leave_context(pushed)
+        status = unmap_from(memory.span, end)
     if status != CUDA_SUCCESS and memory.span.mapped == mapped:
         _resize(region, before)
         own_memory_extend(engine, memory.state, region.nbytes)

@@ -16,17 +16,17 @@ from cudadrv._arguments cimport (
     with_regions,
 )
 from cudadrv._capture cimport GraphNode
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+    CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_NUM_REGS,
     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_FUNC_ATTRIBUTE_PTX_VERSION,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction,
-    CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, bind_driver,
-    cuFuncGetAttribute, cuFuncSetAttribute, cuFuncSetCacheConfig, cuLaunchKernelEx,
-    cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize, cudadrv_table,
-    PyVectorcall_NARGS, exchange_call, items_of, likely, tuple_of, unlikely, vectorcallfunc,
+    CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, PyVectorcall_NARGS,
+    bind_driver, cuLaunchKernelEx, cudadrv_table, exchange_call, in_cuFuncGetAttribute,
+    in_cuFuncSetAttribute, in_cuFuncSetCacheConfig, in_cuOccupancyMaxActiveBlocksPerMultiprocessor,
+    in_cuOccupancyMaxPotentialBlockSize, items_of, likely, tuple_of, unlikely, vectorcallfunc,
 )
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, own_access,
@@ -211,7 +211,6 @@ cdef class Kernel:
         cdef size_t shared
         cdef int most
         cdef CUresult status
-        cdef bint pushed = False
         self.usable()
         shared_bytes, limit = operator.index(shared_bytes), operator.index(limit)
         if shared_bytes < 0 or limit < 0:
@@ -219,11 +218,8 @@ cdef class Kernel:
                              f" {shared_bytes} and {limit}")
         shared, most = shared_bytes, min(limit, self.most_threads)
         with nogil:
-            status = enter_context(self.module.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuOccupancyMaxPotentialBlockSize(
-                    &grid, &block, self.raw, NULL, shared, most)
-                leave_context(pushed)
+            status = in_cuOccupancyMaxPotentialBlockSize(
+                self.module.context.raw, &grid, &block, self.raw, NULL, shared, most)
             self.module.context.check(status)
         return block, grid
 
@@ -279,7 +275,6 @@ cdef class Kernel:
         Driver function: cuFuncSetCacheConfig.
         """
         cdef CUresult status
-        cdef bint pushed = False
         cdef int number
         if preference not in CACHES:
             raise ValueError(f"preference is {preference!r}, and must be one of"
@@ -287,10 +282,8 @@ cdef class Kernel:
         self.usable()
         number = CACHES[preference]
         with nogil:
-            status = enter_context(self.module.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuFuncSetCacheConfig(self.raw, <CUfunc_cache>number)
-                leave_context(pushed)
+            status = in_cuFuncSetCacheConfig(
+                self.module.context.raw, self.raw, <CUfunc_cache>number)
             self.module.context.check(status)
 
     def __repr__(self):
@@ -347,23 +340,15 @@ cdef class Kernel:
     cdef int attribute(self, CUfunction_attribute attribute) except? -1:
         cdef int value = 0
         cdef CUresult status
-        cdef bint pushed = False
         with nogil:
-            status = enter_context(self.module.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuFuncGetAttribute(&value, attribute, self.raw)
-                leave_context(pushed)
+            status = in_cuFuncGetAttribute(self.module.context.raw, &value, attribute, self.raw)
             self.module.context.check(status)
         return value
 
     cdef int set_attribute(self, CUfunction_attribute attribute, int value) except -1:
         cdef CUresult status
-        cdef bint pushed = False
         with nogil:
-            status = enter_context(self.module.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuFuncSetAttribute(self.raw, attribute, value)
-                leave_context(pushed)
+            status = in_cuFuncSetAttribute(self.module.context.raw, self.raw, attribute, value)
             self.module.context.check(status)
         return 0
 
@@ -416,13 +401,9 @@ cdef int occupancy_of(Kernel kernel, Shape *shape) except -1:
     cdef int blocks = 0
     cdef int threads = <int>threads_of(shape)
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(kernel.module.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &blocks, kernel.raw, threads, shape.shared_bytes)
-            leave_context(pushed)
+        status = in_cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            kernel.module.context.raw, &blocks, kernel.raw, threads, shape.shared_bytes)
         kernel.module.context.check(status)
     return blocks
 

@@ -3,20 +3,20 @@
 from libc.stdlib cimport free, malloc
 
 from cudadrv._copy cimport nothing_to_do, required_stream
-from cudadrv._device cimport Context, Device, enter_context, leave_context
+from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS, CU_DEVICE_CPU,
     CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_INVALID, CU_MEM_ATTACH_GLOBAL,
-    CU_MEM_ATTACH_HOST, CU_MEM_ATTACH_SINGLE,
-    CU_MEM_ADVISE_SET_ACCESSED_BY, CU_MEM_ADVISE_SET_PREFERRED_LOCATION,
-    CU_MEM_ADVISE_SET_READ_MOSTLY, CU_MEM_ADVISE_UNSET_ACCESSED_BY,
-    CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, CU_MEM_ADVISE_UNSET_READ_MOSTLY,
-    CU_MEM_LOCATION_TYPE_DEVICE, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
-    CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
-    CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CUdevice, CUdeviceptr, CUmem_advise, CUmem_range_attribute,
-    CUmemLocation, CUmemLocationType, CUresult, CUstream, bind_driver, cuMemAdvise,
-    cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemPrefetchAsync,
-    cuMemPrefetchBatchAsync, cuMemRangeGetAttribute, cuStreamAttachMemAsync, cudadrv_table,
+    CU_MEM_ATTACH_HOST, CU_MEM_ATTACH_SINGLE, CU_MEM_ADVISE_SET_ACCESSED_BY,
+    CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_MEM_ADVISE_SET_READ_MOSTLY,
+    CU_MEM_ADVISE_UNSET_ACCESSED_BY, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION,
+    CU_MEM_ADVISE_UNSET_READ_MOSTLY, CU_MEM_LOCATION_TYPE_DEVICE,
+    CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+    CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CUdevice,
+    CUdeviceptr, CUmemLocation, CUmemLocationType, CUmem_advise, CUmem_range_attribute, CUresult,
+    CUstream, bind_driver, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync,
+    cuMemPrefetchAsync, cuMemPrefetchBatchAsync, cuStreamAttachMemAsync, cudadrv_table,
+    in_cuMemAdvise, in_cuMemRangeGetAttribute,
 )
 from cudadrv._engine cimport (
     OWN_ATTACHES, OWN_DISCARDS, OWN_LEGACY, OWN_MOVES, OWN_NO_STREAM, OWN_OK, OWN_READ,
@@ -553,19 +553,15 @@ cdef int _advise(Region region, list changes) except -1:
     cdef int advice
     cdef CUdevice processor
     cdef CUresult status
-    cdef bint pushed
     _keep_open(region, &open)
     try:
         # The next buffer in this memory would inherit the advice, so it leaves the pool.
         leave_cache(region.memory)
         region.memory.advised = True
         for advice, processor in changes:
-            pushed = False
             with nogil:
-                status = enter_context(context.raw, &pushed)
-                if status == CUDA_SUCCESS:
-                    status = cuMemAdvise(address, nbytes, <CUmem_advise>advice, processor)
-                    leave_context(pushed)
+                status = in_cuMemAdvise(
+                    context.raw, address, nbytes, <CUmem_advise>advice, processor)
             context.check(status)
     finally:
         own_export_close(engine, &open)
@@ -636,14 +632,11 @@ cdef bint _read(Region region, int attribute, int *values, size_t count) except 
     cdef CUdeviceptr address = pointer_of(region)
     cdef size_t nbytes = region.nbytes
     cdef Context context = region.memory.context
-    cdef bint pushed = False
     cdef CUresult status
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuMemRangeGetAttribute(values, count * sizeof(int),
-                                            <CUmem_range_attribute>attribute, address, nbytes)
-            leave_context(pushed)
+        status = in_cuMemRangeGetAttribute(
+            context.raw, values, count * sizeof(int), <CUmem_range_attribute>attribute, address,
+            nbytes)
     if status == CUDA_ERROR_INVALID_VALUE and attribute >= LAST_PREFETCH_TYPE:
         return False
     context.check(status)

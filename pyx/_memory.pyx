@@ -10,15 +10,15 @@ cimport cython
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
-from cudadrv._device cimport Context, attend, enter_context, is_usable, leave_context
+from cudadrv._device cimport Context, attend, is_usable
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
     CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
-    CUstream, bind_driver, cuMemAlloc, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemAllocManaged,
-    cuMemFreeAsync, cuMemGetAddressRange, cuMemHostAlloc, cuMemHostRegister, cuPointerGetAttribute,
-    cudadrv_table, last_failure, this_thread, unlikely,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUcontext, CUdeviceptr,
+    CUresult, CUstream, bind_driver, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync,
+    cudadrv_table, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemGetAddressRange, in_cuMemHostAlloc,
+    in_cuMemHostRegister, in_cuPointerGetAttribute, last_failure, this_thread, unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -258,12 +258,8 @@ cdef int _free_now(Memory memory) except -1:
     cdef CUdeviceptr address = memory.address
     cdef MemoryKind kind = memory.kind
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(memory.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = free_memory(kind, address)
-            leave_context(pushed)
+        status = free_memory(memory.context.raw, kind, address)
     if status != CUDA_SUCCESS:
         memory.state.closed = False
         memory.context.raise_failure(status)
@@ -322,7 +318,8 @@ cdef CUresult _close_span(Memory memory) except *:
     cdef size_t mapped = span.mapped
     _end(memory, "close", True)
     if not memory.context.lost:
-        status = _free_span(memory)
+        with nogil:
+            status = free_span(span, False)
     if status != CUDA_SUCCESS and span.mapped == mapped and mapped:
         memory.state.closed = False
         memory.context.raise_failure(status)
@@ -333,17 +330,6 @@ cdef CUresult _close_span(Memory memory) except *:
         release_later(GROWING, <CUdeviceptr><size_t>span, NULL, memory.context, None)
     _let_go(memory)
     memory.closed_at = here()
-    return status
-
-
-cdef CUresult _free_span(Memory memory) noexcept:
-    cdef CUresult status
-    cdef bint pushed = False
-    with nogil:
-        status = enter_context(memory.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = free_span(memory.span, False)
-            leave_context(pushed)
     return status
 
 
@@ -839,7 +825,7 @@ cdef CUresult _call(Memory memory, size_t size) except *:
     cdef CUresult status
     cdef StreamOrdered ordered
     cdef Segment segment
-    cdef bint pushed = False
+    cdef CUcontext context = memory.context.raw
     if memory.kind == REGISTERED:
         segment = new_segment("cudadrv-locked", size)
         memory.owner = segment
@@ -852,19 +838,16 @@ cdef CUresult _call(Memory memory, size_t size) except *:
         memory.address = ordered.address
         return status
     with nogil:
-        status = enter_context(memory.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            if memory.kind == DEVICE:
-                status = cuMemAlloc(&memory.address, size)
-            elif memory.kind == REGISTERED:
-                status = cuMemHostRegister(
-                    <void *>memory.address, size,
-                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
-            elif memory.kind == LOCKED:
-                status = cuMemHostAlloc(<void **>&memory.address, size, memory.flags)
-            else:
-                status = cuMemAllocManaged(&memory.address, size, CU_MEM_ATTACH_GLOBAL)
-            leave_context(pushed)
+        if memory.kind == DEVICE:
+            status = in_cuMemAlloc(context, &memory.address, size)
+        elif memory.kind == REGISTERED:
+            status = in_cuMemHostRegister(
+                context, <void *>memory.address, size,
+                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+        elif memory.kind == LOCKED:
+            status = in_cuMemHostAlloc(context, <void **>&memory.address, size, memory.flags)
+        else:
+            status = in_cuMemAllocManaged(context, &memory.address, size, CU_MEM_ATTACH_GLOBAL)
     if memory.kind == REGISTERED and status != CUDA_SUCCESS:
         memory.address, memory.owner = 0, None
     return status
@@ -949,11 +932,8 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     cdef CUdeviceptr first = 0
     cdef size_t size = 0
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        context.check(enter_context(context.raw, &pushed))
-        status = cuMemGetAddressRange(&first, &size, address)
-        leave_context(pushed)
+        status = in_cuMemGetAddressRange(context.raw, &first, &size, address)
     if status != CUDA_ERROR_INVALID_VALUE and status != CUDA_ERROR_NOT_FOUND:
         context.check(status)
     if status == CUDA_SUCCESS and address + nbytes > first + size:
@@ -1062,16 +1042,16 @@ cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
     cdef unsigned int memory_type = 0
     cdef int managed = 0
     cdef CUresult status
-    cdef bint pushed = False
     context.usable()
     with nogil:
-        context.check(enter_context(context.raw, &pushed))
-        status = cuPointerGetAttribute(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+        status = in_cuPointerGetAttribute(
+            context.raw, &memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
         if status == CUDA_SUCCESS:
-            status = cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
+            status = in_cuPointerGetAttribute(
+                context.raw, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
         if status == CUDA_SUCCESS:
-            status = cuPointerGetAttribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-        leave_context(pushed)
+            status = in_cuPointerGetAttribute(
+                context.raw, device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
     if status == CUDA_ERROR_INVALID_VALUE:
         return -1
     context.check(status)

@@ -14,7 +14,7 @@ from libc.string cimport strlen
 
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffer cimport Buffer
-from cudadrv._device cimport Context, context_of, enter_context, leave_context
+from cudadrv._device cimport Context, context_of
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_JIT_ERROR_LOG_BUFFER,
@@ -22,8 +22,9 @@ from cudadrv._driver cimport (
     CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE,
     CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET, CU_POINTER_ATTRIBUTE_IS_MANAGED,
     CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult, bind_driver, cuFuncGetName,
-    cuModuleEnumerateFunctions, cuModuleGetFunction, cuModuleGetFunctionCount, cuModuleGetGlobal,
-    cuModuleLoadDataEx, cuPointerGetAttribute, cudadrv_table, last_failure,
+    cudadrv_table, in_cuModuleEnumerateFunctions,
+    in_cuModuleGetFunction, in_cuModuleGetFunctionCount, in_cuModuleGetGlobal,
+    in_cuModuleLoadDataEx, in_cuPointerGetAttribute, last_failure,
 )
 from cudadrv._errors cimport close_at_end, is_sticky
 from cudadrv._memory cimport Memory, close_module, code_memory, show_memory, variable_memory
@@ -100,7 +101,6 @@ cdef str load_image(Memory code, object image, list options, str called):
     cdef unsigned int count
     cdef CUmodule raw = NULL
     cdef CUresult status
-    cdef bint pushed = False
     cdef Room room = new_room(2 * LOG_BYTES)
     cdef char *info = <char *>room.start
     cdef char *errors = info + LOG_BYTES
@@ -114,10 +114,7 @@ cdef str load_image(Memory code, object image, list options, str called):
         values[i] = <void *><size_t>value
     count = <unsigned int>len(options)
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuModuleLoadDataEx(&raw, data, count, names, values)
-            leave_context(pushed)
+        status = in_cuModuleLoadDataEx(context.raw, &raw, data, count, names, values)
     if status == CUDA_SUCCESS:
         code.address = <CUdeviceptr><size_t>raw
     info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
@@ -373,14 +370,10 @@ cdef object _find(Module module, str name):
     cdef const char *c_name = encoded
     cdef CUfunction found = NULL
     cdef CUresult status
-    cdef bint pushed = False
     if b"\0" in encoded:
         return None
     with nogil:
-        status = enter_context(module.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuModuleGetFunction(&found, module.raw(), c_name)
-            leave_context(pushed)
+        status = in_cuModuleGetFunction(module.context.raw, &found, module.raw(), c_name)
     if status == CUDA_ERROR_NOT_FOUND:
         return None
     module.context.check(status)
@@ -418,22 +411,15 @@ cdef list _names(Module module):
     cdef CUfunction *functions
     cdef CUresult status
     cdef Room room
-    cdef bint pushed = False
     if module.text is not None:
         return list(module.text.kernels)
     with nogil:
-        status = enter_context(module.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuModuleGetFunctionCount(&count, module.raw())
-            leave_context(pushed)
+        status = in_cuModuleGetFunctionCount(module.context.raw, &count, module.raw())
         module.context.check(status)
     room = new_room(count * sizeof(CUfunction))
     functions = <CUfunction *>room.start
     with nogil:
-        status = enter_context(module.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuModuleEnumerateFunctions(functions, count, module.raw())
-            leave_context(pushed)
+        status = in_cuModuleEnumerateFunctions(module.context.raw, functions, count, module.raw())
         module.context.check(status)
     names = []
     for i in range(count):
@@ -511,17 +497,13 @@ cdef bint _locate(
     cdef int is_managed = 0
     cdef CUresult status
     cdef CUresult answer = CUDA_SUCCESS
-    cdef bint pushed = False
     if b"\0" in encoded:  # the driver would stop at the NUL and look up a shorter name
         return False
     with nogil:
-        status = enter_context(module.context.raw, &pushed)
+        status = in_cuModuleGetGlobal(module.context.raw, address, nbytes, module.raw(), c_name)
         if status == CUDA_SUCCESS:
-            status = cuModuleGetGlobal(address, nbytes, module.raw(), c_name)
-            if status == CUDA_SUCCESS:
-                answer = cuPointerGetAttribute(
-                    &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
-            leave_context(pushed)
+            answer = in_cuPointerGetAttribute(
+                module.context.raw, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
     if status == CUDA_ERROR_NOT_FOUND:
         return False
     module.context.check(status)

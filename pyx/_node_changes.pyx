@@ -17,9 +17,8 @@ from cudadrv._copy cimport check_pair, refuse_apart, refuse_other_dtype, set_ite
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUgraphExec,
-    CUgraphNode, CUresult, bind_driver, cuGraphExecKernelNodeSetParams,
-    cuGraphExecMemcpyNodeSetParams, cuGraphExecMemsetNodeSetParams, cuGraphNodeSetEnabled,
-    cudadrv_table,
+    CUgraphNode, CUresult, bind_driver, cudadrv_table, in_cuGraphExecKernelNodeSetParams,
+    in_cuGraphExecMemcpyNodeSetParams, in_cuGraphExecMemsetNodeSetParams, in_cuGraphNodeSetEnabled,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access
 from cudadrv._graph_nodes cimport (
@@ -100,7 +99,7 @@ cdef class LaunchChange(NodeChange):
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
     ) noexcept nogil:
-        return cuGraphExecKernelNodeSetParams(executable, raw, &self.params)
+        return in_cuGraphExecKernelNodeSetParams(context, executable, raw, &self.params)
 
     cdef tuple targets(self):
         return described(self.ready)
@@ -146,7 +145,8 @@ cdef class CopyChange(NodeChange):
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
     ) noexcept nogil:
-        return cuGraphExecMemcpyNodeSetParams(executable, raw, &self.params, context)
+        return in_cuGraphExecMemcpyNodeSetParams(
+            context, executable, raw, &self.params, context)
 
 
 cdef NodeChange change_copy(GraphNode old, Context context, object source, object target):
@@ -266,7 +266,7 @@ cdef class FillChange(NodeChange):
         cdef CUDA_MEMSET_NODE_PARAMS params = self.params
         params.dst += 4 * part
         params.value = self.halves[part]
-        return cuGraphExecMemsetNodeSetParams(executable, raw, &params, context)
+        return in_cuGraphExecMemsetNodeSetParams(context, executable, raw, &params, context)
 
 
 cdef NodeChange change_fill(GraphNode old, Context context, object target, object value):
@@ -350,7 +350,7 @@ cdef class Switch(NodeChange):
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
     ) noexcept nogil:
-        return cuGraphNodeSetEnabled(executable, raw, self.enabled)
+        return in_cuGraphNodeSetEnabled(context, executable, raw, self.enabled)
 
 
 cdef NodeChange disable(GraphNode node, Context context):

@@ -10,8 +10,10 @@ make no driver call. It keeps the GIL, unless it has to wait for a lock or to lo
 import atexit
 
 from cudadrv._capture cimport Capture
-from cudadrv._device cimport enter_context, is_current, leave_context
-from cudadrv._driver cimport CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, likely, unlikely
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table, enter_context, is_current, leave_context,
+    likely, unlikely,
+)
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
     own_begin_run, own_clock, own_clock_drop, own_conflict, own_foresee, own_known,

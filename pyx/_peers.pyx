@@ -11,20 +11,17 @@ ended (the GIL guards both).
 from libc.stdint cimport uint64_t
 
 from cudadrv._capture cimport Capture
-from cudadrv._device cimport (
-    Context, Device, contexts, enter_context, leave_context, resets, unfinished_in,
-)
+from cudadrv._device cimport Context, Device, contexts, resets, unfinished_in
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
     CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
     CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
-    CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    CU_MEM_LOCATION_TYPE_DEVICE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUdevice_P2PAttribute, CUdeviceptr, CUmemAccess_flags,
-    CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUpointer_attribute, CUresult, bind_driver,
-    cuCtxDisablePeerAccess, cuCtxEnablePeerAccess, cuDeviceCanAccessPeer,
-    cuDeviceGetDefaultMemPool, cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess,
-    cuPointerGetAttribute, cudadrv_table,
+    CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_MEM_LOCATION_TYPE_DEVICE,
+    CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUdevice_P2PAttribute,
+    CUdeviceptr, CUmemAccessDesc, CUmemAccess_flags, CUmemLocation, CUmemoryPool,
+    CUpointer_attribute, CUresult, bind_driver, cuDeviceCanAccessPeer, cuDeviceGetDefaultMemPool,
+    cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess, cudadrv_table,
+    in_cuCtxDisablePeerAccess, in_cuCtxEnablePeerAccess, in_cuPointerGetAttribute,
 )
 from cudadrv._errors cimport check
 from cudadrv._region cimport Region, pointer_of
@@ -88,7 +85,6 @@ cdef tuple _contexts(Context context, Context peer):
 def enable_access(Context context, Context peer):
     """Give a context access to the memory of another device: see `Context.enable_access`."""
     cdef CUresult status
-    cdef bint pushed = False
     context.usable()
     peer.usable()
     if context is peer:
@@ -101,10 +97,7 @@ def enable_access(Context context, Context peer):
                          " can_access is False. Copies between the two work without access")
     reference = context.peers.reference_to(peer)
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuCtxEnablePeerAccess(peer.raw, 0)
-            leave_context(pushed)
+        status = in_cuCtxEnablePeerAccess(context.raw, peer.raw, 0)
     if status != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
         context.check(status)
     try:
@@ -146,12 +139,8 @@ def disable_access(Context context, Context peer):
 
 cdef CUresult _disable(Context context, Context peer) noexcept:
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuCtxDisablePeerAccess(peer.raw)
-            leave_context(pushed)
+        status = in_cuCtxDisablePeerAccess(context.raw, peer.raw)
     return status
 
 
@@ -289,11 +278,8 @@ cdef uint64_t _attribute_in(
     """Return an attribute of an address as a context sees it; 0 if the driver returns none."""
     cdef uint64_t value = 0
     cdef CUresult status
-    cdef bint pushed = False
     with nogil:
-        context.check(enter_context(context.raw, &pushed))
-        status = cuPointerGetAttribute(&value, attribute, address)
-        leave_context(pushed)
+        status = in_cuPointerGetAttribute(context.raw, &value, attribute, address)
     if status == CUDA_ERROR_INVALID_VALUE:
         return 0
     context.check(status)

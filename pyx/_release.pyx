@@ -20,24 +20,23 @@ from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
 from libc.stdlib cimport free, malloc
 
 from cudadrv._closing cimport bury_orphans
-from cudadrv._device cimport Context, contexts, enter_context, leave_context, report_in
+from cudadrv._device cimport Context, contexts, report_in
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
-    CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_STATUS_NONE, CUdeviceptr, CUgraphExec,
-    CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, bind_driver,
-    cuCtxSynchronize, cuGraphExecDestroy, cuIpcCloseMemHandle, cuMemFree, cuMemFreeAsync,
-    cuMemFreeHost, cuMemHostUnregister, cuModuleUnload,
-    cuStreamIsCapturing, cuStreamWaitEvent, cuThreadExchangeStreamCaptureMode, cudadrv_table,
-    this_thread,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdeviceptr, CUgraphExec, CUmodule, CUresult,
+    CUstream, CUstreamCaptureMode, bind_driver, cuThreadExchangeStreamCaptureMode, cudadrv_table,
+    in_cuCtxSynchronize, in_cuGraphExecDestroy, in_cuIpcCloseMemHandle, in_cuMemFree,
+    in_cuMemFreeAsync, in_cuMemFreeHost, in_cuMemHostUnregister, in_cuModuleUnload,
+    in_cuStreamWaitEvent, leave_context, this_thread,
 )
 from cudadrv._engine cimport (
-    OWN_ELSEWHERE, OWN_INTERNAL, OWN_OPEN, engine, own_borrow, own_borrows, own_known,
+    OWN_ELSEWHERE, OWN_INTERNAL, engine, own_borrow, own_borrows, own_known,
     own_memory, own_conflict,
     own_held, own_lock_both, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
 )
 from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
-from cudadrv._stream cimport Stream, find_user, may_synchronize
+from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, may_synchronize
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._device import call_after_wait
@@ -155,17 +154,13 @@ cdef bint finish_everything() except -1:
     """
     cdef Context context
     cdef CUresult status
-    cdef bint pushed = False
     for context in contexts():
         if context.lost:
             continue
         if not may_synchronize(context):
             return False
         with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuCtxSynchronize()
-                leave_context(pushed)
+            status = in_cuCtxSynchronize(context.raw)
         if status != CUDA_SUCCESS:
             return False
     return True
@@ -204,20 +199,19 @@ cdef bint _stream_is_idle(Stream stream) except -1:
     The default stream of another thread cannot be queried. For such a stream, returns whether the
     host knows that its work is complete.
     """
-    cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef bint pushed = False
     cdef bint idle = False
+    cdef int reason
     if stream.thread and stream.thread != this_thread():
         return own_stream_known(engine, stream.order)
     with nogil:
         if own_mutex_try(stream.order.issue):
-            if stream.order.state != OWN_OPEN:
-                idle = True
-            elif enter_context(stream.context.raw, &pushed) == CUDA_SUCCESS:
-                idle = cuStreamIsCapturing(stream.raw, &capture) == CUDA_SUCCESS \
-                    and capture == CU_STREAM_CAPTURE_STATUS_NONE \
-                    and query_stream(stream.raw) == CUDA_SUCCESS
+            reason = enter_stream(stream, &pushed)
+            if reason == 0:
+                idle = query_stream(stream.raw) == CUDA_SUCCESS
                 leave_context(pushed)
+            else:
+                idle = reason == STREAM_IS_CLOSED
             own_mutex_give(stream.order.issue)
     return idle
 
@@ -321,23 +315,23 @@ cdef class Kept:
         raise NotImplementedError
 
 
-cdef CUresult free_memory(MemoryKind kind, CUdeviceptr address) noexcept nogil:
-    """Free unused memory, unload a module or destroy an executable graph. May block. The caller
-    makes its context current.
-    """
+cdef CUresult free_memory(
+    CUcontext context, MemoryKind kind, CUdeviceptr address
+) noexcept nogil:
+    """Free unused memory, unload a module or destroy an executable graph. May block."""
     if kind == GROWING:
         return free_span(<Span *><size_t>address, True)
     if kind == LOCKED:
-        return cuMemFreeHost(<void *><size_t>address)
+        return in_cuMemFreeHost(context, <void *><size_t>address)
     if kind == REGISTERED:
-        return cuMemHostUnregister(<void *><size_t>address)
+        return in_cuMemHostUnregister(context, <void *><size_t>address)
     if kind == OPENED:
-        return cuIpcCloseMemHandle(address)
+        return in_cuIpcCloseMemHandle(context, address)
     if kind == CODE:
-        return cuModuleUnload(<CUmodule><size_t>address)
+        return in_cuModuleUnload(context, <CUmodule><size_t>address)
     if kind == EXECUTABLE:
-        return cuGraphExecDestroy(<CUgraphExec><size_t>address)
-    return cuMemFree(address)
+        return in_cuGraphExecDestroy(context, <CUgraphExec><size_t>address)
+    return in_cuMemFree(context, address)
 
 
 cdef int drain(bint may_block) except -1:
@@ -608,15 +602,12 @@ cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream
 ) noexcept nogil:
     """Free memory in its context, on the stream if it is stream-ordered. Affects no capture."""
-    cdef bint pushed = False
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    cdef CUresult status = enter_context(context.raw, &pushed)
-    if status == CUDA_SUCCESS:
-        cuThreadExchangeStreamCaptureMode(&mode)
-        status = cuMemFreeAsync(address, stream) if kind == STREAM_ORDERED \
-            else free_memory(kind, address)
-        cuThreadExchangeStreamCaptureMode(&mode)
-        leave_context(pushed)
+    cdef CUresult status
+    cuThreadExchangeStreamCaptureMode(&mode)
+    status = in_cuMemFreeAsync(context.raw, address, stream) if kind == STREAM_ORDERED \
+        else free_memory(context.raw, kind, address)
+    cuThreadExchangeStreamCaptureMode(&mode)
     return status
 
 
@@ -640,15 +631,11 @@ cdef CUresult _wait_unnoticed(Stream stream, Event event) noexcept:
     Otherwise a synchronization of the stream's context would also tell the host about work of
     another context.
     """
-    cdef bint pushed = False
     cdef CUresult status = <CUresult>CUDA_ERROR_INVALID_HANDLE
     with nogil:
         own_lock_both(stream.order.issue, &event.state.issue)
         if event.raw is not NULL and not event.closing:
-            status = enter_context(stream.context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuStreamWaitEvent(stream.raw, event.raw, 0)
-                leave_context(pushed)
+            status = in_cuStreamWaitEvent(stream.context.raw, stream.raw, event.raw, 0)
         own_unlock_both(stream.order.issue, &event.state.issue)
     return status
 

@@ -20,14 +20,14 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from posix.unistd cimport getpid
 
-from cudadrv._device cimport Context, contexts, enter_context, leave_context
+from cudadrv._device cimport Context, contexts
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
-    CU_STREAM_NON_BLOCKING, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult,
-    CUstream, bind_driver, cuEventRecord, cuIpcGetEventHandle, cuIpcGetMemHandle,
-    cuIpcOpenMemHandle, cuMemGetAddressRange, cuMemHostRegister, cuStreamCreateWithPriority,
-    cuStreamDestroy, cuStreamWaitEvent, cudadrv_table,
+    CU_STREAM_NON_BLOCKING, CUcontext, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle,
+    CUresult, CUstream, bind_driver, cuEventRecord, cudadrv_table, in_cuEventRecord,
+    in_cuIpcGetEventHandle, in_cuIpcGetMemHandle, in_cuIpcOpenMemHandle, in_cuMemGetAddressRange,
+    in_cuMemHostRegister, in_cuStreamCreateWithPriority, in_cuStreamDestroy, in_cuStreamWaitEvent,
 )
 from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
@@ -475,16 +475,12 @@ cdef tuple _event_for(Context context):
     cdef CUipcEventHandle handle
     cdef Event event
     cdef CUresult status
-    cdef bint pushed = False
     cdef list known = context.defaults.setdefault("shared events", [])
     if known:
         return known.pop()
     event = new_event(context, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING)
     with nogil:
-        status = enter_context(context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuIpcGetEventHandle(&handle, event.raw)
-            leave_context(pushed)
+        status = in_cuIpcGetEventHandle(context.raw, &handle, event.raw)
         context.check(status)
     _events += 1
     return event, ((<char *>&handle)[:sizeof(handle)], _events)
@@ -522,17 +518,13 @@ cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
     cdef size_t total = 0
     cdef Sharing sharing
     cdef CUresult status
-    cdef bint pushed = False
     if memory.kind == SHARED:
         return 0
     sharing = Sharing.__new__(Sharing)
     with nogil:
-        status = enter_context(memory.context.raw, &pushed)
+        status = in_cuIpcGetMemHandle(memory.context.raw, &handle, address)
         if status == CUDA_SUCCESS:
-            status = cuIpcGetMemHandle(&handle, address)
-            if status == CUDA_SUCCESS:
-                status = cuMemGetAddressRange(&base, &total, address)
-            leave_context(pushed)
+            status = in_cuMemGetAddressRange(memory.context.raw, &base, &total, address)
         memory.context.check(status)
     sharing.handle = (<char *>&handle)[:sizeof(handle)]
     sharing.base, sharing.total = base, total
@@ -911,16 +903,14 @@ cdef Event _event_behind(Event earlier):
 cdef CUresult _record_behind(Event earlier, Event event) noexcept nogil:
     """Record an event that is complete when another event of its context is complete."""
     cdef CUstream stream = NULL
-    cdef bint pushed = False
-    cdef CUresult status = enter_context(event.context.raw, &pushed)
+    cdef CUcontext context = event.context.raw
+    cdef CUresult status = in_cuStreamCreateWithPriority(
+        context, &stream, CU_STREAM_NON_BLOCKING, 0)
     if status == CUDA_SUCCESS:
-        status = cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0)
-    if status == CUDA_SUCCESS:
-        status = cuStreamWaitEvent(stream, earlier.raw, 0)
+        status = in_cuStreamWaitEvent(context, stream, earlier.raw, 0)
         if status == CUDA_SUCCESS:
-            status = cuEventRecord(event.raw, stream)
-        cuStreamDestroy(stream)     # does not wait
-    leave_context(pushed)
+            status = in_cuEventRecord(context, event.raw, stream)
+        in_cuStreamDestroy(context, stream)     # does not wait
     return status
 
 
@@ -1020,17 +1010,14 @@ cdef int _map_device(Opened opened, Claim claim) except -1:
     cdef CUipcMemHandle handle
     cdef CUdeviceptr base = 0
     cdef CUresult status
-    cdef bint pushed = False
     memcpy(&handle, <char *>opened.ticket.memory, sizeof(handle))
     with nogil:
-        status = enter_context(opened.context.raw, &pushed)
+        status = in_cuIpcOpenMemHandle(
+            opened.context.raw, &opened.base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         if status == CUDA_SUCCESS:
-            status = cuIpcOpenMemHandle(
-                &opened.base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-            if status == CUDA_SUCCESS:
-                claim.mapped = True
-                status = cuMemGetAddressRange(&base, &opened.total, opened.base)
-            leave_context(pushed)
+            claim.mapped = True
+            status = in_cuMemGetAddressRange(
+                opened.context.raw, &base, &opened.total, opened.base)
         opened.context.check(status)
     if base != opened.base or opened.ticket.offset + opened.ticket.nbytes > opened.total:
         raise OwnershipError(f"the ticket is for bytes {opened.ticket.offset} to"
@@ -1041,7 +1028,6 @@ cdef int _map_device(Opened opened, Claim claim) except -1:
 
 cdef int _map_locked(Opened opened, Claim claim) except -1:
     cdef CUresult status
-    cdef bint pushed = False
     cdef void *address
     cdef size_t total = opened.ticket.total
     cdef Segment segment = open_segment(
@@ -1050,11 +1036,9 @@ cdef int _map_locked(Opened opened, Claim claim) except -1:
     address = segment.address
     opened.base, opened.total = <size_t>address, total
     with nogil:
-        status = enter_context(opened.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            status = cuMemHostRegister(
-                address, total, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
-            leave_context(pushed)
+        status = in_cuMemHostRegister(
+            opened.context.raw, address, total,
+            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
         opened.context.check(status)
     claim.mapped = True
     return 0

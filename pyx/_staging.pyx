@@ -18,12 +18,12 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport getpid
 
 from cudadrv._copy cimport copy_call, refuse_other_dtype
-from cudadrv._device cimport Context, enter_context, leave_context
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
     CU_MEMHOSTALLOC_PORTABLE, CU_STREAM_CAPTURE_MODE_RELAXED, CUdeviceptr, CUevent, CUresult,
-    CUstream, CUstreamCaptureMode, bind_driver, cuEventRecord, cuMemHostAlloc,
-    cuThreadExchangeStreamCaptureMode, cudadrv_table,
+    CUstream, CUstreamCaptureMode, bind_driver, cuEventRecord, cuThreadExchangeStreamCaptureMode,
+    cudadrv_table, in_cuMemHostAlloc,
 )
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, engine, own_join_host, own_known, own_snapshot_drop,
@@ -222,16 +222,13 @@ cdef bint _allocate(Stage stage) except -1:
     Returns False if memory ran out.
     """
     cdef CUresult status
-    cdef bint pushed = False
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     drain(may_block=False)
     with nogil:
-        status = enter_context(stage.context.raw, &pushed)
-        if status == CUDA_SUCCESS:
-            cuThreadExchangeStreamCaptureMode(&mode)
-            status = cuMemHostAlloc(<void **>&stage.data, stage.nbytes, CU_MEMHOSTALLOC_PORTABLE)
-            cuThreadExchangeStreamCaptureMode(&mode)
-            leave_context(pushed)
+        cuThreadExchangeStreamCaptureMode(&mode)
+        status = in_cuMemHostAlloc(
+            stage.context.raw, <void **>&stage.data, stage.nbytes, CU_MEMHOSTALLOC_PORTABLE)
+        cuThreadExchangeStreamCaptureMode(&mode)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
         return False
     stage.context.check(status)

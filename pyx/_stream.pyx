@@ -17,17 +17,16 @@ from cudadrv._closing cimport (
     take_orphan,
 )
 from cudadrv._device cimport (
-    Alive, Context, Device, after_wait, context_of, contexts, default_context, enter_context,
-    is_alive, is_current, is_primary_active, leave_context,
+    Alive, Context, Device, after_wait, context_of, contexts, default_context, is_alive,
+    is_primary_active,
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_STATUS_ACTIVE,
-    CU_STREAM_CAPTURE_STATUS_NONE,
-    CU_STREAM_DEFAULT, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING, CU_STREAM_PER_THREAD, CUcontext,
-    CUresult, CUstream, CUstreamCaptureStatus, bind_driver, cuEventRecord,
-    cuStreamCreateWithPriority, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId,
-    cuStreamGetPriority, cuStreamIsCapturing, cuStreamWaitEvent, cudadrv_table, likely,
-    this_thread, unlikely,
+    CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_DEFAULT, CU_STREAM_LEGACY, CU_STREAM_NON_BLOCKING,
+    CU_STREAM_PER_THREAD, CUcontext, CUresult, CUstream, CUstreamCaptureStatus, bind_driver,
+    cuEventRecord, cuStreamGetCtx, cuStreamGetFlags, cuStreamGetId, cuStreamGetPriority,
+    cuStreamIsCapturing, cuStreamWaitEvent, cudadrv_table, in_cuStreamCreateWithPriority,
+    is_current, leave_context, likely, this_thread, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_BLOCKING, OWN_LEGACY, OWN_NON_BLOCKING, OWN_OPEN, OWN_PER_THREAD, engine, own_join,
@@ -122,7 +121,6 @@ cdef class Stream:
         cdef str label = checked_name(name)
         cdef unsigned int flags = CU_STREAM_DEFAULT if blocking else CU_STREAM_NON_BLOCKING
         cdef CUresult status
-        cdef bint pushed = False
         wanted = operator.index(priority)
         if wanted:
             greatest, least = context.priority_range
@@ -139,10 +137,7 @@ cdef class Stream:
             name_stream(self.order.number, label)
             self.name = label
         with nogil:
-            status = enter_context(context.raw, &pushed)
-            if status == CUDA_SUCCESS:
-                status = cuStreamCreateWithPriority(&self.raw, flags, self.priority)
-                leave_context(pushed)
+            status = in_cuStreamCreateWithPriority(context.raw, &self.raw, flags, self.priority)
             context.check(status)
         self.ours = True
         tag_stream(self)
@@ -1163,10 +1158,10 @@ cdef int wait_for_handle(Stream stream, size_t number) except -1:
 
 
 cdef int _wait_for_unknown(Stream stream, size_t number) except -1:
+    cdef bint pushed = False
     cdef Event event = new_event(stream.context, CU_EVENT_DISABLE_TIMING)
     cdef CUstream theirs = <CUstream>number
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
-    cdef bint pushed = False
     cdef int reason
     with nogil:
         own_mutex_take(stream.order.issue)

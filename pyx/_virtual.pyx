@@ -12,9 +12,9 @@ from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport (
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
     CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOC_GRANULARITY_MINIMUM, CU_MEM_LOCATION_TYPE_DEVICE,
-    CUmemAccessDesc, CUmemAllocationProp, CUresult, bind_driver, cuMemAddressFree,
-    cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity, cuMemMap,
-    cuMemRelease, cuMemSetAccess, cuMemUnmap, cudadrv_table,
+    CUmemAccessDesc, CUmemAllocationProp, CUresult, bind_driver, cudadrv_table, in_cuMemAddressFree,
+    in_cuMemAddressReserve, in_cuMemCreate, in_cuMemGetAllocationGranularity, in_cuMemMap,
+    in_cuMemRelease, in_cuMemSetAccess, in_cuMemUnmap,
 )
 from cudadrv._errors cimport is_sticky
 
@@ -26,7 +26,7 @@ cdef enum:
     LARGEST_PIECE = 64 << 20
 
 
-cdef Span *new_span(size_t nbytes, list devices) except NULL:
+cdef Span *new_span(Context context, size_t nbytes, list devices) except NULL:
     """Make a span without addresses. The memory will be that of the first device."""
     cdef Span *span = <Span *>calloc(1, sizeof(Span))
     cdef Device device
@@ -35,6 +35,7 @@ cdef Span *new_span(size_t nbytes, list devices) except NULL:
     if span is NULL or span.users is NULL:
         free(span)
         raise MemoryError()
+    span.context = context.raw
     span.nbytes = nbytes
     for device in devices:
         span.users[span.devices].location.type = CU_MEM_LOCATION_TYPE_DEVICE
@@ -47,11 +48,12 @@ cdef Span *new_span(size_t nbytes, list devices) except NULL:
 cdef CUresult reserve(Span *span) noexcept nogil:
     """Reserve the addresses. Rounds their number up."""
     cdef CUmemAllocationProp properties = _properties(span)
-    cdef CUresult status = cuMemGetAllocationGranularity(
-        &span.granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+    cdef CUresult status = in_cuMemGetAllocationGranularity(
+        span.context, &span.granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM)
     if status == CUDA_SUCCESS:
         span.nbytes = round_up(span, span.nbytes)
-        status = cuMemAddressReserve(&span.address, span.nbytes, span.granularity, 0, 0)
+        status = in_cuMemAddressReserve(
+            span.context, &span.address, span.nbytes, span.granularity, 0, 0)
     return status
 
 
@@ -72,8 +74,9 @@ cdef CUresult map_until(Span *span, size_t end) noexcept nogil:
     while status == CUDA_SUCCESS and span.mapped < end:
         status = _map_piece(span, min(end - span.mapped, round_up(span, LARGEST_PIECE)))
     if status == CUDA_SUCCESS and span.usable < span.mapped:
-        status = cuMemSetAccess(span.address + span.usable, span.mapped - span.usable, span.users,
-                                span.devices)
+        status = in_cuMemSetAccess(
+            span.context, span.address + span.usable, span.mapped - span.usable, span.users,
+            span.devices)
         if status == CUDA_SUCCESS:
             span.usable = span.mapped
     # After a sticky error the next call fails, too, and would be named as the one that failed.
@@ -90,10 +93,10 @@ cdef CUresult _map_piece(Span *span, size_t nbytes) noexcept nogil:
     if status == CUDA_SUCCESS and not _has_room(span):
         status = CUDA_ERROR_OUT_OF_MEMORY
     if status == CUDA_SUCCESS:
-        status = cuMemCreate(&span.unreleased, nbytes, &properties, 0)
+        status = in_cuMemCreate(span.context, &span.unreleased, nbytes, &properties, 0)
     if status != CUDA_SUCCESS:
         return status
-    status = cuMemMap(span.address + span.mapped, nbytes, 0, span.unreleased, 0)
+    status = in_cuMemMap(span.context, span.address + span.mapped, nbytes, 0, span.unreleased, 0)
     if status == CUDA_SUCCESS:
         span.mapped += nbytes
         span.ends[span.pieces] = span.mapped
@@ -105,7 +108,7 @@ cdef CUresult _map_piece(Span *span, size_t nbytes) noexcept nogil:
 cdef CUresult _release(Span *span) noexcept nogil:
     cdef CUresult status = CUDA_SUCCESS
     if span.unreleased:
-        status = cuMemRelease(span.unreleased)
+        status = in_cuMemRelease(span.context, span.unreleased)
         if status == CUDA_SUCCESS:
             span.unreleased = 0
     return status
@@ -132,7 +135,7 @@ cdef CUresult unmap_from(Span *span, size_t end) noexcept nogil:
         begin = span.ends[span.pieces - 2] if span.pieces > 1 else 0
         if begin < end:
             break
-        status = cuMemUnmap(span.address + begin, span.mapped - begin)
+        status = in_cuMemUnmap(span.context, span.address + begin, span.mapped - begin)
         if status == CUDA_SUCCESS:
             _forget_piece(span, begin)
     return status
@@ -159,7 +162,7 @@ cdef CUresult free_span(Span *span, bint anyway) noexcept nogil:
         next = _release(span)
         status = next if status == CUDA_SUCCESS else status
     if span.address and (status == CUDA_SUCCESS or anyway):
-        next = cuMemAddressFree(span.address, span.nbytes)
+        next = in_cuMemAddressFree(span.context, span.address, span.nbytes)
         status = next if status == CUDA_SUCCESS else status
         if next == CUDA_SUCCESS:
             span.address = 0

@@ -70,4 +70,53 @@ static cudadrv_driver *cudadrv_table = &cudadrv_unbound;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
 
+static inline int cudadrv_is_current(CUcontext wanted) {
+    CUcontext current = NULL;
+    return cudadrv_cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == wanted;
+}
+
+/* Makes a context current until cudadrv_leave. Only functions that get the driver call as a pointer
+ * use these two; all others call cudadrv_in_cuSomething, see below.
+ *
+ * In a thread that had no current context, the context stays current afterwards, as in the runtime
+ * API. If another library had made a context current, cudadrv_leave restores that one. */
+static inline CUresult cudadrv_enter(CUcontext wanted, int *pushed) {
+    CUcontext current = NULL;
+    *pushed = 0;
+    CUresult status = cudadrv_cuCtxGetCurrent(&current);
+    if (status != CUDA_SUCCESS || current == wanted) {
+        return status;
+    }
+    if (!current) {
+        return cudadrv_cuCtxSetCurrent(wanted);
+    }
+    status = cudadrv_cuCtxPushCurrent(wanted);
+    *pushed = status == CUDA_SUCCESS;
+    return status;
+}
+
+static inline void cudadrv_leave(int pushed) {
+    CUcontext ours = NULL;
+    if (__builtin_expect(pushed, 0)) {
+        cudadrv_cuCtxPopCurrent(&ours);
+    }
+}
+
+/* cudadrv_in_cuSomething(in_context, ...) calls cuSomething(...) while in_context is current. If
+ * the context cannot be made current, cuSomething is not called, and the status says why. */
+#define CUDADRV_MORE(...) __VA_OPT__(, ) __VA_ARGS__
+#define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
+    static inline CUresult cudadrv_in_##name(CUcontext in_context CUDADRV_MORE parameters) {       \
+        int pushed;                                                                                \
+        CUresult answer = cudadrv_enter(in_context, &pushed);                                      \
+        if (answer == CUDA_SUCCESS) {                                                              \
+            answer = cudadrv_##name arguments;                                                     \
+            cudadrv_leave(pushed);                                                                 \
+        }                                                                                          \
+        return answer;                                                                             \
+    }
+#include "driver_functions.h"
+#undef CUDADRV_FUNCTION
+#undef CUDADRV_MORE
+
 #endif
