@@ -15,10 +15,10 @@ import numpy as np
 from cudadrv._buffer import Buffer
 from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
 from cudadrv._device import Device
-from cudadrv._errors import integer
+from cudadrv._errors import ContextLostError, integer
 from cudadrv._event import Event
 from cudadrv._site import skip_file_prefixes
-from cudadrv._staging import Filling
+from cudadrv._staging import Filling, Turn
 from cudadrv._stream import Stream
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ class Pipeline:
     """
 
     __slots__ = (
-        *("__weakref__", "_chunk", "_closed", "_compute", "_device", "_dtype", "_lanes", "_marks"),
-        *("_output_count", "_output_dtype", "_running", "_sources", "_streams"),
+        *("__weakref__", "_chunk", "_compute", "_device", "_dtype", "_lanes", "_marks"),
+        *("_output_count", "_output_dtype", "_sources", "_streams", "_turn"),
     )
 
     def __init__(
@@ -186,8 +186,7 @@ class Pipeline:
                     "output_count needs output_dtype: without it, kernels work in place"
                 )
             self._output_count = _positive(output_count, "output_count")
-        self._running = False
-        self._closed = False
+        self._turn = Turn("this Pipeline")
         self._device = device
         self._lanes = [self._lane() for _ in range(_positive(buffers, "buffers"))]
         self._streams = (Stream(device=device), Stream(device=device), Stream(device=device))
@@ -253,53 +252,52 @@ class Pipeline:
 
         Also raises what the functions and the source raise, and CudaError if a driver call fails.
         """
-        if self._closed:
-            raise ValueError("this Pipeline is closed")
-        if self._running:
-            raise RuntimeError("this Pipeline is running already")
-        if into is not None:
-            self._check_target(into)
-        self._running = True
-        feed: _Feed | None = None
-        try:
-            for stream in self._streams:  # an interrupted run may not have waited for all its work
-                stream.synchronize()
-            feed = self._feed(source, prepare)
-            filled = not isinstance(feed, _Parts)
-            run = _Run(self, filled, into, consume, progress)
-            return run.through(feed)
-        except BaseException as error:
-            self._settle(error)
-            raise
-        finally:
-            if feed is not None:
-                feed.cancel()
-            self._running = False
+        with self._turn:
+            if into is not None:
+                self._check_target(into)
+            try:
+                for stream in self._streams:  # an interrupted run may not have waited for its work
+                    stream.synchronize()
+                feed = self._feed(source, prepare)
+                filled = not isinstance(feed, _Parts)
+                run = _Run(self, filled, into, consume, progress)
+                report = run.through(feed)
+            except BaseException as error:
+                self._settle(error)
+                raise
+        return report
 
     def __repr__(self) -> str:
         """The number of its buffers, and the size and dtype of a chunk."""
-        if self._closed:
+        if self.closed:
             return "<Pipeline closed>"
         return f"<Pipeline of {len(self._lanes)} buffers of {self._chunk} x {self._dtype}>"
 
     @property
     def closed(self) -> bool:
         """Whether the pipeline was closed."""
-        return self._closed
+        return self._turn.closed
 
     def close(self) -> None:
         """Wait for the work of the pipeline, and close its streams and buffers.
 
-        Closing twice does nothing. Raises what `Stream.synchronize` and `Buffer.close` raise, and
-        RuntimeError during a run.
+        Closing twice does nothing, and so does closing after the context was lost. Raises what
+        `Stream.synchronize` and `Buffer.close` raise, and RuntimeError during a run.
         """
-        if self._running:
-            raise RuntimeError("this Pipeline is running; it can be closed afterwards")
-        self._closed = True
+        self._turn.close()
+        found: ContextLostError | None = None
         for stream in self._streams:
             if not stream.closed:
-                stream.synchronize()
+                try:
+                    stream.synchronize()
+                except ContextLostError as error:  # nothing can be in use: all is closed first
+                    found = error if error.call != "cudadrv" else found
                 stream.close()
+        self._close_buffers()
+        if found is not None:
+            raise found
+
+    def _close_buffers(self) -> None:
         for lane in self._lanes:
             lane.close()
         for marks in self._marks:
@@ -309,8 +307,7 @@ class Pipeline:
 
     def __enter__(self) -> Self:
         """``with pipeline:`` closes it at the end of the block."""
-        if self._closed:
-            raise ValueError("this Pipeline is closed")
+        self._turn.refuse_closed()
         return self
 
     def __exit__(
@@ -364,16 +361,16 @@ class Pipeline:
             )
         if hasattr(source, "readinto"):
             if _is_regular(source):
-                return _FillsOfFile(self._room(), source, prepare)
+                return _FillsOfFile(self, source, prepare)
             return _Fills(self._room(), _reads_of(source), prepare)
         if isinstance(source, np.ndarray):
-            return _FillsOfArray(self._room(), _checked(source, self._dtype), prepare)
+            return _FillsOfArray(self, _checked(source, self._dtype), prepare)
         try:
             view = memoryview(source)  # type: ignore[arg-type]
         except TypeError:
             chunks: Iterator[object] = iter(source)  # type: ignore[call-overload]
             return _Fills(self._room(), _items_of(chunks, self._dtype), prepare)
-        return _FillsOfArray(self._room(), np.frombuffer(view, self._dtype), prepare)
+        return _FillsOfArray(self, np.frombuffer(view, self._dtype), prepare)
 
     def _room(self) -> list[LockedBuffer]:
         while len(self._sources) <= len(self._lanes):
@@ -402,9 +399,6 @@ class _Parts:
         part = self.source[index * self.chunk : (index + 1) * self.chunk]
         return part if part.count else None
 
-    def cancel(self) -> None:
-        """Nothing has to be ended: no chunk is filled."""
-
 
 class _Fills:
     """Chunks that a function brings into page-locked memory, one at a time."""
@@ -423,26 +417,24 @@ class _Fills:
         self.seconds += time.perf_counter() - before
         return part
 
-    def cancel(self) -> None:
-        """Nothing has to be ended: chunks are filled only within `chunk_of`."""
-
 
 class _Ahead:
     """Chunks that threads bring into page-locked memory while others are queued and computed."""
 
-    def __init__(self, room: list[LockedBuffer], prepare: "_OnArray | None") -> None:
-        self.room = room
+    def __init__(self, pipeline: Pipeline, prepare: "_OnArray | None") -> None:
+        self.room = pipeline._room()
+        self.turn = pipeline._turn  # its filling borrows the buffer that is being filled
         self.prepare = prepare
         self.seconds = 0.0
-        self.filling: Filling | None = None  # borrows the buffer that is being filled
 
     def chunk_of(self, index: int) -> HostBuffer | None:
         if index == 0:
             self.begin(0)
-        if self.filling is None:
+        filling = self.turn.filling
+        if filling is None:
             return None
-        nbytes, seconds = self.filling.end()
-        self.cancel()
+        nbytes, seconds = filling.end()
+        self.turn.filling = None
         self.seconds += seconds
         target = self.room[index % len(self.room)]
         items = self.ended(nbytes, target)
@@ -459,13 +451,7 @@ class _Ahead:
     def fill(self, target: LockedBuffer, source: "npt.NDArray[Any] | int", offset: int = 0) -> None:
         """Begin to fill a buffer."""
         given = source if isinstance(source, int) else source.data
-        self.filling = Filling(target, given, offset)
-
-    def cancel(self) -> None:
-        """End the filling, if there is one."""
-        filling, self.filling = self.filling, None
-        if filling is not None:
-            filling.cancel()
+        self.turn.filling = Filling(target, given, offset)
 
     def begin(self, index: int) -> None:
         """Begin to fill the buffer of a chunk, if there is one."""
@@ -480,9 +466,9 @@ class _FillsOfArray(_Ahead):
     """Chunks of an array with one dimension."""
 
     def __init__(
-        self, room: list[LockedBuffer], source: "npt.NDArray[Any]", prepare: "_OnArray | None"
+        self, pipeline: Pipeline, source: "npt.NDArray[Any]", prepare: "_OnArray | None"
     ) -> None:
-        super().__init__(room, prepare)
+        super().__init__(pipeline, prepare)
         self.source = source
 
     def begin(self, index: int) -> None:
@@ -499,8 +485,8 @@ class _FillsOfArray(_Ahead):
 class _FillsOfFile(_Ahead):
     """Chunks of a regular file, which threads read in parts."""
 
-    def __init__(self, room: list[LockedBuffer], source: Any, prepare: "_OnArray | None") -> None:
-        super().__init__(room, prepare)
+    def __init__(self, pipeline: Pipeline, source: Any, prepare: "_OnArray | None") -> None:
+        super().__init__(pipeline, prepare)
         self.source = source
         self.start = source.tell()
 

@@ -663,6 +663,64 @@ cdef class Filling:
         PyBuffer_Release(&self.given)
 
 
+@cython.final
+cdef class Turn:
+    """Turn(thing)\n--\n
+    Lets one run at a time use a thing: ``with turn:``. ``thing`` is its name in messages.
+
+    The end of the block cancels the `Filling` of the run. That takes no Python code, before which
+    Ctrl-C could come, so it cannot be skipped.
+    """
+    cdef str thing
+    cdef bint taken
+    cdef bint closed
+    cdef Filling filling
+
+    def __init__(self, str thing not None):
+        self.thing = thing
+
+    @property
+    def filling(self):
+        """The `Filling` that the run has begun, or None."""
+        return self.filling
+
+    @filling.setter
+    def filling(self, Filling value):
+        self.filling = value
+
+    @property
+    def closed(self):
+        """Whether the thing was closed."""
+        return self.closed
+
+    def __enter__(self):
+        # Handled before the turn is taken: Python 3.14 may raise KeyboardInterrupt after
+        # `__enter__` has returned, without a call of `__exit__`.
+        PyErr_CheckSignals()
+        self.refuse_closed()
+        if self.taken:
+            raise RuntimeError(f"{self.thing} is running already")
+        self.taken = True
+        return self
+
+    def __exit__(self, *exception):
+        if self.filling is not None:
+            self.filling._stop()
+            self.filling = None
+        self.taken = False
+
+    def close(self):
+        """Let no run begin any more. Raises RuntimeError during a run."""
+        if self.taken:
+            raise RuntimeError(f"{self.thing} is running; it can be closed afterwards")
+        self.closed = True
+
+    def refuse_closed(self):
+        """Raise ValueError if the thing is closed."""
+        if self.closed:
+            raise ValueError(f"{self.thing} is closed")
+
+
 cdef size_t _whole_steps(size_t nbytes) noexcept nogil:
     """Round a number of bytes up to a whole number of pieces (`Plan.piece`)."""
     return (nbytes + _plan.piece - 1) // _plan.piece * _plan.piece

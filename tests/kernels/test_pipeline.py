@@ -664,6 +664,61 @@ def test_close(driver):
             call()
 
 
+LOSE = """
+    import numpy as np
+    import cudadrv as cu
+    from cudadrv import testing
+
+    def lose(call):
+        testing.configure(f"fault={call}:1:719")
+
+    def compute(stream, given, taken):
+        taken.copy_from_async(given, stream)
+
+    pipeline = cu.Pipeline(10, compute=compute, output_dtype="u1", buffers=2)
+    pipeline.run(bytes(40))
+"""
+
+
+@pytest.mark.cuda_software
+def test_close_after_the_context_was_lost(script):
+    """Closing is quiet after a loss, and nothing stays listed."""
+    script.quiet(
+        LOSE
+        + """
+    lose("cuEventQuery")
+    try:
+        pipeline.run(bytes(40))
+        raise AssertionError("not lost")
+    except cu.ContextLostError:
+        pass
+    pipeline.close()
+    pipeline.close()
+    assert pipeline.closed and all(stream.closed for stream in pipeline.streams)
+    assert cu.live_buffers() == [], cu.live_buffers()
+    """
+    )
+
+
+@pytest.mark.cuda_software
+def test_close_that_finds_the_loss(script):
+    """A close that is the first to meet the loss closes everything, and then raises."""
+    script.quiet(
+        LOSE
+        + """
+    cu.DeviceBuffer(8).fill_async(1, pipeline.streams[2])
+    lose("cuStreamQuery")
+    try:
+        pipeline.close()
+        raise AssertionError("not lost")
+    except cu.ContextLostError as error:
+        assert error.suspects, error
+    pipeline.close()
+    assert cu.live_buffers() == [], cu.live_buffers()
+    """
+    )
+
+
 def test_a_dropped_pipeline_leaves_nothing(driver):
     pipeline = cu.Pipeline(CHUNK)
     pipeline.run(bytes(1000))
