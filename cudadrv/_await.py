@@ -8,6 +8,7 @@ no clock; a coroutine does so when it is resumed.
 import asyncio
 import threading
 import time
+from _thread import start_new_thread
 from contextlib import suppress
 from typing import Protocol
 
@@ -38,19 +39,25 @@ class _Watcher:
     """The awaited operations, and the thread that polls them."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        # Blocks use the lock and not the Condition, whose `__enter__` is Python code: Ctrl-C in it
+        # would leave the lock taken for ever.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._new: list[Await] = []
-        self._thread: threading.Thread | None = None
+        self._thread: int | None = None
 
     def add(self, item: Await) -> None:
-        with self._changed:
+        with self._lock:
             self._new.append(item)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="cudadrv-await", daemon=True)
-                self._thread.start()
+                # Not a `threading.Thread`: Ctrl-C in its `start` leaves locks taken. If Ctrl-C
+                # comes before the assignment, the next call starts a second thread, which shares
+                # the work.
+                self._thread = start_new_thread(self._run, ())
             self._changed.notify()
 
     def _run(self) -> None:
+        threading.current_thread().name = "cudadrv-await"  # for debuggers
         pending: list[Await] = []
         pause = FIRST_PAUSE_S
         while True:
@@ -65,7 +72,7 @@ class _Watcher:
 
     def _take_new(self, pending: list[Await]) -> bool:
         """Move new items to `pending`; return whether there were any. Blocks if both are empty."""
-        with self._changed:
+        with self._lock:
             while not (self._new or pending):
                 self._changed.wait()
             added = bool(self._new)

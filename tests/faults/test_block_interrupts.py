@@ -13,10 +13,14 @@ import gc
 import itertools
 import operator
 import sys
+import threading
 
+import numpy as np
 import pytest
+from limits import PATIENCE
 
 import cudadrv as cu
+from cudadrv._await import _Watcher
 
 MOST = 500  # each program here has fewer instructions at which it can be interrupted
 LOOKING = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
@@ -107,6 +111,51 @@ def test_no_block_stays_in_force(stream, other, program):
         with pytest.raises(cu.BufferBorrowedError):
             buffer.fill_async(2, other)
         stream.synchronize()
+        if not met:
+            break
+    assert 5 < number < MOST - 1
+
+
+def test_a_pipeline_runs_again(driver):
+    """Ctrl-C at each point of a run ends it, and leaves no buffer of the pipeline borrowed."""
+    items = np.arange(40, dtype="u1")
+    with cu.Pipeline(20, buffers=1) as pipeline:
+        pipeline.run(items)  # makes what later runs use again
+        for number in range(1, MOST):
+            met = interrupted_at(number, lambda: pipeline.run(items))
+            assert pipeline.run(items).items == 40, number
+            assert not any(source.borrowed for source in pipeline._sources), number
+            if not met:
+                break
+    assert 50 < number < MOST - 1
+
+
+class Watched:
+    """Work that is complete, and its future. `settled` is set when the future is settled."""
+
+    def __init__(self):
+        self.settled = threading.Event()
+
+    def _is_complete(self):
+        return True
+
+    def done(self):
+        return False
+
+    def get_loop(self):
+        return self
+
+    def call_soon_threadsafe(self, *call):
+        self.settled.set()
+
+
+def test_the_watching_thread_goes_on(driver):
+    """Ctrl-C at each point of an ``await`` leaves no lock that the watching thread needs."""
+    for number in range(1, MOST):
+        watcher, watched = _Watcher(), Watched()
+        met = interrupted_at(number, lambda watcher=watcher: watcher.add((Watched(), Watched())))
+        watcher.add((watched, watched))
+        assert watched.settled.wait(PATIENCE), number
         if not met:
             break
     assert 5 < number < MOST - 1
