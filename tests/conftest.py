@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 # Folders whose tests need no driver or start their own.
 WITHOUT_DRIVER = (
     *("architecture", "conformance", "docs", "external", "loading", "ownership", "packaging"),
-    *("performance", "plugin", "run", "softdriver", "toolkit", "typing"),
+    *("performance", "plugin", "run", "softdriver", "threads", "toolkit", "typing"),
 )
 
 

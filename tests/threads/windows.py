@@ -1,0 +1,208 @@
+"""Calls that run in a second thread while the first thread is at a driver call.
+
+A driver that is compiled here (interposed.c) stands between cudadrv and the real driver, and stops
+a thread at its nth moment: before or after one of its driver calls. No lock of an object may be
+held there, so the second call comes to its end, or waits for a lock that the first call releases.
+"""
+
+import ctypes
+import gc
+import itertools
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = Path(__file__).with_name("interposed.c")
+
+
+def interposed(driver: str, folder: Path) -> Path:
+    """Compile the driver that stands before `driver`, the path of a libcuda.so.1."""
+    sys.path.insert(0, str(ROOT))
+    from cuda_header import find_cuda_header
+
+    target = folder / "interposed.so"
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    flags = ["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-pthread", f"-I{ROOT / 'include'}"]
+    flags += [f"-I{find_cuda_header().folder}", f'-DDRIVER="{driver}"']
+    # Linked to the driver, so that the driver's other functions can be found in it, too. The linker
+    # looks for the software driver by its SONAME.
+    (folder / "cudadrv-libcuda.so.1").symlink_to(driver)
+    link = ["-Wl,--no-as-needed", driver, f"-Wl,-rpath,{folder}"]
+    subprocess.run([*compiler, *flags, str(SOURCE), *link, "-o", str(target)], check=True)
+    return target
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return a call's result or its exception."""
+    try:
+        return call()
+    except Exception as error:
+        return error
+
+
+class Second:
+    """A second thread, which runs one call after the other."""
+
+    def __init__(self) -> None:
+        self._begin, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+        self._call: Callable[[], Any] | None = None
+        self._result: Any = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._begin.acquire()
+            if self._call is None:
+                return
+            self._result = outcome(self._call)
+            self._ended.release()
+
+    def start(self, call: Callable[[], Any]) -> None:
+        self._call, self._result = call, None
+        self._begin.release()
+
+    def end(self) -> Any:
+        """Wait for the call, and return its result or its exception."""
+        self._ended.acquire()
+        result, self._call, self._result = self._result, None, None
+        return result
+
+    def close(self) -> None:
+        self._call = None
+        self._begin.release()
+        self._thread.join()
+
+
+class Window(NamedTuple):
+    """One moment of a call at which another call ran."""
+
+    place: str  # the driver function
+    first: Any  # the result of the call, or its exception
+    second: Any
+
+
+class Moments:
+    """Runs calls at the moments of other calls."""
+
+    def __init__(self, second: Second) -> None:
+        self.library = ctypes.CDLL(os.environ["CUDADRV_DRIVER"])
+        self.library.wait_for_moment.restype = ctypes.c_char_p
+        self.second = second
+
+    def run(
+        self, number: int, of_collections: bool, first: Callable[[], Any], second: Callable[[], Any]
+    ) -> Window | None:
+        """Run `second` at the nth moment of `first`. Returns None if there is no such moment.
+
+        The moments are driver calls, or collections of garbage, where finalizers and other threads
+        run, too. From Python 3.12 on, there are collections only between Python's instructions.
+        """
+        place = ""
+
+        def at_moment() -> Any:
+            nonlocal place
+            place = self.library.wait_for_moment().decode()
+            if not place:
+                return None
+            try:
+                return second()
+            finally:
+                self.library.end_moment()
+
+        self.second.start(at_moment)
+        with _collections(self.library.at_collection) if of_collections else nullcontext():
+            self.library.watch_from_here(ctypes.c_long(number), of_collections)
+            result = outcome(first)
+            self.library.watch_no_more()
+        answer = self.second.end()
+        return Window(place, result, answer) if place else None
+
+    def each(self, case: Callable[[], "Case"]) -> int:
+        """Run two calls at every moment of each other. Returns the number of moments."""
+        return sum(
+            self._each(case, swap, of_collections)
+            for swap in (False, True)
+            for of_collections in (False, True)
+        )
+
+    def _each(self, case: Callable[[], "Case"], swap: bool, of_collections: bool) -> int:
+        for number in itertools.count(1):
+            calls = case()
+            first, second = (calls.second, calls.first) if swap else (calls.first, calls.second)
+            window = self.run(number, of_collections, first, second)
+            if window is None:
+                return number - 1
+            results = (window.second, window.first) if swap else (window.first, window.second)
+            where = f"the {'first' if swap else 'second'} call ran at moment {number} of the other"
+            checked(calls, *results, f"{where}, at {window.place}")
+        return 0
+
+    def together(self, case: Callable[[], "Case"], rounds: int) -> None:
+        """Run two calls at once, as often as `rounds` says."""
+        start, random = threading.Barrier(2), Random(1)
+        for number in range(rounds):
+            calls = case()
+
+            def other(calls: Case = calls) -> Any:
+                start.wait()
+                _spin(random.randrange(SPINS))
+                return calls.second()
+
+            self.second.start(other)
+            start.wait()
+            _spin(random.randrange(SPINS))
+            first = outcome(calls.first)
+            checked(calls, first, self.second.end(), f"in round {number}, at once")
+
+
+@contextmanager
+def _collections(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function at each collection of garbage, and collect at every second allocation."""
+
+    def at_start(phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            call()
+
+    before = gc.get_threshold()
+    gc.collect(0)  # counts from here
+    gc.callbacks.append(at_start)
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(at_start)
+
+
+SPINS = 300  # so that now the one thread begins first and now the other
+
+
+def _spin(count: int) -> None:
+    for _ in range(count):
+        pass
+
+
+class Case(NamedTuple):
+    """Two calls, and a function that gets what they returned or raised, and checks what is left."""
+
+    first: Callable[[], Any]
+    second: Callable[[], Any]
+    check: Callable[[Any, Any], None]
+
+
+def checked(calls: Case, first: Any, second: Any, where: str) -> None:
+    try:
+        calls.check(first, second)
+    except BaseException as error:
+        error.add_note(f"{where}: {first!r} and {second!r}")
+        raise
