@@ -23,6 +23,9 @@ cdef class ArrayArgument:
 
 cdef class Capture:
     cdef object array           # the array that the program passed
+    cdef tuple shape            # its shape, dtype and number of items at that time
+    cdef object dtype
+    cdef Py_ssize_t count
     cdef Way way
     cdef str label              # the name of the array in messages, such as "inout array 0"
     cdef size_t start           # the address of the array's memory

@@ -17,6 +17,7 @@ from cudadrv._buffers import DeviceBuffer, HostBuffer, LockedBuffer
 from cudadrv._device import Device
 from cudadrv._errors import ContextLostError, integer
 from cudadrv._event import Event
+from cudadrv._region import plain_array
 from cudadrv._site import skip_file_prefixes
 from cudadrv._staging import Filling, Turn
 from cudadrv._stream import Stream
@@ -359,12 +360,12 @@ class Pipeline:
                 "a source is on the host: an array, a file, an iterator or a LockedBuffer,"
                 f" and not a {type(source).__name__}"
             )
+        if isinstance(source, np.ndarray):
+            return _FillsOfArray(self, _checked(source, self._dtype), prepare)
         if hasattr(source, "readinto"):
             if _is_regular(source):
                 return _FillsOfFile(self, source, prepare)
             return _Fills(self._room(), _reads_of(source), prepare)
-        if isinstance(source, np.ndarray):
-            return _FillsOfArray(self, _checked(source, self._dtype), prepare)
         try:
             view = memoryview(source)  # type: ignore[arg-type]
         except TypeError:
@@ -631,10 +632,9 @@ def _positive(value: SupportsIndex, name: str) -> int:
     return number
 
 
-def _checked(array: "npt.NDArray[Any]", dtype: "np.dtype[Any]") -> "npt.NDArray[Any]":
+def _checked(given: object, dtype: "np.dtype[Any]") -> "npt.NDArray[Any]":
     """Return an array of the source with one dimension. Raises if its items do not fit."""
-    if hasattr(array, "mask"):
-        raise TypeError("the mask of a masked array would be lost; pass array.filled(value)")
+    array = plain_array(given)
     if array.dtype != dtype:
         raise TypeError(
             f"the source has dtype {array.dtype}, and the chunks {dtype}; nothing is converted"
@@ -662,7 +662,7 @@ def _items_of(source: Iterator[object], dtype: "np.dtype[Any]") -> _Fill:
             found = next(source)
         except StopIteration:
             return 0
-        given = _checked(found if isinstance(found, np.ndarray) else np.asarray(found), dtype)
+        given = _checked(found, dtype)
         if not 0 < given.size <= target.count:
             raise ValueError(
                 f"chunk {index} of the source has {given.size} items, and must have from 1 to"

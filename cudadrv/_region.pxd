@@ -109,4 +109,5 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
     access.effect = OWN_STAYS
     return 0
-cdef object plain_array(object array)
+cdef bint is_ndarray(object given) noexcept
+cpdef object plain_array(object array)

@@ -11,6 +11,8 @@ from cudadrv._ordering import _Policy
 @final
 class Items: ...
 
+def plain_array(array: object) -> npt.NDArray[Any]: ...
+
 _Slice: TypeAlias = slice[SupportsIndex | None, SupportsIndex | None, None]
 
 @disjoint_base

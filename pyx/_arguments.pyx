@@ -145,6 +145,8 @@ cdef Room new_room(size_t nbytes):
 cdef extern from "Python.h":
     unsigned long long PyLong_AsUnsignedLongLong(object number) except? -1
 
+# NumPy's own types of scalars.
+cdef set _NUMBERS = set(np.sctypeDict.values())
 _SimpleCType = ctypes.c_int.__mro__[1]
 _CData = _SimpleCType.__mro__[1]
 # Formats of `struct` for .f16 (half precision), .f32 and .f64, by size in bytes.
@@ -237,8 +239,8 @@ cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value):
     if isinstance(value, _CData):
         kind, data = _ctype_kind(value), bytes(memoryview(value))
     else:
-        if isinstance(value, np.ndarray):
-            value = plain_array(value)
+        if type(value) not in _NUMBERS:
+            value = plain_array(value)  # a subclass can override the attributes
         if value.shape or value.dtype.hasobject:
             refuse_argument(signature, index, value, _advice(value, NULL))
         if not value.dtype.isnative:

@@ -24,7 +24,7 @@ from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport engine, own_export_close
 from cudadrv._errors cimport report_text
 from cudadrv._names cimport COPY_TO_ASYNC, OFFLOAD
-from cudadrv._region cimport items_of, plain_array, pointer_of
+from cudadrv._region cimport is_ndarray, items_of, plain_array, pointer_of
 from cudadrv._site cimport here, place as line_at
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
 from cudadrv._token cimport Token
@@ -33,7 +33,12 @@ from cudadrv._errors import ContextLostError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
-cdef object ndarray = np.ndarray
+# A subclass of ndarray can override its attributes, so those of ndarray itself are used.
+cdef object _flags_of = np.ndarray.flags.__get__
+cdef object _base_of = np.ndarray.base.__get__
+cdef object _shape_of = np.ndarray.shape.__get__
+cdef object _dtype_of = np.ndarray.dtype.__get__
+cdef object _set_flags = np.ndarray.setflags
 cdef tuple WORDS = ("", "In", "Out", "InOut")
 cdef tuple GROUPS = ("", "array", "out array", "inout array")
 
@@ -62,12 +67,12 @@ cdef class ArrayArgument:
     def __repr__(self):
         if self.array is None:
             return "<ArrayArgument, never initialized>"
-        return f"{WORDS[self.way]}(array of shape {self.array.shape}, {self.array.dtype})"
+        return f"{WORDS[self.way]}(array of shape {_shape_of(self.array)}, {_dtype_of(self.array)})"
 
 
 cdef ArrayArgument _argument(object array, Way way):
     cdef ArrayArgument argument
-    if not isinstance(array, ndarray):
+    if not is_ndarray(array):
         _refuse_type(f"{WORDS[way]}()", array)
     argument = ArrayArgument.__new__(ArrayArgument)
     argument.array, argument.way = array, way
@@ -112,7 +117,7 @@ cdef class Capture:
     """An array of the host that a device uses. Internal to cudadrv."""
 
     cdef str describe(self):
-        return f"{self.label}, of shape {self.array.shape} and dtype {self.array.dtype},"
+        return f"{self.label}, of shape {self.shape} and dtype {self.dtype},"
 
 
 cdef int _refuse_type(str label, object given) except -1:
@@ -124,11 +129,12 @@ cdef Capture _new_capture(object array, Way way, str label, uint32_t site):
     """Check an array, and make a capture of it. `_begin` begins the capture."""
     cdef Capture capture = Capture.__new__(Capture)
     cdef Py_buffer view
-    if not isinstance(array, ndarray):
+    if not is_ndarray(array):
         _refuse_type(label, array)
     plain = plain_array(array)
     items_of(plain.dtype)
     capture.array, capture.way, capture.label, capture.site = array, way, label, site
+    capture.shape, capture.dtype, capture.count = plain.shape, plain.dtype, plain.size
     if not plain.flags.c_contiguous:
         raise ValueError(f"{capture.describe()} is not C-contiguous; pass a contiguous copy:"
                          " numpy.ascontiguousarray(array)")
@@ -156,7 +162,7 @@ cdef int _begin(list captures, bint snapshots) except -1:
                     f" launch at {line_at(other.site)}, which is not over; end that block, or wait"
                     " for that token, first")
     for capture in captures:
-        if capture.way != IN and not capture.array.flags.writeable:
+        if capture.way != IN and not _is_writable(capture.array):
             raise ValueError(f"{capture.describe()} is read-only, so no results can come home to"
                              " it")
     for capture in captures:
@@ -174,24 +180,28 @@ cdef bint _conflict(Capture one, Capture other) noexcept:
 
 cdef bint _lock(object array) except -1:
     """Make an array read-only. Returns False if it is read-only, or could not be unlocked again."""
-    if not array.flags.writeable or not _can_be_unlocked(array):
+    if not _is_writable(array) or not _can_be_unlocked(array):
         return False
-    array.flags.writeable = False
+    _set_flags(array, False)
     return True
+
+
+cdef bint _is_writable(object array) except -1:
+    return _flags_of(array).writeable
 
 
 cdef bint _can_be_unlocked(object array) except -1:
     """Whether NumPy lets a writable array that is made read-only become writable again."""
     cdef Py_buffer view
-    if array.flags.owndata:
+    if _flags_of(array).owndata:
         return True
-    base = array.base
-    while isinstance(base, ndarray):
-        if base.flags.writeable or _is_locked(base):
+    base = _base_of(array)
+    while is_ndarray(base):
+        if _is_writable(base) or _is_locked(base):
             return True
-        if base.flags.owndata:
+        if _flags_of(base).owndata:
             return False
-        base = base.base
+        base = _base_of(base)
     if base is None:
         return False
     try:
@@ -252,7 +262,7 @@ cdef bint _unlock(Capture capture) except -1:
             return True
     for trial in range(2):
         try:
-            capture.array.flags.writeable = True
+            _set_flags(capture.array, True)
         except ValueError:
             return False
         except MemoryError:  # NumPy allocates a few bytes for this
@@ -272,7 +282,7 @@ cdef int _report_locked() except -1:
             return 0
     while _captures:
         capture = _captures.pop()
-        report_text(f"an array of shape {capture.array.shape} stays read-only after its capture,"
+        report_text(f"an array of shape {capture.shape} stays read-only after its capture,"
                     " because the array it is a view of was made read-only meanwhile")
     return 0
 
@@ -283,14 +293,13 @@ cdef int _allocate(list captures, Context context, Stream stream) except -1:
     """Make the buffers of captures, on the stream if there is one."""
     cdef Capture capture
     for capture in captures:
-        items = capture.array
         capture.buffer = new_buffer(
-            DeviceBuffer, items.size, items.dtype, context, stream, capture.label)
-        if items.ndim > 1:
-            capture.buffer.sizes = items.shape
+            DeviceBuffer, capture.count, capture.dtype, context, stream, capture.label)
+        if len(capture.shape) > 1:
+            capture.buffer.sizes = capture.shape
         if capture.way != IN:  # allocate now: if memory runs out, no work has been queued yet
             capture.home = new_buffer(
-                LockedBuffer, items.size, items.dtype, context, stream, capture.label)
+                LockedBuffer, capture.count, capture.dtype, context, stream, capture.label)
     return 0
 
 
@@ -298,7 +307,7 @@ cdef int _check_locks(list captures) except -1:
     """Raise if the program has made a captured array writable, because it may have changed."""
     cdef Capture capture
     for capture in captures:
-        if capture.locked and capture.array.flags.writeable:
+        if capture.locked and _is_writable(capture.array):
             raise OwnershipError(
                 f"{capture.describe()} was made writable by the program while it was captured at"
                 f" {line_at(capture.site)}. No results have come home")
@@ -426,7 +435,7 @@ cdef class offload:
         for way, group in ((IN, arrays), (OUT, out), (INOUT, inout)):
             for i, array in enumerate(_listed(group, GROUPS[way])):
                 label = f"{GROUPS[way]} {i}"
-                if not isinstance(array, ndarray):
+                if not is_ndarray(array):
                     _refuse_type(label, array)
                 given.append((array, way, label))
         if not given:
@@ -512,7 +521,7 @@ cdef class offload:
 
 cdef object _listed(object group, str what):
     """Return the arrays of an argument that takes one or several."""
-    if isinstance(group, ndarray):
+    if is_ndarray(group):
         return (group,)
     if not isinstance(group, (tuple, list)):
         _refuse_type(what, group)

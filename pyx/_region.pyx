@@ -11,6 +11,7 @@ import numpy as np
 
 cimport cython
 from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.object cimport PyObject_TypeCheck, PyTypeObject
 from libc.limits cimport LLONG_MAX
 from libc.stdint cimport uint32_t
 
@@ -108,8 +109,16 @@ _remember_common()
 cdef object _ndarray = np.ndarray
 
 
-cdef object plain_array(object array):
-    """Return a plain ndarray over the same memory, whose methods no subclass has overridden.
+cdef bint is_ndarray(object given) noexcept:
+    """As isinstance(given, numpy.ndarray), but False for proxies, which claim it by `__class__`.
+
+    NumPy would convert a proxy to an array that may be a copy, and so results would be lost.
+    """
+    return PyObject_TypeCheck(given, <PyTypeObject *>_ndarray)
+
+
+cpdef object plain_array(object array):
+    """Return a plain ndarray over the same memory, whose attributes no subclass has overridden.
 
     Raises TypeError for a masked array, because its mask would be lost silently.
     """

@@ -36,7 +36,7 @@ from cudadrv._operation cimport REFUSED, Operation, ask, attempt, issue, prepare
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow, plain_array, pointer_of
+from cudadrv._region cimport Region, borrow, is_ndarray, plain_array, pointer_of
 from cudadrv._release cimport LOCKED, drain, is_complete, release_later
 from cudadrv._stream cimport Capturing, Stream
 from cudadrv._token cimport Token, new_token, stand_for
@@ -67,7 +67,7 @@ cdef object target_array(object target, Region source):
 
 
 cdef object _as_array(object ordinary):
-    if isinstance(ordinary, np.ndarray):
+    if is_ndarray(ordinary):
         return plain_array(ordinary)
     try:
         return np.asarray(memoryview(ordinary))

@@ -66,6 +66,42 @@ def test_values_arrive(store, stream, given, expected):
     )
 
 
+class LyingFloat(np.float32):
+    """A scalar that fails whenever an attribute is looked up in it."""
+
+    def __getattribute__(self, name):
+        if name == "__class__":  # isinstance looks it up
+            return LyingFloat
+        raise ZeroDivisionError(name)
+
+
+class LyingArray(np.ndarray):
+    shape, dtype = (), np.dtype("i8")
+
+    def tobytes(self):
+        return b"lying!!!"
+
+
+class LyingPoint(np.record):
+    dtype = np.dtype("i8")
+
+    def tobytes(self):
+        return b"lying!!!"
+
+
+def test_subclasses_with_other_attributes(store, stream):
+    out = cu.DeviceBuffer.zeros(1, STORED)
+    point = np.array([A_POINT], np.dtype((LyingPoint, POINT)))[0]
+    assert type(point) is LyingPoint
+    word = np.array(-5, "i4").view(LyingArray)
+    store.launch(1, 1, out, 0, 0, word, 0, LyingFloat(1.5), 0.0, point, stream=stream).wait()
+    stored = array_of(out)[0]
+    assert (stored["word"], stored["single"], stored["point"]) == (-5, 1.5, A_POINT)
+    with pytest.raises(TypeError, match=r"argument 3 .* cannot be an array of shape \(2,\)"):
+        store.launch(1, 1, out, 0, 0, np.zeros(2, "i4").view(LyingArray), 0, 0.0, 0.0, A_POINT,
+                     stream=stream)  # fmt: skip
+
+
 def test_not_a_number_arrives(store, stream):
     out = cu.DeviceBuffer.zeros(1, STORED)
     nan = float("nan")

@@ -153,6 +153,32 @@ def test_an_array_that_was_made_writable_meanwhile(arrays, launch):
     launch().wait()
 
 
+class Liar(np.ndarray):
+    """An array whose attributes describe another one."""
+
+    size = nbytes = 1 << 20
+    shape = (1 << 20,)
+    dtype = np.dtype("f8")
+    itemsize = ndim = 8
+    flags = base = None
+
+    def setflags(self, *arguments, **options):
+        pass
+
+
+def test_subclasses_with_other_attributes(saxpy, arrays, stream):
+    x, y = (each.view(Liar) for each in arrays)
+    token = saxpy.launch(8, 128, 2.0, cu.In(x), cu.InOut(y), N, stream=stream)
+    assert [each.nbytes for each in token.reads + token.writes] == [4 * N, 4 * N]
+    with pytest.raises(ValueError, match="read-only"):
+        arrays[1][0] = y[0] = 7
+    token.wait()
+    assert np.array_equal(np.asarray(y), EXPECTED)
+    y[0] = 7
+    out = np.empty(N, "f4").view(Liar)
+    saxpy.launch(8, 128, 0.0, cu.In(x), cu.Out(out), 0, stream=stream).wait()
+
+
 @pytest.mark.parametrize("cls", [cu.In, cu.Out, cu.InOut])
 @pytest.mark.parametrize("value", [[1.0], None, np.float32(1), b"1234", cu])
 def test_what_is_no_array(driver, cls, value):
