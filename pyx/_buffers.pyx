@@ -166,6 +166,10 @@ cdef class HostBuffer(Buffer):
         """__getitem__($self, key, /)\n--\n
         ``buffer[i]``: an item, copied to the host. ``buffer[a:b]``: a part of the buffer.
 
+        An item with fields is read-only, because a change of the copy would be lost:
+        ``buffer[i]["x"] = 5`` raises ValueError. Assign a whole item (``item = buffer[i].copy();
+        item["x"] = 5; buffer[i] = item``), or change fields of the array of a ``write()`` block.
+
         Raises BufferBorrowedError for an item that unfinished GPU work may write (the policy "wait"
         waits for that work instead), BufferExportedError for an item that is lent for writing,
         IndexError if there is no such item, and TypeError for an item where `scalar_access` is
@@ -173,7 +177,10 @@ cdef class HostBuffer(Buffer):
         """
         if isinstance(key, slice):
             return self.part_of(key)
-        return (<HostBuffer>self._item(key)).to_numpy()[0]
+        array = (<HostBuffer>self._item(key)).to_numpy()
+        if self.dtype.names is not None:
+            array.flags.writeable = False   # the item is a view of the array
+        return array[0]
 
     def __setitem__(self, key, value):
         """__setitem__($self, key, value, /)\n--\n

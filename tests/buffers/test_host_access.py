@@ -110,6 +110,54 @@ def test_structured_items(make, kind):
     assert np.asarray(buffer).dtype == dtype
 
 
+NESTED = np.dtype([("one", "i4"), ("pair", "f4", (2,)), ("inner", [("two", "i2")])])
+RECORD = np.dtype((np.record, [("one", "i4"), ("pair", "f4", (2,)), ("inner", [("two", "i2")])]))
+
+
+@kinds
+@pytest.mark.parametrize("dtype", [NESTED, RECORD], ids=["void", "record"])
+def test_fields_of_items_are_read_only(make, kind, dtype):
+    """An item is a copy, so a change of a field would be lost."""
+    buffer = make(kind, 3, dtype, np.zeros(3, dtype))
+    ways = [
+        lambda: buffer[1],
+        lambda: buffer[np.int64(-2)],
+        lambda: buffer[1:2][0],
+        lambda: buffer.reshape(3, 1)[1],
+        lambda: list(buffer)[1],
+        lambda: next(iter(buffer[1:])),
+    ]
+    changes = [
+        lambda item: item.__setitem__("one", 5),
+        lambda item: item.__setitem__(0, 5),
+        lambda item: item["pair"].__setitem__(0, 5),
+        lambda item: item["inner"].__setitem__("two", 5),
+        lambda item: item.setfield(5, "i4", 0),
+    ]
+    if dtype is RECORD:
+        changes.append(lambda item: setattr(item, "one", 5))
+    for way in ways:
+        for change in changes:
+            with pytest.raises(ValueError, match="read-only"):
+                change(way())
+    assert memoryview(buffer[1]).readonly
+    assert not any(bytes(buffer))
+    assert not buffer.borrowed
+
+
+@kinds
+def test_ways_to_change_a_field(make, kind):
+    buffer = make(kind, 3, NESTED, np.zeros(3, NESTED))
+    item = buffer[1].copy()
+    item["one"] = 5
+    buffer[1] = item
+    with buffer.write() as array:
+        array["pair"][2, 0] = 7
+        array[0]["inner"]["two"] = 9
+    expected = np.array([(0, [0, 0], (9,)), (5, [0, 0], (0,)), (0, [7, 0], (0,))], NESTED)
+    assert bytes(buffer) == expected.tobytes()
+
+
 @kinds
 def test_the_buffer_protocol(make, kind):
     buffer = make(kind, 8, "i4", COUNT)
