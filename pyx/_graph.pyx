@@ -753,8 +753,7 @@ cdef class Graph(Builder):
         refuse_if_forked()
         if self.outer is not None:
             raise CaptureError(f"{self.label} is closed with its graph: close that one")
-        if self.plan is not None:
-            self.refuse_busy()
+        self.refuse_busy()
         self.closed = True
         _drop_driver_graph(self)
         self.forget()
@@ -814,7 +813,7 @@ cdef class Graph(Builder):
 
     cdef int refuse_busy(self) except -1:
         """Raise if a capture or another call is changing the graph, or another part of it."""
-        busy = self.plan.root().busy
+        busy = None if self.plan is None else self.plan.root().busy
         if busy is not None:
             raise CaptureError(f"{self.plan.root().graph} is {busy}")
         return 0
@@ -850,8 +849,7 @@ cdef class Graph(Builder):
 
     cdef int begin(self, Capture capture) except -1:
         self.usable()
-        if self.plan is not None:
-            self.refuse_busy()
+        self.refuse_busy()
         if self.site and capture.wanted is None:
             raise CaptureError(f"{self.label} was captured at {place(self.site)}; make another"
                                " Graph for another capture, or pass after=[...] to capture more"
@@ -1003,9 +1001,9 @@ cdef int _check_child(Graph graph, Graph child) except -1:
         raise ValueError(f"{graph.label} cannot be a part of itself; add another graph")
     if child.outer is not None:
         raise CaptureError(f"{child.label} is a body, and cannot be used in another graph")
+    child.refuse_busy()
     if _is_new(child):
         raise CaptureError(f"{child.label} is not captured, and has no nodes")
-    child.refuse_busy()
     if child.plan.conditions:
         raise CaptureError(f"{child.label} has conditions, and the driver cannot use such a graph"
                            " in another one. Make the condition in the graph that is launched, or"
@@ -1017,11 +1015,11 @@ cdef int check_whole(Graph graph) except -1:
     """Raise unless a graph was captured or has nodes, is not a body, and is not changing."""
     if graph.outer is not None:
         raise CaptureError(f"{graph.label} cannot be launched by itself: instantiate its graph")
+    graph.refuse_busy()
     if _is_new(graph):
         raise CaptureError(
             f"{graph.label} is not captured, and no node was added to it: with"
             " graph.capture(stream): ..., or graph.add_copy(...)")
-    graph.refuse_busy()
     return 0
 
 

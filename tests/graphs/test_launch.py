@@ -370,6 +370,32 @@ def test_a_graph_without_a_capture(world):
         world.graph.instantiate()
 
 
+def test_uses_of_a_graph_inside_its_capture(world):
+    """They say where the capture began, whether or not anything was captured yet."""
+    step = cu.Graph()
+    with step.capture(world.main):
+        world.out.fill_async(1, world.main)
+    step = step.instantiate()
+    outer = cu.Graph()
+    uses = [
+        world.graph.instantiate,
+        lambda: step.update(world.graph),
+        lambda: outer.add_graph(world.graph),
+        lambda: world.graph.add_fill(world.work, 1),
+        world.graph.close,
+        world.graph.capture(world.side).__enter__,
+        world.graph.capture(world.side, after=[]).__enter__,
+    ]
+    where = r"is being captured, in the block that began at .*test_launch\.py:\d+"
+    with world.graph.capture(world.main):
+        for _ in range(2):
+            for use in uses:
+                with pytest.raises(cu.CaptureError, match=where):
+                    use()
+            world.work.fill_async(1, world.main)
+    world.graph.instantiate().launch(world.main).wait()
+
+
 def test_an_empty_graph(world):
     with world.graph.capture(world.main):
         pass

@@ -302,7 +302,7 @@ def test_arguments(world):
         step.update(cu.Graph.__new__(cu.Graph))
     open_graph = cu.Graph()
     with open_graph.capture(world.main):
-        with pytest.raises(cu.CaptureError, match="is not captured"):
+        with pytest.raises(cu.CaptureError, match="is being captured, in the block that began at"):
             step.update(open_graph)
     step.close()
     with pytest.raises(ValueError, match="is closed"):
