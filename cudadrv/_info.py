@@ -11,8 +11,20 @@ import cudadrv as cu
 from cudadrv._driver import header_version, missing_functions
 
 OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE")
-ALSO_OURS = ("CUDADRV_CACHE_DIR", "CUDADRV_COPY_THREADS", "CUDADRV_REQUIRE_GPU")
-OTHERS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "LD_LIBRARY_PATH")
+ALSO_OURS = (
+    "CUDADRV_COPY_THREADS",
+    "CUDADRV_MEMORY",
+    "CUDADRV_CACHE_DIR",
+    "CUDADRV_REQUIRE_GPU",
+)
+OTHERS = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "LD_LIBRARY_PATH",
+)
 MOST_DEVICES = 64  # a bound, in case a driver returns a wrong count
 ATTRIBUTES = (
     "multiprocessor_count",
