@@ -23,14 +23,14 @@ from cudadrv._dlpack cimport (
     dl_versioned, dtype_of, exchange_of, is_contiguous, our_exchange, own_tensor, pair_of_ints,
     shape_of_tensor, take_exchanged, take_tensor,
 )
-from cudadrv._driver cimport bind_driver, cudadrv_table, likely
+from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely
 from cudadrv._engine cimport OWN_UNCHECKED
 from cudadrv._loan cimport (
-    export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
+    Loan, export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
 )
 from cudadrv._memory cimport Memory, kind_at, unlist_memory
 from cudadrv._names cimport IMPORT
-from cudadrv._region cimport Region, is_closed
+from cudadrv._region cimport Region, is_closed, is_ndarray
 from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, drain, release_part
 from cudadrv._stream cimport (
     Stream, known_stream, legacy_stream, per_thread_stream, wait_for_handle,
@@ -67,7 +67,8 @@ def from_dlpack(array, stream=None):
     Returns
     -------
     DeviceBuffer, LockedBuffer or UnifiedBuffer
-        It has the array's shape, and is read-only if the array is.
+        By the kind of memory that the driver says it is. It has the array's shape, and is read-only
+        if the array is.
 
     Raises
     ------
@@ -110,22 +111,25 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     else:
         device, ordinal = taken.tensor.device.device_type, taken.tensor.device.device_id
     _check_device(array, device)
-    context = _context_near(stream) if device == DL_CUDA_HOST else context_of(Device(ordinal))
+    on_host = device in (DL_CPU, DL_CUDA_HOST)
+    context = _context_near(stream) if on_host else context_of(Device(ordinal))
     found = _stream_of_import(stream, context)
     if taken is None:
-        options = {} if device == DL_CUDA_HOST else {"stream": protocol_handle(found)}
+        options = {} if on_host else {"stream": protocol_handle(found)}
         taken = take_tensor(_call_dlpack(array, options))
-    elif device != DL_CUDA_HOST:
+    elif not on_host:
         _wait_for_owner(found, api, device, ordinal)
-    region = _buffer_of(taken, KINDS[device], context,
-                        found if device != DL_CUDA_HOST and noted else None, _name(array))
-    if device != DL_CUDA_HOST and not noted:
+    region = _buffer_of(taken, device, context, None if on_host or not noted else found,
+                        _name(array))
+    if not on_host and not noted:
         follow_returns(region, found)
     return region
 
 
 cdef int _check_device(object array, device) except -1:
     if device == DL_CPU:
+        if type(array) is Loan:  # `lend` checks that this is not ordinary memory
+            return 0
         raise BufferError(f"{_name(array)} is in ordinary memory, which asynchronous work cannot"
                           f" use; {COPY_IT}")
     if device not in KINDS:
@@ -144,12 +148,11 @@ cdef int _wait_for_owner(
 
 
 cdef tuple _dlpack_device(object array):
-    try:
-        asked = type(array).__dlpack_device__
-    except AttributeError:
+    asked = _attribute(array, "__dlpack_device__")
+    if asked is None:
         raise TypeError(f"{_name(array)} has no __dlpack__; from_cuda_array takes what has the CUDA"
-                        " Array Interface") from None
-    return pair_of_ints(asked(array), f"__dlpack_device__ of {_name(array)}")
+                        " Array Interface")
+    return pair_of_ints(asked(), f"__dlpack_device__ of {_name(array)}")
 
 
 cdef object _call_dlpack(object array, dict options):
@@ -177,10 +180,11 @@ cdef Stream _stream_of_import(object stream, Context context):
     return found
 
 
-cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, str name):
+cdef Region _buffer_of(Tensor taken, int device, Context context, Stream stream, str name):
     """Make a buffer over a tensor. The buffer owns the tensor, which keeps the array alive.
 
-    If a stream is given, the import counts as a write on it.
+    `device` is DLPack's type of the device. If a stream is given, the import counts as a write on
+    it.
     """
     cdef Region region
     cdef dl_tensor *tensor = taken.tensor
@@ -194,12 +198,34 @@ cdef Region _buffer_of(Tensor taken, int kind, Context context, Stream stream, s
     if count and address < tensor.byte_offset:
         raise BufferError(f"the capsule of {name} breaks the protocol: byte_offset"
                           f" {tensor.byte_offset} is behind the last address")
+    kind = _kind_of(device, context, address)
     region = CLASSES[kind].from_address(address, count, dtype, owner=taken, device=context.device)
     region.sizes = shape
     region.read_only = taken.readonly
     if stream is not None and count:
         note_write(region, stream, IMPORT, OWN_UNCHECKED)
     return region
+
+
+cdef int _kind_of(int device, Context context, CUdeviceptr address) except -2:
+    """Return the kind of memory that DLPack describes as that of a device.
+
+    Page-locked and managed memory may be described as memory of a device, or of the host.
+    """
+    cdef int ordinal = 0
+    if address and device in (DL_CUDA, DL_CPU):
+        kind = kind_at(context, address, &ordinal)
+        if kind in (LOCKED, UNIFIED):
+            return kind
+    return LOCKED if device == DL_CPU else KINDS[device]
+
+
+cdef object _attribute(object array, str name):
+    """Return an attribute of an array, or None. Proxies need not have it in their type.
+
+    Classes of arrays are no arrays, although they have the attributes.
+    """
+    return None if isinstance(array, type) else getattr(array, name, None)
 
 
 cdef str _name(object array):
@@ -241,11 +267,10 @@ cdef object _import_interface(object array, object stream, bint noted):
     cdef Region region
     cdef Stream found
     cdef int ordinal = 0
-    try:
-        interface = array.__cuda_array_interface__
-    except AttributeError:
+    interface = _attribute(array, "__cuda_array_interface__")
+    if interface is None:
         raise TypeError(f"{_name(array)} has no __cuda_array_interface__; from_dlpack takes what"
-                        " has __dlpack__") from None
+                        " has __dlpack__")
     shape, dtype, address, read_only, theirs = _checked_interface(array, interface)
     count = math.prod(shape)
     kind = DEVICE
@@ -288,6 +313,7 @@ cdef tuple _checked_interface(object array, object interface):
             shape.append(operator.index(size))
         shape = tuple(shape)
         dtype = np.dtype(interface["typestr"])
+        nbytes = dtype.itemsize
         if dtype.kind == "V" and interface.get("descr"):
             dtype = np.dtype(interface["descr"])
         address, read_only = interface["data"]
@@ -304,6 +330,9 @@ cdef tuple _checked_interface(object array, object interface):
     except (TypeError, KeyError, ValueError) as error:
         raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
                           f" {type(error).__name__}: {error}") from None
+    if dtype.itemsize != nbytes:
+        raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
+                          f" items of {nbytes} bytes (typestr), and of {dtype.itemsize} (descr)")
     if min(shape, default=0) < 0 or theirs == 0 or not 0 <= address < 1 << 64 \
             or strides is not None and len(strides) != len(shape):
         raise BufferError(f"the __cuda_array_interface__ of {_name(array)} breaks the protocol:"
@@ -328,7 +357,7 @@ cdef tuple _checked_interface(object array, object interface):
 
 # Types whose values are no arrays of other libraries. The last is the base class of all types of
 # ctypes, which has no public name.
-cdef tuple NO_ARRAYS = (Buffer, int, float, np.generic, np.ndarray, ctypes.c_int.__mro__[2])
+cdef tuple NO_ARRAYS = (Buffer, int, float, np.generic, ctypes.c_int.__mro__[2])
 cdef dict _arguments = {}   # `Argument` by the id of the array
 
 cdef enum:
@@ -436,15 +465,24 @@ cdef Argument _look_up(size_t key):
 
 cdef bint is_foreign_array(object value) except -1:
     """Return whether the value is an array of another library, by DLPack or the array interface.
-
-    Arrays of NumPy do not count, because devices cannot use their memory.
     """
-    cdef object kind
     if _known(value) is not None:
         return True
-    kind = type(value)
     return not isinstance(value, NO_ARRAYS) and (
-        hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__"))
+        _has_dlpack(value) or _has(value, "__cuda_array_interface__"))
+
+
+cdef bint _has_dlpack(object array) except -1:
+    """Whether an array is passed by DLPack. NumPy's is of ordinary memory, so a subclass of its
+    arrays can only have the CUDA Array Interface.
+    """
+    return not is_ndarray(array) and _has(array, "__dlpack__")
+
+
+cdef bint _has(object array, str name) except -1:
+    """Whether `_attribute` returns something. A property of the type is not read."""
+    return not isinstance(array, type) and (
+        hasattr(type(array), name) or getattr(array, name, None) is not None)
 
 
 cdef Region import_argument(object array, Stream stream, list used):
@@ -467,7 +505,7 @@ cdef Region import_argument(object array, Stream stream, list used):
             follow_returns(known.region, stream)
         used.append(known)
         return known.region
-    if hasattr(type(array), "__dlpack__"):
+    if _has_dlpack(array):
         return _import_dlpack(array, stream, False)
     return _import_interface(array, stream, False)
 
@@ -498,7 +536,7 @@ cdef Argument _new_argument(dl_exchange *api, object array):
     argument.device_type, argument.ordinal = tensor.device.device_type, tensor.device.device_id
     context = default_context() if argument.device_type == DL_CUDA_HOST \
         else context_of(Device(argument.ordinal))
-    argument.region = _buffer_of(taken, KINDS[argument.device_type], context, None, _name(array))
+    argument.region = _buffer_of(taken, argument.device_type, context, None, _name(array))
     argument.address = <size_t>tensor.data + tensor.byte_offset
     argument.nbytes = _bytes_of(tensor)
     # There is no home: the array is empty, or the driver does not know the allocation's bounds.
@@ -550,7 +588,7 @@ cdef Region _region_of(Tensor taken):
     context = default_context() if device == DL_CUDA_HOST \
         else context_of(Device(taken.tensor.device.device_id))
     stream = None if device == DL_CUDA_HOST else stream_of_exchange(context)
-    return _buffer_of(taken, KINDS[device], context, stream, "the tensor")
+    return _buffer_of(taken, device, context, stream, "the tensor")
 
 
 cdef int _allocate(

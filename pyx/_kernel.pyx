@@ -686,7 +686,10 @@ cdef Token _launch_with_regions(
     args = with_regions(arguments, count, stream, used, captures)
     if more:
         more = with_regions(items_of(more), len(more), stream, used, None)
-    pack(kernel.signature, items_of(args), count, more, packed)
+    if pack(kernel.signature, items_of(args), count, more, packed):
+        raise TypeError(f"an argument of {kernel.name} is no array of another library now, and is"
+                        " one a moment later: its __dlpack__ or __cuda_array_interface__ comes and"
+                        " goes. Make a buffer of it first: cudadrv.from_dlpack(array)")
     if captures is not None:
         upload(captures, stream)
     token = launch_packed(kernel, shape, packed, stream, args + more if more else args)

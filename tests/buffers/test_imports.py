@@ -120,6 +120,77 @@ def test_the_stream_that_the_exporter_hears_of(make, stream):
         cu.Device(0).synchronize()
 
 
+# What `from_dlpack` makes of a loan to the stream of the import, or to nothing: the class of the
+# buffer, or a part of the refusal. The driver says what the memory is, not `device=`.
+LOANS = {
+    ("device", None): (cu.DeviceBuffer, "lent to work on no stream"),
+    ("device", "cuda"): (cu.DeviceBuffer, "lent to work on no stream"),
+    ("locked", None): ("which waits for no stream", cu.LockedBuffer),
+    ("locked", "cuda"): (cu.LockedBuffer, "lent to work on no stream"),
+    ("locked", "cpu"): (None, cu.LockedBuffer),
+    ("unified", None): (cu.UnifiedBuffer, "lent to work on no stream"),
+    ("unified", "cuda"): (cu.UnifiedBuffer, "lent to work on no stream"),
+    ("unified", "cpu"): (None, cu.UnifiedBuffer),
+}
+
+
+@pytest.mark.parametrize(("kind", "device"), LOANS)
+@pytest.mark.parametrize("to", ["a stream", "nothing"])
+def test_loans_of_our_buffers(make, stream, other, kind, device, to):
+    buffer = make(kind, 12, "f4", np.arange(12, dtype="f4")).reshape(3, 4)
+    cu.Device(0).synchronize()
+    expected = LOANS[kind, device][to == "nothing"]
+    if expected is None:
+        return  # `lend` refuses it
+    loan = buffer.lend(stream if to == "a stream" else None, device=device)
+    if isinstance(expected, str):
+        with pytest.raises(BufferError, match=expected):
+            cu.from_dlpack(loan, stream)
+        return
+    found = cu.from_dlpack(loan, stream)
+    assert type(found) is expected
+    assert (found.shape, found.dtype, found.address) == ((3, 4), np.dtype("f4"), buffer.address)
+    if to == "nothing":
+        with pytest.raises(cu.BufferExportedError):
+            found.fill_async(1, stream)
+    else:
+        found.fill_async(1, stream)
+        with pytest.raises(cu.BufferExportedError, match="it is lent to Stream"):
+            buffer.fill_async(2, other)
+    del found, loan
+    for _ in range(2):
+        stream.synchronize()
+        cu.reap()
+    buffer.fill_async(2, other)
+
+
+@pytest.mark.parametrize("kind", ["device", "locked", "unified"])
+def test_a_loan_to_the_device_is_an_argument(make, add, stream, kind):
+    x = make(kind, 16, "u4", np.arange(16, dtype="u4"))
+    y = make("device", 16, "u4", np.full(16, 5, "u4"))
+    cu.Device(0).synchronize()
+    add.launch(1, 16, cu.read(x.lend(stream, device="cuda")), y, stream=stream)
+    assert y.to_numpy(stream=stream).tolist() == [5 + i for i in range(16)]
+
+
+@pytest.mark.parametrize("kind", ["locked", "unified"])
+def test_memory_that_its_owner_says_is_of_a_device(make, stream, kind):
+    """Some libraries do not tell managed memory, or page-locked memory, from that of a device."""
+
+    class OfDevice(Exporter):
+        def __dlpack_device__(self):
+            return (2, 0)
+
+        def __dlpack__(self, *, stream, max_version):
+            return self.buffer.__dlpack__(stream=stream, max_version=max_version, dl_device=(2, 0))
+
+    buffer = make(kind, 8, "i4")
+    cu.Device(0).synchronize()
+    found = cu.from_dlpack(OfDevice(buffer), stream)
+    assert (type(found), found.address) == (type(buffer), buffer.address)
+    found.fill_async(1, stream)
+
+
 def test_page_locked_memory_has_no_stream(make, stream):
     buffer = make("locked", 4, "i4", items=np.arange(4, dtype="i4"))
     stream.synchronize()
@@ -471,6 +542,7 @@ def test_without_a_stream_nothing_is_waited_for(library, stream, other):
         ({"typestr": "|O8"}, (TypeError, ValueError), "object"),
         ({"shape": (1 << 40,)}, ValueError, BEYOND),
         ({"strides": (4, 4)}, BufferError, PROTOCOL),
+        ({"typestr": "|V4", "descr": [("a", "<u4"), ("b", "<u4")]}, BufferError, "4 bytes.* of 8"),
         ({"strides": ()}, BufferError, PROTOCOL),
         ({"strides": 4}, BufferError, PROTOCOL),
         ({"strides": ("4",)}, BufferError, PROTOCOL),
