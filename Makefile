@@ -1,4 +1,5 @@
-# make test | external | suites | referee | referee-library | demo | bench | lint | docs | matrix | wheel | clean
+# make test | external | suites | referee | referee-library | pairs | demo | bench | lint | docs | matrix |
+#      wheel | clean
 #
 # Each target sets up a virtual environment (VENV). It needs Python 3.11 or newer with its headers,
 # a C and a C++ compiler, and make, but no CUDA toolkit and no GPU. PYTHON chooses the Python, ARGS
@@ -25,7 +26,8 @@ PY := $(VENV)/bin/python
 # With make -j, one pip waits for the other.
 PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test external suites referee referee-library demo bench lint docs matrix wheel clean
+.PHONY: build test external suites referee referee-library pairs demo bench lint docs matrix wheel \
+        clean
 .DELETE_ON_ERROR:
 
 # One process more than processors, because many tests wait.
@@ -83,6 +85,24 @@ referee: build
 
 referee-library: build
 	PYTHONPATH=. $(PY) tests/ownership/library.py $(ARGS)
+
+# Each public method beside each other one, in two threads (tests/threads/pairs.py): ARGS="--kinds
+# stream event --rounds 20". SANITIZE=address compiles cudadrv with that sanitizer of gcc first, which
+# takes a quarter of an hour. Python's own allocator would hide from it what objects do.
+ifdef SANITIZE
+SANITIZED := build/sanitizers/$(SANITIZE)
+LINKED_FIRST = $$($${CC:-gcc} -print-file-name=lib$(if $(filter address,$(SANITIZE)),a,t)san.so)
+
+pairs: build
+	CFLAGS="-O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE)" \
+	    LDFLAGS="-fsanitize=$(SANITIZE)" $(PY) setup.py -q build --build-base $(SANITIZED) \
+	    --build-lib $(SANITIZED)/lib
+	LD_PRELOAD="$(LINKED_FIRST)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	    PYTHONPATH=$(SANITIZED)/lib $(PY) tests/threads/pairs.py $(ARGS)
+else
+pairs: build
+	PYTHONPATH=. $(PY) tests/threads/pairs.py $(ARGS)
+endif
 
 demo: build
 	$(PY) -m cudadrv demo $(ARGS)

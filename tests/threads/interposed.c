@@ -66,6 +66,9 @@ static void at_moment(const char *name, int collection) {
 
 void at_collection(void) { at_moment("a collection", 1); }
 
+/* A moment inside a block. */
+void pause_here(void) { at_moment("inside a block", 0); }
+
 void watch_from_here(long number, int of_collections) {
     left = number;
     collections = of_collections;

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -365,7 +366,7 @@ def used_module(use: Callable[[cu.Module, cu.Kernel], Any]) -> Callable[[], Case
 
 
 USES_OF_MODULES: dict[str, Callable[[cu.Module, cu.Kernel], Any]] = {
-    "lookup": lambda module, kernel: module["increment"],
+    "lookup": lambda module, kernel: module["scaled"],
     "global": lambda module, kernel: module.global_("counter"),
     "occupancy": lambda module, kernel: kernel.occupancy(32),
     "suggest_block": lambda module, kernel: kernel.suggest_block(),
@@ -476,7 +477,8 @@ def main(name: str) -> None:
         if software:
             testing.configure(f"schedule={schedule}")
         passed = moments.each(FAULTS[name])
-        moments.together(FAULTS[name], ROUNDS)
+        for seed in range(ROUNDS):
+            moments.together(FAULTS[name], Random(seed))
         print(f"{passed} moments, {ROUNDS} rounds {schedule}")
         cu.Device(0).synchronize()
         assert not software or not testing.races(), testing.races()

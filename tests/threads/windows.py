@@ -7,7 +7,6 @@ held there, so the second call comes to its end, or waits for a lock that the fi
 
 import ctypes
 import gc
-import itertools
 import os
 import shlex
 import subprocess
@@ -86,7 +85,7 @@ class Second:
 class Window(NamedTuple):
     """One moment of a call at which another call ran."""
 
-    place: str  # the driver function
+    place: str  # the driver function; "" if the call had ended
     first: Any  # the result of the call, or its exception
     second: Any
 
@@ -99,10 +98,14 @@ class Moments:
         self.library.wait_for_moment.restype = ctypes.c_char_p
         self.second = second
 
+    def pause(self) -> None:
+        """Let the other thread run, if this is the moment."""
+        self.library.pause_here()
+
     def run(
         self, number: int, of_collections: bool, first: Callable[[], Any], second: Callable[[], Any]
-    ) -> Window | None:
-        """Run `second` at the nth moment of `first`. Returns None if there is no such moment.
+    ) -> Window:
+        """Run `second` at the nth moment of `first`, or after it if there is no such moment.
 
         The moments are driver calls, or collections of garbage, where finalizers and other threads
         run, too. From Python 3.12 on, there are collections only between Python's instructions.
@@ -112,8 +115,6 @@ class Moments:
         def at_moment() -> Any:
             nonlocal place
             place = self.library.wait_for_moment().decode()
-            if not place:
-                return None
             try:
                 return second()
             finally:
@@ -125,44 +126,45 @@ class Moments:
             result = outcome(first)
             self.library.watch_no_more()
         answer = self.second.end()
-        return Window(place, result, answer) if place else None
+        return Window(place, result, answer)
 
     def each(self, case: Callable[[], "Case"]) -> int:
         """Run two calls at every moment of each other. Returns the number of moments."""
-        return sum(
-            self._each(case, swap, of_collections)
-            for swap in (False, True)
-            for of_collections in (False, True)
-        )
+        return sum(self._each(case, swap, kind) for swap in (False, True) for kind in (False, True))
 
     def _each(self, case: Callable[[], "Case"], swap: bool, of_collections: bool) -> int:
-        for number in itertools.count(1):
-            calls = case()
-            first, second = (calls.second, calls.first) if swap else (calls.first, calls.second)
-            window = self.run(number, of_collections, first, second)
-            if window is None:
-                return number - 1
-            results = (window.second, window.first) if swap else (window.first, window.second)
-            where = f"the {'first' if swap else 'second'} call ran at moment {number} of the other"
-            checked(calls, *results, f"{where}, at {window.place}")
-        return 0
+        number = 1
+        while self.at(number, case, swap=swap, of_collections=of_collections):
+            number += 1
+        return number - 1
 
-    def together(self, case: Callable[[], "Case"], rounds: int) -> None:
-        """Run two calls at once, as often as `rounds` says."""
-        start, random = threading.Barrier(2), Random(1)
-        for number in range(rounds):
-            calls = case()
+    def at(
+        self, number: int, case: Callable[[], "Case"], *, swap: bool, of_collections: bool
+    ) -> str:
+        """Run two calls at one moment. Returns the place; "" if there is no such moment."""
+        calls = case()
+        first, second = (calls.second, calls.first) if swap else (calls.first, calls.second)
+        window = self.run(number, of_collections, first, second)
+        results = (window.second, window.first) if swap else (window.first, window.second)
+        name = "first" if swap else "second"
+        where = f"the {name} call ran at moment {number} of the other one, at {window.place}"
+        checked(calls, *results, where if window.place else f"the {name} call ran after the other")
+        return window.place
 
-            def other(calls: Case = calls) -> Any:
-                start.wait()
-                _spin(random.randrange(SPINS))
-                return calls.second()
+    def together(self, case: Callable[[], "Case"], random: Random) -> None:
+        """Run two calls at once."""
+        start, calls = threading.Barrier(2), case()
+        spins = random.randrange(SPINS), random.randrange(SPINS)
 
-            self.second.start(other)
+        def at_start(call: Callable[[], Any], count: int) -> Any:
             start.wait()
-            _spin(random.randrange(SPINS))
-            first = outcome(calls.first)
-            checked(calls, first, self.second.end(), f"in round {number}, at once")
+            for _ in range(count):
+                pass
+            return call()
+
+        self.second.start(lambda: at_start(calls.second, spins[1]))
+        first = outcome(lambda: at_start(calls.first, spins[0]))
+        checked(calls, first, self.second.end(), "both calls ran at once")
 
 
 @contextmanager
@@ -185,11 +187,6 @@ def _collections(call: Callable[[], None]) -> Iterator[None]:
 
 
 SPINS = 300  # so that now the one thread begins first and now the other
-
-
-def _spin(count: int) -> None:
-    for _ in range(count):
-        pass
 
 
 class Case(NamedTuple):
