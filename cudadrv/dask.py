@@ -242,7 +242,7 @@ def _deserialize_managed(header: _Header, frames: list[Any]) -> Any:
 
 def _kept(kind: type[Buffer], header: _Header, frame: object) -> Buffer:
     """Make a buffer over the memory that the transport has allocated and filled."""
-    arrived, dtype = from_cuda_array(frame), _dtype_of(header)
+    arrived, dtype = from_cuda_array(frame, ordered=True), _dtype_of(header)
     buffer = kind.from_address(
         arrived.address,
         arrived.nbytes // dtype.itemsize,
@@ -255,7 +255,7 @@ def _kept(kind: type[Buffer], header: _Header, frame: object) -> Buffer:
 
 
 def _managed(kind: type[Buffer], header: _Header, frame: object) -> Buffer:
-    arrived = from_cuda_array(frame).view(_dtype_of(header))
+    arrived = from_cuda_array(frame, ordered=True).view(_dtype_of(header))
     buffer = UnifiedBuffer(arrived.count, arrived.dtype, name=header["name"])
     buffer.copy_from(arrived)
     return buffer.reshape(header["shape"])

@@ -37,8 +37,13 @@ from cudadrv._stream cimport (
 )
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
+from cudadrv._errors import CaptureError, CudaError
 
 bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/driver.h":
+    enum:
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 
 cdef dict CLASSES = {DEVICE: DeviceBuffer, LOCKED: LockedBuffer, UNIFIED: UnifiedBuffer}
 cdef dict KINDS = {<int>DL_CUDA: DEVICE, <int>DL_CUDA_HOST: LOCKED, <int>DL_CUDA_MANAGED: UNIFIED}
@@ -46,7 +51,7 @@ cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(
                    " into page-locked memory: LockedBuffer.from_array(array)"
 
 
-def from_dlpack(array, stream=None):
+def from_dlpack(array, stream=None, *, bint ordered=False):
     """Make a buffer over an array of another library, without a copy, by DLPack.
 
     The other library makes the stream wait for its work, as the protocol demands. The import counts
@@ -63,6 +68,10 @@ def from_dlpack(array, stream=None):
         A C-contiguous array in device memory, page-locked memory or managed memory.
     stream : Stream, optional
         Default: the current one of a ``with stream:`` block, else the legacy default stream.
+    ordered : bool, optional
+        You say that the other library's work on the array is complete, or ordered before all uses
+        of the buffer. Then the other library is asked to order nothing (the stream -1 of DLPack),
+        and the import counts as no write: the buffer can be used on all streams, and in captures.
 
     Returns
     -------
@@ -89,10 +98,10 @@ def from_dlpack(array, stream=None):
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange; the exporter's own, or
     cuEventRecord and cuStreamWaitEvent.
     """
-    return _import_dlpack(array, stream, True)
+    return _import_dlpack(array, stream, ordered, not ordered)
 
 
-cdef object _import_dlpack(object array, object stream, bint noted):
+cdef object _import_dlpack(object array, object stream, bint ordered, bint noted):
     """See `from_dlpack`. With `noted`, the import counts as a write on the stream."""
     cdef Context context
     cdef Stream found
@@ -115,14 +124,13 @@ cdef object _import_dlpack(object array, object stream, bint noted):
     context = _context_near(stream) if on_host else context_of(Device(ordinal))
     found = _stream_of_import(stream, context)
     if taken is None:
-        options = {} if on_host else {"stream": protocol_handle(found)}
+        options = {} if on_host else {"stream": -1 if ordered else protocol_handle(found)}
         taken = take_tensor(_call_dlpack(array, options))
-    elif not on_host:
+    elif not on_host and not ordered:
         _wait_for_owner(found, api, device, ordinal)
     region = _buffer_of(taken, device, context, None if on_host or not noted else found,
                         _name(array))
-    if not on_host and not noted:
-        follow_returns(region, found)
+    follow_returns(region, found)
     return region
 
 
@@ -234,12 +242,12 @@ cdef str _name(object array):
 
 # ---- the CUDA Array Interface ----
 
-def from_cuda_array(array, stream=None):
+def from_cuda_array(array, stream=None, *, bint ordered=False):
     """Make a buffer over another library's array, without a copy, by the CUDA Array Interface.
 
-    Like `from_dlpack`. The interface can name a stream on which the array may be in use. Then
-    ``stream`` waits for that stream, and the import counts as a write on ``stream``. If the
-    interface names no stream, nothing is ordered.
+    Like `from_dlpack`. The interface can name a stream on which the array may be in use; if it
+    names none, that is the legacy default stream of the array's device. ``stream`` waits for that
+    stream, and the import counts as a write on ``stream``.
 
     Parameters
     ----------
@@ -247,6 +255,10 @@ def from_cuda_array(array, stream=None):
         C-contiguous, without a mask.
     stream : Stream, optional
         As for `from_dlpack`.
+    ordered : bool, optional
+        You say that the other library's work on the array is complete, or ordered before all uses
+        of the buffer. Then ``stream`` does not wait, and the import counts as no write: the buffer
+        can be used on all streams, and in captures.
 
     Raises
     ------
@@ -256,13 +268,16 @@ def from_cuda_array(array, stream=None):
     ValueError
         The driver does not know the address; or the stream does not belong to the primary context
         of the array's device, is closed, or is another thread's default stream.
+    CaptureError
+        A capture forbids the wait. The legacy default stream cannot be waited for while a blocking
+        stream of its context is captured.
 
     Driver functions: cuPointerGetAttribute, cuMemGetAddressRange, cuEventRecord, cuStreamWaitEvent.
     """
-    return _import_interface(array, stream, True)
+    return _import_interface(array, stream, ordered, not ordered)
 
 
-cdef object _import_interface(object array, object stream, bint noted):
+cdef object _import_interface(object array, object stream, bint ordered, bint noted):
     """See `from_cuda_array`, and `_import_dlpack`."""
     cdef Region region
     cdef Stream found
@@ -284,21 +299,45 @@ cdef object _import_interface(object array, object stream, bint noted):
     if kind == LOCKED or not count:
         context = _context_near(stream)
     found = _stream_of_import(stream, context)
-    if theirs is not None:
-        their_stream = legacy_stream(context.device) if theirs == 1 \
-            else per_thread_stream(context.device) if theirs == 2 \
-            else Stream.from_handle(theirs)
-        if their_stream is not found:
-            found.wait(their_stream)
+    if not ordered and theirs is not None:
+        _wait_for_named(found, theirs)
+    elif not ordered and count:
+        _wait_for_legacy(found, _name(array))
     region = CLASSES[kind].from_address(
         address if count else 0, count, dtype, owner=array, device=context.device)
     region.sizes = shape
     region.read_only = read_only
-    if count and theirs is not None and noted:
+    if count and noted:
         note_write(region, found, IMPORT, OWN_UNCHECKED)
-    elif theirs is not None:
-        follow_returns(region, found)
+    follow_returns(region, found)
     return region
+
+
+cdef int _wait_for_named(Stream stream, object theirs) except -1:
+    """Make a stream wait for the stream that an array interface names."""
+    device = stream.context.device
+    named = legacy_stream(device) if theirs == 1 else per_thread_stream(device) if theirs == 2 \
+        else Stream.from_handle(theirs)
+    if named is not stream:
+        stream.wait(named)
+    return 0
+
+
+cdef int _wait_for_legacy(Stream stream, str name) except -1:
+    """Make a stream wait for the legacy default stream, on which the owner of an array works."""
+    cdef Stream legacy = legacy_stream(stream.context.device)
+    if legacy is stream:
+        return 0
+    try:
+        stream.wait(legacy)
+    except (CaptureError, CudaError) as error:
+        if isinstance(error, CudaError) and error.status != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+            raise
+        raise CaptureError(
+            f"{name} names no stream, so its import waits for the legacy default stream: {error}."
+            " If the work on the array is complete, or ordered before all uses of the buffer, make"
+            " the buffer with from_cuda_array(array, ordered=True)") from None
+    return 0
 
 
 cdef tuple _checked_interface(object array, object interface):
@@ -506,8 +545,8 @@ cdef Region import_argument(object array, Stream stream, list used):
         used.append(known)
         return known.region
     if _has_dlpack(array):
-        return _import_dlpack(array, stream, False)
-    return _import_interface(array, stream, False)
+        return _import_dlpack(array, stream, False, False)
+    return _import_interface(array, stream, False, False)
 
 
 cdef bint _has_waited(Argument known, list used):
@@ -583,12 +622,16 @@ cdef int _object_from_managed(dl_versioned *managed, void **array) except -1:
 
 cdef Region _region_of(Tensor taken):
     """Make a buffer over a tensor whose owner works on the stream that is current here."""
+    cdef Region region
     device = taken.tensor.device.device_type
     _check_device(taken, device)
     context = default_context() if device == DL_CUDA_HOST \
         else context_of(Device(taken.tensor.device.device_id))
-    stream = None if device == DL_CUDA_HOST else stream_of_exchange(context)
-    return _buffer_of(taken, device, context, stream, "the tensor")
+    stream = stream_of_exchange(context)
+    region = _buffer_of(taken, device, context, None if device == DL_CUDA_HOST else stream,
+                        "the tensor")
+    follow_returns(region, stream)
+    return region
 
 
 cdef int _allocate(

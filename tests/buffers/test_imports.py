@@ -1,8 +1,11 @@
 """Arrays of other libraries as buffers, and as arguments of kernels."""
 
+import ctypes
 import gc
 import weakref
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -520,10 +523,171 @@ def test_its_stream_is_waited_for(library, stream, other, gate):
     token.wait()
 
 
-def test_without_a_stream_nothing_is_waited_for(library, stream, other):
+# ---- arrays that name no stream ----
+
+
+class Plain(Array):
+    """An array whose interface names no stream. Its library works on the legacy default stream."""
+
+    def __init__(self, library, start=0, value=0):
+        super().__init__(library, start, stream=None)
+        with cu.Device(0):
+            fill = library.driver.cuMemsetD8Async
+            address = ctypes.c_uint64(library.address + start)
+            assert fill(address, value, ctypes.c_size_t(64), ctypes.c_void_p(1)) == 0
+
+
+def on(way, stream):
+    """The stream to import on."""
+    return {
+        "non-blocking": lambda: stream,
+        "blocking": lambda: cu.Stream(blocking=True),
+        "per-thread": cu.Stream.per_thread,
+        "legacy": cu.Stream.legacy,
+        "default": lambda: None,
+    }[way]()
+
+
+@pytest.mark.parametrize("way", ["non-blocking", "blocking", "per-thread", "legacy", "default"])
+def test_without_a_stream_the_legacy_stream_is_waited_for(library, stream, other, gate, way):
+    to = on(way, stream)
+    gate.hold(cu.Stream.legacy())
+    buffer = cu.from_cuda_array(Plain(library, value=3), to)
+    assert [borrow.operation for borrow in buffer.borrows] == ["its import"]
+    with pytest.raises(cu.BufferBorrowedError, match="written by its import"):
+        buffer.fill_async(0, other)
+    token = buffer.fill_async(7, to or cu.Stream.legacy())
+    assert not token.done
+    gate.open()
+    token.wait()
+    assert set(buffer.to_numpy().tolist()) == {7}
+
+
+@pytest.mark.parametrize("way", ["read", "write", "bare", "borrows"])
+def test_without_a_stream_a_launch_waits_for_the_legacy_stream(library, add, stream, gate, way):
+    gate.hold(cu.Stream.legacy())
+    x, y = Plain(library, value=1), cu.DeviceBuffer(16, "u4")
+    if way == "borrows":
+        token = add.launch(1, 16, y, y, stream=stream, borrows=[x])
+    else:
+        array = {"read": cu.read, "write": cu.write, "bare": lambda each: each}[way](x)
+        token = add.launch(1, 16, array, y, stream=stream)
+    assert not token.done
+    gate.open()
+    token.wait()
+
+
+def test_page_locked_memory_without_a_stream(make, stream):
+    """The host, too, has to be ordered after what the owner has queued."""
+    memory = cu.LockedBuffer(16, "u4", pooled=False).into_raw()
+    library = SimpleNamespace(address=memory)
     buffer = cu.from_cuda_array(Array(library, stream=None), stream)
+    with pytest.raises(cu.BufferBorrowedError, match="written by its import"):
+        buffer[0] = 1
+    stream.synchronize()
+    buffer[0] = 1
+    del buffer
+    cu.LockedBuffer.from_raw(memory, 16, "u4").close()
+
+
+def test_an_empty_array_waits_for_nothing(library, stream, unchanged):
+    with unchanged("cuEventRecord", "cuStreamWaitEvent"):
+        cu.from_cuda_array(Array(library, shape=(0,), stream=None), stream)
+
+
+@contextmanager
+def captured(stream, whose):
+    """Capture a stream in a block. If anything has broken the capture, its end fails."""
+    if whose == "ours":
+        with cu.Graph().capture(stream):
+            yield
+        return
+    driver, graph = ctypes.CDLL(cu.driver_info().path), ctypes.c_void_p()
+    handle = ctypes.c_void_p(stream.handle)
+    with cu.Device(0):
+        assert driver.cuStreamBeginCapture_v2(handle, 2) == 0
+    try:
+        yield
+    finally:
+        with cu.Device(0):
+            assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+            assert driver.cuGraphDestroy(graph) == 0
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_without_a_stream_while_a_blocking_stream_is_captured(library, add, stream, whose):
+    """The event that is waited for would be recorded on the legacy stream, and join the capture."""
+    blocking, y = cu.Stream(blocking=True), cu.DeviceBuffer(16, "u4")
+    array = Array(library, stream=None)
+    with captured(blocking, whose):
+        for use in (
+            lambda: cu.from_cuda_array(array, stream),
+            lambda: add.launch(1, 16, cu.read(array), y, stream=stream),
+            lambda: add.launch(1, 16, y, y, stream=stream, borrows=[array]),
+        ):
+            with pytest.raises(cu.CaptureError, match=r"(?s)names no stream.*ordered=True"):
+                use()
+        assert len(cu.live_buffers()) == 1  # `y`
+        cu.from_cuda_array(array, stream, ordered=True).fill_async(1, stream)
+    cu.from_cuda_array(array, stream).fill_async(2, stream)
+
+
+def test_without_a_stream_in_a_capture(library, add, stream):
+    """A captured stream waits for nothing outside. With ordered=True, launches are ordered."""
+    array, y = Array(library, stream=None), cu.DeviceBuffer(16, "u4")
+    y.fill(1)
+    before = cu.from_cuda_array(array, ordered=True)
+    before.fill(2)
+    graph = cu.Graph()
+    with graph.capture(stream):
+        for use in (
+            lambda: cu.from_cuda_array(array, stream),
+            lambda: add.launch(1, 16, cu.read(array), y, stream=stream),
+        ):
+            with pytest.raises(cu.CaptureError, match=r"names no stream.*ordered=True"):
+                use()
+        add.launch(1, 16, cu.read(before), y, stream=stream)
+        inside = cu.from_cuda_array(array, stream, ordered=True)
+        add.launch(1, 16, cu.read(inside), y, stream=stream)
+    step = graph.instantiate()
+    step.launch(stream)
+    assert set(y.to_numpy(stream=stream).tolist()) == {5}
+
+
+# ---- arrays that the program has ordered ----
+
+
+@pytest.mark.parametrize("named", [None, 1, 2])
+def test_ordered_arrays_are_waited_for_by_nobody(library, stream, other, named, unchanged):
+    with unchanged("cuEventRecord", "cuStreamWaitEvent"):
+        buffer = cu.from_cuda_array(Array(library, stream=named), stream, ordered=True)
+    assert not buffer.borrowed
+    buffer[:8].fill_async(7, other)
+    buffer[8:].fill_async(7, stream)
+
+
+def test_ordered_exporters_are_asked_for_nothing(library, stream, other):
+    exported = Exported(library.address, shape=(16,))
+    asked = []
+    export = exported.__dlpack__
+
+    class Asked:
+        def __dlpack_device__(self):
+            return exported.__dlpack_device__()
+
+        def __dlpack__(self, **options):
+            asked.append(options)
+            return export(**options)
+
+    buffer = cu.from_dlpack(Asked(), stream, ordered=True)
+    assert asked == [{"stream": -1, "max_version": (1, 1)}]
     assert not buffer.borrowed
     buffer.fill_async(7, other)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(7, stream)
+    for function in (cu.from_dlpack, cu.from_cuda_array):
+        with pytest.raises(TypeError):
+            function(exported, stream, True)
 
 
 @pytest.mark.parametrize(
@@ -568,8 +732,8 @@ def test_what_has_no_interface(driver):
 
 
 def test_overlapping_arrays_share_their_records(library, stream, other):
-    x = cu.from_cuda_array(Array(library, stream=None), stream)
-    y = cu.from_cuda_array(Array(library, start=32, stream=None), stream)
+    x = cu.from_cuda_array(Array(library), stream, ordered=True)
+    y = cu.from_cuda_array(Array(library, start=32), stream, ordered=True)
     z = cu.DeviceBuffer.from_address(library.address + 64, 16, owner=library)
     x[8:].fill_async(1, stream)
     y[8:].fill_async(2, other)  # does not overlap the bytes of `x`
@@ -657,7 +821,7 @@ def test_books_end_with_the_last_buffer(library, stream):
         del x
         cu.Device(0).synchronize()
         assert cu.live_buffers() == []
-        x = cu.from_cuda_array(Array(library, stream=None), stream)
+        x = cu.from_cuda_array(Array(library), stream, ordered=True)
         assert not x.borrowed
         del x
 
@@ -741,7 +905,7 @@ def test_shared_uses_are_waited_for(library, add, stream, other, gate):
 def test_what_cannot_be_given_back(make, library, stream, other):
     with pytest.raises(ValueError, match="it is no other library's"):
         make("device", 4).give_back(stream)
-    buffer = cu.from_cuda_array(Array(library, stream=None), stream)
+    buffer = cu.from_cuda_array(Array(library), stream, ordered=True)
     part = buffer[:2]
     with pytest.raises(ValueError, match="is a part"):
         part.give_back(stream)

@@ -220,7 +220,8 @@ def world_of(driver, stream):
                 "data": (whole.address, False),
                 "version": 3,
             }
-            buffer = cu.from_cuda_array(SimpleNamespace(__cuda_array_interface__=interface))
+            array = SimpleNamespace(__cuda_array_interface__=interface)
+            buffer = cu.from_cuda_array(array, ordered=True)
         target = whole if origin == "part" else buffer
         return World(buffer, lambda: ACTS[act](target), stream)
 
