@@ -44,7 +44,10 @@ cdef class Memory:
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
     cdef object key             # the key of this home among all homes
-    cdef bint returned          # whether bytes of this home were ever given back to their owner
+    cdef size_t members         # how many Memory objects share the state of this home
+    cdef size_t returns         # how often bytes of this home were given back to their owner
+    cdef bint remembered        # whether the list of `return_to_owner` keeps this home
+    cdef Memory following       # the next home in that list, or None
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef Stream attached        # the stream that managed memory is attached to, or None
     cdef PoolHandle pool        # the DriverPool that the memory comes from, or None
@@ -97,6 +100,7 @@ cdef Memory adopt_part(
     object owner, str label)
 
 
+cdef int return_to_owner(Memory memory) except -1
 cdef int leave_home(Memory memory) except -1
 cdef int close_foreign(Memory memory) except -1
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2

@@ -46,6 +46,8 @@ cdef void release_later(
     MemoryKind kind, CUdeviceptr address, own_memory *state, Context context,
     object owner) noexcept
 cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept
+ctypedef int (*forget_function)() except -1
+cdef void forget_homes_with(forget_function function) noexcept
 cdef int drain(bint may_block) except -1
 cdef int drain_for_more() except -1
 cdef Stream internal_stream(Context context)

@@ -28,7 +28,7 @@ from cudadrv._dlpack cimport exchange_capsule
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
-from cudadrv._memory cimport label_at, leave_home, use_on_host
+from cudadrv._memory cimport label_at, return_to_owner, use_on_host
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,
     host_wait, operation_name, stream_name,
@@ -791,9 +791,10 @@ cdef class Buffer(Region):
 
         The stream waits for all uses of the memory by cudadrv. For an array, work that its owner
         queues on the stream afterwards runs after these uses. DLPack and the CUDA Array Interface
-        leave this wait to the consumer. The buffer drops its reference to the array at once. For a
-        buffer of another process, an event is recorded on the stream, and the other process takes
-        the buffer back with the receipt: `accept`. Does not block.
+        leave this wait to the consumer. The buffer drops its reference to the array at once. A
+        later import of the same bytes waits for the stream. For a buffer of another process, an
+        event is recorded on the stream, and the other process takes the buffer back with the
+        receipt: `accept`. Does not block.
 
         Parameters
         ----------
@@ -833,8 +834,7 @@ cdef class Buffer(Region):
         if opened:
             return return_opened(self, found)
         note_write(self, found, GIVE_BACK, OWN_WAIT)
-        self.memory.home.returned = True
-        leave_home(self.memory)
+        return_to_owner(self.memory)
 
     # ---- other processes ----
 

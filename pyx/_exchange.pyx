@@ -540,7 +540,7 @@ cdef Region import_argument(object array, Stream stream, list used):
         if known.device_type != DL_CUDA_HOST and not _has_waited(known, used):
             _stream_of_import(stream, known.region.memory.context)
             _wait_for_owner(stream, known.api, known.device_type, known.ordinal)
-        if known.region.memory.home.returned:
+        if known.region.memory.home.returns:
             follow_returns(known.region, stream)
         used.append(known)
         return known.region

@@ -30,9 +30,9 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_PER_THREAD, OWN_READ,
-    OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access,
+    OWN_STAYS, OWN_STRICT, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access,
     own_conflict, own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
-    own_snapshot_drop,
+    own_snapshot, own_snapshot_drop, own_snapshot_has, own_snapshot_take,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport marker_of
@@ -49,7 +49,7 @@ from cudadrv._stream cimport (
 )
 
 from cudadrv._device import call_after_wait
-from cudadrv._errors import CaptureError
+from cudadrv._errors import CaptureError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -992,21 +992,31 @@ cdef Stream _consumer_stream(Region region, int64_t handle):
 cdef int follow_returns(Region region, Stream stream) except -1:
     """Make a stream wait for the streams on which bytes of imported memory were given back.
 
-    The owner has ordered the array after these returns, but the engine cannot see this. The
-    engine knows the returns only if another buffer, or unfinished work, has kept the home of the
-    memory alive.
+    The owner of the array works on these streams, and may have ordered its work after the returns
+    only. If the stream cannot wait for one of them, later uses of the bytes are refused. A capture
+    waits for nothing: each launch of its graph is compared with the returns.
     """
     cdef size_t stop = region.start + region.nbytes
-    if region.memory.home is None or not region.memory.home.returned:
+    if region.memory.home is None or not region.memory.home.returns or stream.capture is not NULL:
         return 0
     for slot, seq in last_uses(region.memory.state, region.start, stop, GIVE_BACK).items():
-        user = None if slot == stream.order.slot else user_of(slot, seq)
-        if user is not None:
-            try:
-                stream.wait(user)
-            except ValueError:  # another thread's default stream: later uses are refused
-                pass
+        user = None if _has_waited_for(stream, slot, seq) else user_of(slot, seq)
+        if user is None or isinstance(user, Stream) and (<Stream>user).capture is not NULL:
+            continue    # the stream would become a part of that capture
+        try:
+            stream.wait(user)
+        except (ValueError, OwnershipError):    # another thread's stream, or a capture forbids it
+            pass
     return 0
+
+
+cdef bint _has_waited_for(Stream stream, unsigned int slot, uint64_t seq) noexcept:
+    """Whether an operation is known to be ordered before the stream's next one."""
+    cdef own_snapshot now
+    own_snapshot_take(engine, stream.order, &now)
+    has = own_snapshot_has(engine, &now, slot, seq) or slot == stream.order.slot
+    own_snapshot_drop(engine, &now)
+    return has
 
 
 cdef int note_write(Region region, Stream stream, int name, int policy) except -1:
@@ -1029,4 +1039,4 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     if reason:
         refuse_operation(&operation, reason, stream, (region.describe(),))
     own_snapshot_drop(engine, &operation.request.issued)
-    return follow_returns(region, stream) if policy == OWN_UNCHECKED else 0
+    return 0

@@ -1,7 +1,8 @@
 """Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it.
 
-Outlives a call: the list of live allocations, and the states that buffers over one allocation of
-another library share (the GIL guards both).
+Outlives a call: the list of live allocations; the states that buffers over one allocation of
+another library share; and which of these have to be kept because bytes were given back (the GIL
+guards them).
 """
 
 from collections import Counter
@@ -36,8 +37,8 @@ from cudadrv._pool cimport (
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    MemoryKind, drain, drain_for_more, free_memory, internal_stream, is_to_be_freed, release_later,
-    release_part,
+    MemoryKind, drain, drain_for_more, forget_homes_with, free_memory, internal_stream,
+    is_to_be_freed, is_unused, release_later, release_part, users_are_idle,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
@@ -140,6 +141,7 @@ cdef class Memory:
         if self.is_home:
             _forget_home(self)
         if self.home is not None:
+            self.home.members -= 1
             release_part(self.home, self.state, self.start, self.start + self.nbytes, self.context,
                          self.owner)
         elif self.block is not NULL:
@@ -236,6 +238,7 @@ cdef int leave_home(Memory memory) except -1:
     memory.state = closed
     if memory.home.state.exports is not NULL:
         memory.left = memory.home
+    memory.home.members -= 1
     memory.home = None
     memory.closed_at = here()
     _let_go(memory)
@@ -906,6 +909,7 @@ cdef Memory adopt_part(
 
 cdef Memory _in_home(Memory memory, CUdeviceptr address, object owner):
     """Finish a Memory that has a home."""
+    memory.home.members += 1
     memory.state = memory.home.state
     memory.start = address - memory.home.address
     memory.address = memory.home.address
@@ -971,13 +975,103 @@ cdef Memory _known_home(
 
     Lets no other thread in.
     """
-    cdef Memory home
+    cdef Memory live
+    cdef Memory home = None
     if first in _homes:
         home = <Memory><void *><size_t>_homes[first]
-        if home.nbytes == size:
+        if home.nbytes != size:
+            home = None
+        elif home.members:
             return home
-    home = _live_memory_around(address, nbytes)
-    return home if home is None or home.home is None else home.home
+    # If no buffer uses the home, its owner may have freed the allocation since, and the bytes may
+    # be those of a buffer of ours now.
+    live = _live_memory_around(address, nbytes)
+    if live is None:
+        return home
+    return live if live.home is None else live.home
+
+
+# ---- what was given back ----
+#
+# The owner of an array that was given back works on the stream of `give_back` again. A later import
+# of the same bytes has to be ordered after that stream, so the home must not be forgotten before
+# the host knows that the stream's work up to `give_back` is complete. It does not matter whether
+# the driver has completed that work: what an import orders must not depend on timing.
+
+cdef enum:
+    FEW_HOMES = 2       # a call looks at this many homes
+    MANY_HOMES = 1024   # with more homes, the driver is asked whether their work is complete
+
+cdef Memory _first_home = None  # a list of the homes that are kept, linked by `following`
+cdef Memory _last_home = None
+cdef size_t _kept_homes = 0     # the length of that list
+
+
+cdef int return_to_owner(Memory memory) except -1:
+    """Close foreign memory after its bytes were given back by the operation GIVE_BACK."""
+    cdef Memory home = memory.home
+    if home is None:    # another thread has closed the memory meanwhile
+        return 0
+    if home.is_home and not home.remembered:    # other homes are buffers of the program
+        forget_homes_with(_forget_complete)
+        _forget_complete()
+        home.remembered = True
+        _keep_home(home)
+    home.returns += 1
+    return leave_home(memory)
+
+
+cdef void _keep_home(Memory home) noexcept:
+    """Append a home to the list. Needs no memory, so it cannot fail."""
+    global _first_home, _last_home, _kept_homes
+    if _last_home is None:
+        _first_home = home
+    else:
+        _last_home.following = home
+    _last_home = home
+    _kept_homes += 1
+
+
+cdef Memory _take_home():
+    """Remove the first home from the list and return it, or return None."""
+    global _first_home, _last_home, _kept_homes
+    cdef Memory home = _first_home
+    if home is not None:
+        _first_home, home.following = home.following, None
+        if _first_home is None:
+            _last_home = None
+        _kept_homes -= 1
+    return home
+
+
+cdef int _forget_complete() except -1:
+    """Forget homes whose uses are known to be complete. Looks at a few homes only."""
+    cdef Memory home
+    cdef size_t few = min(<size_t>FEW_HOMES, _kept_homes)
+    while few:
+        few -= 1
+        home = _take_home()
+        if home is None:
+            break
+        if _may_be_unfinished(home):
+            _keep_home(home)
+        else:
+            home.remembered, home.returns = False, 0
+    return 0
+
+
+cdef bint _may_be_unfinished(Memory home) noexcept:
+    cdef size_t returns = home.returns
+    if home.context.lost or is_unused(home.state):
+        return False
+    if _kept_homes < MANY_HOMES or home.members:
+        return True
+    # The program imports new allocations all the time, and never waits. Other threads may use this
+    # home while the driver is asked.
+    try:
+        return not users_are_idle(home.state) or home.members or home.returns != returns
+    except Exception:   # the driver has failed; a call that can say so will find this, too
+        return True
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:

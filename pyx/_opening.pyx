@@ -5,7 +5,7 @@ Outlives a call: the devices by their UUIDs (the GIL guards them).
 
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._engine cimport OWN_UNCHECKED
-from cudadrv._loan cimport note_write, stream_of_exchange
+from cudadrv._loan cimport follow_returns, note_write, stream_of_exchange
 from cudadrv._memory cimport adopt_part
 from cudadrv._names cimport OPENING
 from cudadrv._region cimport Items, Region, checked_label, fill_in
@@ -80,6 +80,7 @@ def open(ticket, stream=None):
     found.wait_for(opened.event)
     region = _region_of(opened)
     note_write(region, found, OPENING, OWN_UNCHECKED)
+    follow_returns(region, found)
     await_owner(opened, found)
     use_opened(opened)
     return region

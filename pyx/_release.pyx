@@ -334,6 +334,15 @@ cdef CUresult free_memory(
     return in_cuMemFree(context, address)
 
 
+cdef forget_function _forget_homes = NULL   # set by _memory at the first `give_back`
+
+
+cdef void forget_homes_with(forget_function function) noexcept:
+    """Register the function by which `drain` forgets memory that was given back."""
+    global _forget_homes
+    _forget_homes = function
+
+
 cdef int drain(bint may_block) except -1:
     """Free memory of the queue: all of it if the call `may_block`, else what can be freed at once.
 
@@ -343,6 +352,8 @@ cdef int drain(bint may_block) except -1:
     """
     global _leave
     cdef releases left
+    if _forget_homes is not NULL:
+        _forget_homes()
     if _queue.first is NULL:
         _leave = 1
         return 0

@@ -1073,7 +1073,7 @@ cdef Receipt return_opened(Region region, Stream stream):
     if memory.home is None:
         close_foreign(memory)
     else:
-        memory.home.returned = True
+        memory.home.returns += 1
         leave_home(memory)
     drain(False)
     return receipt

@@ -46,10 +46,10 @@ class Library:
         self.address = self.allocate()
         self.more = []
 
-    def allocate(self):
+    def allocate(self, nbytes=1 << 16):
         address = ctypes.c_uint64()
         with cu.Device(0):
-            assert self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 16)) == 0
+            assert self.driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) == 0
         return address.value
 
     def end(self):

@@ -922,6 +922,273 @@ def test_what_cannot_be_given_back(make, library, stream, other):
         buffer.give_back()
 
 
+class Silent(Array):
+    """An array with DLPack that orders nothing, like a Buffer of cuda.core."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None, max_version=None):
+        return new_capsule(self.interface["data"][0], (2, 0), (16,), 4, owner=self)
+
+
+IMPORTS = {
+    "dlpack": lambda library, on: cu.from_dlpack(Silent(library), on),
+    "interface": lambda library, on: cu.from_cuda_array(Array(library, stream=None), on),
+    "named": lambda library, on: cu.from_cuda_array(Array(library, stream=on.handle), on),
+    "ordered": lambda library, on: cu.from_cuda_array(
+        Array(library, stream=None), on, ordered=True
+    ),
+    "ordered dlpack": lambda library, on: cu.from_dlpack(Silent(library), on, ordered=True),
+}
+
+
+@pytest.mark.parametrize("again", IMPORTS)
+@pytest.mark.parametrize("back", ["stream", "other"])
+@pytest.mark.parametrize("first", ["dlpack", "interface"])
+def test_what_was_given_back_is_remembered(library, stream, other, gate, first, back, again):
+    """An import is ordered after what was given back, though no buffer keeps the records."""
+    third = cu.Stream()
+    gate.hold(stream)
+    buffer = IMPORTS[first](library, stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back({"stream": stream, "other": other}[back])
+    del buffer
+    gc.collect()
+    buffer = IMPORTS[again](library, third)
+    token = buffer.fill_async(2, third)
+    assert not token.done
+    gate.open()
+    token.wait()
+
+
+@pytest.mark.parametrize("way", ["dlpack", "interface", "borrows"])
+def test_a_launch_is_ordered_after_what_was_given_back(library, add, stream, other, gate, way):
+    gate.hold(stream)
+    buffer = cu.from_dlpack(Silent(library), stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(stream)
+    y = cu.DeviceBuffer(16, "u4")
+    if way == "borrows":
+        token = add.launch(1, 16, y, y, stream=other, borrows=[Silent(library)])
+    else:
+        array = Silent(library) if way == "dlpack" else Array(library, stream=None)
+        token = add.launch(1, 16, cu.read(array), y, stream=other)
+    assert not token.done
+    gate.open()
+    token.wait()
+
+
+def test_what_was_given_back_is_remembered_when_the_driver_has_completed_it(library, stream):
+    """What an import orders does not depend on how fast the GPU is."""
+    third = cu.Stream()
+    buffer = cu.from_dlpack(Silent(library), stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(stream)
+    with cu.Device(0):
+        assert library.driver.cuCtxSynchronize() == 0  # cudadrv does not know of this
+    third.synchronize()  # the queue of dead memory is looked at
+    cu.reap()
+    buffer = cu.from_cuda_array(Array(library, stream=None), stream, ordered=True)
+    with pytest.raises(cu.BufferBorrowedError, match="by give_back on Stream"):
+        buffer.fill_async(2, third)
+    third.wait(stream)
+    buffer.fill_async(2, third)
+
+
+def test_what_was_given_back_is_forgotten_when_it_is_complete(library, stream, other, unchanged):
+    buffer = cu.from_dlpack(Silent(library), stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(stream)
+    stream.synchronize()
+    del buffer
+    buffer = cu.from_cuda_array(Array(library, stream=None), other, ordered=True)
+    with unchanged("cuEventRecord", "cuStreamWaitEvent"):
+        assert not buffer.borrowed
+        buffer.fill_async(2, other)
+
+
+def test_parts_that_were_given_back(library, stream, other):
+    """Only imports of the bytes that were given back are ordered."""
+    first = cu.from_cuda_array(Array(library, stream=1), stream)
+    first.fill_async(1, stream)
+    first.give_back(stream)
+    apart = cu.from_cuda_array(Array(library, 64, stream=1), other, ordered=True)
+    apart.fill_async(2, other)
+    inside = cu.from_cuda_array(Array(library, 32, shape=(4,), stream=1), stream, ordered=True)
+    with pytest.raises(cu.BufferBorrowedError, match="by give_back on Stream"):
+        inside.fill_async(2, other)
+    inside = cu.from_cuda_array(Array(library, 32, shape=(4,), stream=1), other, ordered=True)
+    inside.fill_async(2, other)
+
+
+def test_a_buffer_beside_what_was_given_back(library, stream, other):
+    """A second buffer over the same bytes is not ordered after the owner's work, so it waits."""
+    first, second = (cu.from_dlpack(Silent(library), stream) for _ in range(2))
+    first.fill_async(1, stream)
+    first.give_back(other)
+    with pytest.raises(cu.BufferBorrowedError, match="by give_back on Stream"):
+        second.fill_async(2, stream)
+    stream.wait(other)
+    second.fill_async(2, stream)
+    second.give_back(stream)
+    cu.from_dlpack(Silent(library), other).fill_async(3, other)
+
+
+def test_page_locked_memory_that_was_given_back(stream, other, gate):
+    memory = cu.LockedBuffer(16, "u4", pooled=False).into_raw()
+    tensor = Exported(memory, says=(3, 0), shape=(16,))
+    gate.hold(stream)
+    buffer = cu.from_dlpack(tensor, stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(stream)
+    del buffer
+    buffer = cu.from_dlpack(Exported(memory, says=(3, 0), shape=(16,)), other)
+    token = buffer.fill_async(2, other)
+    assert not token.done
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer[0] = 5
+    gate.open()
+    token.wait()
+    del buffer, token
+    cu.Device(0).synchronize()
+    cu.LockedBuffer.from_raw(memory, 16, "u4").close()
+
+
+@pytest.mark.parametrize("way", ["captured", "legacy"])
+def test_an_import_joins_no_capture(library, stream, other, way):
+    """What was given back on a stream that is captured now cannot be waited for: uses are refused.
+
+    The importing stream must not become a part of the capture.
+    """
+    kept = cu.from_dlpack(Silent(library, 4096), stream)
+    captured = cu.Stream(blocking=True)
+    buffer = cu.from_dlpack(Silent(library), stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(captured if way == "captured" else cu.Stream.legacy())
+    graph = cu.Graph()
+    with graph.capture(captured):
+        buffer = cu.from_dlpack(Silent(library), other)
+        with pytest.raises(cu.BufferBorrowedError, match="by give_back on"):
+            buffer.fill_async(2, other)
+        other.synchronize()  # it is not captured
+    other.wait(captured if way == "captured" else cu.Stream.legacy())
+    buffer.fill_async(2, other)
+    del kept
+
+
+def test_a_graph_is_ordered_after_what_was_given_back(library, add, stream, other):
+    """A capture waits for nothing. Each launch of the graph is ordered after the return."""
+    y = cu.DeviceBuffer(16, "u4")
+    y.fill(0)
+    buffer = cu.from_dlpack(Silent(library), stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(stream)
+    graph = cu.Graph()
+    with graph.capture(other):
+        add.launch(1, 16, cu.read(Silent(library)), y, stream=other)
+    step = graph.instantiate()
+    with pytest.raises(cu.BufferBorrowedError, match="by give_back on Stream"):
+        step.launch(other)
+    other.wait(stream)
+    step.launch(other)
+    assert set(y.to_numpy(stream=other).tolist()) == {1}
+
+
+def test_dropping_after_giving_back(library, stream, other):
+    buffer = cu.from_dlpack(Silent(library), stream)
+    buffer.fill_async(1, stream)
+    buffer.give_back(stream)
+    for _ in range(2):
+        buffer.close()
+    del buffer
+    gc.collect()
+    again = cu.from_dlpack(Silent(library), other)
+    again.fill_async(2, other)
+    del again  # it was not given back: its work is known only to the records
+    gc.collect()
+    with pytest.raises(cu.BufferBorrowedError):
+        cu.from_dlpack(Silent(library), stream).fill_async(3, stream)
+
+
+def records():
+    """How many records of memory there are."""
+    return sum(type(each).__name__ == "Memory" for each in gc.get_objects())
+
+
+def test_returns_do_not_pile_up(library, stream, other):
+    """A program that imports and gives back for ever, and waits for nothing, keeps few records."""
+    gc.collect()
+    before = records()
+    for number in range(3000):
+        on = (stream, other)[number % 2]
+        buffer = cu.from_dlpack(Silent(library, number % 7 * 64), on)
+        buffer.fill_async(1, on)
+        buffer.give_back(on)
+    assert records() - before < 10
+
+
+def test_returns_of_new_memory_do_not_pile_up(library, stream):
+    """The same for arrays in ever new allocations. The driver is asked when there are many."""
+    addresses = [library.allocate(256) for _ in range(3000)]
+    gc.collect()
+    before = records()
+    for number, address in enumerate(addresses):
+        buffer = cu.from_dlpack(Silent(library, address - library.address), stream)
+        buffer.fill_async(1, stream)
+        buffer.give_back(stream)
+        if number % 100 == 0:
+            with cu.Device(0):
+                assert library.driver.cuCtxSynchronize() == 0  # cudadrv does not know of this
+    assert records() - before < 1200
+    for _ in range(1000):
+        stream.synchronize()
+    assert records() - before < 10
+    with cu.Device(0):
+        for address in addresses:
+            assert library.driver.cuMemFree_v2(ctypes.c_uint64(address)) == 0
+
+
+def test_memory_that_is_a_buffer_of_ours_since(library, stream, other):
+    """An import has the records of the buffer in which it lies, not those of a former owner.
+
+    `from_raw` gives the new buffer the address. An allocation after the owner's free can, too.
+    """
+    address = library.allocate()
+    cu.from_dlpack(Silent(library, address - library.address), stream).give_back(stream)
+    buffer = cu.DeviceBuffer.from_raw(address, 1 << 16)
+    part = cu.DeviceBuffer.from_address(address, 16, owner=buffer)
+    part.fill_async(1, stream)
+    with pytest.raises(cu.BufferBorrowedError):
+        buffer.fill_async(2, other)
+
+
+def test_contexts_end_though_something_was_given_back(script):
+    script.quiet(
+        """
+        import gc, weakref
+        import cudadrv as cu
+
+        for synchronized in (True, False):
+            context = cu.Context.create(cu.Device(0))
+            with context:
+                stream = cu.Stream()
+                ours = cu.DeviceBuffer(64, pooled=False).into_raw()
+                buffer = cu.DeviceBuffer.from_address(ours, 64)
+                buffer.fill_async(1, stream)
+                buffer.give_back(stream)
+                if synchronized:
+                    stream.synchronize()
+                    cu.DeviceBuffer.from_raw(ours, 64).close()
+            died = weakref.ref(context)
+            del context, stream, buffer
+            gc.collect()
+            cu.reap()
+            assert not synchronized or died() is None
+        """
+    )
+
+
 # ---- arguments of kernels ----
 
 

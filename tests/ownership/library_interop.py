@@ -257,6 +257,7 @@ class InteropChoices(GroupChoices):
         self.note("theirs", len(self.theirs), kind, self.streams.index(stream), value)
         size = NBYTES_OF_OTHERS
         self.theirs.append(self.session.open_theirs(kind, size, stream, value))
+        self.session.keep_records(self.theirs[-1])
 
     def their_stream(self, place):
         """Choose a stream on which another library may work, or None."""
@@ -298,19 +299,57 @@ class InteropChoices(GroupChoices):
         start = self.random.choice((0, 0, 4, 8, 12, 16))
         start = min(start, NBYTES_OF_OTHERS - size)
         told = self.theirs.index(theirs), start, shape, self.at(stream, self.streams)
-        readonly = self.chance(0.2)
+        readonly, ordered = self.chance(0.2), self.chance(0.2)
+        told = *told, "ordered" * ordered
         if self.chance(0.5):
             what = ("from dlpack", *told)
-            made = self.session.from_dlpack(theirs, start, shape, stream, readonly)
+            made = self.session.from_dlpack(theirs, start, shape, stream, readonly, ordered)
         else:
             named = theirs.stream if self.chance(0.7) else None
             what = "from cuda array", *told, named and self.at(named, self.streams)
-            made = self.session.from_cuda_array(theirs, start, shape, stream, named, readonly)
+            made = self.session.from_cuda_array(
+                theirs, start, shape, stream, named, readonly, ordered
+            )
         if not readonly:
             self.add(made, *what)
         elif made is not None:
             self.note("constant", len(self.constants), *what)
             self.constants.append(made)
+
+    def round_trip(self):
+        """Import an array, fill it, and give it back. Only the library remembers that.
+
+        No other buffer keeps the records of the allocation meanwhile.
+        """
+        place = self.pick_place()
+        if len(self.travellers) < 2:
+            stream = self.their_stream(place)
+            if stream is not None:
+                kind = self.random.choice(self.memories)
+                self.note("traveller", len(self.travellers), kind, self.at(stream, self.streams))
+                self.travellers.append(self.session.open_theirs(kind, 16, stream, 1))
+        here = [each for each in self.travellers if each.memory.place is place]
+        streams = [self.their_stream(place) for _ in range(3)]
+        if not here or None in streams:
+            return
+        stream, user, owners = streams
+        theirs, value, ordered = self.random.choice(here), self.random.randrange(256), True
+        if self.chance(0.6):
+            user, ordered = stream, False
+        told = [self.at(each, self.streams) for each in (stream, user, owners)]
+        self.note("round trip", self.travellers.index(theirs), *told, value, "ordered" * ordered)
+        self.session.wait_raw(theirs)  # in spite of streams that were closed since
+        if self.chance(0.5):
+            buffer = self.session.from_dlpack(theirs, 0, (16,), stream, ordered=ordered)
+        else:
+            buffer = self.session.from_cuda_array(theirs, 0, (16,), stream, None, ordered=ordered)
+        token = buffer and self.session.fill(buffer, value, user)
+        del token
+        if buffer and not self.session.give_back(buffer, owners, False):
+            self.session.keep_records(theirs)
+            self.travellers.remove(theirs)
+            self.theirs.append(theirs)
+            self.add(buffer, "that was not given back")
 
     def use_constant(self):
         """Use memory that another library exported as read-only."""
@@ -415,7 +454,7 @@ class InteropChoices(GroupChoices):
 
 OF_LOANS = ("hold", "export", "turns", "stay_taken")
 OF_IMPORTS = ("open_theirs", "import_array", "use_constant", "overlay", "give_back")
-OF_IMPORTS += ("launch_theirs", "reshape")
+OF_IMPORTS += ("launch_theirs", "round_trip", "reshape")
 WEIGHTS = {
     "lend": 3,
     "use_loan": 3,
@@ -430,5 +469,6 @@ WEIGHTS = {
     "overlay": 2,
     "give_back": 3,
     "launch_theirs": 4,
+    "round_trip": 1,
     "reshape": 1,
 }

@@ -505,14 +505,26 @@ MUTATIONS = [
     (
         "an import by the array interface is no use",
         "_exchange.pyx",
-        "    if count and theirs is not None and noted:\n",
+        "    if count and noted:\n",
         "    if False:\n",
     ),
     (
         "the stream that the array interface names is not waited for",
         "_exchange.pyx",
-        "        if their_stream is not found:\n",
-        "        if False:\n",
+        "    if named is not stream:\n",
+        "    if False:\n",
+    ),
+    (
+        "an array that names no stream is ordered after nothing",
+        "_exchange.pyx",
+        "    if legacy is stream:\n",
+        "    if True:\n",
+    ),
+    (
+        "an import that the program has ordered is a use",
+        "_exchange.pyx",
+        "    return _import_interface(array, stream, ordered, not ordered)\n",
+        "    return _import_interface(array, stream, ordered, True)\n",
     ),
     (
         "an array that a kernel reads is written",
@@ -535,8 +547,8 @@ MUTATIONS = [
     (
         "an address in a buffer of ours has records of its own",
         "_memory.pyx",
-        "    home = _live_memory_around(address, nbytes)\n",
-        "    home = None\n",
+        "    live = _live_memory_around(address, nbytes)\n",
+        "    live = None\n",
     ),
     (
         "the uses of an import are noted at the first bytes",
@@ -553,8 +565,20 @@ MUTATIONS = [
     (
         "an import does not follow what was given back",
         "_loan.pyx",
-        "    if region.memory.home is None or not region.memory.home.returned:\n",
-        "    if True:\n",
+        "or stream.capture is not NULL:\n        return 0\n    for",
+        "or True:\n        return 0\n    for",
+    ),
+    (
+        "what was given back is forgotten",
+        "_memory.pyx",
+        "        _keep_home(home)\n    home.returns += 1\n",
+        "    home.returns += 1\n",
+    ),
+    (
+        "what was given back is forgotten when the driver has completed it",
+        "_memory.pyx",
+        "    if _kept_homes < MANY_HOMES or home.members:\n",
+        "    if home.members:\n",
     ),
     (
         "giving back does not wait",
@@ -577,7 +601,7 @@ MUTATIONS = [
     (
         "what was given back can be used",
         "_buffer.pyx",
-        "        leave_home(self.memory)\n",
+        "        return_to_owner(self.memory)\n",
         "        pass\n",
     ),
     (
@@ -1349,8 +1373,8 @@ MUTATIONS = [
     (
         "what was given back to another process can be used",
         "_sharing.pyx",
-        "        memory.home.returned = True\n        leave_home(memory)\n",
-        "        memory.home.returned = True\n",
+        "        memory.home.returns += 1\n        leave_home(memory)\n",
+        "        memory.home.returns += 1\n",
     ),
 ]
 

@@ -312,7 +312,7 @@ class Program(TicketChoices):
         for view in self.views:
             view.let_go()
         things = [self.modules, self.views, self.loans, self.raws, self.buffers, self.tokens]
-        things += [self.theirs, self.constants, self.graphs, self.executables]
+        things += [self.theirs, self.travellers, self.constants, self.graphs, self.executables]
         things += [self.prepared, self.results, self.groups, self.offloads]
         for each in (*things, self.events, self.streams):
             each.clear()
@@ -370,7 +370,8 @@ class Program(TicketChoices):
         used = used or any(stream in thread.currents for thread in threads)
         used = used or any(stream in group.streams for group in self.groups)
         used = used or any(block.stream is stream for block in self.offloads)
-        users = [*self.loans, *self.holders, *self.theirs, *(b.memory for b in buffers)]
+        users = [*self.loans, *self.holders, *self.theirs, *self.travellers]
+        users += [buffer.memory for buffer in buffers]
         users += [b.memory.home for b in buffers if b.memory.home]
         used = used or any(each.stream is stream for each in users)
         used = used or any(each.token.stream is stream.model for each in self.results)

@@ -619,8 +619,11 @@ class Oracle:
         memory.accesses[-1].returns = True
 
     def follow_returns(self, stream, memory, start, stop):
-        """Let a stream wait for the streams to which bytes were given back. Returns these."""
-        known = past(self.host)
+        """Let a stream wait for the streams to which bytes were given back. Returns these.
+
+        Returns that are known to be before the stream's next work need no wait.
+        """
+        known = past(*self.before(stream, passive=True))
         found = {}
         for byte in range(start, stop):
             for use in uses_of_byte(memory, byte):

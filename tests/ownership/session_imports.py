@@ -2,6 +2,7 @@
 
 import ctypes
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +54,9 @@ class Theirs:
     owner: "Owner"
     memory: Memory
     stream: Stream
-    # A buffer over bytes behind the memory; it keeps the records of the allocation alive.
-    records: cu.Buffer
+    # A buffer over bytes behind the memory; it keeps the records of the allocation alive. None if
+    # all buffers over the memory are given back.
+    records: cu.Buffer | None
     busy: bool = False  # whether the other library's own work may be unfinished
 
 
@@ -91,7 +93,7 @@ class Tensor:
         return DEVICES[kind], place.context.device.ordinal if kind != "locked" else 0
 
     def __dlpack__(self, stream=None, max_version=None):
-        if stream is not None:
+        if stream not in (None, -1):
             self.session.order_raw(stream, self.theirs)
         address = self.theirs.owner.address.value + self.start
         device = self.__dlpack_device__()
@@ -181,12 +183,20 @@ class ImportSession(LoanSession):
         """Let another library allocate memory and fill it on its stream."""
         place = stream.place
         owner = Owner(kind, nbytes + 8, place.context)
-        make = lambda: CLASSES[kind].from_address(owner.address.value + nbytes, 8)  # noqa: E731
-        records = self.new(place, make)
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place)
-        theirs = Theirs(owner, memory, stream, records)
+        theirs = Theirs(owner, memory, stream, None)
         self.work_raw(theirs, 0, nbytes, value)
         return theirs
+
+    def keep_records(self, theirs):
+        """Keep the records of the allocation, even when buffers over it are dropped.
+
+        Without this, the library forgets work of dropped buffers when the driver has completed it.
+        """
+        memory, address = theirs.memory, theirs.owner.address.value
+        nbytes = memory.model.nbytes
+        make = lambda: CLASSES[memory.kind].from_address(address + nbytes, 8)  # noqa: E731
+        theirs.records = self.new(memory.place, make)
 
     def work_raw(self, theirs, start, stop, value):
         """Let another library fill some of its own memory."""
@@ -215,59 +225,70 @@ class ImportSession(LoanSession):
         assert status == [0] * 4, f"statuses of another library's calls: {status}"
         self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
 
-    def from_dlpack(self, theirs, start, shape, stream, readonly=False):
+    def from_dlpack(self, theirs, start, shape, stream, readonly=False, ordered=False):
         """Import an array by DLPack.
 
         The import counts as a write on the stream. The other library has ordered this stream after
-        its own work.
+        its own work. With `ordered`, its work is complete, and the import is no use.
         """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
-        seen = theirs.memory.kind != "locked"
+        seen = theirs.memory.kind != "locked" and not ordered
         if not seen:
             self.wait_raw(theirs)
         make = lambda: cu.from_dlpack(  # noqa: E731
-            Tensor(theirs, start, shape, self, readonly), **options
+            Tensor(theirs, start, shape, self, readonly), **options, ordered=ordered
         )
-        return self._import(theirs, start, shape, make, on if seen else None)
+        return self._import(theirs, start, shape, make, on, seen)
 
-    def from_cuda_array(self, theirs, start, shape, stream, named, readonly=False):
+    def from_cuda_array(self, theirs, start, shape, stream, named, readonly=False, ordered=False):
         """Import an array by the CUDA Array Interface.
 
-        The library waits for the stream that it names.
+        The stream waits for the stream that the interface names, or else for the legacy default
+        stream. With `ordered`, it waits for none, and the import is no use.
         """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
-        if named is None:
-            self.wait_raw(theirs)
         array = Array(theirs, start, shape, handle_of(named), readonly)
-        if named is not None and named is not on:
-            self.oracle.wait(on.model, self.oracle.snapshot(named.model, record=True))
+        waits = [] if ordered else self._wait_for_owner(theirs, named, on)
 
         def make():
             try:
-                return cu.from_cuda_array(array, **options)
+                return cu.from_cuda_array(array, **options, ordered=ordered)
             except cu.OwnershipError:
-                # The library has already inserted a wait for that stream.
-                if named not in (None, on):
-                    self.unseen.update(("cuEventRecord", "cuStreamWaitEvent"))
+                self.unseen.update(waits)  # the library has already inserted a wait
                 raise
 
-        return self._import(theirs, start, shape, make, on if named else None)
+        if ordered:
+            self.wait_raw(theirs)
+        return self._import(theirs, start, shape, make, on, not ordered)
 
-    def _import(self, theirs, start, shape, make, on):
+    def _wait_for_owner(self, theirs, named, on):
+        """Order a stream after the stream that an array interface names, or the legacy one.
+
+        Returns the driver calls by which the library does it.
+        """
+        after = named or self.open_stream("legacy", theirs.memory.place)
+        if theirs.stream is not after:
+            self.wait_raw(theirs)
+        if after is on:
+            return []
+        self.oracle.wait(on.model, self.oracle.snapshot(after.model, record=True))
+        return ["cuEventRecord", "cuStreamWaitEvent"]
+
+    def _import(self, theirs, start, shape, make, on, noted):
         memory, stop = theirs.memory, start + product(shape)
         answer = OK
         write = (memory.model, start, stop, "write")
-        if on is not None and start < stop:
+        if noted:
             answer = self.oracle.judge(on.model, [write], "unchecked", passive=True).answer
         made = self._over(memory, start, make, answer)
         if made is None:
             return None
         self.agree("shape", made.real.shape, shape)
-        if on is not None and start < stop:
+        if noted:
             self.oracle.issue(on.model, [write], next(self.sites), passive=True)
-            self.oracle.follow_returns(on.model, memory.model, start, stop)
+        self.oracle.follow_returns(on.model, memory.model, start, stop)
         return made
 
     def write_constant(self, buffer, stream, way):
@@ -331,15 +352,18 @@ class ImportSession(LoanSession):
         """Launch a kernel whose second argument is an array of another library: out = array + b."""
         nbytes = min(out.nbytes, theirs.memory.model.nbytes - start)
         a = Buffer(None, theirs.memory, start, nbytes, part=False)
-        waits = []
-        if tensor and theirs.memory.kind != "locked":
+        unseen = Counter()
+        if tensor:
             array = Tensor(theirs, start, (nbytes,), self)
-            waits = self.oracle.follow_returns(
-                stream.model, a.memory.model, a.start, start + nbytes
-            )
+            if theirs.memory.kind == "locked":
+                self.wait_raw(theirs)
         else:
-            self.wait_raw(theirs)
             array = Array(theirs, start, (nbytes,), None)
+            if nbytes:
+                unseen.update(self._wait_for_owner(theirs, None, stream))
+        waits = self.oracle.follow_returns(stream.model, a.memory.model, a.start, start + nbytes)
+        unseen["cuStreamWaitEvent"] += len(waits)
+        unseen["cuEventRecord"] += sum(other.open for other in waits)
         uses = [(out, "write"), (a, mode), (b, "read")]
         size = min(nbytes, b.nbytes)
         answer, on = self._judge_launch(stream.place, stream, uses)
@@ -350,8 +374,7 @@ class ImportSession(LoanSession):
             try:
                 return add.launch(1, 1, *args, **options)
             except cu.OwnershipError:  # the refused call may already have inserted its waits
-                self.unseen["cuStreamWaitEvent"] += len(waits)
-                self.unseen["cuEventRecord"] += sum(other.open for other in waits)
+                self.unseen.update(unseen)
                 raise
 
         result = self.call("launch with an array", answer, call, out, b)
