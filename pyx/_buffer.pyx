@@ -675,6 +675,8 @@ cdef class Buffer(Region):
         self._refuse_part()
         if self.memory.loans:
             settle_shares()
+            if self.memory.context.lost:    # imports whose work is lost may still keep the loans
+                drain(False)
         self.memory.close(stream_for(stream, None),
                           policy_in_force(self.policy, self.memory.context.policy))
         drain(False)

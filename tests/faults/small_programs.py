@@ -8,6 +8,7 @@ results.
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -360,6 +361,27 @@ def lending():
         pass
     other.synchronize()
     buffer.close()
+
+
+@program
+def imports():
+    stream = cu.Stream()
+    x, y = cu.UnifiedBuffer(64, "f4"), cu.DeviceBuffer(64, "f4")
+    x.fill_async(3, stream)
+    y.fill_async(1, stream)
+    interface = {"shape": (64,), "typestr": "<f4", "data": (x.address, False), "version": 3}
+    theirs = SimpleNamespace(__cuda_array_interface__=interface)
+    with cu.Module.from_file(PTX) as module:
+        saxpy = module["saxpy"]
+        saxpy.launch(1, 64, 2.0, cu.read(x.lend(stream, device="cuda")), y, 64, stream=stream)
+        saxpy.launch(1, 64, 2.0, cu.read(theirs), y, 64, stream=stream)
+        stream.synchronize()
+    assert set(items_of(y, stream)) == {13}
+    found = cu.from_cuda_array(theirs, stream)
+    found.fill_async(4, stream)
+    found.give_back(stream)
+    stream.synchronize()
+    assert set(items_of(x, stream)) == {4}
 
 
 @program

@@ -210,6 +210,27 @@ def test_closing_and_dying_are_quiet_and_make_no_call(script):
     )
 
 
+def test_buffers_whose_loans_were_imported_here_close(script):
+    """The import has died with its work unfinished, and keeps the loan until that work is over."""
+    script.quiet(
+        HEAD
+        + """
+    lent = []
+    for kind in (cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer):
+        buffer = kind(16)
+        loan = buffer.lend(stream, device="cuda")
+        found = cu.from_dlpack(loan, stream)
+        found.fill_async(3, stream)
+        del found, loan
+        lent.append(buffer)
+    del token, buffer
+    lose()
+    for buffer in lent:
+        buffer.close()
+    """
+    )
+
+
 def test_blocks_are_left_quietly(script):
     script.quiet(
         HEAD
