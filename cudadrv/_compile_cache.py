@@ -4,26 +4,18 @@ import contextlib
 import hashlib
 import logging
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from cudadrv._compile_inputs import Snapshot, read_regular
 from cudadrv._compilers import ENCODING, Compiler, Source
 
-FORMAT = "2"  # part of every key; increase it when keys or files change
+FORMAT = "3"  # part of every key; increase it when keys or files change
 MOST_BYTES = 256 << 20
 OFF = "off"
-# This also matches an include in a comment. The key then depends on a file that the compiler does
-# not read, which does no harm.
-INCLUDE = re.compile(
-    r"#(?:\s|/\*.*?\*/)*(?:include_next|include|import|embed)\b(?:\s|/\*.*?\*/)*"
-    r"(?:\"(?P<quoted>[^\"\n]+)\"|<(?P<angled>[^>\n]+)>|(?P<other>[^\n]*))"
-)
-FOLDER_OPTION = re.compile(r"(?:-I|-isystem|--include-path|--system-include)=?(.*)", re.DOTALL)
-# Environment variables from which nvcc's host compiler takes include folders.
-FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _said: set[str] = set()
 
 
@@ -39,11 +31,17 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     Returns
     -------
     Path or None
-        None if nothing is kept: ``CUDADRV_CACHE_DIR=off``, or there is no home directory.
+        None if nothing is kept: ``CUDADRV_CACHE_DIR=off``, or there is no home directory, or the
+        folder is relative and the working directory was deleted.
     """
     chosen = environ.get("CUDADRV_CACHE_DIR")
+    if chosen == OFF:
+        return None
     if chosen:
-        return None if chosen == OFF else Path(chosen).absolute()
+        try:
+            return Path(chosen).absolute()
+        except OSError:  # it is relative to a working directory that was deleted
+            return None
     base = Path(environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():  # not set, or relative, which the XDG specification says to ignore
         try:
@@ -56,23 +54,13 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
 def cache_key(
     compiler: Compiler, source: Source, architecture: str, options: Sequence[str]
 ) -> str | None:
-    """Return the cache key of a compilation; None if it is unknown which files are included."""
-    options = compiler.all_options(options)
-    folders = _folders(options)
-    included = _included(source, folders)
-    for option in options:  # such as -include FILE or --options-file=FILE
-        for name in {option, option.partition("=")[2]} - {""}:
-            with contextlib.suppress(OSError, ValueError):
-                if (path := Path(name)).is_file():
-                    text = path.read_text(**ENCODING)
-                    included |= {name: text} | _included(Source(text, name, path), folders)
-    if None in included.values():
+    """Return a hash of what is known before a compilation; None if the folder was deleted."""
+    try:
+        working = str(Path.cwd())
+    except OSError:
         return None
     parts = [FORMAT, compiler.identity(), architecture, source.text, source.name]
-    parts += [str(source.path), str(Path.cwd()), *options]
-    parts += [os.environ.get(name, "") for name in FOLDER_VARIABLES]
-    for name in sorted(included):
-        parts += [name, included[name] or ""]
+    parts += [str(source.path), working, *compiler.all_options(options), *compiler.environment()]
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode(**ENCODING)
@@ -80,42 +68,11 @@ def cache_key(
     return digest.hexdigest()
 
 
-def _folders(options: Sequence[str]) -> list[Path]:
-    """Return the folders that are searched for included files."""
-    found: list[str] = []
-    for at, option in enumerate(options):
-        if match := FOLDER_OPTION.fullmatch(option):
-            value = match[1] or (options[at + 1] if at + 1 < len(options) else "")
-            found += value.split(",")
-    for variable in FOLDER_VARIABLES:
-        found += os.environ.get(variable, "").split(os.pathsep)
-    return [Path(folder) for folder in found if folder]
+class Entry(NamedTuple):
+    """PTX, and the state of the files from which it was made."""
 
-
-def _included(source: Source, folders: Sequence[Path]) -> dict[str, str | None]:
-    """Return the text of each file that the source may include, by path.
-
-    The text is None where a macro names the file. Files that are in none of the folders are left
-    out: they belong to the compiler or to its host compiler.
-    """
-    found: dict[str, str | None] = {}
-    todo = [(source.text, source.path)]
-    while todo:
-        text, path = todo.pop()
-        for match in INCLUDE.finditer(text.replace("\\\n", "")):
-            name = match["quoted"] or match["angled"]
-            if name is None:
-                found[f"{path}: {match['other']}"] = None
-                continue
-            own = [path.parent] if path is not None and match["quoted"] else []
-            for candidate in (folder / name for folder in (*own, *folders)):
-                with contextlib.suppress(OSError):
-                    content = candidate.read_text(**ENCODING)
-                    if str(candidate) not in found:
-                        found[str(candidate)] = content
-                        todo.append((content, candidate))
-                    break
-    return found
+    ptx: str
+    snapshot: Snapshot
 
 
 class Cache:
@@ -129,29 +86,37 @@ class Cache:
         self.folder = folder
         self.most_bytes = most_bytes
 
-    def load(self, key: str) -> str | None:
-        """Return the PTX of a key; None if the file is missing or damaged."""
+    def load(self, key: str) -> Entry | None:
+        """Return what was stored under a key; None if the file is missing or damaged."""
         path = self._path(key)
         try:
-            if not self._is_ours():
+            if not self._is_ours() or path.lstat().st_size > self.most_bytes:
                 return None
-            digest, _, ptx = path.read_text(encoding="utf-8").partition("\n")
-            if digest != _checksum(key, ptx):
+            content, status = read_regular(path, os.O_NOFOLLOW)
+            # Others may have put it there when they could write to the folder.
+            if status.st_uid not in (os.geteuid(), 0) or _others_can_write(status):
                 return None
-            os.utime(path)  # so that _trim knows the time of the last use
-            return ptx
+            checksum, _, rest = content.partition(b"\n")
+            if checksum != _checksum(key, rest):
+                return None
+            snapshot, _, ptx = rest.decode().partition("\n")
+            entry = Entry(ptx, Snapshot.from_json(snapshot))
         except (OSError, ValueError):
             return None
+        with contextlib.suppress(OSError):  # the folder may be read-only
+            os.utime(path, follow_symlinks=False)  # so that _trim knows the time of the last use
+        return entry
 
-    def store(self, key: str, ptx: str) -> None:
-        with contextlib.suppress(OSError):
+    def store(self, key: str, entry: Entry) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            rest = f"{entry.snapshot.to_json()}\n{entry.ptx}".encode()
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_ours():
                 return
             number, name = tempfile.mkstemp(dir=self.folder, suffix=".new")
             try:
-                os.close(number)
-                Path(name).write_text(f"{_checksum(key, ptx)}\n{ptx}", encoding="utf-8")
+                with os.fdopen(number, "wb") as file:
+                    file.write(_checksum(key, rest) + b"\n" + rest)
                 Path(name).replace(self._path(key))
             except BaseException:
                 Path(name).unlink(missing_ok=True)
@@ -161,10 +126,11 @@ class Cache:
     def _is_ours(self) -> bool:
         """Return whether only this user and root can write the folder. If not, log why."""
         status = self.folder.stat()
-        user, owner, mode = os.geteuid(), status.st_uid, stat.S_IMODE(status.st_mode)
+        user, owner = os.geteuid(), status.st_uid
         if owner not in (user, 0):
             _say_once(f"{self.folder} belongs to user {owner}, and this process to user {user}")
-        elif mode & (stat.S_IWGRP | stat.S_IWOTH):
+        elif _others_can_write(status):
+            mode = stat.S_IMODE(status.st_mode)
             _say_once(f"others can write to {self.folder} (mode {mode:o}; chmod go-w mends that)")
         else:
             return True
@@ -175,10 +141,12 @@ class Cache:
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """Yield last use, size and path of each file, even unfinished ones of killed processes."""
-        for path in (*self.folder.glob("*.ptx"), *self.folder.glob("*.new")):
-            with contextlib.suppress(FileNotFoundError):
-                status = path.stat()
-                yield status.st_mtime, status.st_size, path
+        with os.scandir(self.folder) as found:
+            for each in found:
+                with contextlib.suppress(OSError):
+                    if each.name.endswith((".ptx", ".new")) and each.is_file(follow_symlinks=False):
+                        status = each.stat(follow_symlinks=False)
+                        yield status.st_mtime, status.st_size, Path(each.path)
 
     def _trim(self) -> None:
         """If the files exceed the limit, delete the least recently used ones down to half of it."""
@@ -189,8 +157,13 @@ class Cache:
         for _, size, path in entries:
             if total <= self.most_bytes // 2:
                 return
-            path.unlink(missing_ok=True)
-            total -= size
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+                total -= size
+
+
+def _others_can_write(status: os.stat_result) -> bool:
+    return bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _say_once(why: str) -> None:
@@ -203,5 +176,5 @@ def _say_once(why: str) -> None:
         )
 
 
-def _checksum(key: str, ptx: str) -> str:
-    return hashlib.sha256(f"{key}\n{ptx}".encode()).hexdigest()
+def _checksum(key: str, rest: bytes) -> bytes:
+    return hashlib.sha256(f"{key}\n".encode() + rest).hexdigest().encode()

@@ -1,8 +1,10 @@
 """Finds and calls the compilers of CUDA C: nvcc of a toolkit, and NVRTC from PyPI."""
 
+import contextlib
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from cudadrv._compile_inputs import Inputs, read_regular
+
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
 # With surrogateescape, bytes that are not UTF-8 (comments in other encodings) stay unchanged.
@@ -20,6 +24,26 @@ ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
 # inside double quotes.
 SHELL_IN_PATHS = frozenset('$`"')
 SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is allowed: -DNAME="text"
+# Variables by which nvcc, its profile, and its host compiler take options and folders.
+VARIABLES = (
+    *("INCLUDES", "SYSTEM_INCLUDES", "CUDAFE_FLAGS", "CICC_PATH", "NVVMIR_LIBRARY_DIR"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
+)
+# The host compiler appends to the file that this variable names what it has read, unless an option
+# or another variable already has it write such a list. nvcc's own -MD is no help: it preprocesses
+# the source for the host as well, which may fail, and omits the files of -imacros.
+LISTING_VARIABLE = "SUNPRO_DEPENDENCIES"
+FIRST_HEADER = "cuda_runtime.h"  # nvcc has each source include it
+OPTIONS_FILE = re.compile(r"--?(?:optf|options-file)(?:=(.*))?", re.DOTALL)
+# Options with which the compiler reads files that are in no list.
+UNLISTED_OF_NVCC = re.compile(r"--?(?:ldir|libdevice-directory)\b")
+UNLISTED_OF_NVRTC = re.compile(r"-Xcudafe|--?[\w-]*(?:pch|bundled)")
+FOLDER_OF_NVRTC = re.compile(r"(?:-I|--include-path)=?(.*)", re.DOTALL)
+# NVRTC's front end writes the names of included files, indented by their depth, to the other file.
+# Both options are undocumented; NVRTC 12.0 to 13.5 have them.
+LISTING_OF_NVRTC = ("-Xcudafe", "--trace_includes", "-Xcudafe", "--error_output={}")
+NO_FILE = Path(os.devnull, "source.cu")  # no file can be there
+INSIDE_NVRTC = frozenset({"__nv_nvrtc_builtin_header.h", "__nv_name_map"})
 
 
 class CompileError(RuntimeError):
@@ -51,9 +75,22 @@ class Source(NamedTuple):
     path: Path | None
 
 
+def _with_name(source: Source) -> str:
+    """Return the text with its name, which is for messages and ``__FILE__`` and never a path."""
+    name = source.name.replace("\\", r"\\").replace('"', r"\"")
+    return f'#line 1 "{name}"\n{source.text}'
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(**ENCODING)
+
+
 class Compiled(NamedTuple):
+    """PTX, the messages of the compiler, and what it has read: None if that is unknown."""
+
     ptx: str
     log: str
+    inputs: Inputs | None
 
 
 class Compiler(ABC):
@@ -92,9 +129,15 @@ class Compiler(ABC):
         """Return the options, and those that environment variables or the compiler add."""
         return list(options)
 
+    def environment(self) -> list[str]:
+        """List the environment variables that change what it does, with their values."""
+        return []
+
     @abstractmethod
-    def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
-        """Compile, or raise CompileError."""
+    def compile(
+        self, source: Source, architecture: str, options: Sequence[str], *, listing: bool
+    ) -> Compiled:
+        """Compile, or raise CompileError. If `listing`, find out what the compiler reads."""
 
     def works(self) -> bool:
         """Whether the compiler can compile anything. Called after it has rejected a source."""
@@ -121,13 +164,19 @@ class Nvcc(Compiler):
     def _ask(self, question: str) -> str:
         try:
             return subprocess.run(
-                [self.path, question], check=True, capture_output=True, text=True
+                [self.path, question],
+                check=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
             ).stdout
         except (OSError, subprocess.CalledProcessError) as error:
             raise CompilerNotFoundError(f"{self.path} cannot be run: {error}") from None
 
     def identity(self) -> str:
-        return f"{self.path.resolve()}\n{self._said}"
+        status = self.path.stat()  # of a wrapper, too, which may add options
+        return f"{self.path.resolve()} {status.st_size} {status.st_mtime_ns}\n{self._said}"
 
     def architectures(self) -> list[int]:
         return [
@@ -139,17 +188,23 @@ class Nvcc(Compiler):
         before, after = (os.environ.get(f"NVCC_{end}_FLAGS", "") for end in ("PREPEND", "APPEND"))
         return [*before.split(), *options, *after.split()]
 
-    def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
+    def environment(self) -> list[str]:
+        names = {*VARIABLES, *(name for name in os.environ if name.startswith("NVCC_"))}
+        return [f"{name}={os.environ.get(name)}" for name in sorted(names)]
+
+    def compile(
+        self, source: Source, architecture: str, options: Sequence[str], *, listing: bool
+    ) -> Compiled:
         for option in options:
             _refuse_shell("the option", option, SHELL_IN_OPTIONS)
-        compiled = self._run(source, [f"-arch={architecture}", *options])
+        compiled = self._run(source, [f"-arch={architecture}", *options], listing)
         self._working.add(self._found_by())
         return compiled
 
     def works(self) -> bool:
         if self._found_by() not in self._working:
             try:
-                self._run(Source("", "empty.cu", None), [])
+                self._run(Source("", "empty.cu", None), [], listing=False)
             except CompileError:
                 return False
             self._working.add(self._found_by())
@@ -159,7 +214,7 @@ class Nvcc(Compiler):
         """Return what identifies this nvcc, and the PATH on which it finds a C++ compiler."""
         return self.identity(), os.environ.get("PATH", "")
 
-    def _run(self, source: Source, options: Sequence[str]) -> Compiled:
+    def _run(self, source: Source, options: Sequence[str], listing: bool) -> Compiled:
         if source.path is not None:
             _refuse_shell("the file", str(source.path), SHELL_IN_PATHS)
         temporary = tempfile.gettempdir()
@@ -167,28 +222,164 @@ class Nvcc(Compiler):
         with tempfile.TemporaryDirectory(prefix="cudadrv-", dir=temporary) as folder:
             file = source.path or Path(folder, "source.cu")
             if source.path is None:
-                # The name is text for messages and __FILE__, never a path.
-                name = source.name.replace("\\", r"\\").replace('"', r"\"")
-                file.write_text(f'#line 1 "{name}"\n{source.text}', **ENCODING)
+                file.write_text(_with_name(source), **ENCODING)
             target = Path(folder, "out.ptx")
             command = [str(self.path), "-ptx", "-x", "cu", *options]
             command += ["-o", str(target), str(file)]
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env={**os.environ, "TMPDIR": folder},
-            )
+            environ = {**os.environ, "TMPDIR": folder}
+            read = Path(folder, "read.d")
+            # The variable takes a name without spaces.
+            listing = listing and LISTING_VARIABLE not in environ and " " not in str(read)
+            adding = {LISTING_VARIABLE: str(read)} if listing else {}
+            done = _run_program(command, environ | adding, errors="replace")
             log = (done.stdout + done.stderr).replace(str(file), source.name)
             if done.returncode:
                 what = f"{self} could not compile {source.name} (exit status {done.returncode})"
                 raise CompileError(what, log, command)
             try:
-                return Compiled(target.read_text(encoding="utf-8", errors="replace"), log)
+                ptx = target.read_text(encoding="utf-8", errors="replace")
             except FileNotFoundError:
-                what = f"{self} wrote no PTX for {source.name}; see the options"
-                raise CompileError(what, log, command) from None
+                ptx = ""
+            _check_ptx(ptx, self, source, log, command)
+            inputs = None
+            if listing:
+                with contextlib.suppress(OSError, ValueError):  # then they are unknown
+                    files = _prerequisites(os.fsdecode(read.read_bytes()))
+                    files += [] if source.path is None else [str(source.path)]
+                    inputs = self._inputs(files, options, command, environ)
+            return Compiled(ptx, log, inputs)
+
+    def _inputs(
+        self,
+        files: list[str],
+        options: Sequence[str],
+        command: Sequence[str],
+        environ: Mapping[str, str],
+    ) -> Inputs | None:
+        """Return what a command has read, from a list of files and from what nvcc says it runs."""
+        options = self.all_options(options)
+        named = _files_of_options(options)
+        if named is None or any(map(UNLISTED_OF_NVCC.match, options)):
+            return None
+        said = _run_program([command[0], "-dryrun", *command[1:]], environ).stderr
+        lines = re.findall(r"^#\$ (.*)$", said, re.MULTILINE)
+        variables = dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
+        calls = [line for line in lines if " -E " in line]
+        if len(calls) != 1 or SHELL_IN_OPTIONS.intersection(calls[0]):
+            return None
+        call = shlex.split(calls[0])
+        # Else the list is only that of a call by which nvcc asks for the host compiler's version.
+        if FIRST_HEADER in call and FIRST_HEADER not in {Path(file).name for file in files}:
+            return None
+        path = variables.get("PATH", environ.get("PATH", ""))
+        environ = {**environ, "PATH": path}
+        folders = _search_folders(_without_files(call, command[-1]), environ)
+        for variable in VARIABLES:
+            environ.pop(variable, None)
+        usual = _search_folders([call[0], "-E", "-x", "c++"], environ)
+        top = variables.get("TOP", str(self.path.resolve().parents[1]))
+        own = [*usual, *(folder for folder in folders if folder.startswith(top))]
+        profile = Path(variables.get("_HERE_", self.path.resolve().parent), "nvcc.profile")
+        return Inputs(
+            files=[*files, *named, *([str(profile)] if profile.is_file() else [])],
+            folders=folders,
+            given=[folder for folder in folders if folder not in own],
+            own=own,
+            texts=[*options, *named.values()],
+            program=(call[0], path.removesuffix(os.environ.get("PATH", "")).rstrip(os.pathsep)),
+        )
+
+
+def _run_program(
+    command: Sequence[str], environ: Mapping[str, str], errors: str = "surrogateescape"
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors=errors,
+        env=environ,
+    )
+
+
+def _check_ptx(
+    ptx: str, compiler: Compiler, source: Source, log: str, command: Sequence[str]
+) -> None:
+    """Raise CompileError unless this is PTX. With some options a compiler writes something else."""
+    if not re.search(r"^\s*\.version\s+\d", ptx, re.MULTILINE):
+        what = f"{compiler} wrote no PTX for {source.name}; see the options"
+        raise CompileError(what, log, command)
+
+
+def _prerequisites(rules: str) -> list[str]:
+    """Return the files on which the targets of rules for Make depend."""
+    files = []
+    for rule in rules.replace("\\\n", " ").splitlines():
+        _, *words = re.findall(r"(?:[^\\\s]|\\.)+", rule) or [""]
+        for word in words:
+            # Before a space, backslashes are doubled, and one more is added.
+            spaces = re.sub(r"(\\*)\\([ \t#])", lambda at: at[1][::2] + at[2], word)
+            files.append(spaces.replace("$$", "$"))
+    return files
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # too long for a name
+        return False
+
+
+def _files_of_options(options: Sequence[str]) -> dict[str, str] | None:
+    """Return the text of each file that options may name, and of the files that hold options.
+
+    None if it is not understood which file holds options.
+    """
+    found: dict[str, str] = {}
+    todo = [list(options)]
+    while todo:
+        words = todo.pop()
+        names = {name for word in words for name in re.split(r"[=,\s\"']+", word)}
+        names.update(words, (word.partition("=")[2] for word in words))
+        holders = {name[1:] for name in names if name.startswith("@") and _is_file(name[1:])}
+        for at, word in enumerate(words):
+            if match := OPTIONS_FILE.fullmatch(word):
+                value = match[1] if match[1] is not None else "".join(words[at + 1 : at + 2])
+                named = {value} if _is_file(value) else set(value.split(","))
+                if not all(map(_is_file, named)):
+                    return None
+                holders |= named
+        new = holders.union(filter(_is_file, names)).difference(found)
+        found |= {name: os.fsdecode(read_regular(name)[0]) for name in new}
+        todo += [found[name].split() for name in holders & new]
+    return found
+
+
+def _without_files(call: Sequence[str], source: str) -> list[str]:
+    """Return a call of a host compiler without its input, its output, and nvcc's long header."""
+    kept: list[str] = []
+    for word in call:
+        if kept and (kept[-1] == "-o" or (kept[-1], word) == ("-include", FIRST_HEADER)):
+            kept.pop()
+        elif word != source:
+            kept.append(word)
+    return kept
+
+
+def _search_folders(call: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Return the folders that a host compiler searches for included files.
+
+    First those that do not exist yet: it does not say where they would be in the list.
+    """
+    # It writes to stdout: if it fails, it deletes the file that -o names, even a device.
+    said = _run_program([*call, "-v", os.devnull], {**environ, "LC_ALL": "C"}).stderr
+    _, _, rest = said.partition("search starts here:\n")
+    listed, end, _ = rest.partition("End of search list.")
+    if not end:
+        raise ValueError(f"{call[0]} does not say which folders it searches")
+    missing = re.findall(r'^ignoring nonexistent directory "(.*)"$', said, re.MULTILINE)
+    return [*missing, *re.findall(r"^ (.*)$", listed, re.MULTILINE)]
 
 
 def _refuse_shell(what: str, text: str, characters: frozenset[str]) -> None:
@@ -221,7 +412,8 @@ class Nvrtc(Compiler):
     def identity(self) -> str:
         # nvrtcVersion returns only major and minor; the patch number is in the package's version.
         packages = ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{self.version[0]}")
-        return f"{self} {[_package_version(package) for package in packages]}"
+        versions = [_package_version(package) for package in packages]
+        return f"{self} {versions} {_loaded_libraries('libnvrtc')}"
 
     def architectures(self) -> list[int]:
         return [int(number) for number in self._call("nvrtcGetSupportedArchs")]
@@ -241,29 +433,97 @@ class Nvrtc(Compiler):
             return []
         return [str(found)] if found else []
 
-    def compile(self, source: Source, architecture: str, options: Sequence[str]) -> Compiled:
+    def compile(
+        self, source: Source, architecture: str, options: Sequence[str], *, listing: bool
+    ) -> Compiled:
         given = [f"--gpu-architecture={architecture}"]
         if source.path is not None:
             given.append(f"-I{source.path.parent}")
         given += self.all_options(options)
-        name = str(source.path or source.name).encode(**ENCODING)
-        text = source.text.encode(**ENCODING)
-        program = self._call("nvrtcCreateProgram", text, name, 0, [], [])
+        if not listing or any(map(UNLISTED_OF_NVRTC.match, options)):
+            return Compiled(*self._run(source, given, ()), None)
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudadrv-"))
+            except OSError:  # only the cache needs it
+                return Compiled(*self._run(source, given, ()), None)
+            read = Path(folder, "read")
+            adding = [option.format(read) for option in LISTING_OF_NVRTC]
+            ptx, log = self._run(source, given, adding)
+            files = _included(os.fsdecode(read.read_bytes())) if read.exists() else None
+            return Compiled(ptx, log, self._inputs(given, files))
+
+    def _run(self, source: Source, given: Sequence[str], adding: Sequence[str]) -> tuple[str, str]:
+        """Return PTX and log. The second options are left out if this NVRTC does not know them."""
+        # NVRTC searches the folder of a source for included files. A text is in none.
+        file, text = source.path or NO_FILE, source.text if source.path else _with_name(source)
+        program = self._call("nvrtcCreateProgram", *map(_encoded, (text, str(file))), 0, [], [])
         try:
-            encoded = [option.encode(**ENCODING) for option in given]
+            encoded = [_encoded(option) for option in (*given, *adding)]
             (status,) = self._api.nvrtcCompileProgram(program, len(encoded), encoded)
-            log = self._text(program, "ProgramLog")
+            log = self._text(program, "ProgramLog").replace(str(NO_FILE), source.name)
             if status != 0:
+                if adding and re.match(r"nvrtc: error|Command-line error", log):
+                    return self._run(source, given, ())
                 what = f"{self} could not compile {source.name} ({status.name})"
                 raise CompileError(what, log, given)
-            return Compiled(self._text(program, "PTX"), log)
+            ptx = self._text(program, "PTX")
+            _check_ptx(ptx, self, source, log, given)
+            return ptx, log
         finally:
             self._call("nvrtcDestroyProgram", program)
+
+    def _inputs(self, given: Sequence[str], files: Sequence[str] | None) -> Inputs | None:
+        if files is None:
+            return None
+        folders = []
+        for at, option in enumerate(given):
+            if match := FOLDER_OF_NVRTC.fullmatch(option):
+                folders.append(match[1] or "".join(given[at + 1 : at + 2]))
+        own = self._headers()
+        return Inputs(
+            files=files,
+            folders=folders,
+            given=[folder for folder in folders if folder not in own],
+            own=own,
+            texts=given,
+        )
 
     def _text(self, program: Any, what: str) -> str:
         text = bytearray(self._call(f"nvrtcGet{what}Size", program))
         self._call(f"nvrtcGet{what}", program, text)
         return text.decode(errors="replace").rstrip("\0")
+
+
+def _included(listing: str) -> list[str] | None:
+    """Return the files that NVRTC's list names; None if the list is not as expected."""
+    files = []
+    first, *lines = listing.splitlines() or [""]
+    if first not in INSIDE_NVRTC:
+        return None
+    for line in lines:
+        if line not in INSIDE_NVRTC:
+            path = line.lstrip(" ")
+            # A name that starts with spaces looks like one of a file at a greater depth.
+            depth = len(line) - len(path)
+            if any(Path(" " * more + path).exists() for more in range(1, depth + 1)):
+                return None
+            files.append(path)
+    return files
+
+
+def _loaded_libraries(name: str) -> list[str]:
+    """Return what identifies each loaded library of this name: that of a toolkit, for example."""
+    maps = Path("/proc/self/maps").read_text(**ENCODING)
+    found = re.findall(rf"(\d+) +(/.*/{name}\.so[^/\n]*)$", maps, re.MULTILINE)
+    libraries = []
+    for inode, path in sorted(set(found)):
+        try:
+            status = Path(path).stat()
+            libraries.append(f"{path} {status.st_size} {status.st_mtime_ns}")
+        except OSError:  # it was replaced after it had been loaded
+            libraries.append(f"{path} {inode}")
+    return libraries
 
 
 def _package_version(name: str) -> str | None:

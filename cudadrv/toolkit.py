@@ -4,14 +4,14 @@ Nothing else in cudadrv needs a compiler: a module loads PTX that was compiled a
 ``cudadrv.toolkit`` does not search for a compiler, and ``import cudadrv`` does not import it.
 """
 
-import contextlib
 import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cudadrv._compile_cache import Cache, cache_folder, cache_key
+from cudadrv._compile_cache import Cache, Entry, cache_folder, cache_key
+from cudadrv._compile_inputs import now, take_snapshot
 from cudadrv._compilers import (
     ENCODING,
     INSTALL_NVRTC,
@@ -61,8 +61,9 @@ def compile(
 
     Blocks while the compiler runs. Does not order any work. The PTX is kept in `cache_folder`, so
     the same source with the same included files, options, architecture and compiler is compiled
-    only once for a user. Warnings of the compiler go to the logger ``cudadrv``; PTX from the cache
-    causes no warnings.
+    only once for a user. PTX that may change although all of these stay the same (``__TIME__``) is
+    not kept. Warnings of the compiler go to the logger ``cudadrv``; PTX from the cache causes no
+    warnings.
 
     Parameters
     ----------
@@ -96,8 +97,8 @@ def compile(
     Raises
     ------
     CompileError
-        The compiler rejected the source or the options, or cannot compile anything. The error has
-        the log and the command.
+        The compiler rejected the source or the options, or cannot compile anything; or an option
+        made it write something other than PTX (``-E``). The error has the log and the command.
     CompilerNotFoundError
         No compiler was found, or not the one that ``compiler`` names.
     PTXVersionError
@@ -231,18 +232,19 @@ def _architecture(compiler: Compiler, device: Device) -> str:
 def _compile(
     compiler: Compiler, source: Source, arch: str, options: Sequence[str], use_cache: bool
 ) -> str:
-    folder = cache_folder() if use_cache else None
-    key = cache_key(compiler, source, arch, options) if folder else None
-    if folder and key and (kept := Cache(folder).load(key)) is not None:
-        return kept
-    ptx, log = compiler.compile(source, arch, options)
+    cache, key = None, None
+    if use_cache and (folder := cache_folder()) is not None:
+        cache, key = Cache(folder), cache_key(compiler, source, arch, options)
+    if cache and key and (kept := cache.load(key)) is not None and kept.snapshot.holds():
+        return kept.ptx
+    start = now()
+    ptx, log, inputs = compiler.compile(source, arch, options, listing=key is not None)
     if log.strip():
         _log.warning("%s, %s:\n%s", compiler, source.name, log.rstrip())
-    # If a file changed while the compiler read it, the key is wrong, and the PTX is not stored.
-    with contextlib.suppress(OSError):
-        again = source if source.path is None else _read(Path(source.name), None)
-        if folder and key and key == cache_key(compiler, again, arch, options):
-            Cache(folder).store(key, ptx)
+    if cache and key and inputs is not None:
+        snapshot = take_snapshot(inputs, source.text, start)
+        if snapshot is not None:
+            cache.store(key, Entry(ptx, snapshot))
     return ptx
 
 

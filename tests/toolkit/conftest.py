@@ -1,26 +1,45 @@
 """A compiler that is a shell script. The tests find no other compiler."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from cudadrv import toolkit
+from cudadrv._compile_inputs import now
 
+# It has the C compiler preprocess the source, as nvcc does, and `-dryrun` says so.
 SCRIPT = """#!/bin/sh
 case "$*" in
     --version) echo "Cuda compilation tools, release {release}, V{release}.1"; exit 0;;
     --list-gpu-arch) printf 'compute_75\\ncompute_80\\ncompute_120\\n'; exit 0;;
 esac
-echo "$*" >> {calls}
-while [ $# -gt 1 ]; do
-    [ "$1" = -o ] && output=$2
+[ "$1" = -dryrun ] || echo "$*" >> {calls}
+left=$#
+while [ $left -gt 0 ]; do
+    case "$1" in
+        -dryrun) dryrun=yes;;
+        -ptx | -arch=*) ;;
+        -x) shift; left=$((left - 1));;
+        -o) output=$2; shift; left=$((left - 1));;
+        *) set -- "$@" "$1"; file=$1;;
+    esac
     shift
+    left=$((left - 1))
 done
-grep -q warn "$1" && echo "$1(1): warning: careful" >&2
-grep -q wrong "$1" && echo "$1(1): error: this is wrong" >&2 && exit 2
-grep -q nothing "$1" && exit 0
-{{ echo ".version {ptx}"; echo ".target sm_75"; sed 's/^/\\/\\/ /' "$1"; }} > "$output"
+if [ $dryrun ]; then
+    {{ printf '#$ cc -E -x c++'; printf ' "%s"' "$@"; echo; }} >&2
+    exit 0
+fi
+grep -q warn "$file" && echo "$file(1): warning: careful" >&2
+grep -q wrong "$file" && echo "$file(1): error: this is wrong" >&2 && exit 2
+grep -q nothing "$file" && exit 0
+{{
+    echo ".version {ptx}"
+    echo ".target sm_75"
+    {{ cat "$file"; echo; cc -E -P -x c++ "$@" 2> /dev/null; }} | sed 's/^/\\/\\/ /'
+}} > "$output"
 """
 
 
@@ -67,15 +86,34 @@ def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
     return fake
 
 
-def real(name: str) -> toolkit.Compiler:
-    """The real compiler of this name. Skips the test if this machine does not have it."""
-    try:
-        return toolkit.find_compilers(name)[0]
-    except toolkit.CompilerNotFoundError as error:
-        pytest.skip(str(error).partition("\n")[0])
+@pytest.fixture
+def settle():
+    """A function that waits until a file that changes now has another time than the given ones.
+
+    The PTX of files that have changed when the compiler is called is not kept.
+    """
+
+    def wait(*paths: Path) -> None:
+        while any(path.lstat().st_ctime_ns >= now() for path in paths):
+            time.sleep(0.001)
+
+    return wait
+
+
+@pytest.fixture
+def real():
+    """A function that returns the real compiler of a name, or skips the test if there is none."""
+
+    def find(name: str) -> toolkit.Compiler:
+        try:
+            return toolkit.find_compilers(name)[0]
+        except toolkit.CompilerNotFoundError as error:
+            pytest.skip(str(error).partition("\n")[0])
+
+    return find
 
 
 @pytest.fixture(params=["nvcc", "nvrtc"])
-def compiler(request, cache) -> str:
+def compiler(request, cache, real) -> str:
     """The name of each real compiler on this machine."""
     return real(request.param).name

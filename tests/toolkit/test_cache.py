@@ -1,15 +1,23 @@
 """The cache: what is compiled again, where PTX is kept, and damaged caches, which are no error."""
 
+import contextlib
 import os
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from limits import PATIENCE
 
 from cudadrv import toolkit
-from cudadrv._compile_cache import Cache, cache_folder
+from cudadrv._compile_cache import Cache, Entry, cache_folder
+from cudadrv._compile_inputs import Snapshot
+
+STATE = Snapshot([], "", [], [], [], [], ["", ""], "")
 
 
 def compile_(source="k", **options):
@@ -67,136 +75,122 @@ def test_what_the_environment_adds(nvcc, monkeypatch, variable):
     assert len(nvcc.calls) == 2
 
 
-class Project:
-    """A source that includes other files, with counts of compilations."""
+@pytest.fixture
+def changing(nvcc, tmp_path, settle):
+    """A function that has the compiler script run a command while it compiles a file."""
 
-    def __init__(self, folder: Path, nvcc) -> None:
-        self.folder, self.nvcc = folder, nvcc
-        self.options: list[str] = []
-
-    def write(self, name: str, text: str) -> Path:
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    def change(command: str) -> Path:
+        for name in ("main.cu", "a.h"):
+            (tmp_path / name).write_text(f"{name}\n")
+        path = tmp_path / "main.cu"
+        path.write_text('#include "a.h"\n')
+        nvcc.path.write_text(nvcc.path.read_text().replace("\nwhile", f"\n{command}\nwhile"))
+        settle(*tmp_path.rglob("*"))
         return path
 
-    def compiled(self, source: Path | str | None = None) -> bool:
-        """Compile the source. Returns whether the compiler was called."""
-        before = len(self.nvcc.calls)
-        compile_(source or self.folder / "main.cu", options=self.options)
-        return len(self.nvcc.calls) > before
-
-
-@pytest.fixture
-def project(tmp_path, nvcc):
-    return Project(tmp_path / "project", nvcc)
+    return change
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        '#include "a.h"',
-        '  #  include"a.h"',
-        '#/* why */include /* not */ "a.h"',
-        '#inc\\\nlude "a.h"',
-        '#import "a.h"',
-        "#include <a.h>",
-    ],
+    "command",
+    ["echo x > {}/main.cu", "echo x > {}/a.h", "cd {} && echo x > b.h && mv b.h a.h"],
 )
-def test_included_file(project, line):
-    project.options = [f"-I{project.folder}"]
-    project.write("main.cu", line + "\n")
-    project.write("a.h", "1")
-    assert project.compiled()
-    assert not project.compiled()
-    project.write("a.h", "2")
-    assert project.compiled()
+def test_what_changes_meanwhile_is_not_kept(nvcc, tmp_path, changing, settle, command):
+    """If a file changes while it is compiled, the PTX may be of either content."""
+    source = changing(command.format(tmp_path))
+    text = {name: (tmp_path / name).read_text() for name in ("main.cu", "a.h")}
+    compile_(source)
+    for name, before in text.items():
+        (tmp_path / name).write_text(before)
+    settle(*tmp_path.rglob("*"))
+    compile_(source)
+    assert len([call for call in nvcc.calls if "-dryrun" not in call]) == 2
 
 
-def test_included_by_an_included_file(project):
-    project.write("main.cu", '#include "sub/a.h"')
-    project.write("sub/a.h", '#include "b.h"')
-    # Two files that include each other, as is possible with include guards.
-    project.write("sub/b.h", '#include "a.h"')
-    assert project.compiled()
-    assert not project.compiled()
-    project.write("sub/b.h", "changed")
-    assert project.compiled()
+@pytest.mark.parametrize("name", ["SUNPRO_DEPENDENCIES", "DEPENDENCIES_OUTPUT"])
+def test_somebody_else_gets_the_list_of_files(nvcc, tmp_path, monkeypatch, name):
+    """The host compiler writes one list. If somebody else wants it, nothing is kept."""
+    monkeypatch.setenv(name, str(tmp_path / "list"))
+    for _ in range(2):
+        compile_()
+    assert len(nvcc.calls) == 2
+    assert (tmp_path / "list").exists()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["-I{}"], ["-I", "{}"], ["--include-path={}"], ["-isystem", "{}"], ["-I/nowhere,{}"]],
-    ids=lambda options: options[0],
-)
-def test_folders_by_option(project, options):
-    project.write("include/a.h", "1")
-    project.options = [option.format(project.folder / "include") for option in options]
-    text = '#include "a.h"'
-    assert project.compiled(text)
-    assert not project.compiled(text)
-    project.write("include/a.h", "2")
-    assert project.compiled(text)
+def test_an_nvcc_that_says_nothing(nvcc):
+    """Without a list of files, or what nvcc runs, nothing is kept."""
+    script = nvcc.path.read_text()
+    for missing in ("cc -E -x c++", "-dryrun) dryrun=yes;;"):
+        nvcc.path.write_text(script.replace(missing, "-none);;" if ")" in missing else "false"))
+        for _ in range(2):
+            compile_(missing)
+    assert len([call for call in nvcc.calls if "-dryrun" not in call]) == 4
 
 
-def test_a_file_that_appears_before_the_other(project):
-    for folder in ("one", "two"):
-        project.write(f"{folder}/x", "")
-    project.options = [f"-I{project.folder / folder}" for folder in ("one", "two")]
-    project.write("two/a.h", "1")
-    text = "#include <a.h>"
-    assert project.compiled(text)
-    project.write("one/a.h", "2")
-    assert project.compiled(text)
-    assert not project.compiled(text)
+def instead(make):
+    """Return a function that deletes a file, and makes something else in its place."""
+
+    def damage(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return damage
 
 
-def test_a_file_named_by_an_option(project):
-    file = project.write("defines.h", '#include "more.h"')
-    project.write("more.h", "1")
-    project.options = ["-include", str(file)]
-    assert project.compiled("k")
-    assert not project.compiled("k")
-    project.write("more.h", "2")
-    assert project.compiled("k")
+def belongs_to_another(path: Path) -> None:
+    try:
+        os.chown(path, 12345, -1)
+    except PermissionError:
+        pytest.skip("only root can give a file away")
 
 
-def test_an_include_that_a_macro_names_is_not_kept(project):
-    text = "#define HEADER <a.h>\n#include HEADER\n"
-    assert project.compiled(text)
-    assert project.compiled(text)
+def device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
+    except PermissionError:
+        pytest.skip("only root can make a device")
 
 
-def test_a_source_that_changes_meanwhile_is_not_kept(project, nvcc):
-    """If a source changes while it is compiled, the result is not cached.
-
-    Here the compiler script changes the source, after the key was made.
-    """
-    path = project.write("main.cu", "first")
-    nvcc.path.write_text(nvcc.path.read_text().replace("\nwhile", f"\necho x > {path}\nwhile"))
-    compile_(path)
-    path.write_text("first")
-    assert project.compiled()
+def listening(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
+        server.bind(path.name)
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(path.read_bytes()[:-1]),
-        lambda path: path.write_bytes(b"\xff" * 100),
-        lambda path: path.write_text("x" * 64 + "\n.version 9.0"),
-        lambda path: (path.unlink(), path.mkdir()),
+        pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+        pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-1]), id="truncated"),
+        pytest.param(lambda path: path.write_bytes(b"\xff" * 100), id="bytes"),
+        pytest.param(lambda path: path.write_text("x" * 64 + "\n.version 9.0"), id="wrong"),
+        pytest.param(lambda path: os.truncate(path, 1 << 40), id="huge"),
+        pytest.param(lambda path: path.chmod(0), id="unreadable"),
+        pytest.param(lambda path: path.chmod(0o666), id="others can write it"),
+        pytest.param(belongs_to_another, id="of another user"),
+        pytest.param(instead(Path.mkdir), id="folder"),
+        pytest.param(instead(os.mkfifo), id="FIFO"),
+        pytest.param(instead(device), id="device"),
+        pytest.param(instead(listening), id="socket"),
+        pytest.param(instead(lambda path: path.symlink_to(path)), id="link to itself"),
+        pytest.param(instead(lambda path: path.symlink_to("/dev/zero")), id="link to a device"),
+        pytest.param(instead(lambda path: path.symlink_to("none")), id="link to nothing"),
     ],
-    ids=["empty", "truncated", "bytes", "wrong", "folder"],
 )
-def test_damaged_file(nvcc, cache, damage):
+def test_damaged_file(nvcc, cache, damage, request):
     expected = compile_()
     (kept,) = cache.glob("*.ptx")
     damage(kept)
     assert compile_() == expected
-    assert len(nvcc.calls) == 2
+    case = request.node.callspec.id
+    if case == "unreadable" and os.geteuid() == 0:
+        assert len(nvcc.calls) == 1, "root can read it"
+    else:
+        assert len(nvcc.calls) == 2
     assert [path for path in cache.iterdir() if path.suffix == ".new"] == []
+    if case != "folder":  # which is not deleted
+        before = len(nvcc.calls)
+        assert compile_() == expected
+        assert len(nvcc.calls) == before, "the file was replaced"
 
 
 def test_an_entry_of_another_key(nvcc, cache):
@@ -243,11 +237,60 @@ def test_a_folder_of_somebody_else(nvcc, cache, monkeypatch, caplog):
     assert f"{cache} belongs to user {user + 2}, and this process to user {user + 1}" in caplog.text
 
 
-def test_folder_that_cannot_be_made(nvcc, cache):
-    cache.write_text("a file where the folder should be")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_text("a file where the folder should be"),
+        os.mkfifo,
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to("/dev/null"),
+        lambda path: path.symlink_to("none/none"),
+    ],
+    ids=["file", "FIFO", "link to itself", "link to a device", "link to nothing"],
+)
+def test_folder_that_cannot_be_made(nvcc, cache, make):
+    make(cache)
     compile_()
     compile_()
     assert len(nvcc.calls) == 2
+
+
+def test_a_folder_that_cannot_be_written(nvcc, monkeypatch):
+    """PTX is taken from a folder that cannot be written, although its time stays as it is."""
+    expected = compile_()
+
+    def refuse(*arguments, **more):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    assert compile_() == expected
+    assert len(nvcc.calls) == 1
+    for _ in range(2):
+        compile_("other")
+    assert len(nvcc.calls) == 3
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_working_directory_that_was_deleted(nvcc, cache, tmp_path, monkeypatch, relative):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    if relative:
+        monkeypatch.setenv("CUDADRV_CACHE_DIR", "cache")
+    for _ in range(2):
+        assert "// k" in compile_()
+    assert len(nvcc.calls) == 2
+
+
+@pytest.mark.parametrize("text", ["\ud800", "k\udfff"])
+def test_what_no_file_can_hold(tmp_path, text):
+    cache = Cache(tmp_path)
+    cache.store("key", Entry(text, STATE))
+    cache.store("key", Entry("k", STATE._replace(identity=text)))
+    assert cache.load("key") == Entry("k", STATE._replace(identity=text))
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_only_the_user_can_read_it(nvcc, cache):
@@ -255,14 +298,18 @@ def test_only_the_user_can_read_it(nvcc, cache):
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
+def kept(size: int) -> Entry:
+    """Return an entry whose file has this size."""
+    return Entry("x" * (size - len(STATE.to_json()) - 66), STATE)  # with the checksum, and newlines
+
+
 def test_bounded_and_the_least_used_go_first(tmp_path):
     cache = Cache(tmp_path, most_bytes=10_000)
-    ptx = "x" * 935  # 1,000 bytes with the checksum and its newline
     for number in range(10):
-        cache.store(f"key{number}", ptx)
+        cache.store(f"key{number}", kept(1000))
         os.utime(tmp_path / f"key{number}.ptx", (number, number))
     assert cache.load("key0")
-    cache.store("key10", ptx)
+    cache.store("key10", kept(1000))
     left = {path.stem for path in tmp_path.iterdir()}
     assert left == {"key0", "key7", "key8", "key9", "key10"}
 
@@ -271,11 +318,23 @@ def test_half_written_files_are_thrown_away_too(tmp_path):
     cache = Cache(tmp_path, most_bytes=1000)
     (tmp_path / "killed.new").write_bytes(b"x" * 900)
     os.utime(tmp_path / "killed.new", (0, 0))
-    cache.store("key", "x" * 200)
+    cache.store("key", kept(200))
     assert [path.name for path in tmp_path.iterdir()] == ["key.ptx"]
 
 
-def test_several_processes(nvcc, cache):
+def test_bounded_beside_what_is_no_file(tmp_path):
+    """What cannot be deleted does not keep the folder from being trimmed."""
+    cache = Cache(tmp_path, most_bytes=1000)
+    (tmp_path / "folder.ptx").mkdir()
+    (tmp_path / "loop.ptx").symlink_to("loop.ptx")
+    os.mkfifo(tmp_path / "fifo.new")
+    for number in range(20):
+        cache.store(f"key{number}", kept(200))
+    assert len(list(tmp_path.glob("key*"))) <= 5
+
+
+@pytest.mark.parametrize("deleting", [False, True], ids=["", "while it is emptied"])
+def test_several_processes(nvcc, cache, deleting):
     program = (
         "from cudadrv import toolkit\n"
         "for round in range(10):\n"
@@ -286,9 +345,14 @@ def test_several_processes(nvcc, cache):
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-W", "error", "-c", program]
     running = [subprocess.Popen(command, env=environ) for _ in range(4)]
+    while deleting and any(process.poll() is None for process in running):
+        for path in cache.glob("*"):
+            path.unlink(missing_ok=True)
+        time.sleep(0.01)
     assert [process.wait(PATIENCE) for process in running] == [0] * 4
-    assert 5 <= len(nvcc.calls) <= 20
-    assert len(list(cache.iterdir())) == 5
+    if not deleting:
+        assert 5 <= len(nvcc.calls) <= 20
+        assert len(list(cache.iterdir())) == 5
 
 
 @pytest.mark.parametrize(

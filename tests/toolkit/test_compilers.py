@@ -15,10 +15,11 @@ extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= FACTOR; }
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path, settle):
     (tmp_path / "factor.h").write_text("#define FACTOR 3.0f\n")
     path = tmp_path / "scale.cu"
     path.write_text(KERNEL)
+    settle(path)
     return path
 
 
@@ -35,6 +36,25 @@ def test_text_and_options(compiler, tmp_path):
     text = KERNEL.replace('#include "factor.h"', "")
     ptx = toolkit.compile(text, arch="compute_75", compiler=compiler, options=["-DFACTOR=3.0f"])
     assert "0f40400000" in ptx
+
+
+@pytest.mark.parametrize("option", ["-E", "-M", "-optix-ir", "-dlto"])
+def test_an_option_by_which_it_writes_no_ptx(compiler, option):
+    with pytest.raises(
+        toolkit.CompileError, match=r"could not compile|wrote no PTX for source\.cu"
+    ):
+        toolkit.compile("", arch="compute_75", compiler=compiler, options=[option])
+
+
+@pytest.mark.parametrize("name", [None, "{}/named.cu"])
+def test_a_text_is_in_no_folder(compiler, tmp_path, monkeypatch, name):
+    """No compiler searches the folder of the name, or the current one, for a text's headers."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.h").write_text("")
+    name = name and name.format(tmp_path)
+    with pytest.raises(toolkit.CompileError, match=r"a\.h") as caught:
+        toolkit.compile('#include "a.h"', arch="compute_75", compiler=compiler, name=name)
+    assert "/dev/null" not in str(caught.value)
 
 
 def test_it_is_kept(compiler, file, cache):
