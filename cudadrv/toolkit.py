@@ -7,6 +7,7 @@ Nothing else in cudadrv needs a compiler: a module loads PTX that was compiled a
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -41,6 +42,9 @@ _log = logging.getLogger("cudadrv")
 
 # The newest PTX version of each release of CUDA 12, from 12.0 on. Release 13.n has PTX 9.n.
 PTX_OF_12 = ((8, 0), (8, 1), (8, 2), (8, 3), (8, 4), (8, 5), (8, 5), (8, 6), (8, 7), (8, 8))
+
+# Surrogates in U+DC80 to U+DCFF stand for bytes that are not UTF-8.
+UNWRITABLE = re.compile(r"[\0\ud800-\udc7f\udd00-\udfff]")
 
 
 class PTXVersionError(RuntimeError):
@@ -106,7 +110,8 @@ def compile(
     TypeError
         An argument has the wrong type.
     ValueError
-        The arguments contradict each other; a str is a path rather than a source; or a file or an
+        The arguments contradict each other; a str is a path rather than a source; a path is that of
+        a FIFO or a device; a text has a null character or half of a surrogate pair; or a file or an
         option has characters that the shell of nvcc would interpret.
     OSError
         The file cannot be read.
@@ -116,9 +121,13 @@ def compile(
     read = _read(source, name)
     if isinstance(options, str):
         raise TypeError(f"options={options!r} is one str; give a list of them: [{options!r}]")
+    if not isinstance(options, Iterable):
+        raise TypeError(f"options={options!r} is no list of str")
+    options = tuple(options)  # an iterator gives them only once
     for option in options:
         if not isinstance(option, str):
             raise TypeError(f"options={options!r}: {option!r} is no str")
+        _check_text(f"the option {option!r}", option)
     if compiler not in (None, "nvcc", "nvrtc"):
         raise ValueError(f"compiler={compiler!r}: must be 'nvcc' or 'nvrtc', or None for either")
     if arch is not None:
@@ -167,6 +176,8 @@ def _read(source: str | os.PathLike[str], name: str | None) -> Source:
             raise TypeError(f"name={name!r} is no str")
         if name and re.search(r"[\r\n\0]", name):
             raise ValueError(f"name={name!r} has to be one line")
+        _check_text("the source", source)
+        _check_text(f"name={name!r}", name or "")
         return Source(source, name or "source.cu", None)
     if not isinstance(source, os.PathLike):
         what = type(source).__name__
@@ -174,7 +185,21 @@ def _read(source: str | os.PathLike[str], name: str | None) -> Source:
     if name is not None:
         raise ValueError(f"name={name!r} is for a source given as a str; a file has its own name")
     path = Path(source)
-    return Source(path.read_text(**ENCODING), str(path), path.absolute())
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        # The compiler would have to read it again.
+        raise ValueError(f"{path} is no regular file; read it, and give its text as a str")
+    text = path.read_text(**ENCODING)
+    _check_text(f"the file {path}", text)
+    return Source(text, str(path), path.absolute())
+
+
+def _check_text(what: str, text: str) -> None:
+    """Raise ValueError for characters with which a compiler would get another text."""
+    if found := UNWRITABLE.search(text):
+        character = f"U+{ord(found[0]):04X}"
+        why = "NVRTC would end it there" if found[0] == "\0" else "UTF-8 cannot encode that"
+        raise ValueError(f"{what} has the character {character} at index {found.start()}: {why}")
 
 
 def _newer_last(found: Iterable[Compiler], driver: tuple[int, int]) -> Iterator[Compiler]:

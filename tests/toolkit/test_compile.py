@@ -1,6 +1,7 @@
 """Compiling, with a compiler that is a script: arguments, messages, architectures, versions."""
 
 import logging
+import os
 import tempfile
 from pathlib import Path
 
@@ -33,9 +34,10 @@ def test_options_reach_the_compiler_in_order(nvcc):
     assert "-DA=1 -I some where" in nvcc.calls[0]
 
 
-def test_a_comment_in_another_encoding(nvcc, tmp_path):
+def test_a_comment_in_another_encoding(nvcc, tmp_path, settle):
     path = tmp_path / "kernel.cu"
     path.write_bytes(b"// caf\xe9\n")
+    settle(path)
     for _ in range(2):
         assert "// // caf\ufffd" in toolkit.compile(path, arch="compute_75")
     assert len(nvcc.calls) == 1
@@ -89,12 +91,24 @@ def test_warnings_are_logged_when_it_runs(nvcc, caplog):
         ({"source": "k", "arch": 75}, "arch=75 is not a virtual architecture"),
         ({"source": "k", "compiler": "gcc"}, "must be 'nvcc' or 'nvrtc'"),
         ({"source": "k", "name": "two\nlines"}, "has to be one line"),
+        ({"source": "k\0k"}, r"the source has the character U\+0000 at index 1: NVRTC would end"),
+        ({"source": "\ud800"}, r"the source has the character U\+D800 at index 0: UTF-8 cannot"),
+        ({"source": "k", "options": ["-D\0"]}, r"the option '-D\\x00' has the character U\+0000"),
+        ({"source": "k", "options": ["\udfff"]}, r"the option '\\udfff' has the character U\+DFFF"),
+        ({"source": "k", "name": "\udbff"}, r"name='\\udbff' has the character U\+DBFF"),
     ],
 )
 def test_bad_arguments(nvcc, arguments, words):
     with pytest.raises(ValueError, match=words):
         toolkit.compile(**arguments)
     assert nvcc.calls == []
+
+
+def test_options_that_can_be_read_once(nvcc):
+    ptx = toolkit.compile("k", arch="compute_75", options=(each for each in ["-DA", "-DB"]))
+    assert "-DA -DB" in nvcc.calls[0]
+    assert toolkit.compile("k", arch="compute_75", options=iter(["-DA", "-DB"])) == ptx
+    assert len(nvcc.calls) == 1
 
 
 def test_options_that_are_one_str(nvcc):
@@ -108,6 +122,7 @@ def test_options_that_are_one_str(nvcc):
         ({"source": b"k"}, "a bytes is no source; give CUDA C as a str, or a pathlib.Path"),
         ({"source": "k", "name": Path("k.cu")}, "is no str"),
         ({"source": "k", "options": [Path("-I")]}, r"PosixPath\('-I'\) is no str"),
+        ({"source": "k", "options": None}, "options=None is no list of str"),
         ({"source": "k", "device": 0}, r"device=0 is no Device; cudadrv.Device\(0\) makes one"),
     ],
 )
@@ -228,6 +243,23 @@ def test_a_chosen_compiler_is_not_replaced(broken):
 def test_missing_file(nvcc, tmp_path):
     with pytest.raises(FileNotFoundError):
         toolkit.compile(tmp_path / "none.cu", arch="compute_75")
+
+
+@pytest.mark.parametrize("text", [b"k\0", "k".encode("utf-16")])
+def test_a_file_with_null_characters(nvcc, tmp_path, text):
+    """A file with null characters, as in UTF-16, is refused: NVRTC would read its beginning."""
+    path = tmp_path / "k.cu"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=rf"the file {path} has the character U\+0000 at index"):
+        toolkit.compile(path, arch="compute_75")
+
+
+def test_a_file_that_can_be_read_once(nvcc, tmp_path):
+    path = tmp_path / "k.cu"
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="is no regular file; read it, and give its text"):
+        toolkit.compile(path, arch="compute_75")
+    assert nvcc.calls == []
 
 
 def test_device_or_architecture(driver, nvcc):
