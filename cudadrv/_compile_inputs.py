@@ -21,15 +21,17 @@ CLOCK_REALTIME_COARSE = 5  # of Linux. The kernel takes the times of files from 
 # A backslash, or its trigraph, before a newline: the preprocessor removes both first.
 SPLICE = re.compile(r"(?:\\|\?\?/)[ \t\f\v]*\r?\n")
 # An include with a name in quotes, or with what else follows.
+SPACE = r"(?:\s|/\*(?:[^*]|\*(?!/)){0,500}+\*/)*+"  # and short comments; without backtracking
 INCLUDE = re.compile(
-    r"(?:#|%:|\?\?=)(?:\s|/\*.*?\*/)*(?:include|include_next|import)\b"
-    r"(?:\s|/\*.*?\*/)*(?:\"([^\"\n]+)\"|(.))",
-    re.DOTALL,
+    rf"(?:#|%:|\?\?=){SPACE}(?:include|include_next|import)\b{SPACE}(?:\"([^\"\n]+)\"|(.))"
 )
 TIMES = ("__DATE__", "__TIME__", "__TIMESTAMP__")
 ASKS = ("__has_include", "__has_include_next", "__has_embed")
 # What is on a line before a macro that is defined there, or asked for, rather than used.
 ONLY_NAMES = re.compile(r"(?:#\s*(?:(?:el)?ifn?def|define|undef)|\bdefined\s*\(?)\s*$")
+LONG_LINE = 1000  # longer lines before an `__has_include` are cut off
+MOST_MACROS = 50
+MOST_SOUGHT = 100_000  # more take longer to check than most sources to compile
 LITERAL = re.compile(r"\s*\(\s*(?:\"([^\"\n]+)\"|<([^>\n]+)>)")
 # The start of a macro with one parameter, which is only passed on: `#define HAS(X) `.
 FORWARDS = re.compile(r"#\s*define\s+(\w+)\(\s*(\w+)\s*\)\s*$")
@@ -179,6 +181,8 @@ def _snapshot(inputs: Inputs, source: str, start: int) -> Snapshot | None:
         for folder, text in zip(beside, contents, strict=True)
         for name in _quoted(text, named)
     }
+    if len(asked_for) + len(quoted) > MOST_SOUGHT:
+        return None
     taken = Snapshot(
         files,
         _digest(files, start),
@@ -279,11 +283,13 @@ def _asked(texts: Sequence[str]) -> set[str] | None:
     asks = set(ASKS)
     before: set[str] = set()
     while asks != before:
+        if len(asks) > MOST_MACROS:
+            return None
         before = set(asks)
         pattern = re.compile(rf"\b(?:{'|'.join(sorted(asks))})\b")
         for text in texts:
             for use in pattern.finditer(text):
-                line = text[text.rfind("\n", 0, use.start()) + 1 : use.start()]
+                line = text[max(0, use.start() - LONG_LINE) : use.start()].rpartition("\n")[2]
                 forward = FORWARDS.search(line)
                 if literal := LITERAL.match(text, use.end()):
                     names.add(literal[1] or literal[2])

@@ -107,6 +107,30 @@ def test_what_changes_meanwhile_is_not_kept(nvcc, tmp_path, changing, settle, co
     assert len([call for call in nvcc.calls if "-dryrun" not in call]) == 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#" + "/**/" * 200 + "define X",
+        "#/*" * 10_000,
+        "#if 0\n" + "#" * 10_000 + " " * 10_000 + "\n#endif",
+        "#if " + '__has_include("b.h") || ' * 5_000 + "0\n#endif",
+        "\\ " * 10_000,
+        "".join(f"#define A{at + 1}(X) A{at}(X)\n" for at in range(1000)),
+        "#define A0(X) __has_include(X)\n"
+        + "".join(f"#define A{at + 1}(X) A{at}(X)\n" for at in range(1000)),
+    ],
+    ids=range(7),
+)
+def test_a_text_that_is_hard_to_search(nvcc, tmp_path, settle, text):
+    """A source is searched for what it asks in a time that is proportional to its length."""
+    path = tmp_path / "main.cu"
+    path.write_text(text + "\n")
+    settle(path)
+    compile_(path)
+    compile_(path)
+    assert len(nvcc.calls) in (1, 2)
+
+
 @pytest.mark.parametrize("name", ["SUNPRO_DEPENDENCIES", "DEPENDENCIES_OUTPUT"])
 def test_somebody_else_gets_the_list_of_files(nvcc, tmp_path, monkeypatch, name):
     """The host compiler writes one list. If somebody else wants it, nothing is kept."""
