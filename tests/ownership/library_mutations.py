@@ -1160,8 +1160,8 @@ MUTATIONS = [
     (
         "times are the wrong way round",
         "_event.pyx",
-        "cuEventElapsedTime(&milliseconds, start.raw, self.raw)",
-        "cuEventElapsedTime(&milliseconds, self.raw, start.raw)",
+        "&milliseconds, start.raw, self.raw)",
+        "&milliseconds, self.raw, start.raw)",
     ),
     (
         "events of two contexts have a time between them",
