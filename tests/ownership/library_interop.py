@@ -424,6 +424,7 @@ class InteropChoices(GroupChoices):
             return True
         tokens = [*self.tokens, *(results.token for results in self.results)]
         held += [*self.buffers, *(each for token in tokens for each in token.buffers)]
+        held += [each for block in self.offloads for each in block.buffers]
         return any(
             each.memory is whole.memory and not each.is_object(whole.real) and not each.moved
             for each in held
