@@ -938,7 +938,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     cdef CUresult status
     with nogil:
         status = in_cuMemGetAddressRange(context.raw, &first, &size, address)
-    if status != CUDA_ERROR_INVALID_VALUE and status != CUDA_ERROR_NOT_FOUND:
+    if not _is_unknown(status, b"cuMemGetAddressRange"):
         context.check(status)
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
@@ -1131,6 +1131,15 @@ cdef int check_external(
     return 0
 
 
+cdef bint _is_unknown(CUresult status, bytes function) except -1:
+    """Whether a function has answered that the driver does not know an address.
+
+    The driver can give the same status when the context is made current.
+    """
+    return status in (CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND) \
+        and last_failure() == function
+
+
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
     """Return DEVICE, LOCKED or UNIFIED, or -1 for memory that the driver does not know."""
     cdef unsigned int memory_type = 0
@@ -1146,7 +1155,7 @@ cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
         if status == CUDA_SUCCESS:
             status = in_cuPointerGetAttribute(
                 context.raw, device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-    if status == CUDA_ERROR_INVALID_VALUE:
+    if _is_unknown(status, b"cuPointerGetAttribute"):
         return -1
     context.check(status)
     if managed & 1:

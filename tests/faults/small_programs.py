@@ -514,6 +514,21 @@ def addresses():
 
 
 @program
+def imports():
+    """An array is imported, used and given back, on one stream after the other."""
+    streams, whole = (cu.Stream(), cu.Stream()), cu.DeviceBuffer(64)
+    interface = {"shape": (64,), "typestr": "|u1", "data": (whole.address, False), "version": 3}
+    array = SimpleNamespace(__cuda_array_interface__=interface, owner=whole)
+    for number in range(4):
+        stream = streams[number % 2]
+        buffer = cu.from_cuda_array(array, stream)
+        buffer.fill_async(number, stream)
+        buffer.give_back(stream)
+    buffer = cu.from_cuda_array(array, ordered=True)
+    assert set(items_of(buffer, streams[1])) == {3}
+
+
+@program
 def awaiting():
     async def main():
         stream = cu.Stream()
