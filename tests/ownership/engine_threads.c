@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-enum { THREADS = 6, STREAMS = 4, EVENTS = 4, MEMORIES = 3, BYTES = 32 };
+enum { THREADS = 8, STREAMS = 4, EVENTS = 4, MEMORIES = 3, BYTES = 32 };
 
 typedef struct place {
     pthread_rwlock_t lock; /* held while the stream is used, so that it is not released */

@@ -9,7 +9,8 @@ the software driver, no accepted operation may be a data race under any schedule
 CUDADRV_DRIVER=cuda runs the programs on a GPU. There, bytes are compared, but races are not
 reported, no driver calls fail, and few contexts are created. With both drivers, blocking copies are
 cut into chunks of a few bytes; otherwise only large copies are cut. The last programs await tokens.
-From the first of these programs on, the process has a second thread.
+From the first of these programs on, the process has a second thread. With ``--threads 4``, all
+calls are made by 4 threads at once (library_shared.py).
 """
 
 import argparse
@@ -64,11 +65,21 @@ def main():
     parser.add_argument("--graphs", action="store_true", help="only programs with graphs")
     parser.add_argument("--contexts", action="store_true", help="only with several contexts")
     parser.add_argument("--tickets", action="store_true", help="only with a second process")
+    parser.add_argument("--threads", type=int, help="in so many threads, without the oracle")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
     os.environ.setdefault("CUDADRV_DRIVER", "software")
     os.environ.setdefault("CUDADRV_SOFTWARE", "devices=2")
+    if options.threads:
+        import library_shared
+
+        library_shared.begin()
+        options.stop = True  # a failed program may have left anything
     policies = list(POLICIES) if options.policy == "all" else [options.policy]
+    if options.threads:
+        policies = [
+            policy for policy in policies if policy != "unchecked"
+        ]  # races are allowed there
     schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
     Program.with_contexts = 1 if options.contexts else Program.with_contexts
     Program.with_graphs = 1 if options.graphs else Program.with_graphs
@@ -82,8 +93,11 @@ def main():
         programs += 1
         policy = policies[programs // len(schedules) % len(policies)]
         try:
-            awaits = operations > 0.7 * options.operations
-            calls, found = run(f"{options.seed}.{programs}", policy, awaits)
+            seed = f"{options.seed}.{programs}"
+            if options.threads:
+                calls, found = library_shared.run(seed, policy, options.threads)
+            else:
+                calls, found = run(seed, policy, operations > 0.7 * options.operations)
         except Disagreement as error:
             disagreements += 1
             calls, found = LONGEST, {}

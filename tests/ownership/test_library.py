@@ -12,6 +12,7 @@ import oracle
 import pytest
 import session
 from library_programs import POLICIES, Program
+from library_shared import Register
 from library_tickets import Partner
 from pair import Disagreement
 from session_host import FullSession
@@ -120,6 +121,30 @@ def test_programs_on_two_devices(driver, script, operations):
         CUDADRV_SOFTWARE="devices=2",
     )
     assert "\n0 disagreements" in said.stdout, said.stdout + said.stderr
+
+
+@lazily
+@pytest.mark.cuda_software
+@pytest.mark.xfail(reason="calls beside each other, of which not all are cured yet")
+@pytest.mark.parametrize("threads", [2, 8])
+def test_programs_of_several_threads(driver, script, threads):
+    said = script.run(
+        f"import sys; sys.argv[1:] = ['--operations', '4000', '--threads', '{threads}'];"
+        f" sys.path.insert(0, {str(FOLDER)!r}); import library; sys.exit(library.main())",
+        CUDADRV_SOFTWARE="devices=2",
+    )
+    assert "\n0 disagreements" in said.stdout, said.stdout + said.stderr
+
+
+def test_reads_that_no_order_of_the_calls_explains_are_noticed():
+    register = Register(None, writes={1: (1, 2), 2: (3, 4), 3: (6, 9)})
+    register.check({2}, 5, 6)  # 3 may come before or after the read
+    register.check({3}, 5, 7)
+    for values in ({1}, {2, 3}, {4}):
+        with pytest.raises(Disagreement):
+            register.check(values, 5, 7)
+    with pytest.raises(Disagreement):  # 3 has not begun
+        register.check({3}, 4, 5)
 
 
 @lazily

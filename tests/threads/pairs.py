@@ -13,13 +13,11 @@ import faulthandler
 import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from rows import CLOSED, KINDS, MOVES, REFUSALS, World, rows_of
+from rows import KINDS, MOVES, REFUSED_ALONE, World, close, is_refusal, rows_of
 from windows import Case, Moments, Second, interposed, outcome
 
 import cudadrv as cu
@@ -36,8 +34,6 @@ from cudadrv._watch import Watch, clean_device
 
 SECONDS = 120  # a pair that takes longer hangs, even on a busy machine
 MOMENTS = 8  # of so many, one is chosen
-# What a call may raise for another kind of object of its class.
-REFUSED_ALONE = (cu.OwnershipError, ValueError, TypeError, BufferError, AttributeError)
 
 
 # ---- in the child process ----
@@ -73,30 +69,11 @@ class Pairs:
         try:
             if isinstance(found, Exception) and not isinstance(found, REFUSED_ALONE):
                 raise found
-            self.close(things)
+            close(things, self.w)
         except Exception as error:
             error.add_note(f"{row} alone: {found!r}")
             raise
         return found
-
-    def close(self, things: list[Any]) -> None:
-        """Close an object and those on which it depends, when all work is complete."""
-        for end in [each for each in things if callable(each)]:
-            things.remove(end)
-            end(things[0])
-        if isinstance(things[0], cu.Buffer):
-            with suppress(ValueError):  # it is closed, or not shared
-                things[0].accept(stream=self.w.stream)
-        while things:
-            thing = None  # which may end a loan
-            self.w.device.synchronize()
-            thing = things.pop(0)
-            if hasattr(thing, "close"):
-                try:
-                    thing.close()
-                except ValueError as error:
-                    if "is a part" not in str(error):
-                        raise
 
     def case(self, rows: tuple[str, str]) -> Case:
         things, kept = list(self.kind.make(self.w)), []
@@ -111,7 +88,7 @@ class Pairs:
                 self.check_refusal(row, found)
             things[:1] = [found for row, found in kept if row in MOVES] or things[:1]
             kept.clear()
-            self.close(things)
+            close(things, self.w)
 
         return Case(first, second, check)
 
@@ -119,11 +96,7 @@ class Pairs:
         """Raise what a call has raised, unless it is a refusal that the call may raise."""
         if found is None:
             return
-        message, kind = str(found), type(found)
-        expected = isinstance(found, cu.OwnershipError) or kind is type(self.alone[row])
-        if kind in (ValueError, RuntimeError, IndexError):
-            expected = expected or re.search(f"{CLOSED}|{REFUSALS.get(row, CLOSED)}", message)
-        if not expected:
+        if not is_refusal(row, found) and type(found) is not type(self.alone[row]):
             raise AssertionError(f"{row} raised {found!r}") from found
         # Its frames refer to the object, which could not be closed.
         found.__traceback__ = found.__context__ = found.__cause__ = None
@@ -224,9 +197,10 @@ def failures(
 
 
 def stack_of(text: str) -> str:
-    """The stacks that faulthandler has printed, without what is the same in all of them."""
+    """The stacks that faulthandler or a sanitizer has printed, in the end of a child's stderr."""
     lines = [line for line in text.splitlines() if "Extension modules" not in line]
-    return "\n".join(lines[-40:])
+    first = [number for number, line in enumerate(lines) if "ERROR: AddressSanitizer" in line]
+    return "\n".join(lines[first[0] :][:60] if first else lines[-40:])
 
 
 def parsed() -> argparse.Namespace:

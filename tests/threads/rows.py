@@ -8,8 +8,10 @@ has no line fails test_rows.py.
 import ast
 import asyncio
 import ctypes
+import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -304,13 +306,11 @@ MOVES = {"Buffer.take", "Buffer.into_raw"}
 
 # OwnershipErrors are allowed everywhere, and so is what a call alone raises for the same kind of
 # object. Other errors, by their message: everywhere, and of single rows.
-CLOSED = "was closed|is closed"
+ENDED = "was closed|is closed|has been entered already"
 REFUSALS = {
-    "Loan.__enter__": "has been entered already",
     "Loan.back": "taken back|to take back",
     "Loan.__dlpack__": "is taken back for a block",
     "Loan.__cuda_array_interface__": "is taken back for a block",
-    "offload.__enter__": "has been entered already",
     "Pipeline.run": "is running already",
     "Pipeline.close": "it can be closed afterwards",
     "Pipeline.__enter__": "it can be closed afterwards",
@@ -325,6 +325,18 @@ REFUSALS = {
     },
 }
 
+# What a call may raise alone, for another kind of object of its class.
+REFUSED_ALONE = (cu.OwnershipError, ValueError, TypeError, BufferError, AttributeError)
+
+
+def is_refusal(row: str, error: Exception) -> bool:
+    """Whether a call may raise this because of what another thread does."""
+    if isinstance(error, cu.OwnershipError):
+        return True
+    if type(error) not in (ValueError, RuntimeError, IndexError):
+        return False
+    return re.search(f"{ENDED}|{REFUSALS.get(row, ENDED)}", str(error)) is not None
+
 
 # ---- objects ----
 
@@ -338,6 +350,31 @@ class Kind(NamedTuple):
 
     of: str
     make: Callable[[World], tuple[Any, ...]]
+
+
+def finish(things: list[Any]) -> None:
+    """Call the functions that have to be called before an object is closed."""
+    for end in [each for each in things if callable(each)]:
+        things.remove(end)
+        end(things[0])
+
+
+def close(things: list[Any], w: World) -> None:
+    """Close an object and those on which it depends, when all work is complete."""
+    finish(things)
+    if isinstance(things[0], cu.Buffer):
+        with suppress(ValueError):  # it is closed, or not shared
+            things[0].accept(stream=w.stream)
+    while things:
+        thing = None  # which may end a loan
+        w.device.synchronize()
+        thing = things.pop(0)
+        if hasattr(thing, "close"):
+            try:
+                thing.close()
+            except ValueError as error:
+                if "is a part" not in str(error):
+                    raise
 
 
 class Held:
