@@ -67,7 +67,9 @@ class Pairs:
         things = list(self.kind.make(self.w))
         found = outcome(lambda: (self.rows[row](things[0], self.w), None)[1])
         try:
-            if isinstance(found, Exception) and not isinstance(found, REFUSED_ALONE):
+            if isinstance(found, Exception) and not (
+                isinstance(found, REFUSED_ALONE) or is_refusal(row, found)
+            ):
                 raise found
             close(things, self.w)
         except Exception as error:

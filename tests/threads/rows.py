@@ -232,7 +232,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Loan.__dlpack__": lambda t, w: t.__dlpack__(stream=w.blocking.handle),
     "Loan.back": lambda t, w: _in_a_block(t.back(), w),
     # streams and events
-    "Stream.from_handle": lambda t, w: t.from_handle(t.handle),
+    "Stream.from_handle": lambda t, w: t.from_handle(w.side.handle),  # of a stream that stays open
     "Stream.from_object": lambda t, w: t.from_object(t),
     "Stream.wait": lambda t, w: t.wait(w.event),
     "Stream.bind": lambda t, w: t.bind(w.target).fill_async(1),
@@ -310,7 +310,7 @@ ENDED = "was closed|is closed|has been entered already"
 REFUSALS = {
     "Loan.back": "taken back|to take back",
     "Loan.__dlpack__": "is taken back for a block",
-    "Loan.__cuda_array_interface__": "is taken back for a block",
+    "Loan.__cuda_array_interface__": "is taken back for a block|this is lent to the host",
     "Pipeline.run": "is running already",
     "Pipeline.close": "it can be closed afterwards",
     "Pipeline.__enter__": "it can be closed afterwards",
@@ -326,14 +326,14 @@ REFUSALS = {
 }
 
 # What a call may raise alone, for another kind of object of its class.
-REFUSED_ALONE = (cu.OwnershipError, ValueError, TypeError, BufferError, AttributeError)
+REFUSED_ALONE = (cu.OwnershipError, ValueError, BufferError)
 
 
 def is_refusal(row: str, error: Exception) -> bool:
     """Whether a call may raise this because of what another thread does."""
     if isinstance(error, cu.OwnershipError):
         return True
-    if type(error) not in (ValueError, RuntimeError, IndexError):
+    if type(error) not in (ValueError, RuntimeError, IndexError, AttributeError):
         return False
     return re.search(f"{ENDED}|{REFUSALS.get(row, ENDED)}", str(error)) is not None
 
