@@ -6,6 +6,7 @@ says or is refused; what the host reads is what the accepted writes can have lef
 the calls; and at the end everything can be closed, nothing leaks and no race was seen.
 """
 
+import faulthandler
 import gc
 import itertools
 import sys
@@ -28,6 +29,7 @@ from cudadrv._watch import Watch, clean_device, settle
 THINGS = 6  # shared objects of random kinds
 PARTS = 4  # of each register
 STEPS = 60  # of each thread
+SECONDS = 120  # a program that takes longer hangs, even on a busy machine
 # The default pools and contexts are everybody's, and a created context takes long.
 LEFT_OUT = {"created context", "memory pool", "memory pools"}
 
@@ -172,10 +174,12 @@ def begin() -> None:
 
 def run(seed: str, policy: str, threads: int) -> tuple[int, Counter[str]]:
     """Run one program. Returns its number of calls and the answers, or raises Disagreement."""
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
     program = SharedProgram(seed, policy, threads)
     try:
         calls = program.run()
     except Exception as error:
         about = f"{threads} threads that share {', '.join(program.kinds)}"
         raise Disagreement(f"program {seed!r}, policy {policy}, {about}:\n  {error}") from error
+    faulthandler.cancel_dump_traceback_later()
     return calls, Counter(accepted=calls - program.refused, refused=program.refused)
