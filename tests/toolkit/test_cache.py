@@ -67,6 +67,14 @@ def test_another_release_compiles_again(nvcc):
     assert compile_().startswith(".version 9.1")
 
 
+def test_another_script_of_the_same_release_compiles_again(nvcc):
+    """nvcc may be a script that adds options, as conda's is."""
+    compile_()
+    nvcc.path.write_text(nvcc.path.read_text().replace("cc -E -P", "cc -E -P -DA"))
+    compile_()
+    assert len(nvcc.calls) == 2
+
+
 @pytest.mark.parametrize("variable", ["NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS", "CPATH"])
 def test_what_the_environment_adds(nvcc, monkeypatch, variable):
     compile_()

@@ -499,7 +499,7 @@ class Workplace:
                 path.chmod(0o755)
                 if before is not None:
                     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        self.settle(*self.folder.rglob("*"), self.folder, self.folder.parent)
+        self.settle(*self.folder.parent.rglob("*"), self.folder.parent)
 
     def set(self, environ: Mapping[str, str]) -> None:
         for name, text in environ.items():
