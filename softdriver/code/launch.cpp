@@ -144,6 +144,9 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     if (function.kernel->uses_heap)
         launch.heap = heap_of(*function.owner);
     launch.variables = function.module->variables;
+    launch.stack_bytes =
+        std::min(launch.stack_bytes,
+                 function.kernel->local_bytes + function.owner->limits.values[CU_LIMIT_STACK_SIZE]);
     // The race detector and the places of managed memory need the accesses of the kernel.
     launch.record = driver.settings.races != RaceMode::Off || Managed::alive;
     if (driver.settings.instructions)

@@ -8,7 +8,7 @@
 #include <iterator>
 
 // This file implements cuCtxSetLimit and cuCtxGetLimit. The driver stores and returns the limits of
-// a context. Of these limits, only the size of the heap has an effect on kernels.
+// a context. Only the sizes of the stack and of the heap have an effect on kernels.
 
 namespace soft {
 namespace {

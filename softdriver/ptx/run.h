@@ -29,6 +29,8 @@ struct Launch {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
     bool clustered = false;  // the launch or the kernel has set the shape of the clusters
     size_t shared_bytes = 0; // bytes of dynamic shared memory
+    // Bytes of local memory that a thread can have with what alloca allocates.
+    size_t stack_bytes = size_t{512} << 10;
     bool cooperative = false;
     // Address of the memory in which the blocks of a cooperative launch count arrivals at a barrier
     // of the grid.

@@ -16,15 +16,16 @@ template <class T> void allocate(Warp &warp, const Step &step) {
     const T *sizes = warp.row<T>(step.rows[1]);
     T *pointers = warp.row<T>(step.rows[0]);
     uint64_t alignment = uint64_t(step.offset), highest = 0;
+    uint64_t limit = warp.machine.launch.stack_bytes;
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t begin = round_up(tops[lane], alignment);
-        if (begin > most_local_bytes || sizes[lane] > most_local_bytes - begin)
+        if (begin > limit || sizes[lane] > limit - begin)
             return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
                                      "the stack overflows: " + std::to_string(sizes[lane]) +
-                                         " bytes are wanted, and a thread has " +
-                                         std::to_string(most_local_bytes) +
-                                         " bytes of local memory");
+                                         " bytes are wanted after " + std::to_string(begin) +
+                                         ", and the stack of a thread has " +
+                                         std::to_string(limit) + " (CU_LIMIT_STACK_SIZE)");
         tops[lane] = begin + sizes[lane];
         highest = tops[lane] > highest ? tops[lane] : highest;
         pointers[lane] = T(begin);

@@ -136,6 +136,34 @@ def test_a_block_reaches_only_its_own_shared_memory(lost, software):
     assert "cannot reach" in software.fault_text()
 
 
+# Allocates memory on the stack of each thread. It also has 64 bytes of local memory.
+STACK = b""".version 8.0
+.target sm_75
+.address_size 64
+.visible .entry stack(.param .u64 bytes)
+{
+    .reg .b64 %rd<3>;
+    .local .align 8 .b8 own[64];
+    ld.param.u64 %rd1, [bytes];
+    alloca.u64 %rd2, %rd1;
+    st.local.u64 [%rd2], %rd1;
+    st.local.u64 [own+56], %rd1;
+    ret;
+}
+"""
+
+
+def test_the_stack_is_as_large_as_the_limit(lost, software):
+    lost.kernels, limit = lost.module(STACK), ctypes.c_size_t()
+    lost.ok("cuCtxGetLimit", ctypes.byref(limit), 0)
+    assert fault(lost, "stack", limit.value) == SUCCESS
+    lost.ok("cuCtxSetLimit", 0, 4096)
+    assert fault(lost, "stack", 4096) == SUCCESS
+    assert fault(lost, "stack", 4104) == ILLEGAL_ADDRESS
+    assert "the stack overflows: 4104 bytes are wanted after 64" in software.fault_text()
+    assert "CU_LIMIT_STACK_SIZE" in software.fault_text()
+
+
 def test_a_kernel_without_an_end_is_ended(lost, software):
     software.configure("instructions=100000")
     assert fault(lost, "forever") == LAUNCH_TIMEOUT

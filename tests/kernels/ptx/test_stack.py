@@ -35,12 +35,17 @@ def test_alignment(alignment):
 
 
 def test_restoring_makes_room_again():
-    """stackrestore releases memory: without it, 1,000 allocations of 4 KiB would not fit."""
-    body = """mov.u32 %r2, 0; again: stacksave.u64 %rd4; alloca.u64 %rd5, 4096;
-    st.local.u32 [%rd5+4092], %r2; ld.local.u32 %r3, [%rd5+4092]; stackrestore.u64 %rd4;
-    add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1000; @%p1 bra again;
+    """stackrestore releases memory: without it, 2,000 allocations of 512 bytes would not fit.
+
+    The position to restore depends on what was read, because ptxas would otherwise restore it
+    before the write. The write would then be below the stack.
+    """
+    body = """mov.u32 %r2, 0; again: stacksave.u64 %rd4; alloca.u64 %rd5, 512;
+    cvta.local.u64 %rd6, %rd5; st.volatile.u32 [%rd6+508], %r2; ld.volatile.u32 %r3, [%rd6+508];
+    sub.u32 %r4, %r3, %r2; cvt.u64.u32 %rd7, %r4; add.u64 %rd4, %rd4, %rd7;
+    stackrestore.u64 %rd4; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 2000; @%p1 bra again;
     st.global.u32 [%rd3], %r3;"""
-    assert words(body) == [999] * 32
+    assert words(body) == [1999] * 32
 
 
 CALLED = """.func (.param .b32 r) fill(.param .b32 n) {
