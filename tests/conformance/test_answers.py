@@ -118,7 +118,9 @@ def test_a_real_driver_answers_as_recorded(section, library_path, present):
     if not answers:
         pytest.skip(f"{section} has not been recorded on this machine")
     listed = comparison.differences()
-    compared = Comparison(answers, comparison.ask(library_path, section)[1], listed)
+    # A loaded machine takes seconds to create a context, so slow questions are asked again.
+    asked = comparison.ask_quickly(library_path, section, "", answers)[1]
+    compared = Comparison(answers, asked, listed)
     command = f"python3 {comparison.PROBE} --library {library_path} --sections {section}"
     unlisted = compared.unlisted(kinds=(TIMING, UNDEFINED))
     _fail("differ from what was recorded", [compared.explain(q, command) for q in unlisted])

@@ -117,8 +117,11 @@ def test_stream_ordered_memory(client):
 
 @pytest.mark.parametrize("flags", [0, PORTABLE, DEVICEMAP, PORTABLE | DEVICEMAP])
 def test_flags_of_page_locked_memory(client, flags):
+    """The block is large, because a driver may put small blocks of the process into one piece of
+    memory, which has the flags of the first of them.
+    """
     value = ctypes.c_uint()
-    address = client._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", 64, flags)
+    address = client._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", 4 << 20, flags)
     client.ok("cuMemHostGetFlags", ctypes.byref(value), address)
     assert value.value | DEVICEMAP == flags | DEVICEMAP
     block = ctypes.create_string_buffer(3 * 4096)
