@@ -70,6 +70,19 @@ cdef struct Shape:
     bint plain                  # the launch has no clusters and is not cooperative
 
 
+cdef struct Takes:
+    # The shapes of launches that a kernel takes. The only block and the only cluster are (0, 0, 0)
+    # if there are others, or if they are not known.
+    int threads                 # the most threads of a block
+    int shared                  # the most dynamic shared memory of a block, in bytes
+    unsigned int block[3]       # the only block
+    unsigned int cluster[3]     # the only cluster
+    bint only_clusters          # launches without clusters are errors
+    unsigned int in_cluster     # the most blocks of a cluster
+    unsigned int rank           # the same as the PTX has it (.maxclusterrank), or 0
+    bint grid_of_blocks         # the grid is known to count blocks, and not clusters
+
+
 cdef class Limits:
     cdef Device device
     cdef unsigned int grid[3]
@@ -84,7 +97,11 @@ cdef Limits limits_of(Device device)
 cdef int fill_shape(
     Shape *shape, Limits limits, object grid, object block, object shared_bytes, bint cooperative,
     object cluster) except -1
-cdef unsigned long long threads_of(Shape *shape) noexcept
+cdef int check_shape(Shape *shape, Takes *takes, str kernel, object shared_bytes) except -1
+cdef int check_block(Shape *shape, Takes *takes, str kernel) except -1
+cdef int check_shared(
+    unsigned int nbytes, Takes *takes, str kernel, object given) except -1
+cdef unsigned long long product_of(const unsigned int *sizes) noexcept
 cdef str dimensions(const unsigned int *sizes)
 
 

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint16_t
 
-from cudadrv._arguments cimport Limits, Packed, Room, Shape, Signature
+from cudadrv._arguments cimport Limits, Packed, Room, Shape, Signature, Takes
 from cudadrv._capture cimport GraphNode
 from cudadrv._driver cimport (
     CUfunction, CUfunction_attribute, CUlaunchAttribute, CUresult, CUstream, likely, unlikely,
@@ -19,8 +19,7 @@ cdef class Kernel:
     cdef Signature signature
     cdef Limits limits
     cdef uint16_t operation     # the number of the name "launch of KERNEL": see _names.pyx
-    cdef int most_threads       # the most threads of a block
-    cdef int most_shared        # the most dynamic shared memory of a block, in bytes
+    cdef Takes takes            # the shapes of launches that the kernel takes
     cdef list reached           # (Memory, mode) of each variable that the PTX text says it may use
     cdef list variables         # `reached`, and the module's unlisted variables
     cdef Py_ssize_t changes     # the module's change counter when `variables` was made

@@ -34,6 +34,11 @@ _PARAMETER = re.compile(
     r"\s*\.param\s+(?:\.align\s+(\d+)\s*)?\.([a-z]+)(\d+)((?:\s*\.(?:ptr|const|global|local"
     rf"|shared|align\s+\d+)\b)*)\s+({NAME})\s*(?:\[\s*(\d+)\s*\])?\s*"
 )
+_NUMBER = r"(0[xX][\da-fA-F]+|0[bB][01]+|\d+)U?"
+_DIRECTIVE = re.compile(
+    rf"\.(?:(reqntid|maxclusterrank)\s+{_NUMBER}(?:\s*,\s*{_NUMBER})?(?:\s*,\s*{_NUMBER})?"
+    r"|(blocksareclusters)\b)"
+)
 _MENTIONED = re.compile(rf"(?<![\w$%.]){NAME}")
 # Unlike _MENTIONED, this does not match instructions that have a suffix.
 _NAMED = re.compile(rf"(?<![\w$%.]){NAME}(?![\w$.])")
@@ -80,6 +85,24 @@ class Parameter(NamedTuple):
     nbytes: int
 
 
+class Directives(NamedTuple):
+    """The directives of a kernel that launches have to obey, and that the driver does not tell.
+
+    Attributes
+    ----------
+    block
+        The only block that can be launched (.reqntid), or None.
+    most_in_cluster
+        The most blocks of a cluster (.maxclusterrank), or None.
+    grid_of_clusters
+        Whether the grid of a launch counts clusters, not blocks (.blocksareclusters).
+    """
+
+    block: tuple[int, int, int] | None = None
+    most_in_cluster: int | None = None
+    grid_of_clusters: bool = False
+
+
 class _Use(NamedTuple):
     """The variables that a function uses (True: it may write it), and the functions it may call."""
 
@@ -94,12 +117,15 @@ class Text:
     ----------
     kernels
         The parameters of each kernel, by name; None if they were not understood.
+    directives
+        The directives of each kernel, by name.
     variables, constants
         The names of the program's variables, and of everything in constant memory.
     """
 
     def __init__(self, text: str) -> None:
         self.kernels: dict[str, tuple[Parameter, ...] | None] = {}
+        self.directives: dict[str, Directives] = {}
         self.variables: set[str] = set()
         self.constants: set[str] = set()
         self._bodies: dict[str, list[tuple[str, str]]] = {}  # (parameters, body) by function
@@ -115,6 +141,8 @@ class Text:
             kind, results, name, parameters = function.groups()
             if kind == "entry":
                 self.kernels[name] = _parameters(parameters or "")
+                known = self.directives.get(name, Directives())  # of a declaration
+                self.directives[name] = _directives(head[function.end() :], known)
             bodies = self._bodies.setdefault(name, [])
             if body is None:
                 return True
@@ -360,7 +388,27 @@ def _without_labels(text: str) -> str:
     return text[labels.end() if labels else 0 :]
 
 
-# ---- parameters ----
+# ---- directives and parameters ----
+
+
+def _directives(text: str, known: Directives) -> Directives:
+    """Return the directives in a text, and those of `known` that are not there."""
+    found = known
+    for name, *numbers, other in _DIRECTIVE.findall(text):
+        x, y, z = (_number(number) if number else 1 for number in numbers)
+        if other:
+            found = found._replace(grid_of_clusters=True)
+        elif name == "reqntid":
+            found = found._replace(block=(x, y, z))
+        else:
+            found = found._replace(most_in_cluster=x)
+    return found
+
+
+def _number(text: str) -> int:
+    """Return the value of an integer of PTX, which is octal if it begins with 0."""
+    is_octal = text.startswith("0") and text.isdecimal()
+    return int(text, 8 if is_octal else 0)
 
 
 def _parameters(text: str) -> tuple[Parameter, ...] | None:

@@ -458,10 +458,6 @@ cdef int fill_shape(
             raise ValueError(f"{limits.device!r} does not support clusters of blocks (its attribute"
                              " cluster_launch is 0)")
         _fill_dimensions(shape.cluster, limits.grid, limits.device, "cluster", cluster)
-        for i in range(3):
-            if shape.grid[i] % shape.cluster[i]:
-                raise ValueError(f"grid is {dimensions(shape.grid)}, which cannot be cut into"
-                                 f" clusters of {dimensions(shape.cluster)} blocks")
     return 0
 
 
@@ -510,9 +506,66 @@ cdef int _fill_size(
     return 0
 
 
-cdef unsigned long long threads_of(Shape *shape) noexcept:
-    """Return the number of threads of a block."""
-    return <unsigned long long>shape.block[0] * shape.block[1] * shape.block[2]
+cdef int check_shape(Shape *shape, Takes *takes, str kernel, object shared_bytes) except -1:
+    """Check the shape of a launch against what its kernel takes. Raises ValueError."""
+    check_block(shape, takes, kernel)
+    check_shared(shape.shared_bytes, takes, kernel, shared_bytes)
+    return _check_clusters(shape, takes, kernel)
+
+
+cdef int check_block(Shape *shape, Takes *takes, str kernel) except -1:
+    cdef unsigned long long threads = product_of(shape.block)
+    if takes.block[0] and not _are_equal(shape.block, takes.block):
+        raise ValueError(f"block is {dimensions(shape.block)}, and {kernel} can only be launched"
+                         f" with {dimensions(takes.block)}, as .reqntid in its PTX says")
+    if threads > <unsigned long long>takes.threads:
+        raise ValueError(f"block is {dimensions(shape.block)}, {threads} threads, and {kernel}"
+                         f" takes at most {takes.threads} (max_threads_per_block)")
+    return 0
+
+
+cdef int check_shared(
+    unsigned int nbytes, Takes *takes, str kernel, object given
+) except -1:
+    """Check dynamic shared memory. `given` is what the program has passed, for the message."""
+    if nbytes > <unsigned int>takes.shared:
+        raise ValueError(f"shared_bytes is {given}, and {kernel} takes at most {takes.shared};"
+                         " kernel.max_dynamic_shared_bytes = ... raises that, where the device"
+                         " allows it")
+    return 0
+
+
+cdef int _check_clusters(Shape *shape, Takes *takes, str kernel) except -1:
+    cdef unsigned int *cluster = takes.cluster
+    cdef Py_ssize_t i
+    if shape.cluster[0]:
+        if cluster[0] and not _are_equal(shape.cluster, cluster):
+            raise ValueError(f"cluster is {dimensions(shape.cluster)}, and {kernel} can only be"
+                             f" launched with {dimensions(cluster)}, for which it was compiled")
+        cluster = shape.cluster
+    if not cluster[0]:
+        if takes.only_clusters:
+            raise ValueError(f"{kernel} can only be launched with clusters (.explicitcluster in its"
+                             " PTX): pass cluster=")
+        return 0
+    if product_of(cluster) > takes.in_cluster:
+        raise ValueError(f"cluster is {dimensions(cluster)}, {product_of(cluster)} blocks, and"
+                         f" {kernel} takes at most {takes.in_cluster}")
+    if not takes.grid_of_blocks and not shape.cluster[0]:
+        return 0
+    for i in range(3):
+        if shape.grid[i] % cluster[i]:
+            raise ValueError(f"grid is {dimensions(shape.grid)}, which cannot be cut into clusters"
+                             f" of {dimensions(cluster)} blocks")
+    return 0
+
+
+cdef bint _are_equal(const unsigned int *one, const unsigned int *other) noexcept:
+    return one[0] == other[0] and one[1] == other[1] and one[2] == other[2]
+
+
+cdef unsigned long long product_of(const unsigned int *sizes) noexcept:
+    return <unsigned long long>sizes[0] * sizes[1] * sizes[2]
 
 
 cdef str dimensions(const unsigned int *sizes):

@@ -8,12 +8,13 @@ import operator
 
 cimport cython
 from cpython.object cimport PyObject
+from libc.limits cimport INT_MAX
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, add_operand, describe_operand, dimensions,
-    fill_shape, limits_of, new_room, new_signature, of_present_sizes, pack, room_for, threads_of,
-    with_regions,
+    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, Takes, add_operand, add_written,
+    check_block, check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of,
+    new_room, new_signature, of_present_sizes, pack, product_of, room_for, with_regions,
 )
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context
@@ -168,7 +169,7 @@ cdef class Kernel:
     @property
     def max_threads_per_block(self):
         """The most threads of a block (CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)."""
-        return self.most_threads
+        return self.takes.threads
 
     @property
     def attributes(self):
@@ -194,15 +195,20 @@ cdef class Kernel:
         """
         cdef Shape shape
         self.usable()
-        self.fill(&shape, 1, block, shared_bytes, False, None)
+        fill_shape(&shape, self.limits, 1, block, shared_bytes, False, None)
+        check_block(&shape, &self.takes, self.signature.kernel)
+        check_shared(shape.shared_bytes, &self.takes, self.signature.kernel, shared_bytes)
         return occupancy_of(self, &shape)
 
     def suggest_block(self, *, shared_bytes=0, limit=0):
         """Suggest a block size: ``(threads, blocks)``, threads of a block and blocks of a grid.
 
-        A grid of at least ``blocks`` such blocks fills the device. ``shared_bytes`` is the dynamic
-        shared memory of each block in bytes; ``limit`` the most threads, 0 for the kernel's limit.
-        Raises TypeError or ValueError if they are not integers, or negative.
+        A grid of at least ``blocks`` such blocks fills the device. If the kernel requires clusters,
+        ``blocks`` is a multiple of the blocks of a cluster. If the kernel requires a block
+        (.reqntid in its PTX), ``threads`` is that block, as a tuple if it has more than one
+        dimension. ``shared_bytes`` is the dynamic shared memory of each block in bytes; ``limit``
+        the most threads, 0 for the kernel's limit. Raises TypeError or ValueError if they are not
+        integers, or negative, or if the kernel cannot be launched with them.
 
         Driver function: cuOccupancyMaxPotentialBlockSize.
         """
@@ -216,12 +222,15 @@ cdef class Kernel:
         if shared_bytes < 0 or limit < 0:
             raise ValueError("shared_bytes and limit must not be negative, and are"
                              f" {shared_bytes} and {limit}")
-        shared, most = shared_bytes, min(limit, self.most_threads)
+        check_shared(min(shared_bytes, INT_MAX), &self.takes, self.signature.kernel, shared_bytes)
+        if self.takes.block[0]:
+            return _suggest_required(self, shared_bytes, limit)
+        shared, most = shared_bytes, min(limit, self.takes.threads)
         with nogil:
             status = in_cuOccupancyMaxPotentialBlockSize(
                 self.module.context.raw, &grid, &block, self.raw, NULL, shared, most)
             self.module.context.check(status)
-        return block, grid
+        return block, _in_clusters(self, grid)
 
     # ---- settings ----
 
@@ -233,7 +242,7 @@ cdef class Kernel:
 
         Driver function of the setter: cuFuncSetAttribute.
         """
-        return self.most_shared
+        return self.takes.shared
 
     @max_dynamic_shared_bytes.setter
     def max_dynamic_shared_bytes(self, value):
@@ -244,7 +253,7 @@ cdef class Kernel:
             raise ValueError(f"max_dynamic_shared_bytes is {value}, and {self.limits.device!r} has"
                              f" from 0 to {most} for a block of {self.name}")
         self.set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, value)
-        self.most_shared = value
+        self.takes.shared = value
         self.last_shape.plain = False
 
     @property
@@ -309,14 +318,10 @@ cdef class Kernel:
         A plain shape is kept in `last_shape`, for the next launch with the same arguments.
         """
         fill_shape(shape, self.limits, grid, block, shared_bytes, cooperative, cluster)
-        if threads_of(shape) > <unsigned long long>self.most_threads:
-            raise ValueError(f"block is {dimensions(shape.block)}, {threads_of(shape)} threads, and"
-                             f" {self.signature.kernel} takes at most {self.most_threads}"
-                             " (max_threads_per_block)")
-        if shape.shared_bytes > <unsigned int>self.most_shared:
-            raise ValueError(f"shared_bytes is {shared_bytes}, and {self.signature.kernel} takes at"
-                             f" most {self.most_shared}; kernel.max_dynamic_shared_bytes = ..."
-                             " raises that, where the device allows it")
+        if product_of(shape.cluster) > self.takes.in_cluster \
+                or product_of(self.takes.cluster) > self.takes.in_cluster:
+            _find_cluster_limit(self)
+        check_shape(shape, &self.takes, self.signature.kernel, shared_bytes)
         if cooperative:
             _refuse_crowd(self, shape)
         elif shape.plain and _stays(grid) and _stays(block) and type(shared_bytes) is int:
@@ -389,6 +394,61 @@ def kernel_of(Module module not None, str name not None):
 cdef bint _stays(object size) noexcept:
     """Whether a size consists of ints only, so that the same object always means the same size."""
     if type(size) is tuple:
+cdef enum:
+    PORTABLE_CLUSTER = 8    # the most blocks of a cluster on any device with clusters
+    LARGEST_CLUSTER = 16    # the same, of kernels whose attribute allows clusters beyond that
+
+
+cdef int _find_takes(Kernel kernel, str name) except -1:
+    """Find which shapes the kernel takes: ask the driver, and read the PTX if that is known."""
+    cdef Takes *takes = &kernel.takes
+    takes.threads = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+    takes.shared = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    takes.only_clusters = kernel.attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET)
+    takes.cluster[0] = kernel.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)
+    if takes.cluster[0]:
+        takes.cluster[1] = kernel.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT)
+        takes.cluster[2] = kernel.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)
+    text = kernel.module.text
+    if text is not None and name in text.directives:
+        block, most, grid_of_clusters = text.directives[name]
+        if block is not None:
+            takes.block[0], takes.block[1], takes.block[2] = block
+        takes.rank = most or 0
+        takes.grid_of_blocks = not grid_of_clusters
+    return _find_cluster_limit(kernel)
+
+
+cdef int _find_cluster_limit(Kernel kernel) except -1:
+    """Find the most blocks of a cluster. Another library may have raised this limit meanwhile."""
+    cdef Takes *takes = &kernel.takes
+    takes.in_cluster = PORTABLE_CLUSTER
+    if kernel.attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED):
+        takes.in_cluster = LARGEST_CLUSTER
+    if takes.rank:
+        takes.in_cluster = min(takes.in_cluster, takes.rank)
+    return 0
+
+
+cdef int _in_clusters(Kernel kernel, int blocks) noexcept:
+    """Round a number of blocks up to whole clusters, if the kernel requires clusters."""
+    cdef int size = <int>product_of(kernel.takes.cluster)
+    return (blocks + size - 1) // size * size if size else blocks
+
+
+cdef tuple _suggest_required(Kernel kernel, object shared_bytes, object limit):
+    """As `Kernel.suggest_block`, for a kernel that requires a block."""
+    cdef Shape shape
+    block = (kernel.takes.block[0], kernel.takes.block[1], kernel.takes.block[2])
+    threads = product_of(kernel.takes.block)
+    if limit and threads > limit:
+        raise ValueError(f"limit is {limit}, and {kernel.signature.kernel} can only be launched"
+                         f" with {dimensions(kernel.takes.block)}, {threads} threads")
+    fill_shape(&shape, kernel.limits, 1, block, shared_bytes, False, None)
+    blocks = occupancy_of(kernel, &shape) * kernel.limits.multiprocessors
+    return threads if block == (threads, 1, 1) else block, _in_clusters(kernel, blocks)
+
+
         for each in <tuple>size:
             if type(each) is not int:
                 return False
@@ -399,7 +459,7 @@ cdef bint _stays(object size) noexcept:
 cdef int occupancy_of(Kernel kernel, Shape *shape) except -1:
     """Return how many blocks of this shape a multiprocessor runs at once."""
     cdef int blocks = 0
-    cdef int threads = <int>threads_of(shape)
+    cdef int threads = <int>product_of(shape.block)
     cdef CUresult status
     with nogil:
         status = in_cuOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -410,7 +470,7 @@ cdef int occupancy_of(Kernel kernel, Shape *shape) except -1:
 
 cdef int _refuse_crowd(Kernel kernel, Shape *shape) except -1:
     """Refuse a cooperative grid whose blocks cannot all run at once."""
-    wanted = <unsigned long long>shape.grid[0] * shape.grid[1] * shape.grid[2]
+    wanted = product_of(shape.grid)
     at_once = <unsigned long long>occupancy_of(kernel, shape) * kernel.limits.multiprocessors
     if wanted > at_once:
         raise ValueError(f"grid is {dimensions(shape.grid)}, {wanted} blocks, and {at_once} of"

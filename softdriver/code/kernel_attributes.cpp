@@ -71,7 +71,7 @@ CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel 
         *value = settings.carveout;
         break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
-        *value = 0;
+        *value = kernel.explicit_cluster;
         break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:

@@ -43,14 +43,19 @@ void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
 }
 
 // Returns an error if the cluster shape does not divide the grid, is not the shape that the kernel
-// requires, or has more blocks than the kernel's attributes allow.
+// requires, or has more blocks than the kernel and its attributes allow, and if the launch has no
+// clusters and the kernel must have them.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
     const unsigned (&required)[3] = function.kernel->required_cluster;
     const unsigned (&cluster)[3] = request.cluster;
     uint64_t blocks = product(cluster);
     if (!cluster[0] && !cluster[1] && !cluster[2])
-        return request.preferred_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+        return request.preferred_cluster || function.kernel->explicit_cluster
+                   ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+                   : CUDA_SUCCESS;
     uint64_t limit = function.settings.large_clusters ? largest_cluster : portable_cluster;
+    if (function.kernel->max_cluster)
+        limit = std::min<uint64_t>(limit, function.kernel->max_cluster);
     bool fits = blocks && blocks <= limit;
     for (int i = 0; i < 3 && fits; i++)
         fits = request.grid[i] % cluster[i] == 0 && (!required[0] || required[i] == cluster[i]);
@@ -139,14 +144,14 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     if (launch.clustered)
         std::memcpy(launch.cluster, request.cluster, sizeof launch.cluster);
     launch.shared_bytes = request.shared;
+    launch.stack_bytes =
+        std::min(launch.stack_bytes,
+                 function.kernel->local_bytes + function.owner->limits.values[CU_LIMIT_STACK_SIZE]);
     launch.cooperative = request.cooperative;
     launch.threads = threads_of(driver.settings);
     if (function.kernel->uses_heap)
         launch.heap = heap_of(*function.owner);
     launch.variables = function.module->variables;
-    launch.stack_bytes =
-        std::min(launch.stack_bytes,
-                 function.kernel->local_bytes + function.owner->limits.values[CU_LIMIT_STACK_SIZE]);
     // The race detector and the places of managed memory need the accesses of the kernel.
     launch.record = driver.settings.races != RaceMode::Off || Managed::alive;
     if (driver.settings.instructions)

@@ -136,6 +136,7 @@ struct Function {
     unsigned max_threads[3] = {}, required_threads[3] = {};
     unsigned max_registers = 0, min_blocks = 0;
     unsigned required_cluster[3] = {}, max_cluster = 0;
+    bool explicit_cluster = false;
 };
 
 constexpr int newest_version = 95; // the newest supported PTX version, 9.5

@@ -81,8 +81,10 @@ bool read_performance(Reader &reader, Function &function) {
         read_count(reader);
     else if (reader.accept_dot("noreturn"))
         function.noreturn = true;
+    else if (reader.accept_dot("explicitcluster"))
+        function.explicit_cluster = true;
     else
-        return reader.accept_dot("explicitcluster") || reader.accept_dot("blocksareclusters");
+        return reader.accept_dot("blocksareclusters");
     return true;
 }
 

@@ -184,6 +184,8 @@ Kernel describe(const Decoding &decoding, const CallGraph &graph, int index,
         kernel.required_threads[i] = function.required_threads[i];
         kernel.required_cluster[i] = function.required_cluster[i];
     }
+    kernel.max_cluster = function.max_cluster;
+    kernel.explicit_cluster = function.explicit_cluster;
     kernel.registers = estimate_registers(function);
     kernel.code = std::shared_ptr<const Code>(library, &code);
     return kernel;

@@ -26,8 +26,9 @@ struct Kernel {
     size_t const_bytes = 0;
     unsigned registers = 0; // estimated number of registers
     unsigned max_threads[3] = {}, required_threads[3] = {};
-    unsigned required_cluster[3] = {};
-    bool uses_heap = false; // calls malloc or free
+    unsigned required_cluster[3] = {}, max_cluster = 0;
+    bool explicit_cluster = false; // a launch without clusters is an error
+    bool uses_heap = false;        // calls malloc or free
     // True if the order in which blocks run makes no difference, except by data races: the code has
     // no instruction with which blocks communicate.
     bool independent_blocks = false;

@@ -232,6 +232,32 @@ def _(p):
     return found, p("cuCtxSynchronize")
 
 
+@question("a kernel that needs clusters")
+def _(p):
+    kernel = function(p, "explicit", load(p, CLUSTERED))
+    found = [p.get("cuFuncGetAttribute", INT, 10, kernel), launch(p, kernel, grid=(2, 1, 1))]
+    for size in (1, 2):
+        found.append(p("cuLaunchKernelEx", config(p, (4, size, 1, 1), grid=4), kernel, 0, 0))
+    return found, p("cuCtxSynchronize")
+
+
+@question("a kernel with a largest cluster")
+def _(p):
+    kernel = function(p, "ranked", load(p, CLUSTERED))
+    found = [launch(p, kernel, grid=(3, 1, 1))]
+    for size in (1, 2, 4):
+        found.append(p("cuLaunchKernelEx", config(p, (4, size, 1, 1), grid=4), kernel, 0, 0))
+    return found, p("cuCtxSynchronize")
+
+
+@question("a captured launch of another block than the required one")
+def _(p):
+    stream, kernel = p.stream(), function(p, "required")
+    p.must("cuStreamBeginCapture_v2", stream, 0)
+    status = launch(p, kernel, block=(64, 1, 1), stream=stream)
+    return status, p.get("cuStreamIsCapturing", stream, INT)
+
+
 @question("clusters beyond the portable size, allowed")
 def _(p):
     kernel = function(p, "empty")

@@ -132,6 +132,8 @@ TEXT = "".join(
 CLUSTERED = (
     HEAD.replace("7.5", "7.8").replace("sm_75", "sm_90")
     + entry("clustered", directives=".reqnctapercluster 2, 1, 1")
+    + entry("explicit", directives=".explicitcluster")
+    + entry("ranked", directives=".maxclusterrank 2")
     + EMPTY
 )
 KERNELS = TEXT.count(".entry ")
