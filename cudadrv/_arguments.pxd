@@ -21,8 +21,10 @@ cdef extern from "Python.h":
 
 
 cdef class Access:
-    cdef Region region
-    cdef object array       # an array of another library, or None; the launch makes its region
+    cdef Region region      # the buffer in read() or shared(), or None
+    # The buffer in write() (see `add_written`), or an array of another library, for which a launch
+    # makes a region; else None.
+    cdef object other
     cdef uint8_t mode
     cdef object __weakref__
 
@@ -34,8 +36,6 @@ cdef class Room:
 cdef Room new_room(size_t nbytes)
 
 
-cdef int put_value(
-    Signature signature, Py_ssize_t index, object value, unsigned char *place) except -1
 cdef bytes bytes_of_value(Signature signature, Py_ssize_t index, object value)
 cdef int refuse_argument(Signature signature, Py_ssize_t index, object value, str why) except -1
 
@@ -131,6 +131,7 @@ cdef struct Packed:
     unsigned char *values   # the block, or what `pointers` point to
     Operand *operands
     Py_ssize_t operand_count
+    PyObject *borrows       # the tuple `borrows` of the launch, while `pack` runs
 
 
 cdef struct Frame:
@@ -146,7 +147,13 @@ cdef Room room_on_heap(
     Signature signature, Py_ssize_t count, Py_ssize_t uses, bint cooperative, Packed *packed)
 cdef int pack_unknown(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1
-cdef int pack_borrows(tuple borrows, Packed *packed) except -1
+cdef int pack_borrows(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1
+cdef int put_other(
+    Signature signature, PyObject *const *arguments, Py_ssize_t index, Packed *packed) except -1
+cdef Region add_written(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
+    Py_ssize_t argument, Packed *packed)
 cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
 cdef object of_present_sizes(object uses)
@@ -191,7 +198,7 @@ cdef inline int pack(
     """
     cdef Py_ssize_t i
     cdef unsigned char *place
-    packed.operand_count = 0
+    packed.operand_count, packed.borrows = 0, <PyObject *>borrows
     if unlikely(signature.count < 0):
         if pack_unknown(signature, arguments, count, packed):
             return ARRAYS
@@ -204,8 +211,8 @@ cdef inline int pack(
                     and not put_buffer(signature, i, <object>arguments[i], packed, place):
                 if unlikely(is_array(<object>arguments[i])):
                     return ARRAYS
-                put_value(signature, i, <object>arguments[i], place)
-    return pack_borrows(borrows, packed) if unlikely(len(borrows)) else 0
+                put_other(signature, arguments, i, packed)
+    return pack_borrows(signature, arguments, count, packed) if unlikely(len(borrows)) else 0
 
 
 cdef inline bint put_number(
@@ -243,7 +250,10 @@ cdef inline bint put_number(
 cdef inline bint put_buffer(
     Signature signature, Py_ssize_t index, object value, Packed *packed, unsigned char *place
 ) except -1:
-    """Write the address of a buffer, and add an operand for it. Returns False for other values."""
+    """Write the address of a buffer, and add an operand for it. Returns False for other values.
+
+    A buffer in `write` is one of the other values: see `put_other`.
+    """
     cdef Parameter *parameter
     cdef Region region = add_operand(value, index, packed)
     if unlikely(region is None):
@@ -258,7 +268,10 @@ cdef inline bint put_buffer(
 
 
 cdef inline Region add_operand(object value, Py_ssize_t index, Packed *packed):
-    """Add the operand of an argument that is a buffer, and return the buffer; else return None."""
+    """Add the operand of an argument that is a buffer, and return the buffer; else return None.
+
+    Returns None for a buffer in `write`, which `add_written` adds.
+    """
     cdef Operand *operand = &packed.operands[packed.operand_count]
     cdef Region region
     if type(value) is Access:

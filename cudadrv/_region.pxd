@@ -80,6 +80,13 @@ cdef inline int check_region(Region region) except -1:
     return 0
 
 
+cdef inline bint overlap(Region one, Region other) noexcept:
+    """Whether two regions have bytes in common. Both must have their memory."""
+    return one.memory.state is other.memory.state \
+        and one.start < other.start + other.nbytes and other.start < one.start + one.nbytes \
+        and one.nbytes and other.nbytes
+
+
 cdef inline CUdeviceptr pointer_of(Region region) noexcept:
     """Return the address of a region's first byte; 0 for an empty buffer."""
     if likely(region.memory.address):

@@ -31,7 +31,9 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._offload cimport IN, ArrayArgument, Capture
-from cudadrv._region cimport Region, is_region, of_present_size, plain_array
+from cudadrv._region cimport (
+    Region, is_closed, is_region, of_present_size, overlap, plain_array,
+)
 from cudadrv._stream cimport Stream
 
 from cudadrv._errors import CudaError
@@ -63,7 +65,7 @@ cdef class Access:
     @property
     def buffer(self):
         """The buffer that is passed, or the array of another library."""
-        return self.array if self.region is None else self.region
+        return self.other if self.region is None else self.region
 
     @property
     def mode(self):
@@ -74,30 +76,41 @@ cdef class Access:
         return f"{WORDS[self.mode]}({self.buffer!r})"
 
 
-cdef Access _access_to(Region region, int mode):
+cdef inline Access _access_to(Region region, int mode):
     cdef Access access = Access.__new__(Access)
-    access.region, access.mode = region, mode
+    access.mode = mode
+    if mode == OWN_WRITE:
+        access.other = region
+    else:
+        access.region = region
     return access
 
 
-cdef Access _access(object buffer, int mode):
-    cdef Access access = Access.__new__(Access)
-    access.mode = mode
+cdef Region region_in(Access access):
+    """Return the buffer of an argument in `read`, `write` or `shared`; None for an array."""
+    if access.region is None and is_region(access.other):
+        return access.other
+    return access.region
+
+
+cdef inline Access _access(object buffer, int mode):
+    cdef Access access
     if likely(is_region(buffer)):
-        access.region = buffer
-    elif is_foreign_array(buffer):
-        access.array = buffer
-    else:
+        return _access_to(buffer, mode)
+    if not is_foreign_array(buffer):
         raise TypeError(f"{WORDS[mode]}() takes a buffer, or an array with DLPack or the CUDA Array"
                         f" Interface, not {type(buffer).__name__}")
+    access = _access_to(None, mode)
+    access.other = buffer
     return access
 
 
 def read(buffer):
     """Return an argument for `Kernel.launch`: a buffer that the kernel only reads.
 
-    Other work may read the buffer at the same time. The kernel must not write it. Raises TypeError
-    if the argument is neither a buffer nor an array of another library.
+    Other work may read the buffer at the same time. The kernel must not write it, except through a
+    bare argument that overlaps it. Raises TypeError if the argument is neither a buffer nor an
+    array of another library.
     """
     return _access(buffer, OWN_READ)
 
@@ -105,8 +118,10 @@ def read(buffer):
 def write(buffer):
     """Return an argument for `Kernel.launch`: a buffer that the kernel reads and writes.
 
-    A buffer that is passed without `read`, `write` or `shared` counts as written, too. Raises
-    TypeError if the argument is neither a buffer nor an array of another library.
+    A buffer that is passed without `read`, `write` or `shared` counts as written, too. But only a
+    bare buffer may overlap a buffer that the same launch gets in `read`: with `write`, the launch
+    raises ValueError. Raises TypeError if the argument is neither a buffer nor an array of another
+    library.
     """
     return _access(buffer, OWN_WRITE)
 
@@ -153,7 +168,7 @@ _CData = _SimpleCType.__mro__[1]
 cdef dict FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
-cdef int put_value(
+cdef int _put_value(
     Signature signature, Py_ssize_t index, object value, unsigned char *place
 ) except -1:
     """Convert a value to the type of parameter `index`, and write it to `place`.
@@ -604,7 +619,7 @@ cdef bint is_array(object value) except -1:
     array of the host in `In`, `Out` or `InOut`.
     """
     if type(value) is Access:
-        return (<Access>value).region is None
+        return region_in(value) is None
     return is_foreign_array(value) or type(value) is ArrayArgument
 
 
@@ -627,8 +642,8 @@ cdef tuple with_regions(
         if type(value) is float or type(value) is int or is_region(value):
             pass
         elif type(value) is Access:
-            if (<Access>value).region is None:
-                value = _access_to(import_argument((<Access>value).array, stream, used),
+            if is_array(value):
+                value = _access_to(import_argument((<Access>value).other, stream, used),
                                    (<Access>value).mode)
         elif is_foreign_array(value):
             value = import_argument(value, stream, used)
@@ -643,15 +658,93 @@ cdef tuple with_regions(
     return found
 
 
-cdef int pack_borrows(tuple borrows, Packed *packed) except -1:
+cdef int pack_borrows(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed
+) except -1:
     """The part of `pack` that adds the buffers in ``borrows`` to the operands."""
-    for i, each in enumerate(borrows):
-        if add_operand(each, -1 - i, packed) is None:
+    for i, each in enumerate(<tuple>packed.borrows):
+        if add_operand(each, -1 - i, packed) is None \
+                and add_written(signature, arguments, count, each, -1 - i, packed) is None:
             if is_array(each):
                 return ARRAYS
             raise TypeError("borrows takes buffers, or read(buffer), write(buffer) and"
                             f" shared(buffer), not {type(each).__name__}")
     return 0
+
+
+cdef int put_other(
+    Signature signature, PyObject *const *arguments, Py_ssize_t index, Packed *packed
+) except -1:
+    """Write an argument for which `put_number` and `put_buffer` are not enough."""
+    cdef unsigned char *place = packed.values + signature.parameters[index].offset
+    if not _put_written(signature, arguments, signature.count, index, packed, place):
+        _put_value(signature, index, <object>arguments[index], place)
+    return 0
+
+
+cdef bint _put_written(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, Py_ssize_t index,
+    Packed *packed, unsigned char *place
+) except -1:
+    """As `put_buffer`, for a buffer in `write`. Returns False for other values."""
+    cdef Region region = _written_in(
+        signature, arguments, count, <object>arguments[index], index, packed)
+    if region is None:
+        return False
+    put_buffer(signature, index, region, packed, place)
+    packed.operands[packed.operand_count - 1].bare = False
+    return True
+
+
+cdef Region add_written(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
+    Py_ssize_t argument, Packed *packed
+):
+    """As `add_operand`, for a buffer in `write`. Returns None for other values."""
+    cdef Region region = _written_in(signature, arguments, count, value, argument, packed)
+    if region is not None:
+        add_operand(region, argument, packed)
+        packed.operands[packed.operand_count - 1].bare = False
+    return region
+
+
+cdef Region _written_in(
+    Signature signature, PyObject *const *arguments, Py_ssize_t count, object value,
+    Py_ssize_t argument, Packed *packed
+):
+    """Return the buffer of an argument in `write`, and None for other arguments.
+
+    Raises ValueError if the launch gets a part of the buffer in `read`, too. Only this slow path
+    compares arguments, so that bare ones and those in `read` need no comparison.
+    """
+    cdef Region region
+    cdef Py_ssize_t i
+    if type(value) is not Access or (<Access>value).mode != OWN_WRITE or is_array(value):
+        return None
+    region = region_in(value)
+    for i in range(count):
+        _refuse_read_too(signature, region, argument, <object>arguments[i], i)
+    for i, each in enumerate(<tuple>packed.borrows):
+        _refuse_read_too(signature, region, argument, each, -1 - i)
+    return region
+
+
+cdef int _refuse_read_too(
+    Signature signature, Region written, Py_ssize_t argument, object value, Py_ssize_t other
+) except -1:
+    """Refuse a buffer in `write` if `value` is a buffer in `read` with bytes of it."""
+    cdef Region read_only
+    if type(value) is not Access or (<Access>value).mode != OWN_READ:
+        return 0
+    read_only = (<Access>value).region
+    if read_only is None or is_closed(read_only) or is_closed(written) \
+            or not overlap(read_only, written):
+        return 0
+    raise ValueError(
+        f"{_described(signature, other, read_only)} is passed as cudadrv.read, and"
+        f" {_described(signature, argument, written)} as cudadrv.write, and they overlap:"
+        f" {signature.kernel} cannot both leave bytes unchanged and write them. If it works in"
+        " place, pass the second buffer bare, without cudadrv.write")
 
 
 cdef int pack_unknown(
@@ -668,7 +761,8 @@ cdef int pack_unknown(
         each = <object>arguments[i]
         packed.pointers[i] = packed.values + at
         if at + sizeof(CUdeviceptr) <= WIDEST \
-                and put_buffer(signature, i, each, packed, packed.values + at):
+                and (put_buffer(signature, i, each, packed, packed.values + at)
+                     or _put_written(signature, arguments, count, i, packed, packed.values + at)):
             at += ALIGNED
             continue
         if is_array(each):
@@ -702,7 +796,7 @@ def buffers_in(tuple uses, bint written):
     for value in uses:
         if type(value) is Access:
             if (<Access>value).mode == mode:
-                found.append((<Access>value).region)
+                found.append(region_in(value))
         elif written and is_region(value):
             found.append(value)
     return tuple(found)
@@ -719,15 +813,19 @@ cdef object of_present_sizes(object uses):
         for use in uses:
             found.append(of_present_sizes(use))
         return tuple(found)
-    if type(uses) is Access and (<Access>uses).region is not None:
-        region = of_present_size((<Access>uses).region)
-        return uses if region is (<Access>uses).region else _access_to(region, (<Access>uses).mode)
+    if type(uses) is Access and not is_array(uses):
+        region = of_present_size(region_in(uses))
+        return uses if region is region_in(uses) else _access_to(region, (<Access>uses).mode)
     return of_present_size(uses) if is_region(uses) else uses
 
 
 cdef str describe_operand(Signature signature, Operand *operand):
     """Describe a buffer argument: ``argument 2 (y, .u64) DeviceBuffer 'y'[0:64] (float32)``."""
-    region = <Region>operand.region
-    if operand.argument < 0:
-        return f"borrows[{-1 - operand.argument}] {region.describe()}"
-    return f"{signature.called(operand.argument)} {region.describe()}"
+    return _described(signature, operand.argument, <Region>operand.region)
+
+
+cdef str _described(Signature signature, Py_ssize_t argument, Region region):
+    """As `describe_operand`, for a region and the number of its argument."""
+    if argument < 0:
+        return f"borrows[{-1 - argument}] {region.describe()}"
+    return f"{signature.called(argument)} {region.describe()}"

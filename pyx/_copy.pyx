@@ -25,7 +25,7 @@ from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_unreachable
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport (
-    Region, borrow, check_region, of_present_size, plain_array, pointer_of,
+    Region, borrow, check_region, of_present_size, overlap, plain_array, pointer_of,
 )
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
@@ -287,9 +287,7 @@ cdef int check_pair(Region target, Region source) except -1:
     if target.count != source.count:
         raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
                          f" {source.count}; copy between parts of the same size: buffer[a:b]")
-    if target.memory.state is source.memory.state and target.start != source.start \
-            and target.start < source.start + source.nbytes \
-            and source.start < target.start + target.nbytes:
+    if overlap(target, source) and target.start != source.start:
         raise ValueError(f"{target.describe()} and {source.describe()} overlap; a copy needs"
                          " disjoint parts of a buffer")
     return 0

@@ -19,14 +19,17 @@ from cudadrv._arguments cimport (
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
-    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_NUM_REGS,
+    CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET,
+    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, CU_FUNC_ATTRIBUTE_NUM_REGS,
     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_FUNC_ATTRIBUTE_PTX_VERSION,
-    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction,
-    CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, PyVectorcall_NARGS,
-    bind_driver, cuLaunchKernelEx, cudadrv_table, exchange_call, in_cuFuncGetAttribute,
-    in_cuFuncSetAttribute, in_cuFuncSetCacheConfig, in_cuOccupancyMaxActiveBlocksPerMultiprocessor,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+    CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction, CUfunction_attribute,
+    CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, PyVectorcall_NARGS, bind_driver,
+    cuLaunchKernelEx, cudadrv_table, exchange_call, in_cuFuncGetAttribute, in_cuFuncSetAttribute,
+    in_cuFuncSetCacheConfig, in_cuOccupancyMaxActiveBlocksPerMultiprocessor,
     in_cuOccupancyMaxPotentialBlockSize, items_of, likely, tuple_of, unlikely, vectorcallfunc,
 )
 from cudadrv._engine cimport (
@@ -210,7 +213,8 @@ cdef class Kernel:
         the most threads, 0 for the kernel's limit. Raises TypeError or ValueError if they are not
         integers, or negative, or if the kernel cannot be launched with them.
 
-        Driver function: cuOccupancyMaxPotentialBlockSize.
+        Driver functions: cuOccupancyMaxPotentialBlockSize; for a required block
+        cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
         cdef int grid = 0
         cdef int block = 0
@@ -384,16 +388,12 @@ def kernel_of(Module module not None, str name not None):
     kernel.operation = launch_of(name)
     kernel.reached = kernel.variables = variables_of(module, name)
     kernel.changes = -1
-    kernel.most_threads = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-    kernel.most_shared = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    _find_takes(kernel, name)
     return kernel
 
 
 # ---- the shape of a launch ----
 
-cdef bint _stays(object size) noexcept:
-    """Whether a size consists of ints only, so that the same object always means the same size."""
-    if type(size) is tuple:
 cdef enum:
     PORTABLE_CLUSTER = 8    # the most blocks of a cluster on any device with clusters
     LARGEST_CLUSTER = 16    # the same, of kernels whose attribute allows clusters beyond that
@@ -449,6 +449,9 @@ cdef tuple _suggest_required(Kernel kernel, object shared_bytes, object limit):
     return threads if block == (threads, 1, 1) else block, _in_clusters(kernel, blocks)
 
 
+cdef bint _stays(object size) noexcept:
+    """Whether a size consists of ints only, so that the same object always means the same size."""
+    if type(size) is tuple:
         for each in <tuple>size:
             if type(each) is not int:
                 return False
@@ -720,11 +723,13 @@ cdef int _ask_without_arrays(
     if kernel.changes != kernel.module.changes:
         find_variables(kernel)
     variables = kernel.variables
-    packed.operand_count = 0
+    packed.operand_count, packed.borrows = 0, <PyObject *>more
     for i in range(count):
-        add_operand(<object>arguments[i], i, packed)
+        if add_operand(<object>arguments[i], i, packed) is None:
+            add_written(kernel.signature, arguments, count, <object>arguments[i], i, packed)
     for i, each in enumerate(more):
-        add_operand(each, -1 - i, packed)
+        if add_operand(each, -1 - i, packed) is None:
+            add_written(kernel.signature, arguments, count, each, -1 - i, packed)
     cdef Room room = new_room((packed.operand_count + len(variables) + 1) * sizeof(own_access))
     cdef own_access *accesses = <own_access *>room.start
     i = _borrow_operands(packed, stream, accesses, &crosses)

@@ -74,7 +74,7 @@ class BuildChoices(ChangeChoices):
     def add_launch(self, graph, after):
         place = self.around(graph)
         buffers = [self.pick_buffer(place=place) for _ in range(3)]
-        modes, more = self.random.choice((("read", "read"), ("read", "write"))), []
+        modes, more = self.declared(self.random.choice((("read", "read"), ("read", "write")))), []
         while self.chance(0.2):
             more.append((self.pick_buffer(place=place), self.random.choice(tuple(MODES))))
         used = [*buffers, *(each for each, _ in more)]

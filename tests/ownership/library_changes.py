@@ -186,7 +186,7 @@ class ChangeChoices(GraphChoices):
         if self.chance(0.6):
             more = [(self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES)))]
             more = self.random.choice(([], more))
-        modes = self.random.choice((("read", "read"), ("read", "write")))
+        modes = self.declared(self.random.choice((("read", "read"), ("read", "write"))))
         told = [self.buffers.index(each) for each in (out, a, b)]
         self.note("  to", *told, *modes, *((self.buffers.index(each), m) for each, m in more or ()))
         if not any(each.closed for each in (out, a, b, *(each for each, _ in more or ()))):

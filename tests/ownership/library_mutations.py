@@ -624,10 +624,16 @@ MUTATIONS = [
         "return _access(buffer, OWN_READ)",
     ),
     (
+        "what a launch writes is not compared with what it reads",
+        "_arguments.pyx",
+        "    if type(value) is not Access or (<Access>value).mode != OWN_READ:\n",
+        "    if True:\n",
+    ),
+    (
         "what a kernel reaches by pointers is not borrowed",
         "_arguments.pyx",
-        "    for i, each in enumerate(borrows):\n",
-        "    for i, each in enumerate(()):\n",
+        "    for i, each in enumerate(<tuple>packed.borrows):\n        if add_operand(",
+        "    for i, each in enumerate(()):\n        if add_operand(",
     ),
     (
         "variables stay open when their module closes",

@@ -829,6 +829,8 @@ class Program(TicketChoices):
         modes = ("read", "read") if self.chance(0.7) else self.random.choices(tuple(MODES), k=2)
         # A shared use of `a` or `b` would be a data race.
         modes = ["write" if mode == "shared" else mode for mode in modes]
+        if way != "pointers":
+            modes = self.declared(modes)
         more = []
         while self.chance(0.2):
             more.append((self.pick_buffer(place=place) or out, self.random.choice(tuple(MODES))))
@@ -838,6 +840,10 @@ class Program(TicketChoices):
         closed = any(buffer.closed for buffer in (out, a, b, *(each for each, _ in more)))
         if way == "plain" or not closed:
             self.keep(self.session.launch(out, a, b, stream, way, modes, more))
+
+    def declared(self, modes):
+        """The modes of arguments. Some that are written are passed as `cu.write`, not bare."""
+        return ["written" if mode == "write" and self.chance(0.5) else mode for mode in modes]
 
     # ---- arrays as arguments ----
 
@@ -885,11 +891,12 @@ class Program(TicketChoices):
         more = [(self.pick_buffer(), self.random.choice(tuple(MODES)))] if self.chance(0.3) else []
         if any(buffer.closed for buffer in (out, a, b, *(each for each, _ in more))):
             return
-        modes = self.random.choices(("read", "write"), (4, 1), k=2)
+        modes = self.declared(self.random.choices(("read", "write"), (4, 1), k=2))
         told = [self.buffers.index(buffer) for buffer in (out, a, b, *(each for each, _ in more))]
         self.note("prepare", *(told[:1] if module else (*told, *modes)))
         if module is None:
-            self.prepared.append(self.session.prepare(out, a, b, modes, more))
+            ready = self.session.prepare(out, a, b, modes, more)
+            self.prepared += [ready] if ready else []
         elif not module.closed:
             self.prepared.append(self.session.prepare_swap(module, out))
 

@@ -18,7 +18,7 @@ from session import (
 from session_buffers import Buffer, Memory, device_side, is_filled, kept, relation
 from session_changes import ChangeSession
 from session_graphs import Body, any_of
-from session_kernels import MODES, VARIABLE_BYTES
+from session_kernels import DECLARED, VARIABLE_BYTES, contradict, modelled
 
 import cudadrv as cu
 
@@ -71,12 +71,14 @@ class BuildSession(ChangeSession):
     def add_launch(self, graph, after, place, buffers, modes, more):
         count = min(buffer.nbytes for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True), *more]
-        operands = [MODES[mode](buffer.real) for buffer, mode in uses]
+        operands = [DECLARED[mode](buffer.real) for buffer, mode in uses]
         args, options = (*operands[:3], count), {"borrows": operands[3:]}
         kernel = self.kernel(place)
         call = lambda nodes: graph.real.add_launch(kernel, 1, 1, *args, **options, after=nodes)  # noqa: E731
         reasons = self._reasons_against(graph, after, place, [buffer for buffer, _ in uses])
-        self._add(graph, after, place, Operation(None, uses, Add(count)), call, reasons)
+        reasons |= {OVERLAP} if contradict(uses) else set()
+        node = Operation(None, modelled(uses), Add(count))
+        self._add(graph, after, place, node, call, reasons)
         self.after_use(*(buffer for buffer, _ in uses))
 
     def add_launch_of_module(self, graph, after, module, effect, buffer):

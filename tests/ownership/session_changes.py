@@ -7,7 +7,7 @@ from oracle_graphs import CHANGED, leaves
 from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
 from session_buffers import Buffer, kept, relation
 from session_graphs import GraphSession, any_of
-from session_kernels import MODES, VARIABLE_BYTES
+from session_kernels import DECLARED, MODES, VARIABLE_BYTES, contradict, modelled
 
 
 class ChangeSession(GraphSession):
@@ -117,7 +117,7 @@ class ChangeSession(GraphSession):
         old = executable.content.operations[index]
         count = min(buffer.nbytes for buffer in buffers)
         uses = [*zip(buffers, ("write", *modes), strict=True)]
-        args = [*(MODES[mode](buffer.real) for buffer, mode in uses), count]
+        args = [*(DECLARED[mode](buffer.real) for buffer, mode in uses), count]
         options = {}
         if more is not None:
             options["borrows"] = [MODES[mode](buffer.real) for buffer, mode in more]
@@ -126,7 +126,8 @@ class ChangeSession(GraphSession):
         # Check all buffers, also those that are not changed: `take` may have moved an empty one.
         given = [buffer for buffer, _ in uses]
         reasons = self._reasons(executable, old, given, empty=True)
-        self._set(executable, index, way, uses, Add(count), reasons, args, options)
+        reasons |= {OVERLAP} if contradict(uses) else set()
+        self._set(executable, index, way, modelled(uses), Add(count), reasons, args, options)
 
     def set_variables(self, executable, index, way, buffer):
         """Change the buffer of a launch of `swap` or `peek`."""

@@ -7,13 +7,15 @@ from typing import Any
 import oracle as model
 from effects import Add, Peek, Swap
 from oracle import BORROWED, EXPORTED, HELD, MEMORY_CLOSED, OK
-from session import NO_STREAM, OTHER_CONTEXT, WAITED, Failed, Place, Token
+from session import NO_STREAM, OTHER_CONTEXT, OVERLAP, WAITED, Failed, Place, Token
 from session_buffers import Buffer, BufferSession, Memory, stream_option
 
 import cudadrv as cu
 
-# For each mode, the function that declares it for an argument of a launch.
+# For each mode, the function that declares it for an argument of a launch. A buffer is "written" if
+# the program says so: then the launch must not get bytes of it as "read".
 MODES = {"read": cu.read, "write": lambda buffer: buffer, "shared": cu.shared}
+DECLARED = {**MODES, "written": cu.write}
 ARGUMENTS = 3  # number of arguments of a launch that are buffers
 WAYS_TO_LAUNCH = ("plain", "plain", "prepared", "pointers")
 # One thread adds byte after byte, so that the result is defined even if the buffers overlap.
@@ -223,18 +225,20 @@ class KernelSession(BufferSession):
         `more` are buffers that the kernel reaches through pointers, each with its declared mode.
         """
         count = min(out.nbytes, a.nbytes, b.nbytes)
-        uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
-        buffers = [buffer for buffer, _ in uses]
+        declared = [(out, "write"), *zip((a, b), modes, strict=True), *more]
+        uses, buffers = modelled(declared), [buffer for buffer, _ in declared]
         place = stream.place if stream else out.memory.place
         if way == "pointers":
             for buffer in buffers[:ARGUMENTS]:
                 self.take_address(buffer)
-        answer, on = self._judge_launch(place, stream, uses)
+        answer, on = self._judge_launch(place, stream, declared)
+        if way == "prepared" and contradict(declared):  # `prepare` does not look for a stream
+            answer = OVERLAP
         add = self.kernel(place)
         options = stream_option(stream)
 
         def call():
-            operands = [MODES[mode](buffer.real) for buffer, mode in uses]
+            operands = [DECLARED[mode](buffer.real) for buffer, mode in declared]
             args, borrows = (*operands[:3], count), operands[3:]
             if way == "pointers":
                 args, borrows = (*(buffer.real.address for buffer in buffers[:3]), count), operands
@@ -265,12 +269,15 @@ class KernelSession(BufferSession):
         """Prepare out[i] = a[i] + b[i]. This borrows nothing, but chooses addresses."""
         count = min(out.nbytes, a.nbytes, b.nbytes)
         uses = [(out, "write"), *zip((a, b), modes, strict=True), *more]
-        place, operands = out.memory.place, [MODES[mode](buffer.real) for buffer, mode in uses]
+        place, operands = out.memory.place, [DECLARED[mode](buffer.real) for buffer, mode in uses]
         add, args = self.kernel(place), (*operands[:ARGUMENTS], count)
         call = lambda: add.prepare(1, 1, *args, borrows=operands[ARGUMENTS:])  # noqa: E731
-        real = self.call("prepare", OK, call)
+        answer = OVERLAP if contradict(uses) else OK
+        real = self.call("prepare", answer, call)
+        if answer != OK:
+            return None
         self.after_use(*(buffer for buffer, _ in uses))
-        return Ready(real, place, uses, Add(count))
+        return Ready(real, place, modelled(uses), Add(count))
 
     def prepare_swap(self, module, buffer):
         """Prepare an exchange of the bytes of a buffer and a variable."""
@@ -294,18 +301,47 @@ class KernelSession(BufferSession):
         """The answer after the waits of the policies, and the oracle's stream of the launch."""
         stream = self.current(stream, place)
         # A launch looks at all its arguments, then at one buffer after the other.
-        closed = not prepared and any(buffer.closed for buffer, _ in uses[:ARGUMENTS])
+        wrong = OK if prepared else judge_arguments(uses)
         if stream is None:
             return NO_STREAM, None
         if (usable := self._usable(stream)) != OK:
             return usable, None
         if stream.place is not place:
             return OTHER_CONTEXT, None
-        if closed:
-            return MEMORY_CLOSED, None
+        if wrong != OK:
+            return wrong, None
         for buffer, _ in uses:  # the library checks buffers in `borrows` one by one
             if buffer.closed:
                 return MEMORY_CLOSED, None
             if not self.can_use(buffer, stream.model):
                 return OTHER_CONTEXT, None
-        return self._judge_order(stream.model, uses), stream.model
+        return self._judge_order(stream.model, modelled(uses)), stream.model
+
+
+def modelled(uses):
+    """The uses of a launch as the oracle knows them."""
+    return [(buffer, "write" if mode == "written" else mode) for buffer, mode in uses]
+
+
+def judge_arguments(uses):
+    """The answer to the arguments of a launch, which looks at one after the other."""
+    for use in uses[:ARGUMENTS]:
+        if contradict([use, *(other for other in uses if other[1] == "read")]):
+            return OVERLAP
+        if use[0].closed:
+            return MEMORY_CLOSED
+    return OK
+
+
+def contradict(uses):
+    """Whether a buffer that is "written" has bytes of one that is "read"."""
+    written, read = (
+        [buffer for buffer, its in uses if its == mode and not buffer.closed]
+        for mode in ("written", "read")
+    )
+    return any(
+        one.memory.model is other.memory.model
+        and max(one.start, other.start) < min(one.start + one.nbytes, other.start + other.nbytes)
+        for one in written
+        for other in read
+    )
