@@ -514,7 +514,7 @@ def addresses():
 
 
 @program
-def imports():
+def giving_back():
     """An array is imported, used and given back, on one stream after the other."""
     streams, whole = (cu.Stream(), cu.Stream()), cu.DeviceBuffer(64)
     interface = {"shape": (64,), "typestr": "|u1", "data": (whole.address, False), "version": 3}
