@@ -2,7 +2,8 @@
 
     make pairs ARGS="--kinds device stream --rounds 20 --moments some"
 
-Each call has to do what it says or be refused. Then the object can be closed, nothing leaks, the
+A call also runs beside the close of what the object depends on. Each call has to do what it says or
+be refused. Then the object can be closed, nothing leaks, the
 race detector is silent, and nothing hangs. The second call also runs at the driver calls of the
 first one (windows.py). Each kind of object has a process of its own, and so each crash belongs to a
 pair. A failure names its pair, which `--kinds` and `--pair` repeat.
@@ -33,7 +34,7 @@ from cudadrv import testing
 from cudadrv._watch import Watch, clean_device
 
 SECONDS = 120  # a pair that takes longer hangs, even on a busy machine
-MOMENTS = 8  # of so many, one is chosen
+MOMENTS = 6  # of so many, one is chosen
 
 
 # ---- in the child process ----
@@ -50,6 +51,8 @@ class Pairs:
         self.said: list[str] = []  # warnings, and exceptions of destructors and threads
         sys.unraisablehook = lambda found: self.said.append(repr(found.exc_value))
         self.begin()
+        self.owners = self.owners_of(self.kind.make(self.w))
+        self.rows |= {row: lambda owner, w: owner.close() for row in self.owners}
         self.alone = {row: self.try_alone(row) for row in self.rows}
         self.begin()
 
@@ -62,10 +65,20 @@ class Pairs:
         if self.software:
             testing.forget_races()
 
+    def owners_of(self, made: tuple[Any, ...]) -> dict[str, int]:
+        """The rows that close an object on which the shared one depends, and where that is."""
+        things = list(made)
+        close(things[:], self.w)
+        return {
+            f"{type(thing).__name__}.close of its own": index
+            for index, thing in enumerate(things)
+            if index and not callable(thing)
+        }
+
     def try_alone(self, row: str) -> Exception | None:
         """Make a call alone. Returns its refusal, or None."""
         things = list(self.kind.make(self.w))
-        found = outcome(lambda: (self.rows[row](things[0], self.w), None)[1])
+        found = outcome(lambda: (self.call(row, things), None)[1])
         try:
             if isinstance(found, Exception) and not (
                 isinstance(found, REFUSED_ALONE) or is_refusal(row, found)
@@ -77,11 +90,14 @@ class Pairs:
             raise
         return found
 
+    def call(self, row: str, things: list[Any]) -> Any:
+        return self.rows[row](things[self.owners.get(row, 0)], self.w)
+
     def case(self, rows: tuple[str, str]) -> Case:
         things, kept = list(self.kind.make(self.w)), []
         first, second = (
             # The results live until both calls have ended.
-            lambda row=row: kept.append((row, self.rows[row](things[0], self.w)))
+            lambda row=row: kept.append((row, self.call(row, things)))
             for row in rows
         )
 
@@ -150,7 +166,7 @@ def child(options: argparse.Namespace) -> None:
         if options.pair and options.pair not in (" ".join(rows), " ".join(rows[::-1])):
             continue
         faulthandler.dump_traceback_later(SECONDS, exit=True)
-        say({"begun": options.begin + index * options.step})
+        say({"begun": options.begin + index * options.step, "rows": rows})
         wrong = pairs.run(rows, options.rounds, options.moments, options.seed)
         if wrong:
             say({"pair": rows, "wrong": wrong})
@@ -178,7 +194,7 @@ def failures(
 
     After a crash, another child goes on with the next pair.
     """
-    rows, begin = list(rows_of(kind)), 0
+    begin = 0
     while True:
         where = ["--kinds", kind, "--begin", str(begin), "--step", str(step)]
         child = run_child(driver, *where, *arguments)
@@ -188,14 +204,13 @@ def failures(
                 yield "\n  ".join([f"{kind}: {' '.join(line['pair'])}", *line["wrong"]])
         if child.returncode == 0:
             return
-        begun = [line["begun"] for line in said if "begun" in line]
+        begun = [line for line in said if "begun" in line]
         if not begun:
             yield f"{kind}: ended with {child.returncode} before the first pair\n{child.stderr}"
             return
         how = "hangs" if "Timeout" in child.stderr else f"ended with {child.returncode}"
-        pair = pairs_of(rows)[begun[-1]]
-        yield f"{kind}: {' '.join(pair)}\n  {how}\n{stack_of(child.stderr)}"
-        begin = begun[-1] + step
+        yield f"{kind}: {' '.join(begun[-1]['rows'])}\n  {how}\n{stack_of(child.stderr)}"
+        begin = begun[-1]["begun"] + step
 
 
 def stack_of(text: str) -> str:

@@ -384,7 +384,7 @@ class Held:
         self.array = array
 
     def close(self) -> None:
-        del self.array
+        self.array = None
 
 
 class Array:

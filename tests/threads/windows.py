@@ -120,9 +120,9 @@ class Moments:
             finally:
                 self.library.end_moment()
 
-        self.second.start(at_moment)
         with _collections(self.library.at_collection) if of_collections else nullcontext():
             self.library.watch_from_here(ctypes.c_long(number), of_collections)
+            self.second.start(at_moment)
             result = outcome(first)
             self.library.watch_no_more()
         answer = self.second.end()
