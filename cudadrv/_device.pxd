@@ -71,6 +71,21 @@ cdef list contexts()
 cdef int after_wait() except -1
 cdef tuple unfinished_in(Context context)
 cdef void report_in(Context context, CUresult status) noexcept
+cdef int synchronize_patiently(Context context) except -1
+
+
+cdef enum Ending:
+    ENDS_EVENT
+    ENDS_GRAPH
+    ENDS_EXECUTABLE
+
+
+ctypedef void (*later_ender)(Ending what, size_t handle, Context context, object owner) noexcept
+cdef void end_later_with(later_ender function) noexcept
+cdef bint is_ended_later(
+    CUresult status, Ending what, size_t handle, Context context, object owner) noexcept
+cdef void report_end(
+    CUresult status, Ending what, size_t handle, Context context, object owner) noexcept
 
 
 ctypedef int (*loan_ender)() except -1

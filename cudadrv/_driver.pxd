@@ -705,6 +705,7 @@ cdef struct Words:
 
 cdef Words words
 cdef const char *last_failure() noexcept nogil
+cdef bint was_not_called() noexcept nogil
 cdef unsigned long this_thread() noexcept nogil
 
 

@@ -6,6 +6,10 @@ They are called as in `with nogil: check(cuStreamDestroy(stream))`.
 from cudadrv._driver cimport CUresult, CUDA_SUCCESS, CUDA_ERROR_NOT_READY
 
 
+ctypedef int (*context_loser)(CUresult status) except -1
+
+
+cdef void lose_contexts_with(context_loser function) noexcept
 cdef int raise_status(CUresult status) except -1 with gil
 cdef void report(CUresult status) noexcept with gil
 cdef void report_text(str text) noexcept

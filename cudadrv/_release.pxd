@@ -13,6 +13,8 @@ cdef list users_of(own_memory *state, size_t start=*, size_t stop=*)
 cdef bint users_are_idle(own_memory *state, size_t start=*, size_t stop=*) except -1
 cdef bint may_finish() except -1
 cdef bint finish_everything() except -1
+cdef bint wait_to_free(Context context, MemoryKind kind) except -1
+cdef int finish_before_free(Context context, MemoryKind kind) except -1
 cdef bint is_idle(Context context) except -1
 cdef bint is_complete(Event event) noexcept
 
@@ -29,6 +31,8 @@ cdef enum MemoryKind:
     SHARED      # device memory that other processes may have mapped: its owner is a `Kept`
     REGISTERED  # page-locked memory that other processes can map: its owner is a Segment
     OPENED      # device memory of another process
+    EVENT       # an event; its `address` is the CUevent
+    GRAPH       # a graph; its `address` is the CUgraph
 
 
 cdef class Kept:

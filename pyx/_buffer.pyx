@@ -296,7 +296,9 @@ def reap():
     contexts, or kept if a stream is being captured. To free the memory of one buffer at a point
     that you choose, ``close()`` the buffer.
 
-    Raises ContextLostError if an error has lost a context, and the wait finds that error.
+    Signals such as Ctrl-C interrupt the wait. Raises ContextLostError if an error has lost a
+    context, and the wait finds that error; OwnershipError if the wait would never end, because
+    another process has ended before its work was complete.
 
     Driver functions: cuEventRecord, cuEventQuery, cuMemFree, cuMemFreeHost, cuMemFreeAsync;
     cuCtxSynchronize for memory that the default stream of another thread used.
@@ -655,9 +657,9 @@ cdef class Buffer(Region):
     def close(self, stream=None):
         """Close the buffer: its memory goes to its pool, or is freed. Closing twice does nothing.
 
-        Stream-ordered memory is released after the work of its stream, or of ``stream``. Freeing
-        memory that is neither pooled nor stream-ordered may block in the driver; otherwise this
-        does not block.
+        Stream-ordered memory is released after the work of its stream, or of ``stream``. Memory
+        that is neither pooled nor stream-ordered is freed when the device is idle: signals such as
+        Ctrl-C interrupt this wait, and then the buffer stays open. Otherwise this does not block.
 
         Raises
         ------

@@ -1104,7 +1104,8 @@ capacity=None, accessible_by=None)\n--\n
         Nothing may use the items that go: no unfinished work, no graph, no loan. The other items
         may be in use. Parts of the items that go cannot be used until the buffer has grown again.
         Memory goes back in the pieces in which it was mapped, of at most 64 MiB: a piece goes when
-        the buffer needs none of its bytes. May block in the driver until the device is idle.
+        the buffer needs none of its bytes. Blocks until the device is idle; signals such as Ctrl-C
+        interrupt the wait, and then nothing has changed.
 
         Parameters
         ----------
@@ -1119,6 +1120,8 @@ capacity=None, accessible_by=None)\n--\n
             The items that go are in use. The buffer is as before.
         BufferClosedError
             The buffer is closed.
+        OwnershipError
+            The wait would never end: another process has ended before its work was complete.
         CudaError
             A driver call failed. If memory has already gone back, the buffer is shorter.
 

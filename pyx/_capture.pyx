@@ -24,7 +24,7 @@ from cudadrv._driver cimport (
     cuStreamIsCapturing, cuStreamWaitEvent, cudadrv_table, cuuint64_t, enter_context,
     in_cuGraphDestroy, leave_context, this_thread,
 )
-from cudadrv._device cimport attend, report_in
+from cudadrv._device cimport ENDS_GRAPH, attend, report_end, report_in
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_USES,
     engine, own_access, own_ask, own_begin, own_clock, own_clock_drop, own_domain_open,
@@ -1256,7 +1256,7 @@ cdef void destroy_graph(Context context, CUgraph raw) noexcept:
         return
     with nogil:
         status = in_cuGraphDestroy(context.raw, raw)
-    report_in(context, status)
+    report_end(status, ENDS_GRAPH, <size_t>raw, context, None)
 
 
 # ---- driver calls of captures ----

@@ -16,17 +16,19 @@ from cudadrv._driver cimport (
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
     CUcontext, CUdevice_attribute, CUresult, CUuuid, bind_driver, cuCtxCreate, cuCtxDestroy,
-    cuCtxPopCurrent, cuCtxPushCurrent, cuDeviceGet, cuDeviceGetAttribute, cuDeviceGetCount,
+    cuCtxGetCurrent, cuCtxPopCurrent, cuCtxPushCurrent, cuDeviceGet, cuDeviceGetAttribute,
+    cuDeviceGetCount,
     cuDeviceGetName, cuDeviceGetPCIBusId, cuDeviceGetUuid, cuDevicePrimaryCtxGetState,
     cuDevicePrimaryCtxRetain, cuDeviceTotalMem, cudadrv_table, in_cuCtxGetStreamPriorityRange,
-    in_cuCtxSynchronize, in_cuMemGetInfo, last_failure,
+    in_cuCtxSynchronize, in_cuMemGetInfo, last_failure, was_not_called,
 )
 from cudadrv._engine cimport (
     OWN_INTERNAL, engine, own_domain_close, own_domain_lose, own_domain_open, own_domain_snapshot,
     own_join_host, own_snapshot, own_snapshot_drop, own_suspect, own_suspects,
 )
 from cudadrv._errors cimport (
-    check as check_status, is_sticky, raise_status, refuse_if_forked, report, report_text,
+    check as check_status, is_sticky, lose_contexts_with, raise_status, refuse_if_forked, report,
+    report_text,
 )
 from cudadrv._library cimport ensure_driver
 from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
@@ -36,6 +38,13 @@ from cudadrv._site cimport place
 from cudadrv._errors import CaptureError, ContextLostError, EventNotRecordedError, integer
 
 bind_driver(&cudadrv_table)
+
+cdef extern from "cudadrv/patient.h" nogil:
+    struct patient:
+        pass
+    patient *patient_begin(CUcontext context)
+    bint patient_wait(patient *wait)
+    void patient_end(patient *wait)
 
 
 # ---- devices ----
@@ -392,7 +401,7 @@ cdef class Context:
         cdef Context context = _new_context(device)
         cdef CUcontext popped = NULL
         with nogil:
-            check_status(cuCtxCreate(&context.raw, 0, device.raw))
+            context.check(cuCtxCreate(&context.raw, 0, device.raw))
             check_status(cuCtxPopCurrent(&popped))
         _all.add(_all.reference_to(context))
         return context
@@ -479,9 +488,9 @@ cdef class Context:
         """Block until all work of the context is complete, including that of other libraries.
 
         Afterwards, all work that was queued on its streams before this call counts as complete, so
-        the host may use the memory that the work used. Signals such as Ctrl-C interrupt the wait
-        for work of cudadrv's streams. Raises ContextLostError if the context was lost, and
-        CaptureError during a capture of one of its streams.
+        the host may use the memory that the work used. Signals such as Ctrl-C interrupt the wait,
+        unless it is only for work of other libraries. Raises ContextLostError if the context was
+        lost, and CaptureError during a capture of one of its streams.
         Driver functions: cuEventRecord, cuEventQuery, cuCtxSynchronize.
         """
         cdef own_snapshot snapshot
@@ -494,6 +503,8 @@ cdef class Context:
             raise MemoryError()
         try:
             _wait_for_known_work(self)
+            if own_suspects(engine, self.domain, NULL, 0):
+                synchronize_patiently(self)
             with nogil:
                 status = in_cuCtxSynchronize(self.raw)
                 self.check(status)
@@ -594,7 +605,7 @@ cdef void _destroy(Context context) noexcept:
         context.caches.end_with(context)
     with nogil:
         status = cuCtxDestroy(context.raw)
-    report(status)
+    report_in(context, status)
 
 
 cdef void report_in(Context context, CUresult status) noexcept:
@@ -614,6 +625,55 @@ cdef void report_in(Context context, CUresult status) noexcept:
         report_text(str(error))
 
 
+# The hook by which `is_ended_later` tries again, or NULL.
+cdef later_ender _end_later = NULL
+
+
+cdef void end_later_with(later_ender function) noexcept:
+    """Register the function that ends an object of the driver later.
+
+    The function is in `_release`, which this module cannot import.
+    """
+    global _end_later
+    _end_later = function
+
+
+cdef bint is_ended_later(
+    CUresult status, Ending what, size_t handle, Context context, object owner
+) noexcept:
+    """Whether a call that ends an object of the driver was not made, and so is made later.
+
+    That is so if the context could not be made current. The owner is kept until the later call.
+    """
+    if status == CUDA_SUCCESS or is_sticky(status) or not was_not_called():
+        return False
+    _end_later(what, handle, context, owner)
+    return True
+
+
+cdef void report_end(
+    CUresult status, Ending what, size_t handle, Context context, object owner
+) noexcept:
+    """Handle the status of a call that ends an object of the driver, where nothing can be raised.
+    """
+    if not is_ended_later(status, what, handle, context, owner):
+        report_in(context, status)
+
+
+cdef int _lose_current(CUresult status) except -1:
+    """Raise for a sticky status of a call that names no context: it has lost the current one."""
+    cdef CUcontext current = NULL
+    cdef Context context
+    cdef bint known = cuCtxGetCurrent(&current) == CUDA_SUCCESS and current is not NULL
+    for context in contexts():
+        if context.raw == current if known else context is _first:
+            return context.raise_failure(status)
+    raise ContextLostError(<int>status, last_failure().decode())
+
+
+lose_contexts_with(_lose_current)
+
+
 def primary_context(Device device not None):
     """Return the primary context of a device (cuDevicePrimaryCtxRetain)."""
     cdef Context context
@@ -623,7 +683,7 @@ def primary_context(Device device not None):
         context = _new_context(device)
         context.primary = True
         with nogil:
-            check_status(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
+            context.check(cuDevicePrimaryCtxRetain(&context.raw, device.raw))
         reference = _all.reference_to(context)
         # No other thread runs between this check and the addition, so a device has one object.
         if ordinal not in _primary:
@@ -768,18 +828,51 @@ cdef int after_wait() except -1:
 
 
 def _wait_for_known_work(Context context):
-    """Wait for streams and ghosts by events, because signals cannot interrupt cuCtxSynchronize."""
+    """Wait for streams and ghosts by events, because signals cannot interrupt cuCtxSynchronize.
+
+    The stream that frees memory comes last. It may wait for work that never ends, and only the
+    stream or ghost of that work refuses to wait for it.
+    """
+    freeing = context.defaults.get("freeing")
     for stream in context.streams.all():
-        try:
-            if not stream.done:
-                stream.waitable().synchronize()
-        except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
-            pass
+        if stream is not freeing:
+            _wait_for_stream(stream)
     for ghost in context.ghosts[:]:
         try:
             ghost.synchronize()
         except EventNotRecordedError:  # another thread is closing the stream
             pass
+    if freeing is not None:
+        _wait_for_stream(freeing)
+
+
+def _wait_for_stream(stream):
+    try:
+        if not stream.done:
+            stream.waitable().synchronize()
+    except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
+        pass
+
+
+cdef int synchronize_patiently(Context context) except -1:
+    """Wait for all work of a context. Signals interrupt the wait. Updates no clock.
+
+    For work that no event stands for. A failure raises nothing: the next driver call finds it.
+    """
+    cdef patient *wait
+    cdef bint done = False
+    with nogil:
+        wait = patient_begin(context.raw)
+    if wait is NULL:
+        raise MemoryError("there is no memory for another thread")
+    try:
+        while not done:
+            with nogil:
+                done = patient_wait(wait)
+            PyErr_CheckSignals()
+    finally:
+        patient_end(wait)
+    return 0
 
 
 def unfinished_work():

@@ -9,6 +9,8 @@ Outlives a call: the call table, and whether the driver is the software driver, 
 
 import os
 
+from libc.string cimport strcmp, strncmp
+
 
 cdef extern from "cudadrv/driver_loader.h":
     """
@@ -47,6 +49,15 @@ cdef void bind_driver(cudadrv_driver **table) noexcept:
 cdef const char *last_failure() noexcept nogil:
     """Return the name of the driver function that failed last in this thread."""
     return cudadrv_last_failure
+
+
+cdef bint was_not_called() noexcept nogil:
+    """Whether the call that failed last in this thread was to make a context current.
+
+    Then what was to be called in that context was not called.
+    """
+    return strncmp(cudadrv_last_failure, "cuCtx", 5) == 0 \
+        and strcmp(cudadrv_last_failure, "cuCtxPopCurrent") != 0
 
 
 def open_driver(str name not None):

@@ -261,10 +261,27 @@ cdef int refuse_capture(str stream) except -1:
                          " first.")
 
 
+cdef context_loser _lose_context = NULL
+
+
+cdef void lose_contexts_with(context_loser function) noexcept:
+    """Register the function that raises for a sticky status, and marks a context as lost.
+
+    The function is in `_device`, which this module cannot import.
+    """
+    global _lose_context
+    _lose_context = function
+
+
 cdef int raise_status(CUresult status) except -1 with gil:
     """Raise the exception for a status. `last_failure` names the driver function that returned it.
+
+    `Context.check` is for calls of a known context. After a sticky status of another call, the
+    current context is lost.
     """
     refuse_if_forked()
+    if is_sticky(status) and _lose_context is not NULL:
+        return _lose_context(status)
     call = last_failure().decode()
     raise CLASSES.get(<int>status, CudaError)(<int>status, call, HINTS.get(<int>status, ""))
 
@@ -273,8 +290,18 @@ cdef void report(CUresult status) noexcept with gil:
     """Warn about a failed call where nothing can be raised. Does nothing in a forked child."""
     if status == CUDA_SUCCESS or cudadrv_table.forked or _is_finalizing():
         return
+    if is_sticky(status):
+        _report_loss(status)
+        return
     call = last_failure().decode()
     report_text(_message(status_of(<int>status), call, ""))
+
+
+cdef void _report_loss(CUresult status) noexcept:
+    try:
+        raise_status(status)
+    except Exception as error:
+        report_text(str(error))
 
 
 cdef void report_text(str text) noexcept:

@@ -5,7 +5,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from cudadrv._device cimport Context, context_of, is_usable, report_in
+from cudadrv._device cimport (
+    ENDS_EVENT, Context, context_of, is_ended_later, is_usable, report_end,
+)
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUipcEventHandle,
@@ -259,6 +261,7 @@ cdef class Event:
         Driver function: cuEventDestroy.
         """
         cdef CUresult status
+        cdef CUevent handle = self.raw
         if self.closed:
             return
         refuse_if_forked()
@@ -266,7 +269,8 @@ cdef class Event:
         if not self.waiters:
             with nogil:
                 status = _destroy(self)
-                self.context.check(status)
+            is_ended_later(status, ENDS_EVENT, <size_t>handle, self.context, None)
+            self.context.check(status)
 
     @property
     def done(self):
@@ -579,13 +583,16 @@ cdef int forget_other(OtherWork work) except -1:
 
 
 cdef int refuse_endless(const own_snapshot *snapshot) except -1:
-    """Raise if a snapshot contains a wait for work of a process that has ended before that work."""
+    """Raise if a snapshot contains a wait for work of a process that has ended before that work.
+
+    Without a snapshot, raise if any stream of this process waits for such work.
+    """
     cdef OtherWork other
     if not _others:
         return 0
     _forget_complete()
     for other in list(_others):
-        if own_snapshot_has(engine, snapshot, other.slot, other.seq) \
+        if (snapshot is NULL or own_snapshot_has(engine, snapshot, other.slot, other.seq)) \
                 and other.has_ended() and is_unfinished(other.event):
             raise OwnershipError(
                 f"this wait would never end: process {other.pid()} has ended with unfinished work,"
@@ -657,11 +664,12 @@ cdef void _end_wait(Event event) noexcept:
 
 cdef void _end(Event event) noexcept:
     """Destroy the driver's event where no exception can be raised. A failure issues a warning."""
+    cdef CUevent handle = event.raw
     cdef CUresult status
     with nogil:
         status = _destroy(event)
     if status != CUDA_SUCCESS:
-        report_in(event.context, status)
+        report_end(status, ENDS_EVENT, <size_t>handle, event.context, None)
 
 
 cdef CUresult _destroy(Event event) noexcept nogil:

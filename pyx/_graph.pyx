@@ -19,7 +19,7 @@ from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
     COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
 )
-from cudadrv._device cimport Context, default_context, report_in
+from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
     CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphLaunch,
     cudadrv_table, in_cuGraphCreate, in_cuGraphExecDestroy, in_cuGraphInstantiateWithFlags, likely,
@@ -1452,4 +1452,5 @@ cdef void _destroy_executable(ExecutableGraph executable) noexcept:
         return
     with nogil:
         status = in_cuGraphExecDestroy(executable.context.raw, raw)
-    report_in(executable.context, status)
+    report_end(status, ENDS_EXECUTABLE, <size_t>raw, executable.context,
+               (executable.original, executable.nodes))

@@ -10,13 +10,15 @@ from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, CUresult, bind_driver,
     cudadrv_table,
 )
-from cudadrv._engine cimport OWN_OK, engine, own_conflict, own_memory_cut, own_memory_extend
+from cudadrv._engine cimport (
+    OWN_OK, engine, own_bytes_free, own_conflict, own_memory_cut, own_memory_extend,
+)
 from cudadrv._memory cimport (
     Memory, begin_growth, end_growth, list_memory, new_state, obtain,
 )
 from cudadrv._refusal cimport refuse_close
 from cudadrv._region cimport Items, Region, checked_count, checked_label, fill_in, items_of
-from cudadrv._release cimport GROWING, drain, drain_for_more
+from cudadrv._release cimport GROWING, drain, drain_for_more, finish_before_free
 from cudadrv._site cimport here
 from cudadrv._virtual cimport drop_span, map_until, new_span, reserve, round_up, unmap_from
 
@@ -104,8 +106,17 @@ cdef CUresult _map_call(Memory memory, size_t end) except *:
 
 cdef int _map(Memory memory, size_t end) except -1:
     """Let the devices use the first `end` bytes. Maps what is missing, or raises."""
-    if end > memory.span.usable:
+    cdef size_t before = memory.span.mapped
+    if end <= memory.span.usable:
+        return 0
+    try:
         obtain(memory, end, _map_call)
+    except BaseException:
+        if memory.span.mapped > before and not memory.context.lost:
+            finish_before_free(memory.context, GROWING)
+            with nogil:
+                unmap_from(memory.span, before)
+        raise
     return 0
 
 
@@ -177,7 +188,11 @@ cdef int shrink_region(Region region, object count) except -1:
             raise ValueError(f"cannot shrink {region.describe()} to {number} items: it has"
                              f" {before}. To make it longer: grow({number})")
         if number < before:
-            answer = own_memory_cut(engine, memory.state, end, here(), &conflict)
+            answer = own_bytes_free(engine, memory.state, end, memory.nbytes, &conflict)
+            if answer == OWN_OK:
+                finish_before_free(memory.context, GROWING)
+                _check_resizable(region, "shrink")
+                answer = own_memory_cut(engine, memory.state, end, here(), &conflict)
             if answer != OWN_OK:
                 refuse_close(answer, &conflict, "shrink", region.describe())
             _resize(region, number)

@@ -38,14 +38,14 @@ from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
     MemoryKind, drain, drain_for_more, forget_homes_with, free_memory, internal_stream,
-    is_to_be_freed, is_unused, release_later, release_part, users_are_idle,
+    is_to_be_freed, is_unused, release_later, release_part, users_are_idle, wait_to_free,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream
 from cudadrv._virtual cimport Span, drop_span, free_span
 
-from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError
+from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -166,6 +166,9 @@ cdef class Memory:
             return 0
         if self.home is not None:
             return _leave_home(self)
+        now = self.block is not NULL or _wait_to_free(self)
+        if self.state.closed:  # another thread has closed it during the wait
+            return 0
         after = _state_after(self)
         _forget_allocation(self)
         try:
@@ -176,10 +179,10 @@ cdef class Memory:
         if after is not NULL:
             _hand_back(self, after)
         elif self.address != 0 and self.kind != FOREIGN and not self.context.lost:
-            if self.kind == SHARED:     # other processes may have it mapped
-                release_later(SHARED, self.address, NULL, self.context, self.owner)
-            else:
+            if now:
                 _free_now(self)
+            else:
+                release_later(self.kind, self.address, NULL, self.context, self.owner)
         _let_go(self)
         self.closed_at = here()
         return 0
@@ -256,6 +259,20 @@ cdef int close_foreign(Memory memory) except -1:
     return 0
 
 
+cdef bint _wait_to_free(Memory memory) except -1:
+    """Wait until freeing the memory cannot block, or raise if it is in use.
+
+    Returns False if the memory has to go to the queue: other processes may have it mapped, or the
+    wait would never end.
+    """
+    if memory.kind == SHARED:
+        return False
+    if memory.address == 0 or memory.kind == FOREIGN or memory.context.lost:
+        return True
+    _end(memory, "close", False)
+    return wait_to_free(memory.context, memory.kind)
+
+
 cdef int _free_now(Memory memory) except -1:
     """Free memory that is marked as closed. If the driver fails, open it again, and raise."""
     cdef CUdeviceptr address = memory.address
@@ -303,31 +320,35 @@ cdef int _close_growing(Memory memory) except -1:
     the span goes to the queue.
     """
     cdef CUresult status = CUDA_SUCCESS
+    cdef bint now = True
     begin_growth(memory, "close")
     try:
         if not memory.state.closed:  # another thread may have closed it meanwhile
-            status = _close_span(memory)
+            if not memory.context.lost:
+                _end(memory, "close", False)
+                now = wait_to_free(memory.context, GROWING)
+            status = _close_span(memory, now)
     finally:
         end_growth(memory)
     return memory.context.check(status)
 
 
-cdef CUresult _close_span(Memory memory) except *:
+cdef CUresult _close_span(Memory memory, bint now) except *:
     """Close open memory whose lock this thread has. Returns the driver's failure if the memory was
-    closed in spite of it.
+    closed in spite of it. Unless it is to be freed `now`, the span goes to the queue.
     """
     cdef CUresult status = CUDA_SUCCESS
     cdef Span *span = memory.span
     cdef size_t mapped = span.mapped
     _end(memory, "close", True)
-    if not memory.context.lost:
+    if now and not memory.context.lost:
         with nogil:
             status = free_span(span, False)
     if status != CUDA_SUCCESS and span.mapped == mapped and mapped:
         memory.state.closed = False
         memory.context.raise_failure(status)
     memory.span = NULL
-    if status == CUDA_SUCCESS:
+    if now and status == CUDA_SUCCESS:
         drop_span(span)
     else:
         release_later(GROWING, <CUdeviceptr><size_t>span, NULL, memory.context, None)
@@ -343,6 +364,7 @@ cdef int close_module(Memory code, list variables) except -1:
     ended = []
     # Launches use the code and variables. The code is checked first, so that a refusal names it.
     _end(code, "close", False)
+    _wait_to_free(code)     # before anything is marked as closed
     try:
         for memory in variables:
             _end(memory, "close", True)
@@ -806,18 +828,27 @@ cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) excep
     again = True
     while status == CUDA_ERROR_OUT_OF_MEMORY and again:
         trim_caches()
-        drain(True)
+        _drain_all()
         size = min(size, memory.nbytes)
         status = allocate(memory, size)
         again = status == CUDA_ERROR_OUT_OF_MEMORY and make_room(memory.context, size)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
         if memory.span is not NULL:
-            size -= memory.span.mapped
+            size -= memory.span.usable
         raise CudaOutOfMemoryError(
             <int>status, last_failure().decode(),
             f"{size} bytes were requested for {memory.label}. {memory_report()}")
     memory.context.check(status)
     return size
+
+
+cdef int _drain_all() except -1:
+    """Free the whole queue. What work of a process that has ended may use for ever stays there."""
+    try:
+        drain(True)
+    except OwnershipError:
+        pass
+    return 0
 
 
 cdef void _drop_state(own_memory *state) noexcept:

@@ -309,7 +309,9 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return buffer
 
     def close(self):
-        """Unload the module. Closing twice does nothing. May block in the driver.
+        """Unload the module when the device is idle. Closing twice does nothing.
+
+        Signals such as Ctrl-C interrupt the wait, and then the module stays loaded.
 
         Raises BufferBorrowedError while one of its kernels may be running or one of its variables
         is in use, and BufferExportedError while the host has a view of a variable. The module then

@@ -20,14 +20,18 @@ from cpython.ref cimport PyObject, Py_DECREF, Py_INCREF
 from libc.stdlib cimport free, malloc
 
 from cudadrv._closing cimport bury_orphans
-from cudadrv._device cimport Context, contexts, report_in
+from cudadrv._device cimport (
+    ENDS_EVENT, ENDS_GRAPH, Context, Ending, contexts, end_later_with, report_in,
+    synchronize_patiently,
+)
 from cudadrv._driver cimport (
-    CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
-    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdeviceptr, CUgraphExec, CUmodule, CUresult,
-    CUstream, CUstreamCaptureMode, bind_driver, cuThreadExchangeStreamCaptureMode, cudadrv_table,
-    in_cuCtxSynchronize, in_cuGraphExecDestroy, in_cuIpcCloseMemHandle, in_cuMemFree,
-    in_cuMemFreeAsync, in_cuMemFreeHost, in_cuMemHostUnregister, in_cuModuleUnload,
-    in_cuStreamWaitEvent, leave_context, this_thread,
+    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUmodule,
+    CUresult, CUstream, CUstreamCaptureMode, bind_driver, cuThreadExchangeStreamCaptureMode,
+    cudadrv_table, in_cuCtxSynchronize, in_cuEventDestroy, in_cuGraphDestroy, in_cuGraphExecDestroy,
+    in_cuIpcCloseMemHandle, in_cuMemFree, in_cuMemFreeAsync, in_cuMemFreeHost,
+    in_cuMemHostUnregister, in_cuModuleUnload, in_cuStreamWaitEvent, leave_context, this_thread,
+    was_not_called,
 )
 from cudadrv._engine cimport (
     OWN_ELSEWHERE, OWN_INTERNAL, engine, own_borrow, own_borrows, own_known,
@@ -35,7 +39,8 @@ from cudadrv._engine cimport (
     own_held, own_lock_both, own_memory_end, own_mutex_give, own_mutex_try, own_snapshot,
     own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
 )
-from cudadrv._event cimport FOREVER, Event, new_event, query_event, query_stream
+from cudadrv._errors cimport is_sticky
+from cudadrv._event cimport Event, new_event, now_ns, query_event, query_stream, refuse_endless
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, may_synchronize
 from cudadrv._virtual cimport Span, drop_span, free_span
 
@@ -150,7 +155,7 @@ cdef bint finish_everything() except -1:
     """Wait for all work of all contexts. Returns False if that would end a capture, or if it fails.
 
     This is the only way to wait for the default streams of other threads and of ended threads.
-    Updates no clock.
+    Updates no clock. Signals interrupt the wait.
     """
     cdef Context context
     cdef CUresult status
@@ -159,11 +164,73 @@ cdef bint finish_everything() except -1:
             continue
         if not may_synchronize(context):
             return False
+        _finish_work(context)
         with nogil:
             status = in_cuCtxSynchronize(context.raw)
         if status != CUDA_SUCCESS:
             return False
     return True
+
+
+# ---- waiting before a call that may block in the driver ----
+#
+# Signals do not interrupt a driver call, and a call that waits for work of a process that has ended
+# never returns. So the host first waits by events for the work that such a call would wait for.
+
+cdef enum:
+    LOOK_NS = 100_000_000   # how often to see whether another process has ended
+
+
+cdef bint wait_to_free(Context context, MemoryKind kind) except -1:
+    """As `finish_before_free`, but return False if the wait would never end."""
+    try:
+        finish_before_free(context, kind)
+    except OwnershipError:
+        return False
+    return True
+
+
+cdef int finish_before_free(Context context, MemoryKind kind) except -1:
+    """Wait until freeing memory cannot block. Updates no clock. Signals interrupt the wait.
+
+    Raises OwnershipError if the wait would never end.
+    """
+    for each in _blockers(context, kind):
+        _finish_work(<Context>each)
+    return 0
+
+
+cdef list _blockers(Context context, MemoryKind kind):
+    """Return the contexts for whose work the driver may wait when it frees memory.
+
+    These are the contexts of its device, and those that have access to it. Several devices may use
+    memory that grows.
+    """
+    cdef Context each
+    found = []
+    for each in contexts():
+        if not each.lost and (kind == GROWING or each.device.ordinal == context.device.ordinal
+                              or context in each.peers.all()):
+            found.append(each)
+    return found
+
+
+cdef int _finish_work(Context context) except -1:
+    """Wait for all work of a context of which cudadrv knows, except in captures."""
+    cdef Stream stream
+    cdef Event event
+    refuse_endless(NULL)
+    for stream in context.streams.all():
+        if not _stream_is_idle(stream):
+            event = _end_of(stream)
+            if event is not None:
+                _await_quietly(event)
+    for event in context.ghosts[:]:
+        if not is_complete(event):
+            _await_quietly(event)
+    if not is_idle(context) and may_synchronize(context):   # there is work without an event
+        synchronize_patiently(context)
+    return 0
 
 
 cdef bint is_complete(Event event) noexcept:
@@ -292,6 +359,19 @@ cdef void release_part(
         _prepend(&_queue, &fresh)
 
 
+cdef void _end_later(Ending what, size_t handle, Context context, object owner) noexcept:
+    """Put an object of the driver into the queue: see `is_ended_later`."""
+    cdef MemoryKind kind = EXECUTABLE
+    if what == ENDS_EVENT:
+        kind = EVENT
+    elif what == ENDS_GRAPH:
+        kind = GRAPH
+    release_later(kind, handle, NULL, context, owner)
+
+
+end_later_with(_end_later)
+
+
 cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
     """Whether any of these bytes are in the queue, and will be freed by cudadrv."""
     cdef pending *node = _queue.first
@@ -331,6 +411,10 @@ cdef CUresult free_memory(
         return in_cuModuleUnload(context, <CUmodule><size_t>address)
     if kind == EXECUTABLE:
         return in_cuGraphExecDestroy(context, <CUgraphExec><size_t>address)
+    if kind == GRAPH:
+        return in_cuGraphDestroy(context, <CUgraph><size_t>address)
+    if kind == EVENT:
+        return in_cuEventDestroy(context, <CUevent><size_t>address)
     return in_cuMemFree(context, address)
 
 
@@ -349,6 +433,9 @@ cdef int drain(bint may_block) except -1:
     A call that may not block gives up after a few pieces that cannot be freed now, so that its cost
     does not depend on the length of the queue. These pieces move to the end of the queue, so that
     the next call tries others.
+
+    Signals interrupt a call that blocks. Such a call raises OwnershipError if a wait would never
+    end, after it has freed what can be freed at once.
     """
     global _leave
     cdef releases left
@@ -358,6 +445,14 @@ cdef int drain(bint may_block) except -1:
         _leave = 1
         return 0
     bury_orphans()
+    if may_block:
+        try:
+            refuse_endless(NULL)
+        except OwnershipError:
+            _free_all(_take_queue(), False, False)
+            if _queue.first is NULL:
+                return 0
+            raise
     _free_all(_take_queue(), may_block, False)
     if may_block and _queue.first is not NULL:  # in use by work that no event stands for
         left = _take_queue()
@@ -493,7 +588,7 @@ cdef bint _release(
         return False
     if node.kind == STREAM_ORDERED:
         return _free_behind(node, context, [] if finished else users_of(node.state))
-    if node.state is NULL and not finished and not _blocks_nobody(context, idle):
+    if node.state is NULL and not finished and _may_block(node.kind, context, idle):
         return False
     if may_block:
         works = [] if finished else users_of(node.state, node.start, node.stop)
@@ -501,40 +596,42 @@ cdef bint _release(
             return False
         for work in works:
             _await_quietly(work)
-    elif _may_block(node, context, idle) \
+        if not _never_blocks(node.kind):
+            finish_before_free(context, node.kind)
+    elif _may_block(node.kind, context, idle) \
             or not users_are_idle(node.state, node.start, node.stop):
         return False
     return node.kind == FOREIGN or _free_idle(node, context)
 
 
-cdef bint _may_block(pending *node, Context context, dict idle) except -1:
-    """Whether freeing a piece could block. Several devices may use memory that grows."""
-    cdef Context other
-    if node.kind != GROWING:
-        return node.kind != FOREIGN and not _blocks_nobody(context, idle)
-    for other in contexts():
-        if not other.lost and not _blocks_nobody(other, idle):
+cdef inline bint _never_blocks(MemoryKind kind) noexcept:
+    return kind in (FOREIGN, EVENT, GRAPH)
+
+
+cdef bint _may_block(MemoryKind kind, Context context, dict idle) except -1:
+    """Whether freeing memory of a context could block. `idle` remembers which contexts are idle."""
+    if _never_blocks(kind):
+        return False
+    for each in _blockers(context, kind):
+        if each not in idle:
+            idle[each] = is_idle(<Context>each)
+        if not idle[each]:
             return True
     return False
 
 
-cdef bint _blocks_nobody(Context context, dict idle) except -1:
-    """Whether freeing memory of the context cannot block. `idle` remembers the answers.
-
-    Freeing it may wait for every device that has access to it.
-    """
-    cdef Context each
-    if context not in idle:
-        idle[context] = is_idle(context)
-        for each in contexts():
-            if idle[context] and not each.lost and context in each.peers.all():
-                idle[context] = is_idle(each)
-    return idle[context]
-
-
 cdef int _await_quietly(Event event) except -1:
-    """Wait for an event without updating the host's clock. `_end_of` says why."""
-    return event.context.check(event.ask(FOREVER))
+    """Wait for an event without updating the host's clock. `_end_of` says why.
+
+    The event may be of a stream that waits for others of which the engine does not know. So the
+    wait raises OwnershipError if any stream waits for work of a process that has ended before it.
+    """
+    cdef CUresult status = CUDA_ERROR_NOT_READY
+    while status == CUDA_ERROR_NOT_READY:
+        status = event.ask(now_ns() + LOOK_NS)
+        if status == CUDA_ERROR_NOT_READY:
+            refuse_endless(NULL)
+    return event.context.check(status)
 
 
 cdef void _finish(pending *node) noexcept:
@@ -632,8 +729,7 @@ cdef bint _free_behind(pending *node, Context context, list works) except -1:
         context.check(_wait_unnoticed(stream, work))
     with nogil:
         status = free_unnoticed(context, node.kind, node.address, stream.raw)
-    report_in(context, status)
-    return True
+    return _is_freed(context, status)
 
 
 cdef CUresult _wait_unnoticed(Stream stream, Event event) noexcept:
@@ -655,5 +751,15 @@ cdef bint _free_idle(pending *node, Context context) except -1:
     cdef CUresult status
     with nogil:
         status = free_unnoticed(context, node.kind, node.address, NULL)
+    return _is_freed(context, status)
+
+
+cdef bint _is_freed(Context context, CUresult status) noexcept:
+    """Whether a call that frees was made. A failure of the driver issues a warning.
+
+    Without the call, because the context could not be made current, a later drain makes it.
+    """
+    if status != CUDA_SUCCESS and not is_sticky(status) and was_not_called():
+        return False
     report_in(context, status)
     return True

@@ -16,7 +16,6 @@ from cudadrv._driver cimport (
     in_cuMemAddressReserve, in_cuMemCreate, in_cuMemGetAllocationGranularity, in_cuMemMap,
     in_cuMemRelease, in_cuMemSetAccess, in_cuMemUnmap,
 )
-from cudadrv._errors cimport is_sticky
 
 bind_driver(&cudadrv_table)
 
@@ -67,8 +66,10 @@ cdef CUmemAllocationProp _properties(Span *span) noexcept nogil:
 
 
 cdef CUresult map_until(Span *span, size_t end) noexcept nogil:
-    """Map memory to all addresses before the offset `end`. Maps all of it or nothing."""
-    cdef size_t before = span.mapped
+    """Map memory to all addresses before the offset `end`.
+
+    After a failure, some of it may be mapped, and cannot be used.
+    """
     cdef CUresult status = CUDA_SUCCESS
     end = round_up(span, end)
     while status == CUDA_SUCCESS and span.mapped < end:
@@ -79,9 +80,6 @@ cdef CUresult map_until(Span *span, size_t end) noexcept nogil:
             span.devices)
         if status == CUDA_SUCCESS:
             span.usable = span.mapped
-    # After a sticky error the next call fails, too, and would be named as the one that failed.
-    if status != CUDA_SUCCESS and not is_sticky(status):
-        unmap_from(span, before)
     return status
 
 

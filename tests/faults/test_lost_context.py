@@ -113,6 +113,105 @@ def test_destructors_that_find_out_mark_the_context(script, function):
     )
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cu.Stream.from_handle(theirs)",
+        "cu.from_cuda_array(array, stream)",
+        "pool.trim()",
+        "pool.stats",
+        "cu.Device(0).can_access(cu.Device(1))",
+    ],
+)
+def test_each_call_that_finds_out_marks_the_context(script, call):
+    """A sticky status loses the context, also if the call that returned it names no context."""
+    script.quiet(
+        HEAD
+        + f"""
+    import ctypes
+    driver, theirs = ctypes.CDLL(cu.driver_info().path), ctypes.c_void_p()
+    with cu.Device(0):
+        assert driver.cuStreamCreate(ctypes.byref(theirs), 1) == 0
+    theirs = theirs.value
+
+    class array:
+        __cuda_array_interface__ = dict(
+            shape=(4,), typestr="|u1", data=(device.address, False), version=3, stream=theirs)
+
+    token.wait()
+    array = array()
+    pool, call = cu.DriverPool(), {call!r}
+    symbols = "cuStreamIsCapturing cuStreamGetCtx_v2 cuStreamGetCtx cuStreamGetId cuStreamGetFlags"
+    symbols += " cuMemPoolTrimTo cuMemPoolGetAttribute cuDeviceCanAccessPeer"
+    for symbol in symbols.split():
+        testing.configure(f"fault={{symbol}}:1:700")
+        try:
+            eval(call)
+        except cu.ContextLostError as error:
+            assert error.status == 700, error
+            break
+        except cu.CudaError as error:
+            raise AssertionError(f"{{symbol}}: {{error!r}}")
+    else:
+        raise AssertionError("no call failed")
+    try:
+        stream.synchronize()
+        raise AssertionError("not lost")
+    except cu.ContextLostError:
+        pass
+    """,
+        CUDADRV_SOFTWARE="devices=2",
+    )
+
+
+def test_a_destructor_that_cannot_enter_the_context_is_tried_again(script):
+    """What a destructor could not destroy is destroyed later, without a warning."""
+    script.quiet(
+        HEAD
+        + """
+    import warnings
+    warnings.simplefilter("error")
+    other = cu.Context.create(cu.Device(0))
+    token.wait()
+    context.pools.device.limit_bytes = 0
+    del token
+
+    def graph():
+        made = cu.Graph()
+        made.add_fill(device, 1)
+        return made
+
+    def executable():
+        with graph() as made:
+            return made.instantiate()
+
+    kinds = dict(events=cu.Event, graphs=graph, executables=executable,
+                 device=lambda: cu.DeviceBuffer(1 << 20, pooled=False))
+
+    def alive():
+        found = dict(testing.live_objects())
+        found["graphs"] = -testing.calls("cuGraphDestroy")
+        found["executables"] = -testing.calls("cuGraphExecDestroy")
+        return found
+
+    for kind, make in kinds.items():
+        for call in ("cuCtxGetCurrent", "cuCtxPushCurrent_v2"):
+            gc.collect()
+            cu.reap()
+            thing = make()
+            before = alive()[kind]
+            with other:
+                testing.fail(call, 1)
+                del thing
+                gc.collect()
+                testing.configure("fault=none")
+            cu.reap()
+            assert alive()[kind] == before - 1, (kind, call)
+    other.synchronize()
+    """
+    )
+
+
 def test_others_are_not(script):
     script.quiet(
         HEAD

@@ -6,6 +6,7 @@ import random
 import resource
 import struct
 import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,8 +27,6 @@ def filled(count=1000, dtype="i4", value=1):
 
 def wait_until_gone(buffer, stream):
     """Take the buffer back without a receipt, as soon as the other process has dropped it."""
-    import time
-
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -933,6 +932,125 @@ def test_an_owner_that_dies_with_unfinished_work(other, stuck, driver, how):
     stuck("[x := cu.Stream(), l := cu.LockedBuffer(4), l.fill_async(7, stream=x).wait()] and None")
     assert stuck("int(l[3])") == 7
     refuses_to_wait(stuck, "work.wait(timeout=0.01)", other.pid)
+
+
+PTX = Path(__file__).parent.with_name("kernels") / "kernels.ptx"
+
+# Each expression frees memory, for which a driver waits for all work of the device.
+FREES = {
+    "device": "cu.DeviceBuffer(1 << 20, pooled=False)",
+    "locked": "cu.LockedBuffer(1 << 20, pooled=False)",
+    "managed": "cu.UnifiedBuffer(1 << 20, pooled=False)",
+    "growing": "cu.DeviceBuffer(1 << 20, capacity=4 << 20)",
+    "shareable": "cu.LockedBuffer(1 << 20, shareable=True)",
+    "module": f"cu.Module.from_file({str(PTX)!r})",
+}
+
+
+def test_nothing_waits_for_an_owner_that_died_with_unfinished_work(other, stuck):
+    """Closing succeeds, and the memory stays in the queue; calls that are to wait refuse."""
+    for name, made in FREES.items():
+        stuck(f"{name} := {made}")
+    stuck("dropped := cu.DeviceBuffer(1 << 20, pooled=False)")
+    stuck("shrinks := cu.DeviceBuffer(8 << 20, capacity=16 << 20)")
+    stuck("pipeline := cu.Pipeline(10)")
+    ticket = other(
+        f"[b := cu.DeviceBuffer(10), s := cu.Stream(), {STUCK}, b.fill_async(3, stream=s),"
+        " b.share(s)][-1]"
+    )
+    stuck("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    stuck("there.fill_async(1, stream=s) and None")
+    stuck("[lost := cu.DeviceBuffer(100, stream=s), globals().pop('lost')] and None")
+    other.kill()
+    for name in FREES:
+        stuck(f"{name}.close()")
+        assert stuck(f"getattr({name}, 'closed', True)")
+        stuck(f"{name}.close()")
+    stuck("globals().pop('dropped') and None")
+    refuses_to_wait(stuck, "shrinks.shrink(10)", other.pid)
+    assert stuck("shrinks.count") == 8 << 20
+    stuck("pipeline.close()")
+    refuses_to_wait(stuck, "cu.reap()", other.pid)
+    refuses_to_wait(stuck, "cu.reap()", other.pid)
+    refuses_to_wait(stuck, "cu.Device(0).synchronize()", other.pid)
+    assert stuck("cu.live_buffers()[-1].kind")  # what is not in the queue is listed as before
+
+
+def test_an_owner_that_dies_while_a_close_waits(other, stuck):
+    stuck("large := cu.DeviceBuffer(1 << 20, pooled=False)")
+    ticket = other(
+        f"[b := cu.DeviceBuffer(10), s := cu.Stream(), {STUCK}, b.fill_async(3, stream=s),"
+        " b.share(s)][-1]"
+    )
+    stuck("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    stuck("there.fill_async(1, stream=s) and None")
+    stuck.send("large.close()")
+    time.sleep(0.3)
+    other.kill()
+    stuck.answer()
+    assert stuck("large.closed")
+    refuses_to_wait(stuck, "cu.reap()", other.pid)
+
+
+BORROWS = (
+    "s := cu.Stream()",
+    "there := cu.open(ticket, s)",
+    "there.fill_async(4, stream=s) and None",
+    "s.synchronize()",
+    "receipt := there.give_back(s)",
+    "s.synchronize()",
+)
+
+
+@pytest.mark.parametrize("steps", range(len(BORROWS) + 1))
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+def test_a_borrower_that_is_killed_after_any_step(other, steps):
+    """The owner gets the buffer back, with what was written or without."""
+    stream = cu.Stream()
+    buffer = filled()
+    ticket, receipt = buffer.share(stream), None
+    for step in BORROWS[:steps]:
+        answer = other(step, ticket=ticket)
+        receipt = answer if step.startswith("receipt") else receipt
+    other.kill()
+    buffer.accept(receipt, stream)
+    values = set(buffer.to_numpy(stream=stream))
+    assert values == {4} if steps >= 4 else values <= {1, 4}
+    buffer.fill_async(2, stream=stream)
+    stream.synchronize()
+    buffer.close()
+
+
+LENDS = (
+    "[b := cu.DeviceBuffer(1000, 'i4'), s := cu.Stream()] and None",
+    "b.fill_async(3, stream=s) and None",
+    "s.synchronize()",
+    "ticket := b.share(s)",
+    "s.synchronize()",
+)
+
+
+@pytest.mark.parametrize("steps", range(len(LENDS) + 1))
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+def test_an_owner_that_is_killed_after_any_step(other, stuck, steps):
+    """The borrower reads what was written, is refused, or learns that a wait would never end."""
+    ticket, early = None, steps % 2  # the borrower opens the ticket before or after the end
+    for step in LENDS[:steps]:
+        answer = other(step)
+        if step.startswith("ticket"):
+            ticket = answer
+            early and stuck("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+    other.kill()
+    if ticket is None:
+        return
+    if not early:
+        with pytest.raises(cu.OwnershipError, match="has ended"):
+            stuck("there := cu.open(ticket, s := cu.Stream())", ticket=ticket)
+        return
+    assert stuck("set(there.to_numpy(stream=s).tolist())") == {3}
+    with pytest.raises(cu.BufferClosedError, match="has ended"):
+        stuck("there.give_back(s)")
+    stuck("[globals().pop('there'), s.synchronize(), cu.reap()] and None")
 
 
 def test_a_borrower_that_dies_with_unfinished_work(other):
