@@ -29,6 +29,7 @@ from cudadrv._site cimport here, place as line_at
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
 from cudadrv._token cimport Token
 
+from cudadrv._device import call_after_wait
 from cudadrv._errors import ContextLostError, OwnershipError
 
 bind_driver(&cudadrv_table)
@@ -110,6 +111,7 @@ def InOut(array):
 # ---- captures ----
 
 cdef list _captures = []
+cdef bint _is_called = False    # whether synchronizations call `_end_again`
 
 
 @cython.final
@@ -149,6 +151,10 @@ cdef int _begin(list captures, bint snapshots) except -1:
     captured, because they are copied within the call.
     """
     cdef Capture capture, other
+    global _is_called
+    if not _is_called:
+        _is_called = True
+        call_after_wait(_end_again)
     for i, capture in enumerate(captures):
         for other in (<list>captures)[:i]:
             if _conflict(capture, other):
@@ -236,6 +242,15 @@ cdef int end_captures(list captures) except -1:
             break
         _captures.remove(capture)
     return _report_locked()
+
+
+def _end_again():
+    """End the captures that could not be ended before, because memory ran out."""
+    cdef Capture capture
+    for capture in _captures:
+        if capture.over:
+            end_captures([])
+            break
 
 
 cdef Capture _next_unlocked():
