@@ -20,6 +20,23 @@ NAMES = frozenset(
 )
 
 
+class Loader(ExtensionFileLoader):
+    """Loads a module of the shared library."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module.
+
+        If memory runs out while the module looks for functions of other modules, Cython raises an
+        ImportError, which says that they do not exist.
+        """
+        try:
+            super().exec_module(module)
+        except ImportError as error:
+            if "does not export expected C" in str(error):
+                raise MemoryError from None
+            raise
+
+
 class Finder:
     """A meta path finder, as `sys.meta_path` has them."""
 
@@ -31,7 +48,7 @@ class Finder:
         if package != __package__ or module not in NAMES or not path:
             return None
         file = f"{path[0]}/{LIBRARY}"
-        spec = ModuleSpec(name, ExtensionFileLoader(name, file), origin=file)
+        spec = ModuleSpec(name, Loader(name, file), origin=file)
         spec.has_location = True
         return spec
 
