@@ -24,7 +24,7 @@ PROGRAMS = {}
 IMPORTED = cu.Advice, cu.Pipeline, cu.StreamGroup, cu.from_array, cu.from_dlpack
 IMPORTED += _attributes, _processors, cu.DriverPool, cu.migration_limit, cu.Graph, cu.GraphNode
 IMPORTED += cu.Link, _peers, cu.Ticket, cu.open
-IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture
+IMPORTED += _graph_picture, cu.ExecutableNode, cu.joins_capture, cu.from_cuda_array
 
 
 def program(function):
@@ -385,6 +385,86 @@ def imports():
 
 
 @program
+def loans():
+    stream, other = cu.Stream(), cu.Stream()
+    buffer, locked = cu.DeviceBuffer.zeros(64, "u4"), cu.LockedBuffer.zeros(64, "u4")
+    loan = buffer.lend(stream)
+    capsule = loan.__dlpack__(stream=stream.handle, max_version=(1, 0))
+    with suppress(cu.BufferExportedError):
+        buffer.fill_async(1, other)
+        raise AssertionError("the buffer is lent to another stream")
+    with loan.back():
+        buffer.fill_async(2, stream)
+    del capsule
+    buffer.fill_async(3, stream)
+    array = np.from_dlpack(locked)
+    with suppress(cu.BufferExportedError):
+        locked.fill_async(1, stream)
+        raise AssertionError("the buffer is lent to NumPy")
+    assert not array.any()
+    del array
+    locked.copy_from_async(buffer, stream)
+    stream.synchronize()
+    assert set(locked.to_numpy()) == {3}
+    buffer.close()
+
+
+class Theirs:
+    """An array of another library, over memory of a buffer."""
+
+    def __init__(self, buffer, stream):
+        self.buffer, self.stream = buffer, stream
+
+    @property
+    def __cuda_array_interface__(self):
+        address, stream = self.buffer.address, self.stream.handle
+        shape = {"shape": (self.buffer.count,), "typestr": self.buffer.dtype.str, "version": 3}
+        return {**shape, "data": (address, False), "stream": stream}
+
+
+@program
+def arrays_of_others():
+    stream, other = cu.Stream(), cu.Stream()
+    whole = cu.DeviceBuffer.zeros(64, "f4")
+    given = cu.from_cuda_array(Theirs(whole, stream), stream)
+    part = cu.from_cuda_array(Theirs(whole[:16], stream), stream)
+    given.fill_async(3, stream)
+    with suppress(cu.BufferBorrowedError):
+        part.fill_async(4, other)
+        raise AssertionError("the other array is being written")
+    given.give_back(stream)
+    part.fill_async(4, stream)
+    with cu.Module.from_file(PTX) as module:
+        x = cu.DeviceBuffer.from_array(numbers(64, "f4"))
+        arguments = 2.0, cu.read(Theirs(x, stream)), Theirs(whole, stream), 64
+        module["saxpy"].launch(1, 64, *arguments, stream=stream)
+        stream.synchronize()
+    part.close()
+    assert (items_of(whole) == 2 * numbers(64) + np.repeat(np.array([4, 3]), [16, 48])).all()
+    whole.close()
+
+
+@program
+def out_of_memory():
+    pools, kept = cu.Event().context.pools, [cu.DeviceBuffer(1000, pooled=False)]
+    pools.on_out_of_memory = lambda nbytes, context: bool(kept) and kept.clear() is None
+    try:
+        with suppress(cu.CudaOutOfMemoryError):
+            cu.DeviceBuffer(1 << 50)
+            raise AssertionError("no device has so much memory")
+        growing = cu.DeviceBuffer(8, capacity=1 << 40)
+        with suppress(cu.CudaOutOfMemoryError):
+            growing.grow(1 << 40)
+            raise AssertionError("no device has so much memory")
+    finally:
+        with suppress(cu.ContextLostError):
+            pools.on_out_of_memory = None
+    growing.fill(1)
+    assert set(items_of(growing)) == {1}
+    growing.close()
+
+
+@program
 def sharing():
     stream = cu.Stream()
     buffer = cu.DeviceBuffer(100)
@@ -724,6 +804,18 @@ def pipelines():
         source, target = cu.LockedBuffer.from_array(numbers(100)), cu.UnifiedBuffer(100, "u4")
         pipeline.run(source, into=target)
         assert (target.to_numpy() == numbers(100)).all()
+
+
+@program
+def pipelines_run_again():
+    items = numbers(60, "u1")
+    with cu.Pipeline(40, buffers=1) as pipeline:
+        try:
+            pipeline.run(items, prepare=lambda index, array: array.fill(index))
+        except BaseException:
+            with suppress(cu.ContextLostError):
+                assert pipeline.run(items).items == 60
+            raise
 
 
 @program
