@@ -5,7 +5,7 @@ at most a limit that shrinking has set, and work may be in flight meanwhile. Shr
 closing the last bytes: they must be unused, and the engine refuses them from then on.
 """
 
-from cudadrv._device cimport Context, Device, attend
+from cudadrv._device cimport Context, Device, attend, report_in
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, CUresult, bind_driver,
     cudadrv_table,
@@ -107,6 +107,7 @@ cdef CUresult _map_call(Memory memory, size_t end) except *:
 cdef int _map(Memory memory, size_t end) except -1:
     """Let the devices use the first `end` bytes. Maps what is missing, or raises."""
     cdef size_t before = memory.span.mapped
+    cdef CUresult status
     if end <= memory.span.usable:
         return 0
     try:
@@ -115,7 +116,8 @@ cdef int _map(Memory memory, size_t end) except -1:
         if memory.span.mapped > before and not memory.context.lost:
             finish_before_free(memory.context, GROWING)
             with nogil:
-                unmap_from(memory.span, before)
+                status = unmap_from(memory.span, before)
+            report_in(memory.context, status)
         raise
     return 0
 

@@ -1,5 +1,6 @@
 """The host runs out of memory in the middle of a call: no state is lost, and nothing leaks."""
 
+import numpy as np
 import pytest
 
 import cudadrv as cu
@@ -46,6 +47,25 @@ def test_each_allocation_fails_once(stream, name):
     stream.synchronize()
     buffer.close()
     locked.close()
+
+
+def test_an_offload_without_memory_ends_with_a_later_wait(stream):
+    """If there is no memory even to make the arrays writable again, a later wait does so."""
+    array, met = np.zeros(16, "u4"), 0
+    for number in range(0, 300, 2):
+        _testcapi.set_nomemory(number, number + 9)
+        try:
+            try:
+                with cu.offload(inout=array, stream=stream):
+                    pass
+            finally:  # first, because an `except` may need memory
+                _testcapi.remove_mem_hooks()
+        except MemoryError:
+            met += 1
+        stream.synchronize()
+        assert array.flags.writeable, number
+    assert met
+    assert not cu.live_buffers()
 
 
 def test_without_memory_for_a_token_nothing_is_queued(stream):
