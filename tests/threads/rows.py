@@ -308,7 +308,9 @@ MOVES = {"Buffer.take", "Buffer.into_raw"}
 # object. Other errors, by their message: everywhere, and of single rows.
 ENDED = "was closed|is closed|has been entered already"
 REFUSALS = {
+    "Loan.__enter__": "is taken back for a block",
     "Loan.back": "taken back|to take back",
+    "Back.__enter__": "to take back",
     "Loan.__dlpack__": "is taken back for a block",
     "Loan.__cuda_array_interface__": "is taken back for a block|this is lent to the host",
     "Pipeline.run": "is running already",
@@ -319,6 +321,8 @@ REFUSALS = {
     "Buffer.share": "is not shared",  # the other thread has accepted it
     "Buffer.from_address": "it is none of the driver's memory",  # closed, so no address of it
     "Buffer.give_back": "parts of it are alive|was given back",
+    # The graph was closed between the calls of condition() and of these.
+    **{f"Graph.add_{name}": "is not a condition of" for name in ("if", "while", "switch")},
     **{  # a buffer grows meanwhile
         f"Buffer.copy_{name}": "has [0-9]+ items"
         for name in ("from", "to", "from_async", "to_async")

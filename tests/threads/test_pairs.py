@@ -22,7 +22,7 @@ ABSTRACT = {"Region", "Buffer", "HostBuffer"}
 FAILING = {
     *("by address", "by interface", "by dlpack", "device", "driver pool", "empty graph", "graph"),
     *("growing", "kernel", "loan", "loan to the host", "loan with arrays", "module", "part"),
-    *("capture", "back", "shareable", "locked", "unified"),
+    *("capture", "back", "offload", "shareable", "locked", "unified"),
 }
 
 
