@@ -80,3 +80,38 @@ def test_without_memory_for_a_token_nothing_is_queued(stream):
             assert not buffer.borrowed
         stream.synchronize()
     assert met
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
+def test_a_first_use_raises_memory_error(script):
+    """A module that finds no memory while it is imported is no ImportError, and is tried again."""
+    script.quiet(
+        """
+    import os
+    import _testcapi
+    import cudadrv as cu
+
+    def strike(number):
+        error = None
+        _testcapi.set_nomemory(number, number + 1)
+        try:
+            try:
+                cu.migration_limit
+            finally:
+                _testcapi.remove_mem_hooks()
+        except Exception as found:
+            error = found
+        cu.migration_limit
+        known = isinstance(error, MemoryError) or str(error).startswith("can't allocate ")
+        os._exit(0 if error is None else 1 if known else 2)
+
+    ends = []
+    for number in range(0, 450, 3):
+        child = os.fork()
+        if not child:
+            strike(number)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    assert set(ends) == {0, 1}, ends
+    """
+    )
