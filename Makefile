@@ -90,8 +90,8 @@ referee-library: build
 # stream event --rounds 20". SANITIZE=address compiles cudadrv with that sanitizer of gcc first, which
 # takes a quarter of an hour. Python's own allocator would hide from it what objects do.
 ifdef SANITIZE
-SANITIZED := build/sanitizers/$(SANITIZE)
-LINKED_FIRST = $$($${CC:-gcc} -print-file-name=lib$(if $(filter address,$(SANITIZE)),a,t)san.so)
+SANITIZED := build/sanitizers/extension-$(SANITIZE)
+LINKED_FIRST = $$($${CC:-gcc} -print-file-name=libasan.so)
 
 pairs: build
 	CFLAGS="-O1 -g1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE)" \
