@@ -316,8 +316,8 @@ class InteropChoices(GroupChoices):
             self.note("constant", len(self.constants), *what)
             self.constants.append(made)
 
-    def round_trip(self):
-        """Import an array, fill it, and give it back. Only the library remembers that.
+    def round_trips(self):
+        """Import an array, use it and give it back, several times. Only the library remembers this.
 
         No other buffer keeps the records of the allocation meanwhile.
         """
@@ -329,13 +329,16 @@ class InteropChoices(GroupChoices):
                 self.note("traveller", len(self.travellers), kind, self.at(stream, self.streams))
                 self.travellers.append(self.session.open_theirs(kind, 16, stream, 1))
         here = [each for each in self.travellers if each.memory.place is place]
-        streams = [self.their_stream(place) for _ in range(3)]
-        if not here or None in streams:
-            return
-        stream, user, owners = streams
-        theirs, value, ordered = self.random.choice(here), self.random.randrange(256), True
-        if self.chance(0.6):
-            user, ordered = stream, False
+        theirs = self.random.choice(here) if here else None
+        for _ in range(self.random.choice((1, 2, 3))):
+            streams = [self.their_stream(place) for _ in range(3)]
+            if theirs in self.travellers and None not in streams:
+                self.round_trip(theirs, *streams)
+                self.session.settle()  # the library may forget what is complete
+
+    def round_trip(self, theirs, stream, user, owners):
+        ordered, value = self.chance(0.4), self.random.randrange(256)
+        user = user if ordered else stream
         told = [self.at(each, self.streams) for each in (stream, user, owners)]
         self.note("round trip", self.travellers.index(theirs), *told, value, "ordered" * ordered)
         self.session.wait_raw(theirs)  # in spite of streams that were closed since
@@ -455,7 +458,7 @@ class InteropChoices(GroupChoices):
 
 OF_LOANS = ("hold", "export", "turns", "stay_taken")
 OF_IMPORTS = ("open_theirs", "import_array", "use_constant", "overlay", "give_back")
-OF_IMPORTS += ("launch_theirs", "round_trip", "reshape")
+OF_IMPORTS += ("launch_theirs", "round_trips", "reshape")
 WEIGHTS = {
     "lend": 3,
     "use_loan": 3,
@@ -470,6 +473,6 @@ WEIGHTS = {
     "overlay": 2,
     "give_back": 3,
     "launch_theirs": 4,
-    "round_trip": 1,
+    "round_trips": 1,
     "reshape": 1,
 }
