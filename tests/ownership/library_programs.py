@@ -1070,7 +1070,7 @@ WEIGHTS = {
     "fail": 1.5,
     "synchronize_context": 0.7,
     "make_event": 5,
-    "close_event": 5,
+    "close_event": 8,
     "open_stream": 3,
     "close_stream": 3,
     "forget_stream": 2,
