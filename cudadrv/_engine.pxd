@@ -11,6 +11,17 @@ cdef extern from "cudadrv/mutex.h" nogil:
     void own_mutex_give(own_mutex *mutex)
 
 
+cdef extern from "cudadrv/guard.h" nogil:
+    ctypedef struct own_guard:
+        int users
+    bint own_guard_enter(own_guard *guard)
+    void own_guard_leave(own_guard *guard)
+    bint own_guard_leave_last(own_guard *guard)
+    bint own_guard_shut(own_guard *guard, int users)
+    void own_guard_reopen(own_guard *guard)
+    bint own_guard_is_shut(const own_guard *guard)
+
+
 cdef extern from "cudadrv/ownership.h" nogil:
     enum:
         OWN_READ
@@ -124,6 +135,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         uint8_t mode
         uint8_t policy
         uint8_t effect
+        uint8_t *gone
     ctypedef struct own_conflict:
         uint32_t access
         own_epoch epoch
@@ -277,6 +289,9 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_bytes_free(
         own_engine *engine, own_memory *memory, uint64_t start, uint64_t stop,
         own_conflict *conflict)
+    int own_bytes_leave(
+        own_engine *engine, const own_access *access, bint lost, own_conflict *conflict)
+    void own_memory_return(own_engine *engine, own_memory *memory)
     int own_ask_host(
         own_engine *engine, const own_access *access, const own_clock *waited,
         own_conflict *conflict)

@@ -1,6 +1,7 @@
 """Managed memory: prefetches, discards, attachments and advice."""
 
 from cudadrv._driver cimport CUmemLocation
+from cudadrv._engine cimport own_export
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
@@ -15,3 +16,4 @@ cdef Token move_region(Region region, object place, Stream stream)
 cdef int advise_region(
     Region region, object read_mostly, object preferred, object accessed_by) except -1
 cdef object advice_of(Region region)
+cdef int keep_open(Region region, own_export *view) except -1

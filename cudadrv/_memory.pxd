@@ -1,6 +1,6 @@
 """Memory: one allocation, and what the engine knows of it."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint8_t
 
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr, CUmemoryPool, CUresult
@@ -40,7 +40,8 @@ cdef class Memory:
     # For memory of another library, the Memory of the whole allocation, whose state it shares: see
     # `_home_of`. None for all other memory.
     cdef Memory home
-    cdef Memory left            # the former home if views of no bytes are still linked to its state
+    cdef Memory left            # the former home: other threads may have pointers to its state
+    cdef uint8_t gone           # whether the memory has left its home; the engine sets this
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
     cdef bint is_home           # whether this stands for a whole allocation of another library
     cdef object key             # the key of this home among all homes
@@ -100,8 +101,10 @@ cdef Memory adopt_part(
     object owner, str label)
 
 
-cdef int return_to_owner(Memory memory) except -1
-cdef int leave_home(Memory memory) except -1
+cdef own_memory *closed_state(Memory memory) except NULL
+cdef int return_to_owner(Memory memory, own_memory *closed) except -1
+cdef int leave_home(Memory memory, own_memory *closed) except -1
+cdef void stay_home(Memory memory) noexcept
 cdef int close_foreign(Memory memory) except -1
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2
 cdef int check_external(

@@ -43,6 +43,7 @@ cdef inline void borrow_all(
     access.mode = mode
     access.policy = policy
     access.effect = OWN_STAYS
+    access.gone = NULL
 
 
 cdef inline bint is_alone(PyThreadState *thread) noexcept:

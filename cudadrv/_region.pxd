@@ -115,6 +115,7 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     if unlikely(policies_used):
         access.policy = policy_in_force(region.policy, region.memory.context.policy)
     access.effect = OWN_STAYS
+    access.gone = &region.memory.gone
     return 0
 cdef bint is_ndarray(object given) noexcept
 cpdef object plain_array(object array)

@@ -20,7 +20,7 @@ from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, un
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_HAS_DISCARDS, OWN_HELD, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT,
     OWN_WRITE, engine, own_borrow, own_borrows, own_conflict, own_current, own_discard,
-    own_discarded, own_held, own_next_held, own_obstacle, own_suspect,
+    own_discarded, own_held, own_memory, own_memory_end, own_next_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver
@@ -28,7 +28,10 @@ from cudadrv._dlpack cimport exchange_capsule
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
-from cudadrv._memory cimport label_at, return_to_owner, use_on_host
+from cudadrv._memory cimport (
+    Memory, begin_growth, closed_state, end_growth, label_at, return_to_owner, stay_home,
+    use_on_host,
+)
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,
     host_wait, operation_name, stream_name,
@@ -37,7 +40,9 @@ from cudadrv._ordering cimport policy_in_force
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
-from cudadrv._region cimport Region, dtype_name, is_region, plain_array, pointer_of
+from cudadrv._region cimport (
+    Region, dtype_name, is_region, of_present_size, plain_array, pointer_of,
+)
 from cudadrv._release cimport STREAM_ORDERED, drain, internal_stream
 from cudadrv._sharing cimport accept_region, is_opened, return_opened, settle_shares, share_region
 from cudadrv._site cimport here, place as line_at
@@ -452,18 +457,20 @@ cdef class Buffer(Region):
         Driver functions: cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuMemcpyDtoDAsync, cuMemcpyAsync, or
         cuMemcpyPeerAsync between contexts; cuEventRecord and cuEventQuery; cuMemHostAlloc.
         """
+        cdef Buffer whole
         stream = known_stream(stream)
         if isinstance(source, Buffer):
             copy_and_wait(COPY_FROM, self, source, stream)
             return
         self.usable()
-        array = array_of(source, self)
+        whole = of_present_size(self)   # other threads may let the buffer grow during the copy
+        array = array_of(source, whole)
         found = stream_for(stream, self.memory.context)
-        if self.nbytes == 0:
+        if whole.nbytes == 0:
             if found is not None:
                 found.usable()
-        elif found is not None or not self.copy_in_on_host(array):
-            copy_array(COPY_FROM, self, array, blocking_stream(found, self))
+        elif found is not None or not whole.copy_in_on_host(array):
+            copy_array(COPY_FROM, whole, array, blocking_stream(found, whole))
 
     def copy_to(self, target not None, *, stream=None):
         """Copy this buffer's items to a target. Blocks until the copy is complete.
@@ -472,18 +479,20 @@ cdef class Buffer(Region):
         C-contiguous. A new array is slower than one that was used before, because its pages must be
         mapped first.
         """
+        cdef Buffer whole
         stream = known_stream(stream)
         if isinstance(target, Buffer):
             copy_and_wait(COPY_TO, target, self, stream)
             return
         self.usable()
-        array = target_array(target, self)
+        whole = of_present_size(self)
+        array = target_array(target, whole)
         found = stream_for(stream, self.memory.context)
-        if self.nbytes == 0:
+        if whole.nbytes == 0:
             if found is not None:
                 found.usable()
-        elif found is not None or not self.copy_out_on_host(array):
-            copy_array(COPY_TO, self, array, blocking_stream(found, self))
+        elif found is not None or not whole.copy_out_on_host(array):
+            copy_array(COPY_TO, whole, array, blocking_stream(found, whole))
 
     def copy_from_async(self, source not None, stream=None):
         """Queue a copy into this buffer. Does not wait for it.
@@ -514,12 +523,13 @@ cdef class Buffer(Region):
             return copy_async(COPY_FROM_ASYNC, self, <Buffer>source, stream, "copy_from_async")
         stream = known_stream(stream)
         self.usable()
-        array = array_of(source, self)
-        found = required_stream(stream, self, "copy_from_async")
-        if self.nbytes == 0:
-            refuse_other_context(self, found)
-            return nothing_to_do(COPY_FROM_ASYNC, found, None, self)
-        return copy_array(COPY_FROM_ASYNC, self, array, found)
+        whole = of_present_size(self)
+        array = array_of(source, whole)
+        found = required_stream(stream, whole, "copy_from_async")
+        if whole.nbytes == 0:
+            refuse_other_context(whole, found)
+            return nothing_to_do(COPY_FROM_ASYNC, found, None, whole)
+        return copy_array(COPY_FROM_ASYNC, whole, array, found)
 
     def copy_to_async(self, target not None, stream=None):
         """Queue a copy of this buffer's items into another buffer. Does not wait for it.
@@ -702,17 +712,15 @@ cdef class Buffer(Region):
         Parts, host views and unfinished work stay valid. Raises BufferClosedError if this buffer is
         closed or was moved before.
         """
-        cdef Region moved
-        cdef own_conflict conflict
         self.usable()
-        moved = self.part_over(self.start, self.count, self.dtype)
-        moved.part = self.part
-        moved.sizes = self.sizes
-        site = here()
-        self.usable()  # another thread may have moved the buffer; from here on no other thread runs
-        if own_held(engine, self.memory.state, self.start, self.start + self.nbytes, &conflict):
-            refuse_close(OWN_HELD, &conflict, "move", self.describe())
-        self.move_out(site)
+        if self.memory.growth is None or self.part:
+            return _taken(self)
+        memory = self.memory
+        begin_growth(memory, "move")
+        try:
+            moved = _taken(self)
+        finally:
+            end_growth(memory)
         return moved
 
     def into_raw(self):
@@ -830,15 +838,21 @@ cdef class Buffer(Region):
                 "it is no other library's or process's"
                 if self.memory.home is None and not opened else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
-        if self.memory.loans:
-            raise BufferExportedError(f"cannot give back {self.describe()}: it is lent itself, and"
-                                      " its borrower would keep an array of memory that is gone;"
-                                      " end that loan first")
+        _refuse_lent(self)
         found = required_stream(None if stream is ... else stream, self, "give_back")
         if opened:
             return return_opened(self, found)
-        note_write(self, found, GIVE_BACK, OWN_WAIT)
-        return_to_owner(self.memory)
+        memory = self.memory
+        closed = closed_state(memory)
+        try:
+            note_write(self, found, GIVE_BACK, OWN_WAIT)
+            if memory.loans:    # another thread has lent it meanwhile
+                stay_home(memory)
+                _refuse_lent(self)
+        except BaseException:
+            own_memory_end(closed)
+            raise
+        return_to_owner(memory, closed)
 
     # ---- other processes ----
 
@@ -992,6 +1006,29 @@ cdef class Buffer(Region):
 
     cdef Buffer moved_to(self, object place, bint copy, object kind, object stream):
         raise TypeError(ABSTRACT)
+
+
+cdef int _refuse_lent(Region region) except -1:
+    if region.memory.loans:
+        raise BufferExportedError(f"cannot give back {region.describe()}: it is lent itself, and"
+                                  " its borrower would keep an array of memory that is gone; end"
+                                  " that loan first")
+    return 0
+
+
+cdef Region _taken(Buffer buffer):
+    """Do what `Buffer.take` does."""
+    cdef Region moved
+    cdef own_conflict conflict
+    moved = buffer.part_over(buffer.start, buffer.count, buffer.dtype)
+    moved.part = buffer.part
+    moved.sizes = buffer.sizes
+    site = here()
+    buffer.usable()  # another thread may have moved it; from here on no other thread runs
+    if own_held(engine, buffer.memory.state, buffer.start, buffer.start + buffer.nbytes, &conflict):
+        refuse_close(OWN_HELD, &conflict, "move", buffer.describe())
+    buffer.move_out(site)
+    return moved
 
 
 cdef Buffer _bare(cls):

@@ -46,7 +46,7 @@ from cudadrv._engine cimport (
 from cudadrv._ordering cimport Nesting
 from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
-from cudadrv._region cimport borrow, plain_array, pointer_of
+from cudadrv._region cimport borrow, of_present_size, plain_array, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
@@ -1147,8 +1147,9 @@ capacity=None, accessible_by=None)\n--\n
         """
         stream = known_stream(stream)
         self.usable()
-        array = np.empty(self.shape, self.dtype)
-        self.copy_to(array, stream=stream)
+        whole = of_present_size(self)   # other threads may let the buffer grow meanwhile
+        array = np.empty(whole.shape, whole.dtype)
+        whole.copy_to(array, stream=stream)
         return array
 
     def __setitem__(self, key, value):

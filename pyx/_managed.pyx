@@ -553,7 +553,7 @@ cdef int _advise(Region region, list changes) except -1:
     cdef int advice
     cdef CUdevice processor
     cdef CUresult status
-    _keep_open(region, &open)
+    keep_open(region, &open)
     try:
         # The next buffer in this memory would inherit the advice, so it leaves the pool.
         leave_cache(region.memory)
@@ -568,7 +568,7 @@ cdef int _advise(Region region, list changes) except -1:
     return 0
 
 
-cdef int _keep_open(Region region, own_export *view) except -1:
+cdef int keep_open(Region region, own_export *view) except -1:
     """Keep the memory from being closed until `own_export_close`.
 
     A view without bytes conflicts with no access.
@@ -600,7 +600,7 @@ cdef object advice_of(Region region):
         return Advice(False, None, frozenset(), None)
     for i in range(MOST_ACCESSORS):
         accessors[i] = CU_DEVICE_INVALID
-    _keep_open(region, &open)
+    keep_open(region, &open)
     try:
         _read(region, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, &read_mostly, 1)
         _read(region, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, &preferred, 1)

@@ -27,9 +27,9 @@ from cudadrv._operation cimport (
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
     OWN_CLOSES, OWN_HELD, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT,
-    OWN_WAIT, OWN_WRITE, engine, own_access, own_bytes_free, own_conflict, own_memory,
+    OWN_WAIT, OWN_WRITE, engine, own_access, own_bytes_leave, own_conflict, own_memory,
     own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
-    own_memory_renew, own_memory_reusable, own_snapshot_drop,
+    own_memory_renew, own_memory_return, own_memory_reusable, own_snapshot_drop,
 )
 from cudadrv._pool cimport (
     Block, Cache, PoolHandle, cache_of, cached_bytes, is_cached, make_room, trim_caches,
@@ -135,6 +135,8 @@ cdef class Memory:
             _leave_pool(self)
             return
         unlist_memory(self)
+        if self.left is not None and not cudadrv_table.forked:
+            own_memory_return(engine, self.left.state)
         if self.pool is not None:
             self.owner = self.pool  # keeps the pool alive until the memory is freed
             _leave_pool(self)
@@ -165,7 +167,7 @@ cdef class Memory:
         if self.state.closed:  # another thread may have closed the memory after the caller's check
             return 0
         if self.home is not None:
-            return _leave_home(self)
+            return _close_in_home(self)
         now = self.block is not NULL or _wait_to_free(self)
         if self.state.closed:  # another thread has closed it during the wait
             return 0
@@ -224,28 +226,46 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
     return 0
 
 
-cdef int _leave_home(Memory memory) except -1:
+cdef int _close_in_home(Memory memory) except -1:
     """Close foreign memory that shares the state of its home, or raise and change nothing."""
+    cdef own_access access
     cdef own_conflict conflict
-    cdef uint64_t stop = memory.start + memory.nbytes
-    answer = own_bytes_free(engine, memory.state, memory.start, stop, &conflict)
-    if answer != OWN_OK and not (answer == OWN_HELD and memory.context.lost):
+    cdef own_memory *closed = closed_state(memory)
+    access.memory, access.gone = memory.state, &memory.gone
+    access.start, access.stop = memory.start, memory.start + memory.nbytes
+    answer = own_bytes_leave(engine, &access, memory.context.lost, &conflict)
+    if answer == OWN_OK:
+        return leave_home(memory, closed)
+    own_memory_end(closed)
+    if answer != OWN_MEMORY_CLOSED:     # else another thread has closed it meanwhile
         refuse_close(answer, &conflict, "close", memory.label)
-    return leave_home(memory)
+    return 0
 
 
-cdef int leave_home(Memory memory) except -1:
-    """Close foreign memory that shares the state of its home, without checking for uses."""
+cdef own_memory *closed_state(Memory memory) except NULL:
+    """Make the state that foreign memory gets when it leaves its home."""
     cdef own_memory *closed = new_state(memory.nbytes)
     closed.closed = True
+    return closed
+
+
+cdef int leave_home(Memory memory, own_memory *closed) except -1:
+    """Close foreign memory that the engine counts as `gone` from its home.
+
+    `closed` is what `closed_state` has made.
+    """
     memory.state = closed
-    if memory.home.state.exports is not NULL:
-        memory.left = memory.home
     memory.home.members -= 1
-    memory.home = None
+    memory.left, memory.home = memory.home, None
     memory.closed_at = here()
     _let_go(memory)
     return 0
+
+
+cdef void stay_home(Memory memory) noexcept:
+    """Open memory again that the engine counts as `gone`."""
+    memory.gone = False
+    own_memory_return(engine, memory.state)
 
 
 cdef int close_foreign(Memory memory) except -1:
@@ -288,26 +308,44 @@ cdef int _free_now(Memory memory) except -1:
 
 # ---- memory that grows ----
 #
-# A thread that maps or unmaps memory, or closes it, has the lock of the span. It waits for this
-# lock without the GIL.
+# A thread that maps or unmaps memory, closes it, or moves its buffer, has the lock of the span. It
+# waits for this lock without the GIL, but only if it has no other such lock: otherwise two threads
+# could wait for each other.
+
+cdef dict _growing = {}     # how many of these locks a thread has, by its number
+
 
 cdef int begin_growth(Memory memory, str verb) except -1:
-    """Take the lock of the span. Raises if this thread has it already.
+    """Take the lock of the span. Raises if this thread has it, or has another one and must wait.
 
     This happens in a finalizer that runs during `grow`, or in a function that makes room for it.
     """
-    if memory.growing_in == this_thread():
-        raise BufferBorrowedError(
-            f"cannot {verb} {memory.label}:\n"
-            f"  a call at {place(memory.growing_at)} is just changing its size, and has called this"
-            " one.\n  Do it when that call has returned.")
+    cdef unsigned long thread = this_thread()
     site = here()
-    memory.growth.acquire()
-    memory.growing_in, memory.growing_at = this_thread(), site
+    if not memory.growth.acquire(False):
+        if memory.growing_in == thread or thread in _growing:
+            who = "and has called this one" if memory.growing_in == thread else \
+                "in another thread, for which a call that changes the size of a buffer cannot wait"
+            raise BufferBorrowedError(
+                f"cannot {verb} {memory.label}:\n"
+                f"  a call at {place(memory.growing_at)} is just changing its size, {who}.\n"
+                "  Do it when that call has returned.")
+        memory.growth.acquire()
+    memory.growing_in, memory.growing_at = thread, site
+    try:
+        _growing[thread] = _growing.get(thread, 0) + 1
+    except BaseException:
+        memory.growing_in = 0
+        memory.growth.release()
+        raise
     return 0
 
 
 cdef int end_growth(Memory memory) except -1:
+    cdef unsigned long thread = memory.growing_in
+    _growing[thread] -= 1
+    if _growing[thread] == 0:
+        del _growing[thread]
     memory.growing_in = 0
     memory.growth.release()
     return 0
@@ -667,7 +705,6 @@ cdef Memory allocate_from(
     """
     cdef Memory memory = Memory.__new__(Memory)
     context.usable()
-    pool.usable()
     if stream is not None and nbytes:
         stream.usable()
     memory.context = context
@@ -676,6 +713,7 @@ cdef Memory allocate_from(
     memory.label = label
     memory.site = here()
     memory.stream = internal_stream(context) if stream is None else stream
+    pool.usable()
     if nbytes:
         pool.buffers += 1  # from here on no other thread can close the pool
         memory.pool = pool
@@ -1038,18 +1076,19 @@ cdef Memory _last_home = None
 cdef size_t _kept_homes = 0     # the length of that list
 
 
-cdef int return_to_owner(Memory memory) except -1:
-    """Close foreign memory after its bytes were given back by the operation GIVE_BACK."""
+cdef int return_to_owner(Memory memory, own_memory *closed) except -1:
+    """Close foreign memory after its bytes were given back by the operation GIVE_BACK.
+
+    `closed` is as for `leave_home`.
+    """
     cdef Memory home = memory.home
-    if home is None:    # another thread has closed the memory meanwhile
-        return 0
     if home.is_home and not home.remembered:    # other homes are buffers of the program
         forget_homes_with(_forget_complete)
         _forget_complete()
         home.remembered = True
         _keep_home(home)
     home.returns += 1
-    return leave_home(memory)
+    return leave_home(memory, closed)
 
 
 cdef void _keep_home(Memory home) noexcept:

@@ -31,13 +31,16 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
-    own_export_close, own_record_as, own_snapshot, own_snapshot_drop,
+    own_export_close, own_memory, own_memory_end, own_record_as, own_snapshot, own_snapshot_drop,
 )
 from cudadrv._event cimport (
     Event, OtherWork, await_other, forget_other, is_unfinished, new_event, open_event,
 )
 from cudadrv._loan cimport note_write, stream_of_exchange
-from cudadrv._memory cimport Memory, close_foreign, leave_cache, leave_home
+from cudadrv._managed cimport keep_open
+from cudadrv._memory cimport (
+    Memory, close_foreign, closed_state, leave_cache, leave_home, stay_home,
+)
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_other_context
@@ -547,13 +550,24 @@ cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogi
 
 cdef Ticket share_region(Region region, Stream stream, bint waits):
     """Do what `Buffer.share` does. With `waits`, the stream waits for conflicting work."""
+    cdef own_export open
+    cdef Ticket ticket
+    region.usable()
+    keep_open(region, &open)    # other threads must not close it while its handle is looked up
+    try:
+        ticket = _share(region, stream, waits)
+    finally:
+        own_export_close(engine, &open)
+    return ticket
+
+
+cdef Ticket _share(Region region, Stream stream, bint waits):
     cdef Operation operation
     cdef own_access access
     cdef Shared shared
     cdef Ticket ticket
     cdef Segment segment
     cdef CUevent[2] events
-    region.usable()
     _refuse_kind(region)
     refuse_other_context(region, stream)
     if stream.capture is not NULL:
@@ -1054,6 +1068,8 @@ cdef Receipt return_opened(Region region, Stream stream):
     cdef Memory memory = region.memory
     cdef Opened opened = memory.owner
     cdef Claim claim = opened.claim
+    cdef own_memory *closed = NULL
+    cdef bint is_gone = False
     if stream.context is not opened.context:
         raise ValueError(f"{region.describe()} was opened in {opened.context!r}, and {stream!r}"
                          f" belongs to {stream.context!r}")
@@ -1066,14 +1082,24 @@ cdef Receipt return_opened(Region region, Stream stream):
     receipt = Receipt(RECEIPT.pack(
         RECEIPT_MAGIC, opened.ticket.pid, opened.ticket.slot, opened.ticket.number))
     _keep_awaiting(opened)
-    note_write(region, stream, GIVE_BACK, OWN_WAIT)
-    stream.record_event(opened.event)
+    if memory.home is not None:
+        closed = closed_state(memory)
+    try:
+        note_write(region, stream, GIVE_BACK, OWN_WAIT)
+        is_gone = True
+        stream.record_event(opened.event)
+    except BaseException:
+        if is_gone:     # the other process does not know it, so that it can be given back again
+            stay_home(memory)
+        if closed is not NULL:
+            own_memory_end(closed)
+        raise
     mine = claim.pid << 8
     claim.board.swap(claim.slot, OPEN | mine, RETURNED | mine)
-    if memory.home is None:
+    if closed is NULL:
         close_foreign(memory)
     else:
         memory.home.returns += 1
-        leave_home(memory)
+        leave_home(memory, closed)
     drain(False)
     return receipt

@@ -71,6 +71,9 @@ typedef struct own_access {
     uint8_t effect; /* an own_effect */
     uint8_t undo;   /* `saved` has the former epochs of the bytes, which were one range */
     uint8_t undo_count;
+    /* The flag of a buffer that shares the memory with other buffers. It is set when this buffer
+     * is closed, and the memory stays open. May be NULL. */
+    uint8_t *gone;
     own_epoch saved[OWN_FEW];
 } own_access;
 

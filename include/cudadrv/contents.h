@@ -1,6 +1,7 @@
 /* Limits of memory that do not depend on other uses of the same bytes: contents that were
  * discarded, managed memory that is attached to one stream or to the host, and bytes that are gone
- * because the memory has shrunk.
+ * because the memory has shrunk. Also buffers that were closed, while others over the same memory
+ * are open.
  *
  * Discarded bytes must not be read until something has written them. An access that may write bytes
  * counts as writing all of them. An operation only marks the discards that it overwrites, so that
@@ -118,6 +119,29 @@ static inline int own_is_cut_(const own_memory *memory, uint64_t stop) {
     return memory->limited & OWN_WAS_CUT && stop > memory->limits->end;
 }
 
+/* ---- buffers that share the memory ---- */
+
+/* Closes one of several buffers over the memory: from now on its accesses are refused, even those
+ * that were prepared before. The fast path does not know the buffer, so it is closed to all buffers
+ * over the memory until own_memory_return. */
+static inline void own_leave_(const own_access *access) {
+    *access->gone = 1;
+    access->memory->left++;
+    access->memory->limited |= OWN_WAS_LEFT;
+}
+
+/* Call this when no access of a buffer that was closed can be prepared any more. */
+static inline void own_return_(own_memory *memory) {
+    memory->left--;
+    memory->limited &= (uint8_t)~(memory->left ? 0 : OWN_WAS_LEFT);
+}
+
+static inline void own_memory_return(own_engine *engine, own_memory *memory) {
+    own_lock(engine);
+    own_return_(memory);
+    own_unlock(engine);
+}
+
 /* Checks what does not depend on the work in flight: whether the memory is closed, the bytes are
  * gone or discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK.
  * `stream` is NULL for the host. */
@@ -126,7 +150,7 @@ static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
                                                        const own_access *access,
                                                        own_conflict *conflict) {
     const own_memory *memory = access->memory;
-    if (memory->closed) {
+    if (memory->closed || (access->gone && *access->gone)) {
         return OWN_MEMORY_CLOSED;
     }
     if (access->start >= access->stop) {
@@ -220,6 +244,9 @@ static __attribute__((noinline)) void own_commit_effect_(const own_engine *engin
     own_memory *memory = access->memory;
     own_discard *empty = NULL;
     memory->closed |= access->effect == OWN_CLOSES;
+    if (access->effect == OWN_LEAVES && access->gone) {
+        own_leave_(access);
+    }
     if (access->effect == OWN_ATTACHES) {
         own_attach_(memory, attachment);
     }
@@ -270,6 +297,10 @@ static __attribute__((noinline)) void own_undo_effect_(const own_access *access,
                                                        own_attachment *attachment) {
     own_memory *memory = access->memory;
     memory->closed &= access->effect != OWN_CLOSES;
+    if (access->effect == OWN_LEAVES && access->gone) {
+        *access->gone = 0;
+        own_return_(memory);
+    }
     if (access->effect == OWN_ATTACHES) {
         own_attach_(memory, attachment);
     }

@@ -213,11 +213,29 @@ static inline int own_bytes_free_(own_engine *engine, own_memory *memory, uint64
 }
 
 /* Returns OWN_OK if no view of these bytes is alive and no operation that uses them may be
- * unfinished. The bytes belong to one of several buffers over the memory. */
+ * unfinished. */
 static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_t start,
                                  uint64_t stop, own_conflict *conflict) {
     own_lock(engine);
     int answer = own_bytes_free_(engine, memory, start, stop, conflict);
+    own_unlock(engine);
+    return answer;
+}
+
+/* Closes one of several buffers over the memory, with the bytes of the access, if no view of them is
+ * alive and no operation that uses them may be unfinished. In a context that is `lost`, graphs do
+ * not keep it open, because nothing can be launched there. */
+static inline int own_bytes_leave(own_engine *engine, const own_access *access, int lost,
+                                  own_conflict *conflict) {
+    own_lock(engine);
+    int answer = OWN_MEMORY_CLOSED;
+    if (!*access->gone) {
+        answer = own_bytes_free_(engine, access->memory, access->start, access->stop, conflict);
+        answer = answer == OWN_HELD && lost ? OWN_OK : answer;
+        if (answer == OWN_OK) {
+            own_leave_(access);
+        }
+    }
     own_unlock(engine);
     return answer;
 }

@@ -65,7 +65,12 @@ typedef struct own_attachment {
     uint32_t site;   /* call site of the operation that attached the memory */
 } own_attachment;
 
-enum own_limit { OWN_HAS_DISCARDS = 1, OWN_IS_ATTACHED = 2, OWN_WAS_CUT = 4 };
+enum own_limit {
+    OWN_HAS_DISCARDS = 1,
+    OWN_IS_ATTACHED = 2,
+    OWN_WAS_CUT = 4,
+    OWN_WAS_LEFT = 8 /* `left` is not 0 */
+};
 
 typedef struct own_limits {
     own_discard *discards;
@@ -98,6 +103,9 @@ typedef struct own_memory {
     uint32_t capacity;
     uint32_t crowded;       /* number of ranges at which own_sweep_ runs */
     uint32_t loans;         /* how many of the exports are loans */
+    /* How many buffers over the memory were closed whose objects are still alive: see own_leave_.
+     */
+    uint32_t left;
     uint32_t asked;         /* number of a request: see own_may_need_malloc_ */
     own_limits *limits;     /* NULL until the memory is first discarded or attached */
     struct own_hold *holds; /* of the graphs that use the memory */

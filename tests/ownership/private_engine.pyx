@@ -4,23 +4,24 @@ This module is built with the package (`setup.py build_ext --inplace`), but is n
 """
 
 cimport cython
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from cudadrv._engine cimport (
     OWN_ATTACHED, OWN_ATTACHES, OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_CUT, OWN_DISCARDED,
-    OWN_DISCARDS, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MOVES,
-    OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN, OWN_REACH,
-    OWN_READ, OWN_SHARED, OWN_SHARES, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED,
-    OWN_USES, OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
-    own_bytes_free, own_conflict, own_memory_cut, own_memory_extend, own_discard, own_discarded,
-    own_domain, own_domain_lose, own_domain_open, own_domain_snapshot, own_engine,
-    own_engine_prepare, own_event, own_export, own_export_close, own_export_open, own_join_host,
-    own_known, own_lend_open, own_memory, own_memory_clear, own_memory_free, own_memory_inherit,
-    own_memory_prepare, own_mutex_give, own_record, own_request, own_settle, own_settle_alone,
-    own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream, own_stream_close,
-    own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo, own_wait,
+    OWN_DISCARDS, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MOVES, OWN_MUST_WAIT,
+    OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN, OWN_REACH, OWN_READ,
+    OWN_SHARED, OWN_SHARES, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_USES,
+    OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
+    own_bytes_leave, own_conflict, own_memory_return, own_memory_cut, own_memory_extend,
+    own_discard, own_discarded, own_domain, own_domain_lose, own_domain_open, own_domain_snapshot,
+    own_engine, own_engine_prepare, own_event, own_export, own_export_close, own_export_open,
+    own_join_host, own_known, own_lend_open, own_memory, own_memory_clear, own_memory_free,
+    own_memory_inherit, own_memory_prepare, own_mutex_give, own_record, own_request, own_settle,
+    own_settle_alone, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream,
+    own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo,
+    own_wait,
 )
 
 cdef extern from "cudadrv/ownership.h":
@@ -238,6 +239,7 @@ cdef int fill_access(
     access.mode = MODES[mode]
     access.policy = POLICIES[policy]
     access.effect = OWN_STAYS
+    access.gone = NULL
     return 0
 
 
@@ -356,8 +358,14 @@ cdef class MemoryState:
 
     def free(self, start, stop):
         """Return ``"ok"`` if nobody uses these bytes, otherwise the reason. Closes nothing."""
+        cdef own_access access
         cdef own_conflict conflict
-        return ANSWERS[own_bytes_free(&self.engine.engine, self.memory, start, stop, &conflict)]
+        cdef uint8_t gone = 0
+        access.memory, access.start, access.stop, access.gone = self.memory, start, stop, &gone
+        answer = own_bytes_leave(&self.engine.engine, &access, False, &conflict)
+        if answer == OWN_OK:
+            own_memory_return(&self.engine.engine, self.memory)
+        return ANSWERS[answer]
 
     def cut(self, end, site=0):
         """Remove the bytes from `end` on, if nobody uses them. Returns ``"ok"`` or the reason."""
