@@ -92,7 +92,8 @@ cdef class Lending:
     cdef GraphNode node         # the node of the loan in `capture`, or None
 
     cdef int count(self) except -1
-    cdef void outlive_capture(self, bint goes_on) noexcept
+    cdef void outlive_capture(self) noexcept
+    cdef void follow_users(self) noexcept
 
 
 cdef class Plan:
@@ -179,9 +180,11 @@ cdef class Capture(Capturing):
     cdef list lendings          # the loans that are open in the engine of the plan
     cdef bint joined            # another library has begun it, and ends it
     cdef uint64_t theirs        # that library's capture, as the driver numbers captures
+    cdef bint busy              # a thread begins or ends the block, or has ended it
     cdef bint entered
     cdef bint ended             # guarded by the issue locks of its streams
 
+    cdef int begin(self) except -1
     cdef int join(self) except -1
     cdef int leave(self, bint check) except -1
     cdef int let_go(self) except -1

@@ -11,7 +11,14 @@ from cudadrv._event cimport Event
 cdef void drop_stream(
     Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity,
     object owner) noexcept
-cdef bint bury_stream(
+
+
+cdef enum:      # what `bury_stream` returns
+    GONE
+    LENT
+    CAPTURING
+
+cdef int bury_stream(
     Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity
 ) except -1
 cdef int bury_orphans() except -1

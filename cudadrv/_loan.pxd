@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t
 from cudadrv._capture cimport Lending
 from cudadrv._device cimport Context
 from cudadrv._dlpack cimport dl_versioned
-from cudadrv._engine cimport own_export
+from cudadrv._engine cimport own_export, own_guard
 from cudadrv._event cimport Event
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
@@ -24,7 +24,9 @@ cdef class Lent(Lending):
     cdef bint readonly
     cdef Event event            # recorded at beginning and end; None on a non-blocking stream
     cdef bint live              # whether `loan` is open in the engine, or in a capture's engine
-    cdef Py_ssize_t holders     # how many blocks and exports have not ended
+    # The users are blocks and exports that have not ended. The last one shuts the guard, and then
+    # ends the loan.
+    cdef own_guard holders
     cdef Lent following         # the next one in the list `_dropped`
 
     cdef int begin(self, bint waits) except -1
@@ -32,6 +34,7 @@ cdef class Lent(Lending):
     cdef int use(self, own_export *loan, bint recorded=*, bint waits=*) except -1
     cdef int close(self) except -1
     cdef int end_unrecorded(self, raised, error) except -1
+    cdef bint add_holder(self) noexcept
     cdef int let_go(self) except -1
 
 
@@ -45,9 +48,9 @@ cdef class Loan:
     cdef int32_t device_type    # the DLPack device type, such as DL_CUDA
     cdef Lent lent              # the loan that began last; None before the first
     cdef int block              # the state of the `with` block: FRESH, BUSY, ENTERED or LEFT
+    cdef int turn               # the state of the block of `back`, if there is one: also FRESH
     cdef Lent entered           # the loan that the block has begun or joined
     cdef Lent shown             # the loan that consumers hold by keeping this object, or None
-    cdef bint taken             # a block of `back` has taken the buffer back
     cdef object __weakref__
 
     cdef Lent hold(self)

@@ -88,8 +88,10 @@ cdef class Holdings:
         """Hold the bytes of an access. Returns 1, or 0 if the memory is closed."""
         cdef own_hold *hold
         cdef own_hold **grown
+        if access.memory.closed or _is_gone(access):
+            return 0
         if access.start >= access.stop:
-            return not access.memory.closed
+            return 1
         key = (<size_t>access.memory, access.start, access.stop)
         if key in self.known:
             return 1
@@ -105,7 +107,11 @@ cdef class Holdings:
             raise MemoryError()
         hold.memory, hold.start, hold.stop = access.memory, access.start, access.stop
         hold.graph, hold.site, hold.operation = self.number, site, operation
-        if not own_hold_open(engine, hold):
+        is_open = own_hold_open(engine, hold)
+        if is_open and _is_gone(access):    # another thread has closed the buffer meanwhile
+            own_hold_close(engine, hold)
+            is_open = False
+        if not is_open:
             free(hold)
             del self.known[key]
             return 0
@@ -129,6 +135,7 @@ cdef class Holdings:
         cdef Holdings made = new_holdings(number_of_graph(), graph, self.names)
         cdef own_access access
         cdef size_t i
+        access.gone = NULL
         for i in range(self.count):
             access.memory = self.holds[i].memory
             access.start, access.stop = self.holds[i].start, self.holds[i].stop
@@ -142,6 +149,11 @@ cdef class Holdings:
             del self.known[<size_t>self.holds[i].memory, self.holds[i].start, self.holds[i].stop]
         self.shrink(count)
         return 0
+
+
+cdef bint _is_gone(own_access *access) noexcept:
+    """Whether the buffer of an access was closed, although its memory is open."""
+    return access.gone is not NULL and access.gone[0]
 
 
 cdef str END_OF_GRAPH = "Close the graph and what was instantiated from it first: graph.close()," \
@@ -614,11 +626,11 @@ cdef class Lending:
         """Let the loan stand for all that the borrower has queued so far."""
         raise NotImplementedError
 
-    cdef void outlive_capture(self, bint goes_on) noexcept:
-        """The capture has ended. If the borrower still has the memory, lend it for real.
+    cdef void outlive_capture(self) noexcept:
+        """The capture has ended. If the borrower still has the memory, lend it for real."""
 
-        `goes_on` says that another library goes on capturing the stream.
-        """
+    cdef void follow_users(self) noexcept:
+        """Make the borrower's stream wait for the work on the memory, after `outlive_capture`."""
 
 
 cdef class Receiver:
@@ -668,17 +680,23 @@ cdef class Capture(Capturing):
 
     def __enter__(self):
         """Begin the capture."""
-        cdef int reason
-        if self.entered:
+        if self.entered or self.busy:
             raise CaptureError(f"{self.called()} has begun already; a graph is captured once")
         if self.receiver is None:
             raise TypeError("this Capture was never initialized")
+        self.busy = True    # before anything that lets other threads in
+        try:
+            self.begin()
+        finally:
+            self.busy = False
+        return self
+
+    cdef int begin(self) except -1:
+        cdef int reason
         self.origin.usable()
         if self.origin.order.order == OWN_LEGACY:
             raise CaptureError("the legacy default stream cannot be captured; use another stream")
-        if self.origin.capture is not NULL:
-            raise CaptureError(f"{self.origin.called()} is a part of"
-                               f" {(<Capturing>self.origin.capture).called()} already")
+        _refuse_captured(self.origin)
         self.site = here()
         self.receiver.begin(self)
         self.plan, self.into = self.receiver.plan, self.receiver.raw
@@ -695,7 +713,7 @@ cdef class Capture(Capturing):
             self.receiver.cannot_begin()
             raise
         self.entered = True
-        return self
+        return 0
 
     cdef int begin_after(self, tuple nodes) except -1:
         """Let the captured operations run after nodes that the graph has already."""
@@ -719,8 +737,9 @@ cdef class Capture(Capturing):
         cdef Stream lent = None     # a borrower's stream; only the driver tells if it is joined
         cdef bint received = False
         cdef int reason
-        if not self.entered or self.ended:
+        if not self.entered or self.ended or self.busy:
             raise RuntimeError("this block is not entered, or has ended already")
+        self.busy = True    # before anything that lets other threads in
         _end_given_back()
         if exception is None:
             unjoined, lent = self.unjoined(), self.lent_aside()
@@ -754,9 +773,7 @@ cdef class Capture(Capturing):
         """Begin to take part in the capture that another library has begun of the origin."""
         cdef int reason
         self.origin.usable()
-        if self.origin.capture is not NULL:
-            raise CaptureError(f"{self.origin.called()} is a part of"
-                               f" {(<Capturing>self.origin.capture).called()} already")
+        _refuse_captured(self.origin)
         self.site, self.joined = here(), True
         self.add(self.origin)
         with nogil:
@@ -837,6 +854,7 @@ cdef class Capture(Capturing):
             self.listed = self.called()
         if stream not in self.slots:
             self.open(stream)
+        _refuse_captured(stream)    # again: from here on no other thread runs
         stream.context.captures += 1
         stream.context.captured_by = self.listed
         stream.capture = <void *>self
@@ -1221,8 +1239,19 @@ cdef class Capture(Capturing):
             lending.capture = NULL
             if not cudadrv_table.forked:
                 own_export_close(&self.plan.engine, &lending.loan)
-                lending.outlive_capture(self.joined)
-        self.lendings = None
+                lending.outlive_capture()
+        ended, self.lendings = self.lendings, None
+        if not self.joined and not cudadrv_table.forked:    # else the stream is captured further
+            for lending in ended:
+                lending.follow_users()
+
+
+cdef int _refuse_captured(Stream stream) except -1:
+    """Raise if a stream is a part of a capture."""
+    if stream.capture is not NULL:
+        raise CaptureError(f"{stream.called()} is a part of"
+                           f" {(<Capturing>stream.capture).called()} already")
+    return 0
 
 
 cdef int _end_given_back() except -1:

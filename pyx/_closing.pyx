@@ -217,7 +217,7 @@ cdef bint _bury_orphan(Context context, orphan *node) noexcept:
     """
     try:
         return context.lost or bury_stream(
-            context, node.handle, node.order, node.ours, node.identity)
+            context, node.handle, node.order, node.ours, node.identity) == GONE
     except Exception as error:
         final = isinstance(error, CudaError) and _is_final(error.status)
         if not node.told:
@@ -228,16 +228,16 @@ cdef bint _bury_orphan(Context context, orphan *node) noexcept:
         return final
 
 
-cdef bint bury_stream(
+cdef int bury_stream(
     Context context, CUstream handle, own_stream *order, bint ours, unsigned long long identity
 ) except -1:
     """Close a stream: record a last event if its work may be unfinished, and destroy the handle.
 
-    Returns False, and does nothing, if another library is capturing the stream.
+    Does nothing if the stream is capturing, or if memory is lent to it, and returns which it is.
     """
     cdef Event farewell = None
     cdef CUresult status = CUDA_ERROR_NOT_READY
-    cdef bint capturing = False
+    cdef int outcome = GONE
     while status == CUDA_ERROR_NOT_READY:  # `_end` has found work that needs a last event
         if farewell is None and not own_stream_known(engine, order):
             farewell = new_event(context, CU_EVENT_DISABLE_TIMING)
@@ -247,26 +247,30 @@ cdef bint bury_stream(
             farewell.identity = identity
             context.ghosts.append(farewell)
         with nogil:
-            status = _end(context, handle, order, ours, farewell, &capturing)
+            status = _end(context, handle, order, ours, farewell, &outcome)
     if farewell is not None and (status != CUDA_SUCCESS or not farewell.state.recorded):
         forget_ghosts(context, farewell)
     context.check(status)
-    return not capturing
+    return outcome
 
 
 cdef CUresult _end(
-    Context context, CUstream handle, own_stream *order, bint ours, Event farewell, bint *capturing
+    Context context, CUstream handle, own_stream *order, bint ours, Event farewell, int *outcome
 ) noexcept nogil:
     """Close a stream. Returns CUDA_ERROR_NOT_READY if it needs a last event and `farewell` is None.
+
+    A loan to the stream begins and ends with the issue lock, too.
     """
     cdef CUresult status = CUDA_SUCCESS
     own_mutex_take(order.issue)
-    if order.state == OWN_OPEN:
+    if order.loans:
+        outcome[0] = LENT
+    elif order.state == OWN_OPEN:
         if farewell is None and not own_stream_known(engine, order):
             status = CUDA_ERROR_NOT_READY
         else:
-            status = _destroy(context.raw, handle, order, ours, farewell, capturing)
-            if status == CUDA_SUCCESS and not capturing[0]:
+            status = _destroy(context.raw, handle, order, ours, farewell, outcome)
+            if status == CUDA_SUCCESS and outcome[0] == GONE:
                 own_stream_close(engine, order)
     own_mutex_give(order.issue)
     return status
@@ -274,7 +278,7 @@ cdef CUresult _end(
 
 cdef CUresult _destroy(
     CUcontext context, CUstream handle, own_stream *order, bint ours, Event farewell,
-    bint *capturing
+    int *outcome
 ) noexcept nogil:
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE
     cdef CUresult status
@@ -282,8 +286,8 @@ cdef CUresult _destroy(
     if not ours and farewell is None:  # needs no call, and the owner may have destroyed the stream
         return CUDA_SUCCESS
     status = in_cuStreamIsCapturing(context, handle, &capture)
-    capturing[0] = status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE
-    if capturing[0]:
+    if status == CUDA_SUCCESS and capture != CU_STREAM_CAPTURE_STATUS_NONE:
+        outcome[0] = CAPTURING
         return status
     if status == CUDA_SUCCESS and farewell is not None:
         status = in_cuEventRecord(context, farewell.raw, handle)

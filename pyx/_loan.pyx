@@ -13,7 +13,7 @@ import operator
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.ref cimport Py_REFCNT
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from cudadrv._capture cimport Capture
@@ -30,16 +30,17 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_PER_THREAD, OWN_READ,
-    OWN_STAYS, OWN_STRICT, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access,
-    own_conflict, own_export_close, own_export_open, own_keep_open, own_lend_anyway, own_lend_open,
-    own_snapshot, own_snapshot_drop, own_snapshot_has, own_snapshot_take,
+    OWN_STAYS, OWN_STRICT, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
+    own_export_close, own_export_open, own_guard_enter, own_guard_leave, own_guard_leave_last,
+    own_guard_reopen, own_guard_shut, own_keep_open, own_lend_anyway, own_lend_open, own_snapshot, own_snapshot_drop,
+    own_snapshot_has, own_snapshot_take,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport marker_of
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, issue_briefly, prepare
-from cudadrv._refusal cimport refuse_host, refuse_operation
+from cudadrv._refusal cimport refuse_closed, refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
@@ -82,7 +83,7 @@ cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogi
 # ---- one loan, as the engine knows it ----
 
 cdef Lent _lend(Region region, Stream stream, Borrower borrower, bint readonly, bint waits):
-    """Begin a loan, or raise. The caller adds the first holder."""
+    """Begin a loan, or raise. The caller is its first holder."""
     cdef Lent lent = _renewed(region, stream, borrower, readonly)
     if lent is not None:
         return lent
@@ -90,6 +91,7 @@ cdef Lent _lend(Region region, Stream stream, Borrower borrower, bint readonly, 
     lent.region, lent.readonly, lent.borrower = region, readonly, borrower
     lent.stream = stream if stream is not None else lending_stream(region.memory.context)
     lent.begin(waits)
+    lent.holders.users = 1
     return lent
 
 
@@ -108,11 +110,10 @@ cdef Lent _renewed(Region region, Stream stream, Borrower borrower, bint readonl
     if lent is None:
         return None
     # One reference: neither a Loan nor another export refers to the loan.
-    if Py_REFCNT(lent) == 1 and lent.live and lent.holders == 1 \
+    if Py_REFCNT(lent) == 1 and lent.live and lent.holders.users == 1 \
             and lent.region is region and lent.readonly == readonly and lent.stream is stream \
             and lent.borrower == ON_STREAM and lent.event is None and lent.capture is NULL \
             and stream.capture is NULL and stream.order.state == OWN_OPEN and takes_calls(stream):
-        lent.holders = 0
         lent.loan.site = here()
         return lent
     lent.let_go()
@@ -158,6 +159,9 @@ cdef class Lent:
                             "read" if self.readonly else "export", self.region.describe())
         self.live = True
         self.region.memory.loans += 1
+        if self.region.memory.gone:     # another thread has given the memory back meanwhile
+            self.close()
+            refuse_closed(self.region.describe())
         return 0
 
     cdef int begin_in_capture(self, bint waits) except -1:
@@ -180,18 +184,20 @@ cdef class Lent:
     cdef int count(self) except -1:
         return self.use(NULL)
 
-    cdef void outlive_capture(self, bint goes_on) noexcept:
+    cdef void outlive_capture(self) noexcept:
         cdef own_access access
         if not self.live:
             return
-        if self.holders and not self.stream.context.lost:
+        if self.holders.users > 0 and not self.stream.context.lost:
             _access_of(self, &access)
             own_lend_anyway(engine, &access, self.loan.site, self.stream.order, &self.loan)
-            if not goes_on and self.region.nbytes:  # the borrower's next work runs at once
-                _wait_for_users(self)
         else:
             self.live = False
             self.region.memory.loans -= 1
+
+    cdef void follow_users(self) noexcept:
+        if self.live and self.region.nbytes:    # the borrower's next work runs at once
+            _wait_for_users(self)
 
     cdef int use(self, own_export *loan, bint recorded=True, bint waits=False) except -1:
         """Issue an operation that stands for all that the borrower has queued on the stream so far.
@@ -264,12 +270,19 @@ cdef class Lent:
                             f" be recorded: {error}")
         return self.close()
 
+    cdef bint add_holder(self) noexcept:
+        """Add a holder. Returns False if the loan has ended, or if a thread is just ending it."""
+        if not own_guard_enter(&self.holders):
+            return False
+        if not self.live:   # it has ended with its capture
+            own_guard_leave(&self.holders)
+        return self.live
+
     cdef int let_go(self) except -1:
         """Remove a holder. The last one ends the loan. If that fails, nothing is raised: see
         `end_unrecorded`.
         """
-        self.holders -= 1
-        if self.holders == 0 and self.live:
+        if own_guard_leave_last(&self.holders) and self.live:
             try:
                 self.use(NULL)
             except Exception as error:
@@ -287,10 +300,11 @@ _is_called = False          # whether synchronizations call `_end_all_unended`
 cdef int _end_later(Lent lent) except -1:
     """Keep a loan that cannot be ended now, for example because its stream is capturing.
 
-    Each synchronization tries again to end it.
+    Each synchronization tries again to end it, unless it has holders again by then.
     """
     global _is_called
     _unended.append(lent)
+    own_guard_reopen(&lent.holders)
     if not _is_called:
         _is_called = True
         call_after_wait(_end_all_unended)
@@ -300,16 +314,18 @@ cdef int _end_later(Lent lent) except -1:
 def _end_all_unended():
     cdef Lent lent
     for lent in list(_unended):
+        if not lent.live or lent.holders.users > 0:     # or lent again, or taken back meanwhile
+            _unended.remove(lent)
+            continue
+        if not own_guard_shut(&lent.holders, 0):    # another thread is trying
+            continue
         try:
-            if lent.holders or not lent.live:   # lent again, or taken back meanwhile
-                _unended.remove(lent)
-                continue
             if not lent.stream.context.lost:
                 lent.use(NULL)
-            _unended.remove(lent)
             lent.close()
+            _unended.remove(lent)
         except Exception:  # the next synchronization tries again
-            pass
+            own_guard_reopen(&lent.holders)
 
 
 cdef int _end_returned() except -1:
@@ -372,8 +388,7 @@ cdef class Loan:
         if self.block == ENTERED and self.entered.live:
             report_text("a loan died inside its block, and what was queued there is not known: end"
                         " the block that `with buffer.lend(stream)` begins")
-            self.entered.holders -= 1
-            if self.entered.holders == 0:
+            if own_guard_leave_last(&self.entered.holders):
                 self.entered.close()
         if self.shown is not None:
             self.shown.following, _dropped = _dropped, self.shown
@@ -421,8 +436,7 @@ cdef class Loan:
         if self.block != ENTERED:
             raise RuntimeError("this block is not entered, or has ended already")
         self.block = BUSY
-        lent.holders -= 1
-        if lent.holders or not lent.live:
+        if not own_guard_leave_last(&lent.holders) or not lent.live:
             self.block = LEFT
             return
         try:
@@ -507,8 +521,8 @@ cdef class Loan:
         if self.device_type == DL_CPU:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
         lent = self.hold()
-        if self.shown is lent:
-            lent.holders -= 1  # this object is one holder, however often the interface is read
+        if self.shown is lent:  # this object is one holder, however often the interface is read
+            own_guard_leave(&lent.holders)
         self.shown = lent
         stream = None if self.stream is None else protocol_handle(self.stream)
         return {
@@ -530,10 +544,13 @@ cdef class Loan:
         except BaseException:
             lent.let_go()
             raise
+        Py_INCREF(lent)     # the next view may be a holder of another loan
+        view.internal = <void *>lent
 
     def __releasebuffer__(self, Py_buffer *view):
-        if self.lent is not None:
-            self.lent.let_go()
+        cdef Lent lent = <Lent>view.internal
+        Py_DECREF(lent)
+        lent.let_go()
 
     def __repr__(self):
         if self.region is None:
@@ -563,20 +580,20 @@ cdef class Loan:
         """Begin the loan, unless it has begun, and add a holder, which the caller has to remove.
         """
         cdef Lent lent
-        if self.taken:
-            raise ValueError(f"{self!r} is taken back for a block: export it after that")
         attend()
+        if self.turn != FRESH:
+            raise ValueError(f"{self!r} is taken back for a block: export it after that")
         if self.lent is not None and self.lent.live and self.borrower == ON_STREAM \
                 and self.lent.capture != self.stream.capture:
             raise CaptureError(
                 f"{self.region.describe()} was lent before the capture that {self.stream!r} is a"
                 " part of, so the graph would not know of this use; lend it anew in the block:"
                 " buffer.lend(stream)")
-        if self.lent is None or not self.lent.live:
-            lent = _lend(self.region, self.stream, self.borrower, self.readonly, False)
-            self.lent = lent
-        self.lent.holders += 1
-        return self.lent
+        lent = self.lent
+        if lent is None or not lent.add_holder():
+            self.lent = lent = _lend(
+                self.region, self.stream, self.borrower, self.readonly, False)
+        return lent
 
 
 @cython.final
@@ -594,16 +611,18 @@ cdef class Back:
         The buffer is lent again without a check, although work of the block may be unfinished.
         """
         if self.entered and not cudadrv_table.forked:
-            _end_turn(self)
-            if self.lent.holders and not self.lent.live:
+            if not own_guard_shut(&self.lent.holders, 1):
                 _lend_anyway(self.lent)
+            _end_turn(self)
+            if own_guard_leave_last(&self.lent.holders):
+                self.lent.close()
 
     def __enter__(self):
         """Take the buffer back."""
         cdef own_access access
         cdef Lent lent = None if self.loan is None else self.loan.lent
         attend()
-        if lent is None or not lent.live or self.loan.taken:
+        if lent is None or not lent.live or self.loan.turn != FRESH:
             raise ValueError(f"{self.loan!r} is not in anybody's hands, so there is nothing to take"
                              " back")
         if lent.capture is not NULL:
@@ -611,13 +630,21 @@ cdef class Back:
         if lent.borrower != ON_STREAM:
             raise ValueError(f"{self.loan!r} cannot be taken back: nothing says what its borrower"
                              " has done so far")
-        lent.use(NULL)
-        lent.close()
+        if not lent.add_holder():   # so that the loan cannot end before the block does
+            raise ValueError(f"{self.loan!r} is just being given back, so there is nothing to take"
+                             " back")
+        self.loan.turn = BUSY
+        try:
+            lent.use(NULL)
+        except BaseException:
+            self.loan.turn = FRESH
+            lent.let_go()
+            raise
         _access_of(lent, &access)
         own_keep_open(engine, &access, here(), lent.stream.order, &self.kept)
         lent.region.memory.loans += 1
-        self.lent = lent
-        self.loan.taken = self.entered = True
+        lent.close()
+        self.lent, self.loan.turn, self.entered = lent, ENTERED, True
         try:
             PyErr_CheckSignals()  # `Nesting.enter` in _ordering.pyx says why
         except BaseException as error:
@@ -627,11 +654,12 @@ cdef class Back:
     def __exit__(self, kind, exception, traceback):
         """Lend the buffer to the borrower again."""
         cdef Lent lent = self.lent
+        attend()
         if not self.entered:
             raise RuntimeError("this block is not entered, or has ended already")
-        attend()
-        _end_turn(self)
-        if lent.holders == 0:  # the last array has gone meanwhile
+        self.entered = False
+        if own_guard_shut(&lent.holders, 1):    # the last array has gone meanwhile
+            _end_turn(self)
             return
         try:
             lent.begin(True)
@@ -642,11 +670,14 @@ cdef class Back:
             if exception is None or not isinstance(error, Exception):
                 raise
             exception.add_note(f"cudadrv: {error}")
+        finally:
+            _end_turn(self)     # after the loan has begun, so that the stream stays open
+            lent.let_go()
 
 
 cdef void _end_turn(Back back) noexcept:
     """End a block of `back` in the engine: the memory can be closed again."""
-    back.entered = back.loan.taken = False
+    back.entered, back.loan.turn = False, FRESH
     back.lent.region.memory.loans -= 1
     own_export_close(engine, &back.kept)
 
@@ -657,6 +688,7 @@ cdef void _access_of(Lent lent, own_access *access) noexcept:
     access.start = lent.region.start
     access.stop = lent.region.start + lent.region.nbytes
     access.mode = OWN_READ if lent.readonly else OWN_WRITE
+    access.gone = NULL
 
 
 cdef void _lend_anyway(Lent lent) noexcept:
@@ -861,7 +893,6 @@ cdef dl_versioned *export_to_c(Region region) except NULL:
     stream = stream_of_exchange(region.memory.context)
     check_array(region.dtype, region.sizes)
     lent = _lend(region, stream, ON_STREAM, region.read_only, True)
-    lent.holders = 1
     try:
         return export_tensor(
             lent, <void *><size_t>pointer_of(region),
@@ -940,7 +971,6 @@ cdef object _export(
     _check_device_type(borrower, device_type)
     versioned = _is_versioned(max_version, readonly)
     lent = _lend(region, stream, borrower, readonly, True)
-    lent.holders = 1
     return _capsule(lent, device_type, region.sizes, None, versioned, copied)
 
 

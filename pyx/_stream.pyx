@@ -13,8 +13,8 @@ from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
 from cudadrv._closing cimport (
-    bury_orphans, bury_stream, drop_stream, forget_ghosts, is_dead, is_dying, make_room, take_ghost,
-    take_orphan,
+    CAPTURING, GONE, LENT, bury_orphans, bury_stream, drop_stream, forget_ghosts, is_dead, is_dying,
+    make_room, take_ghost, take_orphan,
 )
 from cudadrv._device cimport (
     Alive, Context, Device, after_wait, context_of, contexts, default_context, is_alive,
@@ -421,13 +421,16 @@ cdef class Stream:
             own_stream_close(engine, self.order)
             return
         self.usable()
-        if self.order.loans:
+        outcome = LENT if self.order.loans else GONE
+        if outcome == GONE and self.capture is not NULL:
+            self.refuse_captured()
+        if outcome == GONE:
+            outcome = bury_stream(self.context, self.raw, self.order, self.ours, self.identity)
+        if outcome == LENT:
             raise OwnershipError(f"{self!r} is not closed: buffers are lent to it; end their"
                                  " `with buffer.lend(...)` blocks, and drop the arrays that other"
                                  " libraries made of them, first")
-        if self.capture is not NULL:
-            self.refuse_captured()
-        if not bury_stream(self.context, self.raw, self.order, self.ours, self.identity):
+        if outcome == CAPTURING:
             self.refuse(STREAM_IS_CAPTURING)
 
     def __enter__(self):
