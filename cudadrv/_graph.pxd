@@ -54,6 +54,7 @@ cdef class Graph(Builder):
     cdef int forget(self) except -1
     cdef int begin_plan(self, str busy) except -1
     cdef Uses uses(self)
+    cdef int fill_in(self, ExecutableGraph made) except -1
     cdef object add_bodies(self, ConditionKind kind, object condition, object count, object after)
 
 

@@ -2,6 +2,7 @@
 
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUmodule, unlikely
+from cudadrv._engine cimport own_guard
 from cudadrv._memory cimport Memory
 
 
@@ -21,10 +22,13 @@ cdef class Module:
     cdef list unlisted          # the Memory of each variable that `text` does not list
     cdef Py_ssize_t changes     # how often `unlisted` has changed; a launch starts again after that
     cdef object kernels         # live Kernels by name
+    cdef own_guard guard        # the users are calls that pass a handle of the module to the driver
     cdef object __weakref__
 
     cdef CUmodule raw(self) noexcept nogil
     cdef int usable(self) except -1
+    cdef int begin_call(self) except -1
+    cdef void end_call(self) noexcept nogil
     cdef str called(self)
 
 

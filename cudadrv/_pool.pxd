@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t
 
 from cudadrv._device cimport Context, Device, Kept
 from cudadrv._driver cimport CUdeviceptr, CUmemoryPool
-from cudadrv._engine cimport own_memory, own_stream
+from cudadrv._engine cimport own_guard, own_memory, own_stream
 from cudadrv._ordering cimport Nesting
 from cudadrv._release cimport MemoryKind
 
@@ -48,8 +48,11 @@ cdef class PoolHandle:
     cdef Py_ssize_t buffers     # how many live Memory objects have, or are getting, its memory
     cdef uint32_t closed_at     # the line that closed the pool, or 0
     cdef size_t resets          # `resets` (see _device.pxd) when the pool was made
+    cdef own_guard guard        # the users are calls that pass the handle to the driver
 
     cdef int usable(self) except -1
+    cdef int begin_call(self) except -1
+    cdef void end_call(self) noexcept nogil
 
 
 cdef bint driver_pools_used     # True once a `with pool:` block or a `driver_pool` was set

@@ -21,6 +21,7 @@ from cudadrv._driver cimport (
     cuMemPoolGetAttribute, cuMemPoolSetAccess, cuMemPoolSetAttribute, cuMemPoolTrimTo,
     cudadrv_table,
 )
+from cudadrv._engine cimport own_guard_shut
 from cudadrv._errors cimport check, report
 from cudadrv._managed cimport place_of
 from cudadrv._names cimport checked_name
@@ -267,7 +268,11 @@ name=None)\n--\n
         _visitor(self, place)
         if access not in ACCESS:
             raise ValueError(f"access is 'readwrite', 'read' or None, and not {access!r}")
-        admit(self.raw, place, <CUmemAccess_flags><int>ACCESS[access], repr(self))
+        self.begin_call()
+        try:
+            admit(self.raw, place, <CUmemAccess_flags><int>ACCESS[access], repr(self))
+        finally:
+            self.end_call()
 
     def access(self, place):
         """Return what a device may do with the memory of a device pool: "readwrite", "read" or
@@ -277,10 +282,14 @@ name=None)\n--\n
         """
         cdef CUmemLocation location
         cdef CUmemAccess_flags flags = <CUmemAccess_flags>0
+        cdef CUresult status
         self.usable()
         location = _visitor(self, place)
+        self.begin_call()
         with nogil:
-            check(cuMemPoolGetAccess(&flags, self.raw, &location))
+            status = cuMemPoolGetAccess(&flags, self.raw, &location)
+            self.end_call()
+            check(status)
         for word, number in ACCESS.items():
             if number == <int>flags:
                 return word
@@ -319,9 +328,12 @@ name=None)\n--\n
         function: cuMemPoolTrimTo.
         """
         cdef size_t keep = _checked_bytes(keep_bytes, "keep_bytes")
-        self.usable()
+        cdef CUresult status
+        self.begin_call()
         with nogil:
-            check(cuMemPoolTrimTo(self.raw, keep))
+            status = cuMemPoolTrimTo(self.raw, keep)
+            self.end_call()
+            check(status)
 
     # ---- choosing and closing ----
 
@@ -353,6 +365,10 @@ name=None)\n--\n
                 f"cannot close {self!r}: {self.buffers}"
                 f" {'buffer has' if self.buffers == 1 else 'buffers have'} memory of it. Close them"
                 " first; cudadrv.live_buffers() lists all buffers")
+        if not own_guard_shut(&self.guard, 0):
+            raise OwnershipError(f"cannot close {self!r}: another thread is just closing it, or"
+                                 " asking the driver about it. Close it when that call has"
+                                 " returned")
         self.closed_at = here()
         check(_destroy(self))
 
@@ -506,24 +522,33 @@ cdef uint64_t _checked_bytes(object value, str what) except? 0:
 
 cdef object _read(DriverPool pool, CUmemPool_attribute attribute):
     cdef uint64_t value = 0
-    pool.usable()
-    with nogil:
-        check(cuMemPoolGetAttribute(pool.raw, attribute, &value))
+    _get(pool, attribute, &value)
     return value
+
+
+cdef int _get(DriverPool pool, CUmemPool_attribute attribute, void *value) except -1:
+    cdef CUresult status
+    pool.begin_call()
+    with nogil:
+        status = cuMemPoolGetAttribute(pool.raw, attribute, value)
+        pool.end_call()
+        check(status)
+    return 0
 
 
 cdef bint _read_flag(DriverPool pool, CUmemPool_attribute attribute) except -1:
     cdef int value = 0
-    pool.usable()
-    with nogil:
-        check(cuMemPoolGetAttribute(pool.raw, attribute, &value))
+    _get(pool, attribute, &value)
     return value != 0
 
 
 cdef int _set(DriverPool pool, CUmemPool_attribute attribute, void *value) except -1:
-    pool.usable()
+    cdef CUresult status
+    pool.begin_call()
     with nogil:
-        check(cuMemPoolSetAttribute(pool.raw, attribute, value))
+        status = cuMemPoolSetAttribute(pool.raw, attribute, value)
+        pool.end_call()
+        check(status)
     return 0
 
 

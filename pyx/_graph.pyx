@@ -581,20 +581,21 @@ cdef class Graph(Builder):
         cdef uint16_t name
         self.usable()
         _check_child(self, child)
-        uses = child.uses()
-        accesses, count = uses.accesses, uses.count
-        if policies_used:
-            room = _with_policies(uses, &count)
-            accesses = accesses if room is None else <own_access *>room.start
-        name = graph_launch(child.label, uses.names)
         child.plan.busy = "being added to another graph by another call"
         try:
-            fill_request(&request, name, accesses, <int>count)
-            node = add_child(self, child.context, &request, child.raw, nodes, uses, _buffers_in,
-                             uses.targets(accesses, count))
-        except BaseException:
-            give_back_name(name)
-            raise
+            uses = child.uses()
+            accesses, count = uses.accesses, uses.count
+            if policies_used:
+                room = _with_policies(uses, &count)
+                accesses = accesses if room is None else <own_access *>room.start
+            name = graph_launch(child.label, uses.names)
+            try:
+                fill_request(&request, name, accesses, <int>count)
+                node = add_child(self, child.context, &request, child.raw, nodes, uses, _buffers_in,
+                                 uses.targets(accesses, count))
+            except BaseException:
+                give_back_name(name)
+                raise
         finally:
             child.plan.busy = None
         self.plan.holdings.names.numbers.append(name)   # given back when no message can need it
@@ -704,9 +705,19 @@ cdef class Graph(Builder):
         Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
+        self.usable()
+        check_whole(self)
+        self.plan.busy = "being instantiated by another call"   # so that no thread closes it
+        try:
+            self.fill_in(made)
+        finally:
+            self.plan.busy = None
+        return made
+
+    cdef int fill_in(self, ExecutableGraph made) except -1:
+        """Let the driver instantiate the graph."""
         cdef CUresult status
         cdef Uses uses
-        self.usable()
         _check_instance(self)
         self.context.usable()
         uses = self.uses()
@@ -721,22 +732,18 @@ cdef class Graph(Builder):
         memcpy(made.accesses, uses.accesses, uses.count * sizeof(own_access))
         _forget_names()
         single = weakref.ref(made) if made.conditional else None
-        self.plan.busy = "being instantiated by another call"
-        try:
+        status = _instantiate(made, self.raw)
+        if status == CUDA_ERROR_NOT_SUPPORTED and self.single is not None:
+            drain(True)     # the driver still has the last executable
             status = _instantiate(made, self.raw)
-            if status == CUDA_ERROR_NOT_SUPPORTED and self.single is not None:
-                drain(True)     # the driver still has the last executable
-                status = _instantiate(made, self.raw)
-            if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
-                if self.single is not None and not may_finish():
-                    _refuse_during_captures(self)
-                _refuse_second(self)    # the other one was made before the conditions were
-            self.context.check(status)
-        finally:
-            self.plan.busy = None
+        if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
+            if self.single is not None and not may_finish():
+                _refuse_during_captures(self)
+            _refuse_second(self)    # the other one was made before the conditions were
+        self.context.check(status)
         self.single = single
         made.operation = graph_launch(self.label, uses.names)
-        return made
+        return 0
 
     def close(self):
         """Destroy the graph, and let its memory go. Closing twice does nothing. Does not block.
@@ -796,12 +803,15 @@ cdef class Graph(Builder):
         Until the change ends, messages say by `busy` what changes the graph.
         """
         cdef GraphNode later
+        cdef Plan plan = self.plan
+        if plan is None:
+            plan = Plan.__new__(Plan)
+            plan.graph = self.label
+            plan.holdings = new_holdings(self.number, self.label, None)
         self.usable()
+        # From here on no other thread runs, so only one can begin to change the graph.
         if self.plan is None:
-            self.plan = Plan.__new__(Plan)
-            self.plan.graph = self.label
-            self.plan.holdings = new_holdings(self.number, self.label, None)
-            self.seen = 0
+            self.plan, self.seen = plan, 0
         self.refuse_busy()
         later = self.plan.follower()
         if later is not None:
@@ -842,10 +852,10 @@ cdef class Graph(Builder):
         return 0
 
     cdef void end_change(self) noexcept:
-        self.plan.root().busy = None
         if self.outer is None and _is_new(self) and not self.plan.conditions:
             _drop_driver_graph(self)    # the change has failed, and the graph is as it was
             self.context = None
+        self.plan.root().busy = None    # last: dropping the graph lets other threads in
 
     cdef int begin(self, Capture capture) except -1:
         self.usable()
@@ -879,9 +889,11 @@ cdef class Graph(Builder):
         return 0
 
     cdef void cannot_begin(self) noexcept:
-        self.capturing, self.plan.root().busy = False, None
+        cdef Plan root = self.plan.root()
+        self.capturing = False
         if self.raw is NULL:
             self.forget()
+        root.busy = None    # last, as in `end_change`
 
     cdef void give_up(self, bint destroyed) noexcept:
         """Discard all nodes of the whole graph, even if this is only a body of it."""
@@ -889,13 +901,12 @@ cdef class Graph(Builder):
         self.capturing = False
         while graph.outer is not None:
             graph = graph.outer
-        graph.plan.busy = None
         if destroyed:
             # The driver may have given the handle to another graph by now. A graph whose body is
             # destroyed is leaked, because drivers crash when it is destroyed (580 does).
             graph.driver_graph.raw = NULL
         _drop_driver_graph(graph)
-        graph.forget()
+        graph.forget()  # with it goes `busy`: until then no other thread can begin anything
 
     cdef int forget(self) except -1:
         """Let go of the nodes, and of what they hold."""
@@ -1031,9 +1042,8 @@ cdef CUresult _instantiate(ExecutableGraph made, CUgraph raw) noexcept:
 
 
 cdef int _check_instance(Graph graph) except -1:
-    """Raise unless a graph can be instantiated."""
+    """Raise unless a graph that is whole can be instantiated."""
     cdef ExecutableGraph single
-    check_whole(graph)
     _check_conditions(graph.plan)
     _check_bodies(graph.plan, graph.context)
     single = None if graph.single is None else graph.single()

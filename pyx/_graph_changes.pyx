@@ -101,8 +101,9 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
 cdef int _begin_change(ExecutableGraph executable) except -1:
     """Refuse other changes and launches, until the caller resets `changing`."""
     usable_executable(executable)
-    refuse_while_busy(executable)
     executable.context.usable()
+    usable_executable(executable)   # again: from here on no other thread runs
+    refuse_while_busy(executable)
     executable.changing = True
     return 0
 
@@ -145,6 +146,17 @@ def update_executable(ExecutableGraph executable not None, graph):
 
 cdef Next _update(ExecutableGraph executable, Graph graph):
     """Let the driver update an executable. Returns its new state."""
+    graph.usable()
+    check_whole(graph)
+    graph.plan.busy = "being passed to update by another call"  # so that no thread closes it
+    try:
+        following = _update_by(executable, graph)
+    finally:
+        graph.plan.busy = None
+    return following
+
+
+cdef Next _update_by(ExecutableGraph executable, Graph graph):
     cdef DriverGraph driver_graph
     cdef Uses uses
     cdef tuple nodes
@@ -152,8 +164,6 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
     cdef Next following
     cdef CUresult status
     cdef bint paired
-    graph.usable()
-    check_whole(graph)
     if graph.context is not executable.context:
         raise ValueError(f"{graph.label} belongs to {graph.context!r}, and this executable of"
                          f" {executable.label} to {executable.context!r}")

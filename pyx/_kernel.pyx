@@ -230,9 +230,11 @@ cdef class Kernel:
         if self.takes.block[0]:
             return _suggest_required(self, shared_bytes, limit)
         shared, most = shared_bytes, min(limit, self.takes.threads)
+        self.module.begin_call()
         with nogil:
             status = in_cuOccupancyMaxPotentialBlockSize(
                 self.module.context.raw, &grid, &block, self.raw, NULL, shared, most)
+            self.module.end_call()
             self.module.context.check(status)
         return block, _in_clusters(self, grid)
 
@@ -294,9 +296,11 @@ cdef class Kernel:
                              f" {', '.join(map(repr, CACHES))}")
         self.usable()
         number = CACHES[preference]
+        self.module.begin_call()
         with nogil:
             status = in_cuFuncSetCacheConfig(
                 self.module.context.raw, self.raw, <CUfunc_cache>number)
+            self.module.end_call()
             self.module.context.check(status)
 
     def __repr__(self):
@@ -349,15 +353,19 @@ cdef class Kernel:
     cdef int attribute(self, CUfunction_attribute attribute) except? -1:
         cdef int value = 0
         cdef CUresult status
+        self.module.begin_call()
         with nogil:
             status = in_cuFuncGetAttribute(self.module.context.raw, &value, attribute, self.raw)
+            self.module.end_call()
             self.module.context.check(status)
         return value
 
     cdef int set_attribute(self, CUfunction_attribute attribute, int value) except -1:
         cdef CUresult status
+        self.module.begin_call()
         with nogil:
             status = in_cuFuncSetAttribute(self.module.context.raw, self.raw, attribute, value)
+            self.module.end_call()
             self.module.context.check(status)
         return 0
 
@@ -380,6 +388,15 @@ cdef Signature _signature_of(Kernel kernel):
 def kernel_of(Module module not None, str name not None):
     """Make a Kernel. Only `Module` calls this function, and it keeps one object for each name."""
     cdef Kernel kernel = Kernel.__new__(Kernel)
+    module.begin_call()     # for the queries of `new_signature`
+    try:
+        _look_up(kernel, module, name)
+    finally:
+        module.end_call()
+    return kernel
+
+
+cdef int _look_up(Kernel kernel, Module module, str name) except -1:
     kernel.raw = <CUfunction><size_t>function_of(module, name)
     text = module.text.kernels.get(name) if module.text is not None else None
     kernel.module = module
@@ -388,8 +405,7 @@ def kernel_of(Module module not None, str name not None):
     kernel.operation = launch_of(name)
     kernel.reached = kernel.variables = variables_of(module, name)
     kernel.changes = -1
-    _find_takes(kernel, name)
-    return kernel
+    return _find_takes(kernel, name)
 
 
 # ---- the shape of a launch ----
@@ -464,9 +480,11 @@ cdef int occupancy_of(Kernel kernel, Shape *shape) except -1:
     cdef int blocks = 0
     cdef int threads = <int>product_of(shape.block)
     cdef CUresult status
+    kernel.module.begin_call()
     with nogil:
         status = in_cuOccupancyMaxActiveBlocksPerMultiprocessor(
             kernel.module.context.raw, &blocks, kernel.raw, threads, shape.shared_bytes)
+        kernel.module.end_call()
         kernel.module.context.check(status)
     return blocks
 

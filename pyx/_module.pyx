@@ -28,12 +28,15 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport close_at_end, is_sticky
 from cudadrv._memory cimport Memory, close_module, code_memory, show_memory, variable_memory
-from cudadrv._engine cimport OWN_REACH, OWN_READ, OWN_WRITE, engine, own_memory_inherit
+from cudadrv._engine cimport (
+    OWN_REACH, OWN_READ, OWN_WRITE, engine, own_guard_enter, own_guard_leave, own_guard_reopen,
+    own_guard_shut, own_memory_inherit,
+)
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport drain, drain_for_more
 
 from cudadrv._buffers import DeviceBuffer, UnifiedBuffer
-from cudadrv._errors import CudaImageError, CudaNotFoundError
+from cudadrv._errors import CudaImageError, CudaNotFoundError, OwnershipError
 from cudadrv._image import checked_image
 from cudadrv._ptx import Text
 
@@ -314,13 +317,22 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         Signals such as Ctrl-C interrupt the wait, and then the module stays loaded.
 
         Raises BufferBorrowedError while one of its kernels may be running or one of its variables
-        is in use, and BufferExportedError while the host has a view of a variable. The module then
+        is in use, BufferExportedError while the host has a view of a variable, and OwnershipError
+        while another thread looks up a kernel or a variable, or asks about one. The module then
         stays loaded. A module that dies without `close` is unloaded once its kernels are complete.
         Driver function: cuModuleUnload.
         """
         if self.closed:
             return
-        close_module(self.code, list(self.variables.values()))
+        if not own_guard_shut(&self.guard, 0):
+            raise OwnershipError(
+                f"cannot close {self.called()}: another thread is just closing it, or asking the"
+                " driver about its kernels or variables. Close it when that call has returned")
+        try:
+            close_module(self.code, list(self.variables.values()))
+        except BaseException:
+            own_guard_reopen(&self.guard)
+            raise
         drain(False)
 
     def __enter__(self):
@@ -353,6 +365,19 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
             refuse_closed(self.called(), self.code.closed_at)
         return 0
 
+    cdef int begin_call(self) except -1:
+        """Keep the module loaded until `end_call`, or raise as `usable`.
+
+        Launches need no such call: the engine knows that they use the module.
+        """
+        self.usable()
+        if not own_guard_enter(&self.guard):    # a thread is just closing the module
+            refuse_closed(self.called())
+        return 0
+
+    cdef void end_call(self) noexcept nogil:
+        own_guard_leave(&self.guard)
+
     cdef str called(self):
         """Return the module's name in messages."""
         return self.code.label
@@ -374,8 +399,10 @@ cdef object _find(Module module, str name):
     cdef CUresult status
     if b"\0" in encoded:
         return None
+    module.begin_call()
     with nogil:
         status = in_cuModuleGetFunction(module.context.raw, &found, module.raw(), c_name)
+        module.end_call()
     if status == CUDA_ERROR_NOT_FOUND:
         return None
     module.context.check(status)
@@ -415,19 +442,24 @@ cdef list _names(Module module):
     cdef Room room
     if module.text is not None:
         return list(module.text.kernels)
-    with nogil:
-        status = in_cuModuleGetFunctionCount(module.context.raw, &count, module.raw())
-        module.context.check(status)
-    room = new_room(count * sizeof(CUfunction))
-    functions = <CUfunction *>room.start
-    with nogil:
-        status = in_cuModuleEnumerateFunctions(module.context.raw, functions, count, module.raw())
-        module.context.check(status)
     names = []
-    for i in range(count):
+    module.begin_call()
+    try:
         with nogil:
-            module.context.check(cuFuncGetName(&name, functions[i]))
-        names.append(name.decode(errors="replace"))
+            status = in_cuModuleGetFunctionCount(module.context.raw, &count, module.raw())
+            module.context.check(status)
+        room = new_room(count * sizeof(CUfunction))
+        functions = <CUfunction *>room.start
+        with nogil:
+            status = in_cuModuleEnumerateFunctions(
+                module.context.raw, functions, count, module.raw())
+            module.context.check(status)
+        for i in range(count):
+            with nogil:
+                module.context.check(cuFuncGetName(&name, functions[i]))
+            names.append(name.decode(errors="replace"))
+    finally:
+        module.end_call()
     return names
 
 
@@ -501,11 +533,13 @@ cdef bint _locate(
     cdef CUresult answer = CUDA_SUCCESS
     if b"\0" in encoded:  # the driver would stop at the NUL and look up a shorter name
         return False
+    module.begin_call()
     with nogil:
         status = in_cuModuleGetGlobal(module.context.raw, address, nbytes, module.raw(), c_name)
         if status == CUDA_SUCCESS:
             answer = in_cuPointerGetAttribute(
                 module.context.raw, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
+        module.end_call()
     if status == CUDA_ERROR_NOT_FOUND:
         return False
     module.context.check(status)

@@ -13,7 +13,9 @@ from cudadrv._driver cimport (
     CUDA_ERROR_CONTEXT_IS_DESTROYED, CU_STREAM_LEGACY, CUdeviceptr, CUresult, bind_driver,
     cudadrv_table, this_thread,
 )
-from cudadrv._engine cimport engine, own_memory_end, own_memory_reusable, own_stream
+from cudadrv._engine cimport (
+    engine, own_guard_enter, own_guard_leave, own_memory_end, own_memory_reusable, own_stream,
+)
 from cudadrv._errors cimport refuse_if_forked
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
@@ -112,6 +114,16 @@ cdef class PoolHandle:
         if self.closed_at:
             raise ValueError(f"this DriverPool was closed at {place(self.closed_at)}")
         raise TypeError("this DriverPool was never initialized")
+
+    cdef int begin_call(self) except -1:
+        """Keep the pool from being destroyed until `end_call`, or raise as `usable`."""
+        self.usable()
+        if not own_guard_enter(&self.guard):
+            raise ValueError("another thread is just closing this DriverPool")
+        return 0
+
+    cdef void end_call(self) noexcept nogil:
+        own_guard_leave(&self.guard)
 
 
 # The `with pool:` blocks of DriverPools, by the kind of the buffers that they are for.

@@ -125,7 +125,6 @@ def test_programs_on_two_devices(driver, script, operations):
 
 @lazily
 @pytest.mark.cuda_software
-@pytest.mark.xfail(reason="calls beside each other, of which not all are cured yet")
 @pytest.mark.parametrize("threads", [2, 8])
 def test_programs_of_several_threads(driver, script, threads):
     said = script.run(

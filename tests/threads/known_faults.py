@@ -356,8 +356,6 @@ def used_module(use: Callable[[cu.Module, cu.Kernel], Any]) -> Callable[[], Case
         def check(*results: Any) -> None:
             done_or_refused(results, "closed")
             cu.Device(0).synchronize()
-            if hasattr(results[0], "close"):
-                results[0].close()
             module.close()
 
         return Case(lambda: use(module, kernel), module.close, check)
@@ -447,7 +445,7 @@ def shrinking_each_other() -> None:
 def taken_while_it_grows() -> None:
     """Nothing may end or move a buffer in the function that makes room for it."""
     pools = cu.Device(0).context.pools
-    for call in ("take", "close", "into_raw", "share"):
+    for call in ("take", "close", "into_raw"):
         buffer = cu.DeviceBuffer(GRANULE, capacity=4 * GRANULE)
         found: list[Any] = []
 
@@ -456,12 +454,13 @@ def taken_while_it_grows() -> None:
             return False
 
         pools.on_out_of_memory = make_room
-        hoard = fill_device()  # noqa: F841
+        hoard = fill_device()
         try:
             outcome(lambda: buffer.grow(2 * GRANULE))  # noqa: B023
         finally:
             pools.on_out_of_memory = None
-        assert refused(found[0], "into_raw", "share"), (call, found)
+            hoard.clear()
+        assert refused(found[0], "cannot give away"), (call, found)
         buffer.close()
 
 
@@ -480,6 +479,7 @@ def main(name: str) -> None:
         for seed in range(ROUNDS):
             moments.together(FAULTS[name], Random(seed))
         print(f"{passed} moments, {ROUNDS} rounds {schedule}")
+        gc.collect()  # a call without a moment may have left a block that is entered
         cu.Device(0).synchronize()
         assert not software or not testing.races(), testing.races()
 

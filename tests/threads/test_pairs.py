@@ -18,12 +18,6 @@ import cudadrv as cu
 
 # Their members are rows of the classes that are derived from them.
 ABSTRACT = {"Region", "Buffer", "HostBuffer"}
-# Kinds with pairs that are not cured yet. Some fail only now and then.
-FAILING = {
-    *("by address", "by interface", "by dlpack", "device", "driver pool", "empty graph", "graph"),
-    *("growing", "kernel", "loan", "loan to the host", "loan with arrays", "module", "part"),
-    *("capture", "back", "offload", "shareable", "locked", "unified"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +46,7 @@ def test_each_row_succeeds_alone(stopping):
     assert rows - set(done) == set()
 
 
-def of_kind(kind):
-    marks = [pytest.mark.xfail(reason="not cured yet")] if kind in FAILING else []
-    return pytest.param(kind, marks=marks)
-
-
-@pytest.mark.parametrize("kind", [of_kind(kind) for kind in KINDS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_pairs(stopping, kind):
     found = list(failures(kind, stopping, ["--rounds", "2", "--moments", "some"]))
     assert not found, "\n\n".join(found)
