@@ -32,8 +32,8 @@ from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_PER_THREAD, OWN_READ,
     OWN_STAYS, OWN_STRICT, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
     own_export_close, own_export_open, own_guard_enter, own_guard_leave, own_guard_leave_last,
-    own_guard_reopen, own_guard_shut, own_keep_open, own_lend_anyway, own_lend_open, own_snapshot, own_snapshot_drop,
-    own_snapshot_has, own_snapshot_take,
+    own_guard_reopen, own_guard_shut, own_keep_open, own_lend_anyway, own_lend_open, own_snapshot,
+    own_snapshot_drop, own_snapshot_has, own_snapshot_take,
 )
 from cudadrv._errors cimport report_text
 from cudadrv._event cimport marker_of
