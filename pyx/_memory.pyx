@@ -8,7 +8,6 @@ guards them).
 from collections import Counter
 
 cimport cython
-from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, is_usable
