@@ -16,6 +16,11 @@ NEEDED += ["tests/capsules.py", "tests/other_process.py", "tests/ownership"]
 # The programs with a second process come first, because they are short and find most mutations.
 PROGRAMS = (["--operations=20000", "--tickets"], ["--operations=100000"])
 SHARED = "2"  # the engine's number of the mode that conflicts with nothing
+RENEWS = """\
+            and lent.region is region and lent.readonly == readonly and lent.stream is stream \\
+            and lent.borrower == ON_STREAM and lent.event is None and lent.capture is NULL \\
+            and stream.capture is NULL and stream.order.state == OWN_OPEN and takes_calls(stream):
+"""
 
 MUTATIONS = [
     # ---- what an operation borrows ----
@@ -182,8 +187,8 @@ MUTATIONS = [
     (
         "closing a stream counts as waiting for it",
         "_stream.pyx",
-        "        if not bury_stream(",
-        "        self.synchronize()\n        if not bury_stream(",
+        "            outcome = bury_stream(",
+        "            self.synchronize()\n            outcome = bury_stream(",
     ),
     (
         "what a closed stream did cannot be waited for",
@@ -372,14 +377,15 @@ MUTATIONS = [
     (
         "a loan has one holder",
         "_loan.pyx",
-        "        self.lent.holders += 1\n",
-        "        self.lent.holders = 1\n",
+        "self.region, self.stream, self.borrower, self.readonly, False)\n        return lent\n",
+        "self.region, self.stream, self.borrower, self.readonly, False)\n"
+        "        lent.holders.users = 1\n        return lent\n",
     ),
     (
         "the last array ends nothing",
         "_loan.pyx",
-        "        if self.holders == 0 and self.live:\n",
-        "        if False:\n",
+        "        if own_guard_leave_last(&self.holders) and self.live:\n",
+        "        own_guard_leave(&self.holders)\n        if False:\n",
     ),
     (
         "what was queued for an array is no use",
@@ -402,8 +408,8 @@ MUTATIONS = [
     (
         "an export continues a loan that has other holders",
         "_loan.pyx",
-        "if Py_REFCNT(lent) == 1 and lent.live and lent.holders == 1 \\\n",
-        "if lent.live \\\n",
+        f"if Py_REFCNT(lent) == 1 and lent.live and lent.holders.users == 1 \\\n{RENEWS}",
+        f"if lent.live \\\n{RENEWS}        lent.holders.users = 1\n",
     ),
     (
         "an export after another one ends what the other one lent, uncounted",
@@ -414,8 +420,8 @@ MUTATIONS = [
     (
         "the end of a block ends what arrays hold",
         "_loan.pyx",
-        "        if lent.holders or not lent.live:\n",
-        "        if not lent.live:\n",
+        "        if not own_guard_leave_last(&lent.holders) or not lent.live:\n",
+        "        own_guard_leave_last(&lent.holders)\n        if not lent.live:\n",
     ),
     (
         "a block ends what was lent last",
@@ -426,8 +432,8 @@ MUTATIONS = [
     (
         "each look at the interface holds the loan",
         "_loan.pyx",
-        "        if self.shown is lent:\n",
-        "        if False:\n",
+        "        if self.shown is lent:",
+        "        if False:",
     ),
     (
         "the interface of a dead loan holds it",
@@ -438,8 +444,8 @@ MUTATIONS = [
     (
         "what the borrower had queued is no use when the buffer is taken back",
         "_loan.pyx",
-        "        lent.use(NULL)\n        lent.close()\n        _access_of",
-        "        lent.close()\n        _access_of",
+        "            lent.use(NULL)\n        except BaseException:\n",
+        "            pass\n        except BaseException:\n",
     ),
     (
         "a buffer that cannot be given to its borrower again is free",
@@ -462,7 +468,7 @@ MUTATIONS = [
     (
         "what is taken back can be exported",
         "_loan.pyx",
-        "        if self.taken:\n",
+        "        if self.turn != FRESH:\n",
         "        if False:\n",
     ),
     (
@@ -559,8 +565,8 @@ MUTATIONS = [
     (
         "one of several buffers closes under work",
         "_memory.pyx",
-        "    cdef uint64_t stop = memory.start + memory.nbytes\n",
-        "    cdef uint64_t stop = memory.start\n",
+        "    access.start, access.stop = memory.start, memory.start + memory.nbytes\n",
+        "    access.start, access.stop = memory.start, memory.start\n",
     ),
     (
         "an import does not follow what was given back",
@@ -595,14 +601,14 @@ MUTATIONS = [
     (
         "what is lent itself is given back",
         "_buffer.pyx",
-        '        if self.memory.loans:\n            raise BufferExportedError(f"cannot give back',
-        '        if False:\n            raise BufferExportedError(f"cannot give back',
+        '    if region.memory.loans:\n        raise BufferExportedError(f"cannot give back',
+        '    if False:\n        raise BufferExportedError(f"cannot give back',
     ),
     (
         "what was given back can be used",
         "_buffer.pyx",
-        "        return_to_owner(self.memory)\n",
-        "        pass\n",
+        "        return_to_owner(memory, closed)\n",
+        "        stay_home(memory)\n        own_memory_end(closed)\n",
     ),
     (
         "memory is given back under its parts",
@@ -677,7 +683,7 @@ MUTATIONS = [
     (
         "empty parts are held",
         "_capture.pyx",
-        "        if access.start >= access.stop:\n            return not access.memory.closed\n",
+        "        if access.start >= access.stop:\n            return 1\n",
         "",
     ),
     (
@@ -695,9 +701,9 @@ MUTATIONS = [
     (
         "a captured stream of another library is closed",
         "_stream.pyx",
-        "        if self.capture is not NULL:\n            self.refuse_captured()\n"
-        "        if not bury_stream(",
-        "        if not bury_stream(",
+        "        if outcome == GONE and self.capture is not NULL:\n"
+        "            self.refuse_captured()\n",
+        "",
     ),
     (
         "blocking copies are captured",
@@ -941,6 +947,24 @@ MUTATIONS = [
         "            own_join_host(engine, &snapshot)\n"
         "            return self.observe(&snapshot, deadline)\n",
     ),
+    (
+        "the engine does not look whether a buffer over shared memory is gone",
+        "contents.h",
+        "if (memory->closed || (access->gone && *access->gone)) {",
+        "if (memory->closed) {",
+    ),
+    (
+        "the last user of a loan leaves it open for others",
+        "guard.h",
+        "users == 1 ? OWN_SHUT : users - 1",
+        "users - 1",
+    ),
+    (
+        "a module closes although a call uses it",
+        "_module.pyx",
+        "        if not own_guard_shut(&self.guard, 0):\n",
+        "        if False:\n",
+    ),
     # ---- large copies, other items, failures ----
     (
         "a copy in chunks teaches nothing",
@@ -1018,13 +1042,13 @@ MUTATIONS = [
     (
         "a loan ends with its capture",
         "_loan.pyx",
-        "if self.holders and not self.stream.context.lost:",
+        "if self.holders.users > 0 and not self.stream.context.lost:",
         "if False:",
     ),
     (
         "a loan that goes on after its capture waits for nobody",
         "_loan.pyx",
-        "if not goes_on and self.region.nbytes:",
+        "if self.live and self.region.nbytes:",
         "if False:",
     ),
     (
@@ -1379,8 +1403,8 @@ MUTATIONS = [
     (
         "what was given back to another process can be used",
         "_sharing.pyx",
-        "        memory.home.returns += 1\n        leave_home(memory)\n",
-        "        memory.home.returns += 1\n",
+        "        leave_home(memory, closed)\n",
+        "        stay_home(memory)\n        own_memory_end(closed)\n",
     ),
 ]
 

@@ -176,9 +176,9 @@ MUTATIONS = [
     (
         "an attachment that failed attaches",
         "contents.h",
-        "    memory->closed &= access->effect != OWN_CLOSES;\n"
+        "        *access->gone = 0;\n        own_return_(memory);\n    }\n"
         "    if (access->effect == OWN_ATTACHES) {",
-        "    memory->closed &= access->effect != OWN_CLOSES;\n    if (0) {",
+        "        *access->gone = 0;\n        own_return_(memory);\n    }\n    if (0) {",
     ),
     # ---- which uses a range keeps ----
     (
