@@ -706,6 +706,14 @@ cdef struct Words:
 cdef Words words
 cdef const char *last_failure() noexcept nogil
 cdef bint was_not_called() noexcept nogil
+
+
+cdef inline bint has_answered(CUresult status, CUresult answer) noexcept nogil:
+    """Whether a function of a context (`in_cu...`) has answered with a status that is no error.
+
+    The call that makes the context current can fail with the same status.
+    """
+    return status == answer and not was_not_called()
 cdef unsigned long this_thread() noexcept nogil
 
 

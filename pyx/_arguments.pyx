@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUdeviceptr, CUfunction, CUresult, bind_driver,
-    cudadrv_table, in_cuFuncGetParamInfo, likely, unlikely,
+    cudadrv_table, has_answered, in_cuFuncGetParamInfo, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._exchange cimport import_argument, is_foreign_array
@@ -405,9 +405,9 @@ cdef tuple _of_driver(CUfunction function, Context context):
         index = len(found)
         with nogil:
             status = in_cuFuncGetParamInfo(context.raw, function, index, &offset, &nbytes)
-        if status == CUDA_ERROR_NOT_SUPPORTED:
+        if has_answered(status, CUDA_ERROR_NOT_SUPPORTED):
             return None
-        if status == CUDA_ERROR_INVALID_VALUE:  # the kernel has no parameter with this index
+        if has_answered(status, CUDA_ERROR_INVALID_VALUE):  # no parameter has this index
             return tuple(found)
         context.check(status)
         found.append(Listed(None, None, offset, nbytes))

@@ -29,8 +29,7 @@ from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
 from cudadrv._memory cimport (
-    Memory, begin_growth, closed_state, end_growth, label_at, return_to_owner, stay_home,
-    use_on_host,
+    begin_growth, closed_state, end_growth, label_at, return_to_owner, stay_home, use_on_host,
 )
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,

@@ -35,7 +35,9 @@ from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
 from cudadrv._ordering cimport policy_name
 from cudadrv._site cimport place
 
-from cudadrv._errors import CaptureError, ContextLostError, EventNotRecordedError, integer
+from cudadrv._errors import (
+    CaptureError, ContextLostError, CudaError, EventNotRecordedError, integer,
+)
 
 bind_driver(&cudadrv_table)
 
@@ -661,10 +663,16 @@ cdef void report_end(
 
 
 cdef int _lose_current(CUresult status) except -1:
-    """Raise for a sticky status of a call that names no context: it has lost the current one."""
+    """Raise for a sticky status of a call that names no context: it has lost the current one.
+
+    If a context is lost already, the status is that of its error: a handle may belong to it.
+    """
     cdef CUcontext current = NULL
     cdef Context context
-    cdef bint known = cuCtxGetCurrent(&current) == CUDA_SUCCESS and current is not NULL
+    cdef bint known
+    if any_lost():
+        raise CudaError(<int>status, last_failure().decode())
+    known = cuCtxGetCurrent(&current) == CUDA_SUCCESS and current is not NULL
     for context in contexts():
         if context.raw == current if known else context is _first:
             return context.raise_failure(status)

@@ -21,7 +21,7 @@ from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, bind_driver, cudadrv_table,
+    CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, bind_driver, cudadrv_table, has_answered,
     in_cuGraphExecUpdate, last_failure,
 )
 from cudadrv._engine cimport (
@@ -661,7 +661,8 @@ cdef int _make(
                 break
     if again != CUDA_SUCCESS:
         executable.broken = old.called()
-    if status == CUDA_ERROR_INVALID_VALUE and change.node.kind != LAUNCH_NODE:
+    if has_answered(status, <CUresult>CUDA_ERROR_INVALID_VALUE) \
+            and change.node.kind != LAUNCH_NODE:
         raise CudaError(<int>status, last_failure().decode(), OTHER_MEMORY)
     executable.context.check(status)
     return 0

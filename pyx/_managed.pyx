@@ -16,7 +16,7 @@ from cudadrv._driver cimport (
     CUdeviceptr, CUmemLocation, CUmemLocationType, CUmem_advise, CUmem_range_attribute, CUresult,
     CUstream, bind_driver, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync,
     cuMemPrefetchAsync, cuMemPrefetchBatchAsync, cuStreamAttachMemAsync, cudadrv_table,
-    in_cuMemAdvise, in_cuMemRangeGetAttribute,
+    has_answered, in_cuMemAdvise, in_cuMemRangeGetAttribute,
 )
 from cudadrv._engine cimport (
     OWN_ATTACHES, OWN_DISCARDS, OWN_LEGACY, OWN_MOVES, OWN_NO_STREAM, OWN_OK, OWN_READ,
@@ -637,7 +637,7 @@ cdef bint _read(Region region, int attribute, int *values, size_t count) except 
         status = in_cuMemRangeGetAttribute(
             context.raw, values, count * sizeof(int), <CUmem_range_attribute>attribute, address,
             nbytes)
-    if status == CUDA_ERROR_INVALID_VALUE and attribute >= LAST_PREFETCH_TYPE:
+    if attribute >= LAST_PREFETCH_TYPE and has_answered(status, CUDA_ERROR_INVALID_VALUE):
         return False
     context.check(status)
     return True

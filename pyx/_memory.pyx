@@ -17,8 +17,9 @@ from cudadrv._driver cimport (
     CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUcontext, CUdeviceptr,
     CUresult, CUstream, bind_driver, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync,
-    cudadrv_table, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemGetAddressRange, in_cuMemHostAlloc,
-    in_cuMemHostRegister, in_cuPointerGetAttribute, last_failure, this_thread, unlikely,
+    cudadrv_table, has_answered, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemGetAddressRange,
+    in_cuMemHostAlloc, in_cuMemHostRegister, in_cuPointerGetAttribute, last_failure, this_thread,
+    unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -1006,7 +1007,7 @@ cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
     cdef CUresult status
     with nogil:
         status = in_cuMemGetAddressRange(context.raw, &first, &size, address)
-    if not _is_unknown(status, b"cuMemGetAddressRange"):
+    if not _is_unknown(status):
         context.check(status)
     if status == CUDA_SUCCESS and address + nbytes > first + size:
         _refuse_end(context, address, nbytes)
@@ -1200,13 +1201,10 @@ cdef int check_external(
     return 0
 
 
-cdef bint _is_unknown(CUresult status, bytes function) except -1:
-    """Whether a function has answered that the driver does not know an address.
-
-    The driver can give the same status when the context is made current.
-    """
-    return status in (CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND) \
-        and last_failure() == function
+cdef bint _is_unknown(CUresult status) noexcept:
+    """Whether a function has answered that the driver does not know an address."""
+    return has_answered(status, CUDA_ERROR_INVALID_VALUE) \
+        or has_answered(status, CUDA_ERROR_NOT_FOUND)
 
 
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
@@ -1224,7 +1222,7 @@ cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
         if status == CUDA_SUCCESS:
             status = in_cuPointerGetAttribute(
                 context.raw, device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-    if _is_unknown(status, b"cuPointerGetAttribute"):
+    if _is_unknown(status):
         return -1
     context.check(status)
     if managed & 1:

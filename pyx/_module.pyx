@@ -22,9 +22,9 @@ from cudadrv._driver cimport (
     CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE,
     CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET, CU_POINTER_ATTRIBUTE_IS_MANAGED,
     CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult, bind_driver, cuFuncGetName,
-    cudadrv_table, in_cuModuleEnumerateFunctions,
-    in_cuModuleGetFunction, in_cuModuleGetFunctionCount, in_cuModuleGetGlobal,
-    in_cuModuleLoadDataEx, in_cuPointerGetAttribute, last_failure,
+    cudadrv_table, has_answered, in_cuModuleEnumerateFunctions, in_cuModuleGetFunction,
+    in_cuModuleGetFunctionCount, in_cuModuleGetGlobal, in_cuModuleLoadDataEx,
+    in_cuPointerGetAttribute, last_failure,
 )
 from cudadrv._errors cimport close_at_end, is_sticky
 from cudadrv._memory cimport Memory, close_module, code_memory, show_memory, variable_memory
@@ -403,7 +403,7 @@ cdef object _find(Module module, str name):
     with nogil:
         status = in_cuModuleGetFunction(module.context.raw, &found, module.raw(), c_name)
         module.end_call()
-    if status == CUDA_ERROR_NOT_FOUND:
+    if has_answered(status, CUDA_ERROR_NOT_FOUND):
         return None
     module.context.check(status)
     return <size_t>found
@@ -540,10 +540,10 @@ cdef bint _locate(
             answer = in_cuPointerGetAttribute(
                 module.context.raw, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
         module.end_call()
-    if status == CUDA_ERROR_NOT_FOUND:
+    if has_answered(status, CUDA_ERROR_NOT_FOUND):
         return False
     module.context.check(status)
-    if answer == CUDA_ERROR_INVALID_VALUE and (
+    if has_answered(answer, CUDA_ERROR_INVALID_VALUE) and (
             module.text is None or name not in module.text.variables
             or name in module.text.constants):
         is_managed = 0  # cuPointerGetAttribute does not know addresses of constant memory

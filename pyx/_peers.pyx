@@ -20,7 +20,7 @@ from cudadrv._driver cimport (
     CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUdevice_P2PAttribute,
     CUdeviceptr, CUmemAccessDesc, CUmemAccess_flags, CUmemLocation, CUmemoryPool,
     CUpointer_attribute, CUresult, bind_driver, cuDeviceCanAccessPeer, cuDeviceGetDefaultMemPool,
-    cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess, cudadrv_table,
+    cuDeviceGetP2PAttribute, cuMemPoolGetAccess, cuMemPoolSetAccess, cudadrv_table, has_answered,
     in_cuCtxDisablePeerAccess, in_cuCtxEnablePeerAccess, in_cuPointerGetAttribute,
 )
 from cudadrv._errors cimport check
@@ -280,7 +280,7 @@ cdef uint64_t _attribute_in(
     cdef CUresult status
     with nogil:
         status = in_cuPointerGetAttribute(context.raw, &value, attribute, address)
-    if status == CUDA_ERROR_INVALID_VALUE:
+    if has_answered(status, CUDA_ERROR_INVALID_VALUE):
         return 0
     context.check(status)
     return value

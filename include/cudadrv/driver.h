@@ -102,20 +102,6 @@ static inline void cudadrv_leave(int pushed) {
     }
 }
 
-/* Returns the status of a call whose context could not be made current. Callers take some statuses
- * for answers of the function that they call, and this one is none. */
-static inline CUresult cudadrv_not_entered(CUresult status) {
-    switch (status) {
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_NOT_FOUND:
-    case CUDA_ERROR_NOT_READY:
-    case CUDA_ERROR_NOT_SUPPORTED:
-        return CUDA_ERROR_INVALID_CONTEXT;
-    default:
-        return status;
-    }
-}
-
 /* cudadrv_in_cuSomething(in_context, ...) calls cuSomething(...) while in_context is current. If
  * the context cannot be made current, cuSomething is not called, and the status says why. */
 #define CUDADRV_MORE(...) __VA_OPT__(, ) __VA_ARGS__
@@ -123,11 +109,10 @@ static inline CUresult cudadrv_not_entered(CUresult status) {
     static inline CUresult cudadrv_in_##name(CUcontext in_context CUDADRV_MORE parameters) {       \
         int pushed;                                                                                \
         CUresult answer = cudadrv_enter(in_context, &pushed);                                      \
-        if (__builtin_expect(answer != CUDA_SUCCESS, 0)) {                                         \
-            return cudadrv_not_entered(answer);                                                    \
+        if (answer == CUDA_SUCCESS) {                                                              \
+            answer = cudadrv_##name arguments;                                                     \
+            cudadrv_leave(pushed);                                                                 \
         }                                                                                          \
-        answer = cudadrv_##name arguments;                                                         \
-        cudadrv_leave(pushed);                                                                     \
         return answer;                                                                             \
     }
 #include "driver_functions.h"
