@@ -46,6 +46,7 @@ cdef extern from "cudadrv/patient.h" nogil:
         pass
     patient *patient_begin(CUcontext context)
     bint patient_wait(patient *wait)
+    CUresult patient_status(const patient *wait)
     void patient_end(patient *wait)
 
 
@@ -865,7 +866,7 @@ def _wait_for_stream(stream):
 cdef int synchronize_patiently(Context context) except -1:
     """Wait for all work of a context. Signals interrupt the wait. Updates no clock.
 
-    For work that no event stands for. A failure raises nothing: the next driver call finds it.
+    For work that no event stands for.
     """
     cdef patient *wait
     cdef bint done = False
@@ -878,9 +879,9 @@ cdef int synchronize_patiently(Context context) except -1:
             with nogil:
                 done = patient_wait(wait)
             PyErr_CheckSignals()
+        return context.check(patient_status(wait))
     finally:
         patient_end(wait)
-    return 0
 
 
 def unfinished_work():

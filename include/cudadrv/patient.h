@@ -18,6 +18,8 @@ typedef struct patient {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     int done;
+    CUresult status; /* once it is done: what the last call has returned */
+    const char *call;
     int users; /* the threads that use this struct: the last one frees it */
 } patient;
 
@@ -34,8 +36,15 @@ static void patient_leave(patient *wait) {
 
 static void *patient_run(void *argument) {
     patient *wait = (patient *)argument;
-    cudadrv_in_cuCtxSynchronize(wait->context);
+    const char *call = "cuCtxSetCurrent";
+    CUresult status = cudadrv_cuCtxSetCurrent(wait->context); /* this thread has no other context */
+    if (status == CUDA_SUCCESS) {
+        call = "cuCtxSynchronize";
+        status = cudadrv_cuCtxSynchronize();
+    }
     pthread_mutex_lock(&wait->lock);
+    wait->call = call;
+    wait->status = status;
     wait->done = 1;
     pthread_cond_signal(&wait->ended);
     patient_leave(wait);
@@ -85,6 +94,15 @@ static int patient_wait(patient *wait) {
     done = wait->done;
     pthread_mutex_unlock(&wait->lock);
     return done;
+}
+
+/* Returns the status, after patient_wait has returned 1. It failed in another thread, so the name
+ * of the failed call is noted in this one. */
+static CUresult patient_status(const patient *wait) {
+    if (wait->status != CUDA_SUCCESS) {
+        cudadrv_table->note_failure(wait->call);
+    }
+    return wait->status;
 }
 
 /* Ends the use of the struct, even if the work is not complete. */

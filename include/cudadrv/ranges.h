@@ -101,8 +101,8 @@ typedef struct own_memory {
     uint8_t orphaned; /* it is freed with the last of its holds */
     own_range one;    /* the only range, if the memory has no cuts */
     uint32_t capacity;
-    uint32_t crowded;       /* number of ranges at which own_sweep_ runs */
-    uint32_t loans;         /* how many of the exports are loans */
+    uint32_t crowded; /* number of ranges at which own_sweep_ runs */
+    uint32_t loans;   /* how many of the exports are loans */
     /* How many buffers over the memory were closed whose objects are still alive: see own_leave_.
      */
     uint32_t left;

@@ -239,7 +239,7 @@ cdef int fill_access(
     access.mode = MODES[mode]
     access.policy = POLICIES[policy]
     access.effect = OWN_STAYS
-    access.gone = NULL
+    access.gone = &memory.gone
     return 0
 
 
@@ -275,6 +275,7 @@ cdef class MemoryState:
 
     cdef readonly Engine engine
     cdef own_memory *memory
+    cdef uint8_t gone   # the flag of the buffer over the memory that accesses belong to
 
     def __cinit__(self, Engine engine not None, uint64_t nbytes, bint managed=False):
         self.engine = engine
@@ -366,6 +367,20 @@ cdef class MemoryState:
         if answer == OWN_OK:
             own_memory_return(&self.engine.engine, self.memory)
         return ANSWERS[answer]
+
+    def leave(self, start, stop):
+        """Close the buffer with these bytes. Other buffers stay open: see `other_buffer`."""
+        cdef own_access access
+        cdef own_conflict conflict
+        fill_access(&access, self, start, stop, "write", "strict")
+        return ANSWERS[own_bytes_leave(&self.engine.engine, &access, False, &conflict)]
+
+    def other_buffer(self, bint alive=True):
+        """Let later accesses be those of another buffer; `alive` is whether the closed one lives.
+        """
+        self.gone = False
+        if not alive:
+            own_memory_return(&self.engine.engine, self.memory)
 
     def cut(self, end, site=0):
         """Remove the bytes from `end` on, if nobody uses them. Returns ``"ok"`` or the reason."""
