@@ -20,7 +20,7 @@ from cudadrv._driver cimport CUdeviceptr, bind_driver, cudadrv_table, likely, un
 from cudadrv._engine cimport (
     OWN_BORROWED, OWN_HAS_DISCARDS, OWN_HELD, OWN_OK, OWN_REACH, OWN_READ, OWN_SHARED, OWN_WAIT,
     OWN_WRITE, engine, own_borrow, own_borrows, own_conflict, own_current, own_discard,
-    own_discarded, own_held, own_memory, own_memory_end, own_next_held, own_obstacle, own_suspect,
+    own_discarded, own_held, own_memory_end, own_next_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._library cimport ensure_driver

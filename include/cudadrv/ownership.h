@@ -8,6 +8,7 @@
 #define CUDADRV_OWNERSHIP_H
 
 #include "graph.h"
+#include "guard.h"
 #include "host.h"
 #include "reuse.h"
 #include "turns.h"

@@ -43,6 +43,8 @@ def test_each_row_succeeds_alone(stopping):
     assert child.returncode == 0, child.stderr
     done = [row for line in child.stdout.splitlines() for row in json.loads(line)["done"]]
     rows = {row for kind in KINDS for row in rows_of(kind)}
+    if cu.Device.count() < 2:
+        rows -= {row for row in rows if row.endswith(("_access", "link_to"))}
     assert rows - set(done) == set()
 
 
