@@ -137,7 +137,7 @@ class Compiler(ABC):
     def compile(
         self, source: Source, architecture: str, options: Sequence[str], *, listing: bool
     ) -> Compiled:
-        """Compile, or raise CompileError. If `listing`, find out what the compiler reads."""
+        """Compile, or raise CompileError. If listing, find out what the compiler reads."""
 
     def works(self) -> bool:
         """Whether the compiler can compile anything. Called after it has rejected a source."""

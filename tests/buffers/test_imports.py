@@ -1128,6 +1128,8 @@ def test_returns_do_not_pile_up(library, stream, other):
     assert records() - before < 10
 
 
+# On a GPU the stream is never idle when the driver is asked, because a fill was just queued.
+@pytest.mark.cuda_software
 def test_returns_of_new_memory_do_not_pile_up(library, stream):
     """The same for arrays in ever new allocations. The driver is asked when there are many."""
     addresses = [library.allocate(256) for _ in range(3000)]

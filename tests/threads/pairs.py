@@ -183,6 +183,7 @@ def say(line: dict[str, Any]) -> None:
 
 def run_child(driver: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"CUDADRV_SOFTWARE": "devices=2", **os.environ, "CUDADRV_DRIVER": str(driver)}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     command = [sys.executable, __file__, "--child", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
