@@ -1301,18 +1301,21 @@ cdef object _class_at(Buffer buffer, object place, object kind):
 cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
     """Return a new buffer of a class at a place. Waits for the copy if `stream` is None."""
     cdef Context context = buffer.memory.context
-    cdef Buffer made
+    cdef Buffer made, source
     if stream is not None:
         stream.usable()
         context = stream.context
     if isinstance(place, Device) and context.device != place:
         context = context_of(place)
+    # Another thread may grow the buffer while memory for the result is obtained; a part keeps its
+    # size.
+    source = buffer if buffer.memory.growth is None or buffer.part else buffer[:]
     made = new_buffer(
-        cls, buffer.count, buffer.dtype, context,
+        cls, source.count, source.dtype, context,
         stream if stream is not None and stream.context is context else None, buffer.name)
-    made.sizes = buffer.sizes
+    made.sizes = source.sizes
     if stream is None:
-        copy_and_wait(TO, made, buffer, None)
+        copy_and_wait(TO, made, source, None)
     else:
-        copy_async(TO, made, buffer, stream, "to")
+        copy_async(TO, made, source, stream, "to")
     return made

@@ -432,6 +432,29 @@ def test_a_program_makes_room():
     buffer.close()
 
 
+@software
+def test_it_grows_while_memory_for_its_copy_is_obtained():
+    buffer = growing(PIECE, 2 * PIECE)
+    buffer.fill(3)
+    pools = cu.Device(0).context.pools
+    hoard = [cu.DeviceBuffer(950 << 20, pooled=False)]
+
+    def make_room(nbytes, context):
+        hoard.pop().close()
+        buffer.grow(PIECE + 1)
+        return True
+
+    pools.on_out_of_memory = make_room
+    try:
+        copied = buffer.to(buffer.device, copy=True)
+    finally:
+        pools.on_out_of_memory = None
+    assert (copied.count, buffer.count) == (PIECE, PIECE + 1)
+    assert (np.asarray(copied.to("host")) == 3).all()
+    copied.close()
+    buffer.close()
+
+
 def test_a_busy_one_dies(stream, gate):
     buffer = growing(GRANULE)
     gate.hold(stream)
