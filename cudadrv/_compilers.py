@@ -370,9 +370,10 @@ def _without_files(call: Sequence[str], source: str) -> list[str]:
 def _search_folders(call: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Return the folders that a host compiler searches for included files.
 
-    First those that do not exist yet: it does not say where they would be in the list.
+    Folders that do not exist come first, because the compiler does not say where they would be in
+    its list.
     """
-    # It writes to stdout: if it fails, it deletes the file that -o names, even a device.
+    # No `-o /dev/null`: a compiler that fails as root would delete the device.
     said = _run_program([*call, "-v", os.devnull], {**environ, "LC_ALL": "C"}).stderr
     _, _, rest = said.partition("search starts here:\n")
     listed, end, _ = rest.partition("End of search list.")

@@ -24,7 +24,7 @@ cdef class Lent(Lending):
     cdef bint readonly
     cdef Event event            # recorded at beginning and end; None on a non-blocking stream
     cdef bint live              # whether `loan` is open in the engine, or in a capture's engine
-    # The users are blocks and exports that have not ended. The last one shuts the guard, and then
+    # Counts the blocks and exports that still use the loan. The last one to end shuts the guard and
     # ends the loan.
     cdef own_guard holders
     cdef Lent following         # the next one in the list `_dropped`

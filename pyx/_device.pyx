@@ -628,7 +628,7 @@ cdef void report_in(Context context, CUresult status) noexcept:
         report_text(str(error))
 
 
-# The hook by which `is_ended_later` tries again, or NULL.
+# Puts an object of the driver into the queue of `_release`, which ends it later.
 cdef later_ender _end_later = NULL
 
 
@@ -644,9 +644,10 @@ cdef void end_later_with(later_ender function) noexcept:
 cdef bint is_ended_later(
     CUresult status, Ending what, size_t handle, Context context, object owner
 ) noexcept:
-    """Whether a call that ends an object of the driver was not made, and so is made later.
+    """Whether a driver call that ends an object was not made. If so, the call is made later.
 
-    That is so if the context could not be made current. The owner is kept until the later call.
+    The call is not made if the context cannot be made current. The owner is kept until the later
+    call.
     """
     if status == CUDA_SUCCESS or is_sticky(status) or not was_not_called():
         return False

@@ -1052,8 +1052,8 @@ cdef Memory _known_home(
             home = None
         elif home.members:
             return home
-    # If no buffer uses the home, its owner may have freed the allocation since, and the bytes may
-    # be those of a buffer of ours now.
+    # No buffer uses the home. Its owner may have freed the allocation since then, and the driver
+    # may have given the same addresses to a buffer of cudadrv.
     live = _live_memory_around(address, nbytes)
     if live is None:
         return home

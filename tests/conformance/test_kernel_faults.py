@@ -136,7 +136,7 @@ def test_a_block_reaches_only_its_own_shared_memory(lost, software):
     assert "cannot reach" in software.fault_text()
 
 
-# Allocates memory on the stack of each thread. It also has 64 bytes of local memory.
+# A kernel that has 64 bytes of local memory, and allocates more on the stack of each thread.
 STACK = b""".version 8.0
 .target sm_75
 .address_size 64

@@ -1,9 +1,9 @@
 """Random programs in several threads, which share all objects: `library.py --threads 4`.
 
-The other random programs make one call at a time, and the oracle knows the answer. Here the order
-of the calls is unknown, so the answers are only known to be possible ones: each call does what it
-says or is refused; what the host reads is what the accepted writes can have left in some order of
-the calls; and at the end everything can be closed, nothing leaks and no race was seen.
+The other random programs make one call at a time, so that the oracle knows each answer. Here
+several threads make calls at once, and several answers are right. The program checks that each call
+does what it says or is refused; that the host reads what the accepted writes leave in some order of
+the calls; and that at the end everything can be closed, nothing leaks and no race was seen.
 """
 
 import faulthandler

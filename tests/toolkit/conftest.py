@@ -9,7 +9,8 @@ import pytest
 from cudadrv import toolkit
 from cudadrv._compile_inputs import now
 
-# It has the C compiler preprocess the source, as nvcc does, and `-dryrun` says so.
+# A program in place of nvcc. As nvcc does, it preprocesses the source with the C compiler, and
+# prints this call with `-dryrun`.
 SCRIPT = """#!/bin/sh
 case "$*" in
     --version) echo "Cuda compilation tools, release {release}, V{release}.1"; exit 0;;

@@ -1,8 +1,8 @@
 """PTX in the cache is used only as long as the compiler would read the same again.
 
-Each form of a compilation depends on one more file, variable or program. The kernel stores VALUE,
-so that the PTX shows what the compiler has read. After a change it must be compiled again; without
-one it must not, if it can be known that nothing has changed.
+Each test changes one file, variable or program that the compiler reads. The kernel stores VALUE, so
+that the PTX shows what the compiler has read. After a change, the source must be compiled again.
+Without a change it must not, if cudadrv can know that nothing has changed.
 """
 
 import os
@@ -27,8 +27,7 @@ HOST = shutil.which("gcc")
 KERNEL = '\nextern "C" __global__ void k(int *x) { *x = VALUE; }\n'
 BOTH = ("nvcc", "nvrtc")
 NVCC = ("nvcc",)
-# The script of conftest.py, which preprocesses a source as nvcc does. Machines without a compiler
-# test these forms with it.
+# The compiler of conftest.py, a script. It tests the forms of nvcc on machines without nvcc.
 SCRIPT = "script"
 OF_SCRIPT = {
     *("quoted", "digraph", "a macro names it", "absolute", "nested", "-I", "-include"),
