@@ -4,12 +4,15 @@ A real driver must answer as its device did when the answers were recorded.
 """
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from . import comparison
-from .comparison import TIMING, UNDEFINED, Comparison, Difference
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "conformance"))
+import comparison
+from comparison import TIMING, UNDEFINED, Comparison, Difference
 
 SECTIONS = (
     "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "

@@ -1,6 +1,6 @@
 """Asks a CUDA driver questions and writes its answers: ``section / question = answer`` lines.
 
-Needs nothing but Python: ``python3 tests/conformance/probe --library libcuda.so.1 --output FILE``.
+Needs nothing but Python: ``python3 conformance/probe --library libcuda.so.1 --output FILE``.
 Each section runs in a process of its own. If a question kills this process or hangs, its answer
 says so, and a new process answers the remaining questions.
 """
