@@ -96,7 +96,7 @@ cdef Memory allocate_from(
     PoolHandle pool, Context context, size_t nbytes, Stream stream, str label)
 cdef Memory adopt_memory(
     MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
-cdef Memory adopt_part(
+cdef Memory adopt_opened(
     Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
     object owner, str label)
 
@@ -105,7 +105,6 @@ cdef own_memory *closed_state(Memory memory) except NULL
 cdef int return_to_owner(Memory memory, own_memory *closed) except -1
 cdef int leave_home(Memory memory, own_memory *closed) except -1
 cdef void stay_home(Memory memory) noexcept
-cdef int close_foreign(Memory memory) except -1
 cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

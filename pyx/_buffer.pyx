@@ -831,15 +831,13 @@ cdef class Buffer(Region):
         """
         self.usable()
         self._refuse_part()
-        opened = is_opened(self.memory)
-        if self.memory.home is None and not opened or self.memory.regions > 1:
+        if self.memory.home is None or self.memory.regions > 1:
             raise ValueError(f"{self.describe()} cannot be given back: " + (
-                "it is no other library's or process's"
-                if self.memory.home is None and not opened else
+                "it is no other library's or process's" if self.memory.home is None else
                 f"parts of it are alive ({self.memory.regions - 1}); drop them first"))
         _refuse_lent(self)
         found = required_stream(None if stream is ... else stream, self, "give_back")
-        if opened:
+        if is_opened(self.memory):
             return return_opened(self, found)
         memory = self.memory
         closed = closed_state(memory)

@@ -268,17 +268,6 @@ cdef void stay_home(Memory memory) noexcept:
     own_memory_return(engine, memory.state)
 
 
-cdef int close_foreign(Memory memory) except -1:
-    """Close foreign memory that has a state of its own, without checking for uses.
-
-    Its owner is dropped at once.
-    """
-    memory.state.closed = True
-    memory.closed_at = here()
-    _let_go(memory)
-    return 0
-
-
 cdef bint _wait_to_free(Memory memory) except -1:
     """Wait until freeing the memory cannot block, or raise if it is in use.
 
@@ -964,15 +953,21 @@ cdef Memory adopt_memory(
     return memory
 
 
-cdef Memory adopt_part(
+cdef Memory adopt_opened(
     Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
     object owner, str label
 ):
-    """Make the Memory of a part of an allocation whose range the caller has got from the driver."""
+    """Make the Memory of a part of an allocation that another process has shared.
+
+    It has a home of its own, with no uses. The ticket has ordered all earlier uses of these bytes.
+    Those that this process has recorded for an earlier ticket must not count again: whether the
+    driver maps this ticket's memory to the same address depends on timing.
+    """
     cdef Memory memory = Memory.__new__(Memory)
     memory.context, memory.kind, memory.nbytes = context, FOREIGN, nbytes
     memory.label, memory.site = label, here()
-    memory.home = _home_at(context, first, size, address, nbytes)
+    memory.home = Memory.__new__(Memory)
+    _make_home(memory.home, context, first, size)
     return _in_home(memory, address, owner)
 
 
@@ -1027,13 +1022,18 @@ cdef Memory _home_at(
     if home is not None:
         return home
     # No other thread runs here, so none can make a second home for the allocation.
-    made.context, made.kind, made.address, made.nbytes = context, FOREIGN, first, size
-    made.label = "memory of another library"
-    made.state = new_state(size)
+    _make_home(made, context, first, size)
     made.is_home = True
     made.key = first
     _homes[made.key] = <size_t><void *>made
     return made
+
+
+cdef int _make_home(Memory made, Context context, CUdeviceptr first, size_t size) except -1:
+    made.context, made.kind, made.address, made.nbytes = context, FOREIGN, first, size
+    made.label = "memory of another library"
+    made.state = new_state(size)
+    return 0
 
 
 cdef Memory _known_home(

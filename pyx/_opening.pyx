@@ -5,8 +5,8 @@ Outlives a call: the devices by their UUIDs (the GIL guards them).
 
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._engine cimport OWN_UNCHECKED
-from cudadrv._loan cimport follow_returns, note_write, stream_of_exchange
-from cudadrv._memory cimport adopt_part
+from cudadrv._loan cimport note_write, stream_of_exchange
+from cudadrv._memory cimport adopt_opened
 from cudadrv._names cimport OPENING
 from cudadrv._region cimport Items, Region, checked_label, fill_in
 from cudadrv._release cimport LOCKED
@@ -80,7 +80,6 @@ def open(ticket, stream=None):
     found.wait_for(opened.event)
     region = _region_of(opened)
     note_write(region, found, OPENING, OWN_UNCHECKED)
-    follow_returns(region, found)
     await_owner(opened, found)
     use_opened(opened)
     return region
@@ -113,7 +112,7 @@ cdef Region _region_of(Opened opened):
     cdef Region region = kind.__new__(kind)
     cdef Items items = ticket.items
     cdef size_t nbytes = ticket.nbytes
-    memory = adopt_part(
+    memory = adopt_opened(
         opened.context, opened.base, opened.total, opened.base + <size_t>ticket.offset, nbytes,
         opened, checked_label(region, None))
     fill_in(region, memory, nbytes // <size_t>items.itemsize, items.dtype, items.itemsize, None)

@@ -39,7 +39,7 @@ from cudadrv._event cimport (
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._managed cimport keep_open
 from cudadrv._memory cimport (
-    Memory, close_foreign, closed_state, leave_cache, leave_home, stay_home,
+    Memory, closed_state, leave_cache, leave_home, stay_home,
 )
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
 from cudadrv._operation cimport Operation, issue, prepare
@@ -1068,7 +1068,7 @@ cdef Receipt return_opened(Region region, Stream stream):
     cdef Memory memory = region.memory
     cdef Opened opened = memory.owner
     cdef Claim claim = opened.claim
-    cdef own_memory *closed = NULL
+    cdef own_memory *closed
     cdef bint is_gone = False
     if stream.context is not opened.context:
         raise ValueError(f"{region.describe()} was opened in {opened.context!r}, and {stream!r}"
@@ -1082,8 +1082,7 @@ cdef Receipt return_opened(Region region, Stream stream):
     receipt = Receipt(RECEIPT.pack(
         RECEIPT_MAGIC, opened.ticket.pid, opened.ticket.slot, opened.ticket.number))
     _keep_awaiting(opened)
-    if memory.home is not None:
-        closed = closed_state(memory)
+    closed = closed_state(memory)
     try:
         note_write(region, stream, GIVE_BACK, OWN_WAIT)
         is_gone = True
@@ -1091,15 +1090,10 @@ cdef Receipt return_opened(Region region, Stream stream):
     except BaseException:
         if is_gone:     # the other process does not know it, so that it can be given back again
             stay_home(memory)
-        if closed is not NULL:
-            own_memory_end(closed)
+        own_memory_end(closed)
         raise
     mine = claim.pid << 8
     claim.board.swap(claim.slot, OPEN | mine, RETURNED | mine)
-    if closed is NULL:
-        close_foreign(memory)
-    else:
-        memory.home.returns += 1
-        leave_home(memory, closed)
+    leave_home(memory, closed)
     drain(False)
     return receipt

@@ -379,6 +379,31 @@ def test_an_event_that_is_used_again_orders_nothing_else(other):
     second.accept(other("there.give_back(t)"), later)
 
 
+@pytest.mark.parametrize("make", [filled, lambda: cu.LockedBuffer(1000, "i4", shareable=True)])
+def test_a_buffer_that_is_opened_again_orders_nothing_else(other, make):
+    """The stream of `open` does not wait for an earlier `give_back`: the ticket orders the owner.
+
+    The driver often maps a buffer to the same address again, but a program cannot rely on that.
+    """
+    stream, buffer = cu.Stream(), make()
+    other("[s := cu.Stream(), t := cu.Stream(), own := cu.DeviceBuffer(10, 'i4')] and None")
+    for _ in range(3):
+        other("there := cu.open(ticket, s)", ticket=buffer.share(stream))
+        other("[there.fill_async(3, stream=s), own.fill_async(1, stream=s)] and None")
+        buffer.accept(other("there.give_back(s)"), stream)
+        other("there := cu.open(ticket, t)", ticket=buffer.share(stream))
+        other("there.fill_async(4, stream=t)")  # the ticket has ordered this after the first fill
+        with pytest.raises(cu.BufferBorrowedError, match="fill_async on Stream"):
+            other("own.fill_async(2, stream=t)")
+        buffer.accept(other("there.give_back(t)"), stream)
+        other("s.wait(t)")
+        other("t.wait(s)")
+        other("own.fill_async(2, stream=t)")
+        other("s.wait(t)")
+    stream.synchronize()
+    assert buffer.to_numpy().tolist() == [4] * 1000
+
+
 def open_files(pid):
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
