@@ -47,6 +47,8 @@ cdef class Memory:
     cdef object key             # the key of this home among all homes
     cdef size_t members         # how many Memory objects share the state of this home
     cdef size_t returns         # how often bytes of this home were given back to their owner
+    cdef list works             # events behind the uses of this home, or None: see `_is_complete`
+    cdef size_t returns_of_works    # `returns` when these events were recorded
     cdef bint remembered        # whether the list of `return_to_owner` keeps this home
     cdef Memory following       # the next home in that list, or None
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None

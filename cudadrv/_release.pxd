@@ -10,7 +10,6 @@ from cudadrv._stream cimport Stream
 cdef bint is_unused(own_memory *state, size_t start=*, size_t stop=*) noexcept
 cdef dict last_uses(own_memory *state, size_t start, size_t stop, int operation=*)
 cdef list users_of(own_memory *state, size_t start=*, size_t stop=*)
-cdef bint users_are_idle(own_memory *state, size_t start=*, size_t stop=*) except -1
 cdef bint may_finish() except -1
 cdef bint finish_everything() except -1
 cdef bint wait_to_free(Context context, MemoryKind kind) except -1

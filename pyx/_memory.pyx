@@ -38,7 +38,7 @@ from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
     CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
     MemoryKind, drain, drain_for_more, forget_homes_with, free_memory, internal_stream,
-    is_to_be_freed, is_unused, release_later, release_part, users_are_idle, wait_to_free,
+    is_complete, is_to_be_freed, is_unused, release_later, release_part, users_of, wait_to_free,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
@@ -1069,6 +1069,7 @@ cdef Memory _known_home(
 
 cdef enum:
     FEW_HOMES = 2       # a call looks at this many homes
+    MORE_HOMES = 4      # the same if there are many: the driver has to be asked twice about each
     MANY_HOMES = 1024   # with more homes, the driver is asked whether their work is complete
 
 cdef Memory _first_home = None  # a list of the homes that are kept, linked by `following`
@@ -1117,7 +1118,8 @@ cdef Memory _take_home():
 cdef int _forget_complete() except -1:
     """Forget homes whose uses are known to be complete. Looks at a few homes only."""
     cdef Memory home
-    cdef size_t few = min(<size_t>FEW_HOMES, _kept_homes)
+    cdef size_t few = min(<size_t>(FEW_HOMES if _kept_homes < MANY_HOMES else MORE_HOMES),
+                          _kept_homes)
     while few:
         few -= 1
         home = _take_home()
@@ -1126,22 +1128,37 @@ cdef int _forget_complete() except -1:
         if _may_be_unfinished(home):
             _keep_home(home)
         else:
-            home.remembered, home.returns = False, 0
+            home.remembered, home.returns, home.works = False, 0, None
     return 0
 
 
 cdef bint _may_be_unfinished(Memory home) noexcept:
-    cdef size_t returns = home.returns
     if home.context.lost or is_unused(home.state):
         return False
     if _kept_homes < MANY_HOMES or home.members:
         return True
-    # The program imports new allocations all the time, and never waits. Other threads may use this
-    # home while the driver is asked.
-    try:
-        return not users_are_idle(home.state) or home.members or home.returns != returns
+    try:    # the program imports new allocations all the time, and never waits
+        return not _is_complete(home)
     except Exception:   # the driver has failed; a call that can say so will find this, too
         return True
+
+
+cdef bint _is_complete(Memory home) except -1:
+    """Whether the driver has completed all uses of a home up to its last return.
+
+    The streams may always have other work. So the first question records events, and a later one
+    asks whether these are complete. Other threads may use the home meanwhile.
+    """
+    cdef size_t returns = home.returns
+    if home.works is None or home.returns_of_works != returns:
+        works = users_of(home.state)
+        if home.returns == returns and None not in works:
+            home.works, home.returns_of_works = works, returns
+        return False
+    for work in home.works:
+        if not is_complete(work):
+            return False
+    return not home.members and home.returns == returns
 
 
 cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:

@@ -132,7 +132,7 @@ cdef Event _end_of(Stream stream):
         own_snapshot_drop(engine, &now)
 
 
-cdef bint users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
+cdef bint _users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
     """Whether all work that may use the memory is complete. Asks the driver; no clock learns it."""
     for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
@@ -599,7 +599,7 @@ cdef bint _release(
         if not _never_blocks(node.kind):
             finish_before_free(context, node.kind)
     elif _may_block(node.kind, context, idle) \
-            or not users_are_idle(node.state, node.start, node.stop):
+            or not _users_are_idle(node.state, node.start, node.stop):
         return False
     return node.kind == FOREIGN or _free_idle(node, context)
 
