@@ -1081,11 +1081,11 @@ cdef Receipt return_opened(Region region, Stream stream):
             " has ended. Drop the buffer; its contents are not safe any more")
     receipt = Receipt(RECEIPT.pack(
         RECEIPT_MAGIC, opened.ticket.pid, opened.ticket.slot, opened.ticket.number))
-    _keep_awaiting(opened)
     closed = closed_state(memory)
     try:
         note_write(region, stream, GIVE_BACK, OWN_WAIT)
         is_gone = True
+        _keep_awaiting(opened)
         stream.record_event(opened.event)
     except BaseException:
         if is_gone:     # the other process does not know it, so that it can be given back again

@@ -260,6 +260,24 @@ def test_a_failed_give_back_can_be_repeated(other, name, gate):
 
 
 @pytest.mark.cuda_software
+def test_a_refused_give_back_makes_no_driver_call(other, gate):
+    """The owner's work is not complete. An accepted `give_back` makes an event for that."""
+    stream = cu.Stream()
+    buffer = filled()
+    gate.hold(stream)
+    buffer.fill_async(1, stream=stream)
+    other("[testing := __import__('cudadrv.testing').testing, s := cu.Stream()] and None")
+    other("there := cu.open(ticket, s)", ticket=buffer.share(stream))
+    other("[graph := cu.Graph(), graph.add_fill(there, 2), ready := graph.instantiate()] and None")
+    calls = "sum(map(testing.calls, ('cuEventCreate', 'cuEventRecord', 'cuStreamWaitEvent')))"
+    before = other(calls)
+    with pytest.raises(cu.BufferBorrowedError, match="graph"):
+        other("there.give_back(s)")
+    assert other(calls) == before
+    gate.open()
+
+
+@pytest.mark.cuda_software
 def test_a_failed_accept_leaves_the_ticket_valid(other):
     stream = cu.Stream()
     buffer = filled()
