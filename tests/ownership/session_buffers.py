@@ -423,10 +423,14 @@ class BufferSession(PeerSession):
         on = place.internal if stream is None else stream.model
         overlapping, same = relation(*buffers)
         closed = [buffer for buffer in buffers if buffer.closed]
-        # The library may check the stream first.
+        # The library may check the stream and the other buffers first.
         if closed and all(buffer.gone for buffer in closed):
-            answers = {MEMORY_CLOSED, self.oracle.judge_stream(on).answer} - {OK}
-            return frozenset(answers), on, False
+            answers = {MEMORY_CLOSED, self.oracle.judge_stream(on).answer}
+            rest = [(buffer, mode) for buffer, mode in uses if buffer not in closed]
+            policies = [self.policy_of(buffer) for buffer, _ in rest]
+            accesses = [buffer.use(mode) for buffer, mode in rest]
+            answers.add(self.oracle.judge(on, accesses, policies).answer)
+            return frozenset(answers - {OK, MUST_WAIT}), on, False
         if closed:
             return MEMORY_CLOSED, on, False
         if stream is None and not blocking:
