@@ -493,7 +493,7 @@ static inline void own_undo(own_engine *engine, own_request *request) {
         own_access *access = &request->accesses[i];
         if (__builtin_expect(access->effect | access->memory->limited, 0)) {
             const own_id by = {request->issued.seq, request->issued.slot};
-            own_undo_effect_(access, by, &request->attachment);
+            own_undo_effect_(access, by);
         }
         if (access->start >= access->stop) {
             continue;

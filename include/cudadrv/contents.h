@@ -25,7 +25,7 @@
  * host, or if the attachment has ended. */
 static inline const own_stream *own_attached_stream_(const own_engine *engine,
                                                      const own_memory *memory) {
-    uint64_t tag = memory->limits->attachment.stream, slot = tag >> 40;
+    uint64_t tag = memory->limits->attachments->stream, slot = tag >> 40;
     const own_stream *stream = slot < engine->size ? engine->slots[slot].stream : NULL;
     if (!stream || own_tag(stream) != tag ||
         (stream->state != OWN_OPEN && own_known_(engine, stream->slot, stream->seq))) {
@@ -36,7 +36,8 @@ static inline const own_stream *own_attached_stream_(const own_engine *engine,
 
 /* Returns whether the memory is attached to the host, so that no stream may use it. */
 static inline int own_is_for_host_(const own_memory *memory) {
-    return memory->limited & OWN_IS_ATTACHED && memory->limits->attachment.stream == OWN_NO_STREAM;
+    return memory->limited & OWN_IS_ATTACHED &&
+           memory->limits->attachments->stream == OWN_NO_STREAM;
 }
 
 /* Returns whether work of the stream may use the memory where work excludes the host. */
@@ -64,18 +65,34 @@ static inline const own_export *own_excluding_view_(const own_engine *engine,
 static inline void own_blame_attachment_(const own_engine *engine, const own_memory *memory,
                                          own_conflict *conflict) {
     const own_stream *only = own_attached_stream_(engine, memory);
-    conflict->site = memory->limits->attachment.site;
+    conflict->site = memory->limits->attachments->site;
     conflict->number = only ? only->number : 0; /* 0: it is attached to the host */
     conflict->kind = own_kind_of_(only);
 }
 
-/* Swaps the attachment of the memory with *attachment. */
-static inline void own_attach_(own_memory *memory, own_attachment *attachment) {
-    const own_attachment old = memory->limits->attachment;
-    memory->limits->attachment = *attachment;
-    *attachment = old;
+static inline int own_same_id_(own_id a, own_id b) { return a.seq == b.seq && a.slot == b.slot; }
+
+static inline void own_mark_attached_(own_memory *memory) {
     memory->limited &= (uint8_t)~OWN_IS_ATTACHED;
-    memory->limited |= memory->limits->attachment.stream ? OWN_IS_ATTACHED : 0;
+    memory->limited |= memory->limits->attachments->stream ? OWN_IS_ATTACHED : 0;
+}
+
+static inline void own_attach_(own_memory *memory, const own_attachment *attachment, own_id by) {
+    own_attachment *newest = memory->limits->attachments;
+    memmove(newest + 1, newest, (OWN_ATTACHMENTS - 1) * sizeof *newest);
+    *newest = *attachment;
+    newest->by = by;
+    own_mark_attached_(memory);
+}
+
+/* Reverts own_attach_, even if other operations have attached the memory since. */
+static inline void own_undo_attach_(own_memory *memory, own_id by) {
+    own_attachment *each = memory->limits->attachments, *last = each + OWN_ATTACHMENTS - 1;
+    while (each < last && !own_same_id_(each->by, by)) {
+        each++;
+    }
+    memmove(each, each + 1, (size_t)(last - each) * sizeof *each);
+    own_mark_attached_(memory);
 }
 
 /* ---- discarded contents ---- */
@@ -87,8 +104,6 @@ static inline int own_is_discarded_(const own_discard *discard) {
 static inline own_discard *own_discards_(const own_memory *memory) {
     return memory->limits ? memory->limits->discards : NULL;
 }
-
-static inline int own_same_id_(own_id a, own_id b) { return a.seq == b.seq && a.slot == b.slot; }
 
 /* Returns whether an access may read its bytes, and so needs their contents. */
 static inline int own_reads_(const own_access *access) {
@@ -236,11 +251,36 @@ static inline int own_is_settled_(const own_engine *engine, own_id id) {
     return !stream || stream->settled >= id.seq;
 }
 
+/* Notes that an operation writes the bytes of an entry. Of several operations that the driver does
+ * not have yet, two are noted: own_undo can then revert one of them. */
+static inline void own_mark_written_(own_discard *discard, own_id by) {
+    if (!discard->written.seq) {
+        discard->written = by;
+    } else if (!own_same_id_(discard->written, by) && !discard->again.seq) {
+        discard->again = by;
+    }
+}
+
+static inline void own_unmark_written_(own_discard *discard, own_id by) {
+    if (own_same_id_(discard->written, by)) {
+        discard->written = discard->again;
+        discard->again = (own_id){0, 0};
+    } else if (own_same_id_(discard->again, by)) {
+        discard->again = (own_id){0, 0};
+    }
+}
+
+/* Returns whether the bytes of an entry are written, and stay so. */
+static inline int own_stays_written_(const own_engine *engine, const own_discard *discard) {
+    return (discard->written.seq && own_is_settled_(engine, discard->written)) ||
+           (discard->again.seq && own_is_settled_(engine, discard->again));
+}
+
 /* Records what an accepted access does to contents and attachment. `by` is its operation. */
 static __attribute__((noinline)) void own_commit_effect_(const own_engine *engine,
                                                          const own_access *access, own_id by,
                                                          uint32_t site,
-                                                         own_attachment *attachment) {
+                                                         const own_attachment *attachment) {
     own_memory *memory = access->memory;
     own_discard *empty = NULL;
     memory->closed |= access->effect == OWN_CLOSES;
@@ -248,20 +288,18 @@ static __attribute__((noinline)) void own_commit_effect_(const own_engine *engin
         own_leave_(access);
     }
     if (access->effect == OWN_ATTACHES) {
-        own_attach_(memory, attachment);
+        own_attach_(memory, attachment, by);
     }
     own_discard **link = memory->limits ? &memory->limits->discards : NULL;
     for (own_discard *each; link && (each = *link);) {
         if (each->start == each->stop) {
             empty = each;
-        } else if (each->written.seq) {
-            if (own_is_settled_(engine, each->written)) {
-                own_drop_discard_(memory, link);
-                continue;
-            }
+        } else if (own_stays_written_(engine, each)) {
+            own_drop_discard_(memory, link);
+            continue;
         } else if (own_writes_(access) && access->start <= each->start &&
                    each->stop <= access->stop) {
-            each->written = by;
+            own_mark_written_(each, by);
         }
         link = &each->next;
     }
@@ -293,8 +331,7 @@ static __attribute__((noinline)) void own_join_discards_(const own_engine *engin
 }
 
 /* Reverts own_commit_effect_. */
-static __attribute__((noinline)) void own_undo_effect_(const own_access *access, own_id by,
-                                                       own_attachment *attachment) {
+static __attribute__((noinline)) void own_undo_effect_(const own_access *access, own_id by) {
     own_memory *memory = access->memory;
     memory->closed &= access->effect != OWN_CLOSES;
     if (access->effect == OWN_LEAVES && access->gone) {
@@ -302,7 +339,7 @@ static __attribute__((noinline)) void own_undo_effect_(const own_access *access,
         own_return_(memory);
     }
     if (access->effect == OWN_ATTACHES) {
-        own_attach_(memory, attachment);
+        own_undo_attach_(memory, by);
     }
     own_discard **link = memory->limits ? &memory->limits->discards : NULL;
     for (own_discard *each; link && (each = *link);) {
@@ -310,9 +347,7 @@ static __attribute__((noinline)) void own_undo_effect_(const own_access *access,
             own_drop_discard_(memory, link);
             continue;
         }
-        if (own_same_id_(each->written, by)) {
-            each->written = (own_id){0, 0};
-        }
+        own_unmark_written_(each, by);
         link = &each->next;
     }
 }

@@ -55,7 +55,8 @@ typedef struct own_discard {
     struct own_discard *next;
     uint64_t start, stop;
     own_id made;    /* the discard */
-    own_id written; /* the operation that has written all these bytes since, if there is one */
+    own_id written; /* an operation that has written all these bytes since, if there is one */
+    own_id again;   /* another one, which began before the driver had `written` */
     uint32_t site;  /* call site of the discard */
 } own_discard;
 
@@ -63,7 +64,10 @@ typedef struct own_discard {
 typedef struct own_attachment {
     uint64_t stream; /* own_tag of the only stream, 0 for all streams, or OWN_NO_STREAM */
     uint32_t site;   /* call site of the operation that attached the memory */
+    own_id by;       /* this operation */
 } own_attachment;
+
+enum { OWN_ATTACHMENTS = 4 };
 
 enum own_limit {
     OWN_HAS_DISCARDS = 1,
@@ -74,7 +78,8 @@ enum own_limit {
 
 typedef struct own_limits {
     own_discard *discards;
-    own_attachment attachment;
+    /* The attachment, and those before it: own_undo takes out the one of its operation. */
+    own_attachment attachments[OWN_ATTACHMENTS];
     /* OWN_WAS_CUT: the bytes from `end` on are gone, since this call site: see own_memory_cut. */
     uint64_t end;
     uint32_t cut_at;

@@ -24,11 +24,9 @@ typedef struct own_request {
     /* The driver may queue nothing for a passive operation, so the default streams' rules do not
      * order it. */
     uint8_t passive;
-    /* Only for an access that OWN_ATTACHES: the new attachment. own_begin replaces it with the
-     * old one, for own_undo. */
-    own_attachment attachment;
-    own_snapshot issued;     /* snapshot of the operation, for a token; the caller drops it */
-    own_operation forgotten; /* entry of `recent` that this operation replaced */
+    own_attachment attachment; /* only for an access that OWN_ATTACHES; the engine sets `by` */
+    own_snapshot issued;       /* snapshot of the operation, for a token; the caller drops it */
+    own_operation forgotten;   /* entry of `recent` that this operation replaced */
     own_conflict conflict;
 } own_request;
 

@@ -76,7 +76,12 @@ MUTATIONS = [
         "                   each->stop <= access->stop",
         "own_writes_(access)",
     ),
-    ("a write that failed has written", "contents.h", "each->written = (own_id){0, 0};", ""),
+    (
+        "a write that failed has written",
+        "contents.h",
+        "        own_unmark_written_(each, by);\n",
+        "",
+    ),
     (
         "a discard that failed discards",
         "contents.h",
@@ -98,8 +103,8 @@ MUTATIONS = [
     (
         "what was written is kept for ever",
         "contents.h",
-        "if (own_is_settled_(engine, each->written)) {",
-        "if (0) {",
+        "} else if (own_stays_written_(engine, each)) {",
+        "} else if (0) {",
     ),
     (
         "the host writes in vain",
@@ -176,9 +181,20 @@ MUTATIONS = [
     (
         "an attachment that failed attaches",
         "contents.h",
-        "        *access->gone = 0;\n        own_return_(memory);\n    }\n"
-        "    if (access->effect == OWN_ATTACHES) {",
-        "        *access->gone = 0;\n        own_return_(memory);\n    }\n    if (0) {",
+        "own_undo_attach_(memory, by);",
+        "",
+    ),
+    (
+        "a failure forgets what was written meanwhile",
+        "contents.h",
+        "discard->written = discard->again;",
+        "discard->written = (own_id){0, 0};",
+    ),
+    (
+        "a failure takes back the newest attachment",
+        "contents.h",
+        "while (each < last && !own_same_id_(each->by, by)) {",
+        "while (0) {",
     ),
     # ---- which uses a range keeps ----
     (

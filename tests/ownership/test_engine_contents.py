@@ -1,9 +1,11 @@
 """Discarded contents, and memory that is attached to one stream or to the host."""
 
 import gc
+import threading
 
 import pytest
 from calls import During, after, host, reach, read, shared, synchronize, write
+from limits import PATIENCE
 from private_engine import Domain, Engine, MemoryState, StreamState
 
 
@@ -15,6 +17,20 @@ def discarded(memory):
     """The discarded bytes, each with the site of its discard."""
     found = {byte: memory.discarded(byte, byte + 1) for byte in range(8)}
     return {byte: discard[2] for byte, discard in found.items() if discard}
+
+
+def nested(first, second):
+    """Make the second of two calls during the driver call of the first."""
+    first(lambda: second(lambda: None))
+
+
+def one_after_the_other(first, second):
+    """Let the first of two calls begin first and end first, and the second begin in between."""
+    begun, go_on = threading.Event(), threading.Event()
+    thread = threading.Thread(target=first, args=(lambda: (begun.set(), go_on.wait(PATIENCE)),))
+    thread.start()
+    assert begun.wait(PATIENCE)
+    second(lambda: (go_on.set(), thread.join()))
 
 
 # ---- discards ----
@@ -118,6 +134,19 @@ def test_a_write_in_flight_may_still_fail(streams, memory):
     elsewhere = During(lambda: write(streams[1], memory, 6, 8), fails=True)
     assert write(streams[0], memory, 0, 4, driver_fails=elsewhere) == "driver_failed"
     assert list(discarded(memory)) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("in_flight", [nested, one_after_the_other])
+@pytest.mark.parametrize("fail", [(False, True), (True, False), (True, True)])
+def test_writes_in_flight_of_which_some_fail(streams, memory, in_flight, fail):
+    discard(streams[0], memory, site=7)
+    after(streams[1], streams[0])
+
+    def call(stream, fails):
+        return lambda action: shared(stream, memory, driver_fails=During(action, fails))
+
+    in_flight(*map(call, streams, fail))
+    assert (discarded(memory) == {}) == (not all(fail))
 
 
 def test_a_discard_that_failed_discards_nothing(streams, memory):
@@ -312,6 +341,21 @@ def test_an_attachment_that_failed_attaches_nothing(pair, managed):
     after(second, first)
     assert second.issue((managed, 0, 8, "read")) == ("attached", 5)
     assert write(first, managed) == "ok"
+
+
+@pytest.mark.parametrize("in_flight", [nested, one_after_the_other])
+@pytest.mark.parametrize("fail", [(False, True), (True, False), (True, True)])
+def test_attachments_in_flight_of_which_some_fail(pair, managed, in_flight, fail):
+    def call(stream, fails):
+        return lambda action: attach(
+            stream, managed, stream, policy="unchecked", driver_fails=During(action, fails)
+        )
+
+    in_flight(*map(call, pair, fail))
+    only = next((stream for stream, fails in zip(pair, fail, strict=True) if not fails), None)
+    for stream in pair:
+        answer = "ok" if only in (None, stream) else "attached"
+        assert read(stream, managed, policy="unchecked") == answer
 
 
 def test_an_attachment_writes_nothing(pair, managed):
