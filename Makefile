@@ -79,7 +79,8 @@ $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
 	@touch $@
 
 # Random programs on the engine, or on the public API, and on an oracle:
-# ARGS="--operations 10000000 --seed 2", for the public API also --policy, --schedule, --seconds.
+# ARGS="--operations 10000000 --seed 2", with --threads 4 in 4 threads, for the public API also
+# --policy, --schedule, --seconds.
 referee: build
 	PYTHONPATH=. $(PY) tests/ownership/referee.py $(ARGS)
 

@@ -17,6 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A test build defines these two: what a thread does before it takes a mutex, and before it gives
+ * one back (tests/ownership/recorded.h). */
+#ifndef OWN_BEFORE_TAKE
+#define OWN_BEFORE_TAKE(mutex)
+#define OWN_BEFORE_GIVE(mutex)
+#endif
+
 enum own_mutex_state { OWN_FREE, OWN_TAKEN, OWN_AWAITED };
 enum { OWN_NAP = 1000000 }; /* nanoseconds */
 
@@ -51,12 +58,14 @@ static inline int own_mutex_try_alone(own_mutex *mutex) {
 }
 
 static inline void own_mutex_take(own_mutex *mutex) {
+    OWN_BEFORE_TAKE(mutex);
     if (__builtin_expect(!own_mutex_try(mutex), 0)) {
         own_mutex_await_(mutex);
     }
 }
 
 static inline void own_mutex_give(own_mutex *mutex) {
+    OWN_BEFORE_GIVE(mutex);
     int before = __atomic_load_n(&mutex->state, __ATOMIC_RELAXED);
     __atomic_store_n(&mutex->state, OWN_FREE, __ATOMIC_RELEASE);
     if (__builtin_expect(before == OWN_AWAITED, 0)) {

@@ -1,10 +1,14 @@
-/* Tests the engine with the thread sanitizer. Several threads use it in C as the library does.
+/* A random program in several threads, which use the engine in C as the library does.
+ *
+ *     engine_threads SEED ROUNDS [THREADS]
  *
  * The code between own_begin and own_settle plays the driver. It uses the memory's data without
- * any lock, so two conflicting operations that are accepted at the same time are a data race. A
- * host view uses the data in the same way while it is alive.
+ * any lock, so two conflicting operations that are accepted at the same time are a data race, which
+ * the thread sanitizer reports. A host view uses the data in the same way while it is alive.
  *
- *     engine_threads SEED ROUNDS */
+ * Compiled with recorded.h, the program writes a record of all decisions, for replay.py:
+ *
+ *     engine_threads SEED ROUNDS THREADS RECORD [scheduled] */
 
 #include "cudadrv/ownership.h"
 
@@ -12,26 +16,58 @@
 #include <sched.h>
 #include <stdio.h>
 
-enum { THREADS = 8, STREAMS = 4, EVENTS = 4, MEMORIES = 3, BYTES = 32 };
+enum {
+    MOST_THREADS = 8,
+    DOMAINS = 2,
+    STREAMS = 4,
+    EVENTS = 4,
+    MEMORIES = 3,
+    BYTES = 8,
+    MOST_ACCESSES = 3,
+    LOANS = 2 /* of each thread; a host view is one, too */
+};
 
 typedef struct place {
     pthread_rwlock_t lock; /* held while the stream is used, so that it is not released */
     own_stream *stream;
 } place;
 
+/* Memory, and the data that stand for what the driver does with it. Both live until the end. */
+typedef struct block {
+    own_memory memory;
+    int data[BYTES];
+    struct block *former;
+} block;
+
+/* A host view or a loan, which its thread ends. */
+typedef struct loan {
+    own_export view;
+    own_access access;
+    own_stream *stream; /* NULL: a view of the host, or a loan to nobody */
+    int open;
+} loan;
+
+typedef struct thread {
+    pthread_t thread;
+    int number;
+    uint64_t random;
+    uint32_t site; /* call site of the last call; no two calls have the same one */
+    loan loans[LOANS];
+} thread;
+
 static own_engine engine;
-static own_domain domain;
-static own_stream *legacy;
+static own_domain domains[DOMAINS];
+static own_stream *legacy[DOMAINS], *nobody;
 static place places[STREAMS];
 static own_event events[EVENTS];
-static own_memory memories[MEMORIES];
-static int data[MEMORIES][BYTES];
-static uint64_t seed, rounds;
+static block *blocks[MEMORIES]; /* atomic: closed memory is replaced */
+static thread threads[MOST_THREADS];
+static uint64_t rounds;
 static uint64_t accepted, refused; /* atomic */
 
-static uint32_t below(uint64_t *state, uint32_t limit) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(*state >> 33) % limit;
+static uint32_t below(thread *self, uint32_t limit) {
+    self->random = self->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(self->random >> 33) % limit;
 }
 
 static void fail(const char *what) {
@@ -39,24 +75,42 @@ static void fail(const char *what) {
     abort();
 }
 
-static own_access some_bytes(uint64_t *random, uint32_t *memory) {
-    uint32_t start = below(random, BYTES), stop = start + 1 + below(random, BYTES - start);
-    *memory = below(random, MEMORIES);
-    return (own_access){.memory = &memories[*memory],
+static block *new_block(int managed) {
+    block *made = calloc(1, sizeof *made);
+    if (!made) {
+        fail("no memory");
+    }
+    own_memory_prepare(&made->memory, BYTES);
+    made->memory.managed = (uint8_t)managed;
+    return made;
+}
+
+static block *some_block(thread *self) {
+    return __atomic_load_n(&blocks[below(self, MEMORIES)], __ATOMIC_ACQUIRE);
+}
+
+static own_access some_bytes(thread *self, uint32_t modes) {
+    uint32_t start = below(self, BYTES), stop = start + 1 + below(self, BYTES - start);
+    if (below(self, 3) == 0) {
+        start = 0, stop = BYTES; /* the fast path */
+    }
+    return (own_access){.memory = &some_block(self)->memory,
                         .start = start,
                         .stop = stop,
-                        .mode = below(random, 2) ? OWN_WRITE : OWN_READ,
+                        .mode = (uint8_t)below(self, modes),
                         .policy = OWN_STRICT};
 }
 
-/* Uses the bytes of an access, as the driver or the host does. */
-static void use(const own_access *access, uint32_t memory) {
-    int sum = 0;
-    for (uint64_t i = access->start; i < access->stop; i++) {
+/* Uses the bytes of an access, as the driver or the host does. The engine does not order accesses
+ * that it does not check, and not those of the mode OWN_REACH among each other. */
+static void use(const own_access *access) {
+    int *data = ((block *)access->memory)->data, sum = 0;
+    int checked = access->policy != OWN_UNCHECKED && access->effect == OWN_STAYS;
+    for (uint64_t i = access->start; checked && i < access->stop; i++) {
         if (access->mode == OWN_WRITE) {
-            data[memory][i]++;
-        } else {
-            sum += data[memory][i];
+            data[i]++;
+        } else if (access->mode == OWN_READ) {
+            sum += data[i];
         }
     }
     sched_yield();
@@ -65,39 +119,117 @@ static void use(const own_access *access, uint32_t memory) {
     }
 }
 
-static void issue(own_stream *stream, uint64_t *random) {
-    uint32_t memory;
-    own_access access = some_bytes(random, &memory);
-    own_request request = {.stream = stream, .accesses = &access, .count = 1, .site = 1};
-    own_mutex_take(stream->issue);
-    int answer = own_begin(&engine, &request);
-    if (answer == OWN_OK) {
-        use(&access, memory);
-        if (below(random, 8) == 0) {
-            own_undo(&engine, &request);
-        } else {
-            own_settle(&engine, &request);
-            if (below(random, 4) == 0) { /* as if somebody had waited for its token */
-                own_join_host(&engine, &request.issued);
-            }
-            own_snapshot_drop(&engine, &request.issued);
-        }
-    }
-    own_mutex_give(stream->issue);
+static void count(int answer) {
     __atomic_add_fetch(answer == OWN_OK ? &accepted : &refused, 1, __ATOMIC_RELAXED);
 }
 
-static void host_access(uint64_t *random) {
-    uint32_t memory;
-    own_access access = some_bytes(random, &memory);
-    own_export view;
-    own_conflict conflict;
-    if (own_export_open(&engine, &access, 1, &view, &conflict) == OWN_OK) {
-        if (access.mode == OWN_READ) { /* the engine does not order two host writers */
-            use(&access, memory);
-        }
-        own_export_close(&engine, &view);
+static void finish(own_request *request, thread *self) {
+    for (uint32_t i = 0; i < request->count; i++) {
+        use(&request->accesses[i]);
     }
+    if (!request->returns && below(self, 8) == 0) {
+        if (request->loan) {
+            ((loan *)request->loan)->open = 0;
+        }
+        own_undo(&engine, request);
+    } else {
+        own_settle(&engine, request);
+        if (below(self, 4) == 0) { /* as if somebody had waited for its token */
+            own_join_host(&engine, &request->issued);
+        }
+        own_snapshot_drop(&engine, &request->issued);
+    }
+}
+
+static void submit(own_request *request, thread *self) {
+    own_mutex_take(request->stream->issue);
+    int answer = own_begin(&engine, request);
+    if (answer == OWN_OK) {
+        if (request->loan) {
+            ((loan *)request->loan)->open = 1;
+        }
+        finish(request, self);
+    }
+    own_mutex_give(request->stream->issue);
+    count(answer);
+}
+
+static own_request request_of(own_stream *stream, own_access *accesses, uint32_t accesses_count,
+                              thread *self) {
+    return (own_request){
+        .stream = stream, .accesses = accesses, .count = accesses_count, .site = ++self->site};
+}
+
+static void issue(own_stream *stream, thread *self) {
+    own_access accesses[MOST_ACCESSES];
+    static const uint8_t policies[] = {OWN_STRICT, OWN_STRICT, OWN_WAIT, OWN_UNCHECKED};
+    uint32_t accesses_count = 1 + below(self, 2) * below(self, MOST_ACCESSES);
+    uint8_t policy = policies[below(self, 4)];
+    for (uint32_t i = 0; i < accesses_count; i++) {
+        accesses[i] = some_bytes(self, below(self, 4) ? 2 : 4);
+        accesses[i].policy = policy;
+    }
+    own_request request = request_of(stream, accesses, accesses_count, self);
+    request.passive = below(self, 8) == 0;
+    submit(&request, self);
+}
+
+/* Discards, moves or attaches memory. */
+static void change(own_stream *stream, thread *self) {
+    static const uint8_t effects[] = {OWN_DISCARDS, OWN_DISCARDS, OWN_MOVES, OWN_ATTACHES};
+    own_access access = some_bytes(self, 1);
+    own_request request = request_of(stream, &access, 1, self);
+    access.effect = effects[below(self, 4)];
+    access.mode = access.effect == OWN_MOVES ? OWN_SHARED : OWN_WRITE;
+    access.policy = below(self, 4) ? OWN_STRICT : OWN_UNCHECKED;
+    if (access.effect == OWN_ATTACHES) {
+        access.start = 0, access.stop = BYTES;
+        request.attachment.stream = below(self, 2) ? 0 : own_tag(stream);
+        request.attachment.site = request.site;
+    }
+    submit(&request, self);
+}
+
+static void end_loan(loan *ended, thread *self) {
+    if (ended->stream && below(self, 2)) {
+        own_request request = request_of(ended->stream, &ended->access, 1, self);
+        request.returns = 1;
+        submit(&request, self);
+    }
+    own_export_close(&engine, &ended->view);
+    ended->open = 0;
+}
+
+/* Ends a loan or a view of this thread, or begins one. `stream` may be NULL. */
+static void lend(own_stream *stream, thread *self) {
+    loan *one = &self->loans[below(self, LOANS)];
+    own_conflict conflict;
+    if (one->open) {
+        end_loan(one, self);
+        return;
+    }
+    *one = (loan){.access = some_bytes(self, 2), .stream = stream};
+    own_access *access = &one->access;
+    if (stream) {
+        own_request request = request_of(stream, access, 1, self);
+        access->effect = OWN_USES;
+        request.loan = &one->view;
+        submit(&request, self);
+        return;
+    }
+    int answer;
+    if (below(self, 4) == 0) {
+        access->effect = OWN_USES;
+        answer = own_lend_open(&engine, access, ++self->site, nobody, &one->view, &conflict);
+    } else {
+        access->policy = below(self, 4) ? OWN_STRICT : OWN_WAIT;
+        answer = own_export_open(&engine, access, ++self->site, &one->view, &conflict);
+        if (answer == OWN_OK && access->mode == OWN_READ) {
+            use(access); /* the engine does not order two writers of the host */
+        }
+    }
+    one->open = answer == OWN_OK;
+    count(answer);
 }
 
 static void record_or_wait(own_stream *stream, own_event *event, int record) {
@@ -110,10 +242,10 @@ static void record_or_wait(own_stream *stream, own_event *event, int record) {
     own_unlock_both(stream->issue, &event->issue);
 }
 
-static void synchronize(own_stream *stream, int all) {
+static void synchronize(own_stream *stream, const own_domain *domain) {
     own_snapshot snapshot;
-    if (all) {
-        if (!own_domain_snapshot(&engine, &domain, &snapshot)) {
+    if (domain) {
+        if (!own_domain_snapshot(&engine, domain, &snapshot)) {
             fail("no memory");
         }
     } else {
@@ -127,110 +259,233 @@ static void synchronize(own_stream *stream, int all) {
     own_snapshot_drop(&engine, &snapshot);
 }
 
-static void replace(place *at, uint64_t *random) {
-    own_stream *stream = at->stream;
-    own_mutex_take(stream->issue);
-    own_stream_close(&engine, stream);
-    own_mutex_give(stream->issue);
-    own_stream_release(&engine, stream);
-    at->stream = own_stream_open(&engine, &domain, (int)below(random, 2));
+static own_stream *new_stream(uint32_t random) {
+    return own_stream_open(&engine, &domains[random % 4 == 3], random / 4 % 2);
 }
 
-static void look(uint64_t *random) {
+/* Closes a stream to which nothing is lent, and opens another one. */
+static void replace_stream(place *at, thread *self) {
+    own_stream *stream = at->stream;
+    own_lock(&engine);
+    int lent = stream->loans > 0;
+    own_unlock(&engine);
+    if (lent) {
+        return;
+    }
+    own_mutex *issue = stream->issue;
+    own_mutex_take(issue);
+    own_stream_close(&engine, stream);
+    own_mutex_give(issue);
+    own_stream_release(&engine, stream);
+    at->stream = new_stream(below(self, 8));
+}
+
+/* Closes memory, if nobody uses it, and replaces it. Others may still try to use it. */
+static void replace_memory(thread *self) {
+    uint32_t at = below(self, MEMORIES);
+    block *former = __atomic_load_n(&blocks[at], __ATOMIC_ACQUIRE);
+    own_conflict conflict;
+    if (own_memory_free(&engine, &former->memory, 1, &conflict) == OWN_OK) {
+        block *made = new_block(former->memory.managed);
+        made->former = former;
+        __atomic_store_n(&blocks[at], made, __ATOMIC_RELEASE);
+    }
+}
+
+static void look(own_stream *stream, thread *self) {
     own_borrow borrows[8];
     own_suspect suspects[8];
     own_conflict conflict;
+    own_discard discard = {0};
     own_books books;
-    own_memory *memory = &memories[below(random, MEMORIES)];
-    own_borrows(&engine, memory, 0, BYTES, borrows, 8);
-    own_suspects(&engine, &domain, suspects, 8);
-    own_memory_free(&engine, memory, 0, &conflict);
-    own_count(&engine, &books);
-    own_unfinished(&engine, &domain);
+    own_access bytes = some_bytes(self, 1);
+    switch (below(self, 6)) {
+    case 0:
+        own_borrows(&engine, bytes.memory, bytes.start, bytes.stop, borrows, 8);
+        break;
+    case 1:
+        own_suspects(&engine, &domains[0], suspects, 8);
+        own_count(&engine, &books);
+        own_unfinished(&engine, &domains[0]);
+        break;
+    case 2:
+        own_memory_free(&engine, bytes.memory, 0, &conflict);
+        break;
+    case 3:
+        own_bytes_free(&engine, bytes.memory, bytes.start, bytes.stop, &conflict);
+        break;
+    case 4:
+        own_discarded(&engine, bytes.memory, bytes.start, bytes.stop, &discard);
+        break;
+    default:
+        own_stream_known(&engine, stream);
+    }
 }
 
-static void *work(void *number) {
-    uint64_t random = seed * 1000 + (uint64_t)(size_t)number;
+/* Lets other threads run. */
+static void pause_thread(void) {
+#ifdef CUDADRV_RECORDED_H
+    if (scheduled_thread) {
+        scheduled_pause();
+        return;
+    }
+#endif
+    sched_yield();
+}
+
+/* Takes the lock of a place, to use its stream or to replace it. */
+static void enter(place *at, int replaces) {
+    while (replaces ? pthread_rwlock_trywrlock(&at->lock) : pthread_rwlock_tryrdlock(&at->lock)) {
+        pause_thread();
+    }
+}
+
+/* Makes one call. */
+static void step(thread *self) {
+    place *at = &places[below(self, STREAMS)];
+    uint32_t what = below(self, 32);
+    if (what == 0) {
+        issue(legacy[below(self, DOMAINS)], self);
+        return;
+    }
+    if (what == 1) {
+        replace_memory(self);
+        return;
+    }
+    if (what < 6) {
+        lend(NULL, self);
+        return;
+    }
+    enter(at, what == 6);
+    own_stream *stream = at->stream;
+    if (what == 6) {
+        replace_stream(at, self);
+    } else if (what < 12) {
+        record_or_wait(stream, &events[below(self, EVENTS)], what % 2);
+    } else if (what < 14) {
+        synchronize(stream, what == 12 ? &domains[below(self, DOMAINS)] : NULL);
+    } else if (what < 16) {
+        look(stream, self);
+    } else if (what < 18) {
+        lend(stream, self);
+    } else if (what < 20) {
+        change(stream, self);
+    } else {
+        issue(stream, self);
+    }
+    pthread_rwlock_unlock(&at->lock);
+}
+
+static void *work(void *argument) {
+    thread *self = argument;
+#ifdef CUDADRV_RECORDED_H
+    scheduled_enter(self->number);
+#endif
     for (uint64_t round = 0; round < rounds; round++) {
-        place *at = &places[below(&random, STREAMS)];
-        uint32_t what = below(&random, 24);
-        if (what < 4) {
-            host_access(&random);
-        } else if (what == 4) {
-            look(&random);
-        } else if (what == 5) {
-            issue(legacy, &random);
-        } else {
-            if (what == 6) {
-                pthread_rwlock_wrlock(&at->lock);
-                replace(at, &random);
-            } else {
-                pthread_rwlock_rdlock(&at->lock);
-            }
-            own_stream *stream = at->stream;
-            if (what < 10) {
-                record_or_wait(stream, &events[below(&random, EVENTS)], what % 2);
-            } else if (what < 12) {
-                synchronize(stream, what == 11);
-            } else {
-                issue(stream, &random);
-            }
-            pthread_rwlock_unlock(&at->lock);
+        step(self);
+    }
+    for (int i = 0; i < LOANS; i++) {
+        if (self->loans[i].open) {
+            end_loan(&self->loans[i], self);
         }
     }
+#ifdef CUDADRV_RECORDED_H
+    scheduled_leave();
+#endif
     return NULL;
 }
 
-int main(int count, char **arguments) {
-    pthread_t threads[THREADS];
-    own_conflict conflict;
-    own_books books;
-    seed = count > 1 ? strtoull(arguments[1], NULL, 10) : 1;
-    rounds = count > 2 ? strtoull(arguments[2], NULL, 10) : 1000;
+static void begin(uint64_t seed) {
     own_engine_prepare(&engine);
-    own_domain_open(&engine, &domain, 0);
-    legacy = own_stream_open(&engine, &domain, OWN_LEGACY);
-    for (int i = 0; i < STREAMS; i++) {
+    for (uint32_t i = 0; i < DOMAINS; i++) {
+        own_domain_open(&engine, &domains[i], i == 1 && seed % 2);
+        legacy[i] = own_stream_open(&engine, &domains[i], OWN_LEGACY);
+    }
+    nobody = own_stream_open(&engine, &domains[0], OWN_NON_BLOCKING);
+    for (uint32_t i = 0; i < STREAMS; i++) {
         pthread_rwlock_init(&places[i].lock, NULL);
-        places[i].stream = own_stream_open(&engine, &domain, i % 2);
+        places[i].stream = new_stream(i % 2 ? 3 * i : 4 * i);
     }
     for (int i = 0; i < MEMORIES; i++) {
-        own_memory_prepare(&memories[i], BYTES);
-        memories[i].managed = i == 0;
+        blocks[i] = new_block(i == 0);
     }
-    for (size_t i = 0; i < THREADS; i++) {
-        pthread_create(&threads[i], NULL, work, (void *)i);
+}
+
+static void close_stream(own_stream *stream) {
+    own_stream_close(&engine, stream);
+    own_stream_release(&engine, stream);
+}
+
+static void close_memory(block *last) {
+    own_conflict conflict;
+    if (own_memory_free(&engine, &last->memory, 1, &conflict) != OWN_OK) {
+        fail("memory is still borrowed");
     }
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
+    while (last) {
+        block *former = last->former;
+        own_memory_clear(&last->memory);
+        free(last);
+        last = former;
     }
-    synchronize(legacy, 1);
+}
+
+/* Closes everything, and checks that the engine has forgotten it. */
+static void end(void) {
+    own_books books;
+    for (int i = 0; i < DOMAINS; i++) {
+        synchronize(legacy[i], &domains[i]);
+    }
     for (int i = 0; i < STREAMS; i++) {
-        own_stream_close(&engine, places[i].stream);
-        own_stream_release(&engine, places[i].stream);
+        close_stream(places[i].stream);
     }
-    own_stream_close(&engine, legacy);
-    own_stream_release(&engine, legacy);
+    close_stream(nobody);
     for (int i = 0; i < EVENTS; i++) {
         own_snapshot_drop(&engine, &events[i].snapshot);
     }
     for (int i = 0; i < MEMORIES; i++) {
-        if (own_memory_free(&engine, &memories[i], 1, &conflict) != OWN_OK) {
-            fail("memory is still borrowed");
-        }
-        own_memory_clear(&memories[i]);
+        close_memory(blocks[i]);
     }
     own_lock(&engine);
     own_retire_finished_(&engine);
     own_unlock(&engine);
-    if (!own_domain_close(&engine, &domain)) {
-        fail("the domain still has streams");
+    for (int i = 0; i < DOMAINS; i++) {
+        close_stream(legacy[i]);
+        if (!own_domain_close(&engine, &domains[i])) {
+            fail("the domain still has streams");
+        }
     }
     own_count(&engine, &books);
     if (books.domains || books.streams || books.views) {
         fail("the books are not empty");
     }
     free(engine.slots);
+}
+
+int main(int count, char **arguments) {
+    uint64_t seed = count > 1 ? strtoull(arguments[1], NULL, 10) : 1;
+    int number = count > 3 ? atoi(arguments[3]) : MOST_THREADS;
+    rounds = count > 2 ? strtoull(arguments[2], NULL, 10) : 1000;
+#ifdef CUDADRV_RECORDED_H
+    recorded_begin_log(1000 + 50 * rounds * (uint64_t)number);
+#endif
+    begin(seed);
+#ifdef CUDADRV_RECORDED_H
+    scheduled_begin(seed, count > 5 ? number : 0);
+#endif
+    for (int i = 0; i < number; i++) {
+        thread *self = &threads[i];
+        *self = (thread){
+            .number = i, .random = seed * 1000 + (uint64_t)i, .site = (uint32_t)(i + 1) * 10000000};
+        below(self, 1);
+        pthread_create(&self->thread, NULL, work, self);
+    }
+    for (int i = 0; i < number; i++) {
+        pthread_join(threads[i].thread, NULL);
+    }
+    end();
+#ifdef CUDADRV_RECORDED_H
+    recorded_write(arguments[4]);
+#endif
     printf("%llu accepted, %llu refused\n", (unsigned long long)accepted,
            (unsigned long long)refused);
     return 0;

@@ -711,6 +711,43 @@ MUTATIONS = [
     ),
 ]
 
+# Nothing that makes one call at a time notices these. They are part of MUTATIONS.
+IN_THREADS = [
+    (
+        "an operation is recorded after another lock than it was checked under",
+        "borrow.h",
+        "    if (answer == OWN_OK) {\n        own_number_(request, view);",
+        "    if (answer == OWN_OK) {\n        own_unlock(engine);\n        own_lock(engine);\n"
+        "        own_number_(request, view);",
+    ),
+    (
+        "a view of the host is checked before the lock is taken",
+        "host.h",
+        "    own_lock(engine);\n    int answer = own_check_host_(engine, NULL, access, conflict);\n"
+        "    if (answer == OWN_OK && access->memory->limited",
+        "    int answer = own_check_host_(engine, NULL, access, conflict);\n    own_lock(engine);\n"
+        "    if (answer == OWN_OK && access->memory->limited",
+    ),
+    (
+        "memory is closed under another lock than its uses are checked",
+        "host.h",
+        "    } else if (close) {\n        memory->closed = 1;",
+        "    } else if (close) {\n        own_unlock(engine);\n        own_lock(engine);\n"
+        "        memory->closed = 1;",
+    ),
+    (
+        "the host joins a clock that was read before the lock is taken",
+        "order.h",
+        "own_engine *engine, const own_snapshot *news) {\n    own_lock_clocks(engine);\n"
+        "    for (uint32_t i = 0; news->clock && i",
+        "own_engine *engine, const own_snapshot *news) {\n"
+        "    const uint64_t done = engine->slots[news->slot].done;\n    own_lock_clocks(engine);\n"
+        "    engine->slots[news->slot].done = done;\n"
+        "    for (uint32_t i = 0; news->clock && i",
+    ),
+]
+MUTATIONS += IN_THREADS
+
 
 def copy_of(target, needed):
     """Copy these files and folders of the project to a folder."""
@@ -762,11 +799,12 @@ def first_failure(tree, *names):
 
 
 def judge(tree):
-    """The first failure of the example tests, and the first one of the tests with the oracle."""
+    """The first failure of the examples, of the tests with the oracle, and of those in threads."""
     examples = sorted(path.stem for path in Path(tree, "tests/ownership").glob("test_engine_*.py"))
     return {
         "example": first_failure(tree, *examples),
         "oracle": first_failure(tree, "test_referee", "test_exhaustive"),
+        "threads": first_failure(tree, "test_replay"),
     }
 
 

@@ -456,18 +456,27 @@ class Oracle:
 
     def issue(self, stream, accesses, site, passive=False):
         """Record an accepted operation. Returns the node that its token stands for."""
+        return self.settle(stream, self.begin(stream, accesses, site, passive), passive)
+
+    def begin(self, stream, accesses, site, passive=False):
+        """Record the uses of an accepted operation, which the driver does not have yet."""
         node = Node(*self.before(stream, passive))
         for memory, *access in accesses:
             self.change(memory, *access, site)
-        return self._borrow(stream, accesses, site, node if passive else self.use(stream, node))
+        self._record(stream, accesses, site, node)
+        return node
+
+    def settle(self, stream, node, passive=False):
+        """Record that the driver has an operation: what is ordered after the stream comes later."""
+        stream.last = node
+        return node if passive else self.use(stream, node)
 
     def fail(self, stream, kept, site):
         """Record an operation that the driver refused: the accesses `kept` stay borrowed.
 
         It is ordered within its stream, but the rules of the default streams do not order it.
         """
-        if kept:
-            self._borrow(stream, kept, site, Node(*self.before(stream, passive=True)))
+        return self._borrow(stream, kept, site, Node(*self.before(stream, passive=True)))
 
     def is_plain(self, memory, start, stop, mode):
         """Whether the engine certainly undoes a failed use.
@@ -478,13 +487,17 @@ class Oracle:
         return whole and start == 0 and stop == memory.nbytes and len(memory.accesses) <= 2
 
     def _borrow(self, stream, accesses, site, node):
-        stream.last = stream.last_operation = node
+        stream.last = node
+        self._record(stream, accesses, site, node)
+        return node
+
+    def _record(self, stream, accesses, site, node):
+        stream.last_operation = node
         stream.last_site = site
         for memory, start, stop, mode in accesses:
             if start < stop:
                 mode = AS.get(mode, mode)
                 memory.accesses.append(Access(node, start, stop, mode, site, stream))
-        return node
 
     # ---- the host ----
 

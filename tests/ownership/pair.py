@@ -196,7 +196,8 @@ class Pair:
             for byte in range(start, stop)
         }
         self.agree("bytes borrowed by a failure", {use[:2] for use in kept} <= claimed, True)
-        self.oracle.fail(stream.model, kept, site)
+        if kept:
+            self.oracle.fail(stream.model, kept, site)
         return answer
 
     def export(self, memory, start, stop, mode, policy="strict", uses=False):

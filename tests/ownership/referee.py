@@ -3,14 +3,20 @@
     python tests/ownership/referee.py --operations 1000000 --seed 1
 
 There are many short programs rather than a long one: bugs need few streams and few steps to show,
-and the searches of the oracle grow with the program.
+and the searches of the oracle grow with the program. With ``--threads 4``, four threads make the
+calls of each program (replay.py).
 """
 
 import argparse
 import random
 import sys
+import tempfile
 import time
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import replay
 from pair import Disagreement, Pair
 
 MODES = ("read", "read", "write", "write", "write", "shared", "reach")
@@ -287,14 +293,29 @@ def main():
     parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=1, help="disagreements to print")
+    parser.add_argument("--threads", type=int, help="make the calls in so many threads")
     options = parser.parse_args()
+    if options.threads:
+        with tempfile.TemporaryDirectory() as folder:
+            program = replay.build(folder)
+            return judge(options, lambda number: run_in_threads(program, options, number))
+    return judge(options, lambda number: run(f"{options.seed}.{number}"))
+
+
+def run_in_threads(program, options, number):
+    """Run one program in threads: the even numbers under a schedule."""
+    return replay.run(program, options.seed * 1_000_000 + number, options.threads, number % 2 == 0)
+
+
+def judge(options, run):
+    """Run programs by their numbers, and print what was found. Returns the exit status."""
     operations = programs = disagreements = 0
     answers = {}
     begin = time.perf_counter()
     while operations < options.operations:
         programs += 1
         try:
-            steps, found = run(f"{options.seed}.{programs}")
+            steps, found = run(programs)
         except Disagreement as error:
             disagreements += 1
             steps, found = LONGEST // 2, {}

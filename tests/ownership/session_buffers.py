@@ -542,7 +542,8 @@ class BufferSession(PeerSession):
         elif self.ambiguous:
             self.synchronize_context(next(each for each in self.places if each.domain is on.domain))
             return
-        self.oracle.fail(on, kept, next(self.sites))
+        if kept:
+            self.oracle.fail(on, kept, next(self.sites))
 
     def copy(self, target, source, stream=None, blocking=False, inward=True):
         """Copy between buffers of the same number of bytes."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import library_mutations
 import mutations
 import pytest
+import replay
+from pair import Disagreement
 
 import cudadrv._engine
 
@@ -21,6 +23,25 @@ def test_each_changes_one_place(name, file, old, new):
     folder = folders[Path(file).suffix]
     assert (ROOT / folder / file).read_text(encoding="utf-8").count(old) == 1
     assert new != old
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new"),
+    mutations.IN_THREADS,
+    ids=[each[0] for each in mutations.IN_THREADS],
+)
+def test_the_replay_notices_what_happens_between_threads(tmp_path, name, file, old, new):
+    include = shutil.copytree(ROOT / "include", tmp_path / "include")
+    path = include / "cudadrv" / file
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    program = replay.build(tmp_path, include)
+
+    def run():
+        for seed in range(1000):
+            replay.run(program, seed, 8, scheduled=True)
+
+    with pytest.raises(Disagreement, match="the engine says"):
+        run()
 
 
 @pytest.mark.parametrize("needed", [mutations.NEEDED, library_mutations.NEEDED])
