@@ -84,8 +84,23 @@ $(EXTERNAL)/venv.stamp: tests/external/requirements.txt $(VENV)/venv.stamp
 referee: build
 	PYTHONPATH=. $(PY) tests/ownership/referee.py $(ARGS)
 
+# With REPLAY=1 and --threads, the decisions of the engine are recorded by a build of cudadrv for that
+# (tests/ownership/recorded.h), which takes minutes, and replayed.
+ifdef REPLAY
+RECORDED := build/recorded
+referee-library: build $(RECORDED)/stamp
+	cp -pu cudadrv/_softdriver*.so cudadrv/_nv*.so $(RECORDED)/lib/cudadrv/
+	CFLAGS="-O1 -w -D_GNU_SOURCE=1 -include tests/ownership/recorded.h" $(PY) setup.py -q build \
+	    --build-base $(RECORDED) --build-lib $(RECORDED)/lib
+	PYTHONPATH=$(RECORDED)/lib $(PY) tests/ownership/library.py --replay $(ARGS)
+
+$(RECORDED)/stamp: tests/ownership/recorded.h tests/ownership/scheduled.h
+	rm -rf $(RECORDED) && mkdir -p $(RECORDED)/lib/cudadrv
+	@touch $@
+else
 referee-library: build
 	PYTHONPATH=. $(PY) tests/ownership/library.py $(ARGS)
+endif
 
 # Each public method beside each other one, in two threads (tests/threads/pairs.py): ARGS="--kinds
 # stream event --rounds 20". SANITIZE=address compiles cudadrv with that sanitizer of gcc first, which

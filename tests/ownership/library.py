@@ -10,7 +10,8 @@ CUDADRV_DRIVER=cuda runs the programs on a GPU. There, bytes are compared, but r
 reported, no driver calls fail, and few contexts are created. With both drivers, blocking copies are
 cut into chunks of a few bytes; otherwise only large copies are cut. The last programs await tokens.
 From the first of these programs on, the process has a second thread. With ``--threads 4``, all
-calls are made by 4 threads at once (library_shared.py).
+calls are made by 4 threads at once (library_shared.py); with ``--replay``, too, the oracle replays
+what the engine has decided (library_replayed.py).
 """
 
 import argparse
@@ -66,17 +67,25 @@ def main():
     parser.add_argument("--contexts", action="store_true", help="only with several contexts")
     parser.add_argument("--tickets", action="store_true", help="only with a second process")
     parser.add_argument("--threads", type=int, help="in so many threads, without the oracle")
+    parser.add_argument("--replay", action="store_true", help="in threads, with the oracle")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
     os.environ.setdefault("CUDADRV_DRIVER", "software")
     os.environ.setdefault("CUDADRV_SOFTWARE", "devices=2")
+    if options.replay and not options.threads:
+        parser.error("--replay is for --threads")
     if options.threads:
         import library_shared
 
         library_shared.begin()
+        in_threads = library_shared.run
         options.stop = True  # a failed program may have left anything
+    if options.replay:
+        import library_replayed
+
+        in_threads = library_replayed.run
     policies = list(POLICIES) if options.policy == "all" else [options.policy]
-    if options.threads:
+    if options.threads and not options.replay:
         policies = [
             policy for policy in policies if policy != "unchecked"
         ]  # races are allowed there
@@ -95,7 +104,7 @@ def main():
         try:
             seed = f"{options.seed}.{programs}"
             if options.threads:
-                calls, found = library_shared.run(seed, policy, options.threads)
+                calls, found = in_threads(seed, policy, options.threads)
             else:
                 calls, found = run(seed, policy, operations > 0.7 * options.operations)
         except Disagreement as error:

@@ -107,6 +107,7 @@ class Use(NamedTuple):
 
     node: model.Node
     accesses: list
+    closes: list  # the memory that it closes
     site: int
     before: tuple  # the stream's last operation, and its site
     view: object
@@ -188,6 +189,10 @@ class Replay:
         memory.managed |= bool(call.flags & MANAGED)
         return memory
 
+    def snapshot_of(self, call):
+        """The node of a snapshot. One from before the record has only work that is complete."""
+        return self.snapshots.get(call.key) or model.Node()
+
     def open_stream(self, call):
         stream = self.oracle.open_stream(self.domain_of(call), ORDERS[call.order])
         self.streams[call.stream] = self.tags[call.start] = stream
@@ -213,14 +218,20 @@ class Replay:
             self.agree(call, self.oracle.judge(stream, accesses, policies, passive, lends))
         if ANSWERS[call.answer] != "ok":
             return
+        if stream in self.uses:
+            raise Disagreement("an operation begins before the last one of its stream has ended")
         before = stream.last_operation, stream.last_site
+        closes = [memory for memory, *_, mode in accesses if mode == "close"]
+        accesses = [(*access, "write" if mode == "close" else mode) for *access, mode in accesses]
         node = self.oracle.begin(stream, accesses, call.site, passive)
+        for memory in closes:
+            memory.closed = True
         self.note_changes(node, accesses, call)
         view = None
         if call.view:
             view = self.oracle.export(*accesses[0], call.site, stream)
             self.views[call.view] = accesses[0][0], view
-        self.uses[stream] = Use(node, accesses, call.site, before, view)
+        self.uses[stream] = Use(node, accesses, closes, call.site, before, view)
         self.snapshots[call.key] = self.numbered[call.slot, call.seq] = node
 
     def settle(self, call):
@@ -231,7 +242,9 @@ class Replay:
     def undo(self, call, parts):
         """Undo an operation that the driver has refused. `parts` are the bytes that it keeps."""
         stream = self.stream_of(call)
-        node, accesses, site, before, view = self.uses.pop(stream)
+        node, accesses, closes, site, before, view = self.uses.pop(stream)
+        for memory in closes:
+            memory.closed = False
         for memory, *_ in accesses:
             memory.accesses = [use for use in memory.accesses if use.node is not node]
             self.undo_changes(memory, node)
@@ -274,14 +287,14 @@ class Replay:
         self.snapshots[call.key] = model.Node(*last)
 
     def wait(self, call):
-        self.oracle.wait(self.stream_of(call), self.snapshots[call.key])
+        self.oracle.wait(self.stream_of(call), self.snapshot_of(call))
 
     def join(self, call):
         stream = self.stream_of(call)
-        stream.last = model.Node(stream.last, self.snapshots[call.key])
+        stream.last = model.Node(stream.last, self.snapshot_of(call))
 
     def join_host(self, call):
-        self.oracle.synchronize(self.snapshots[call.key])
+        self.oracle.synchronize(self.snapshot_of(call))
 
     # ---- views and loans ----
 
@@ -340,11 +353,17 @@ class Replay:
 
     def snapshot_known(self, call):
         # Records and waits may have the same name as those before them.
-        work = model.past(self.snapshots[call.key]) & self.operations
+        work = model.past(self.snapshot_of(call)) & self.operations
         self.agree_whether(call, work <= model.past(self.oracle.host))
 
     def other(self, call):
         raise NotImplementedError(f"a call of the line {call.site} is recorded")
+
+
+def read(path):
+    """The record in a file."""
+    data = path.read_bytes()
+    return (Recorded * (len(data) // ctypes.sizeof(Recorded))).from_buffer_copy(data)
 
 
 def replay(record):
@@ -375,9 +394,7 @@ def run(program, seed, threads, scheduled):
     try:
         if done.returncode:
             raise Disagreement(done.stderr)
-        data = record.read_bytes()
-        count = len(data) // ctypes.sizeof(Recorded)
-        return ROUNDS * threads, replay((Recorded * count).from_buffer_copy(data))
+        return ROUNDS * threads, replay(read(record))
     except Disagreement as error:
         about = "scheduled" if scheduled else "not scheduled, so it may differ the next time"
         raise Disagreement(f"program {seed}, {threads} threads, {about}: {error}") from None
