@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from cudadrv._compile_inputs import Snapshot, read_regular
 from cudadrv._compilers import ENCODING, Compiler, Source
+from cudadrv._environment import cache_choice, caches
 
 FORMAT = "3"  # part of every key; increase it when keys or files change
 MOST_BYTES = 256 << 20
@@ -34,7 +35,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
         None if nothing is kept: ``CUDADRV_CACHE_DIR=off``, or there is no home directory, or the
         folder is relative and the working directory was deleted.
     """
-    chosen = environ.get("CUDADRV_CACHE_DIR")
+    chosen = cache_choice(environ)
     if chosen == OFF:
         return None
     if chosen:
@@ -42,7 +43,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
             return Path(chosen).absolute()
         except OSError:  # it is relative to a working directory that was deleted
             return None
-    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    base = Path(caches(environ))
     if not base.is_absolute():  # not set, or relative, which the XDG specification says to ignore
         try:
             base = Path.home() / ".cache"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from cudadrv._compile_inputs import Inputs, read_regular
+from cudadrv._environment import toolkits
 
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
 INSTALL_NVRTC = "python -m pip install 'cudadrv[nvrtc]'"
@@ -596,15 +597,14 @@ def each_compiler(
 def _find_nvcc(
     environ: Mapping[str, str], default_toolkit: Path, path: Iterable[str] | None
 ) -> Nvcc:
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if environ.get(variable):
-            # The user chose this toolkit, so no other one is used.
-            chosen = Path(environ[variable], "bin", "nvcc")
-            if not chosen.is_file():
-                raise CompilerNotFoundError(
-                    f"{variable} is set to {environ[variable]!r}, but there is no bin/nvcc in it"
-                )
-            return Nvcc(chosen, variable)
+    for variable, folder in toolkits(environ):
+        # The user chose this toolkit, so no other one is used.
+        chosen = Path(folder, "bin", "nvcc")
+        if not chosen.is_file():
+            raise CompilerNotFoundError(
+                f"{variable} is set to {folder!r}, but there is no bin/nvcc in it"
+            )
+        return Nvcc(chosen, variable)
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     if on_path is not None:
         return Nvcc(Path(on_path).absolute(), "PATH")

@@ -1,6 +1,5 @@
 """``python -m cudadrv info``: prints driver, devices and settings, for bug reports."""
 
-import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -8,23 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 import cudadrv as cu
+from cudadrv import _environment
 from cudadrv._driver import header_version, missing_functions
 
-OURS = ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE")
-ALSO_OURS = (
-    "CUDADRV_COPY_THREADS",
-    "CUDADRV_MEMORY",
-    "CUDADRV_CACHE_DIR",
-    "CUDADRV_REQUIRE_GPU",
-)
-OTHERS = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "LD_LIBRARY_PATH",
-)
 MOST_DEVICES = 64  # a bound, in case a driver returns a wrong count
 ATTRIBUTES = (
     "multiprocessor_count",
@@ -48,7 +33,7 @@ def print_info() -> int:
         ]
     )
     print("\nEnvironment")
-    print_rows(environment(), "  ")
+    print_rows(_environment.report(), "  ")
     print()
     try:
         info = cu.driver_info()
@@ -73,15 +58,6 @@ def print_rows(rows: list[tuple[str, str]], indent: str = "") -> None:
 
 def version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def environment() -> list[tuple[str, str]]:
-    rows = [(name, os.environ.get(name, "not set")) for name in OURS]
-    rows += [(name, os.environ[name]) for name in (*ALSO_OURS, *OTHERS) if name in os.environ]
-    for name in sorted(os.environ):
-        if name.startswith("CUDADRV_") and name not in (*OURS, *ALSO_OURS):
-            rows.append((name, f"{os.environ[name]} (cudadrv reads no variable of this name)"))
-    return rows
 
 
 def driver(info: cu.DriverInfo) -> list[tuple[str, str]]:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from cudadrv._environment import library_folders, toolkits
+
 NAMES = ("libnvrtc.so.12", "libnvrtc.so.13")
 MARK = b"cudadrvNvrtc"  # a variable that only our libnvrtc has (softdriver/nvrtc.c)
 LARGEST_OF_OURS = 1 << 20  # bytes; NVIDIA's library is fifty times as large, and is not read
@@ -49,12 +51,11 @@ def _not_ours(path: Path) -> Path:
 
 def _folders(command: Sequence[str]) -> Iterator[Path]:
     yield from _of_environments(command[:1])
-    yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    yield from map(Path, library_folders())
     yield from _of_environments(("python3", "python"))
     yield from _in_packages(map(Path, sys.path))
     yield from _known_to_loader()
-    roots = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
-    for root in (*filter(None, roots), "/usr/local/cuda"):
+    for root in (*(path for _, path in reversed(toolkits(os.environ))), "/usr/local/cuda"):
         yield Path(root, "lib64")
 
 

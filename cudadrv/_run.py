@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
+from cudadrv._environment import DRIVER, LIBCUDA, SOFTWARE, software_settings
 from cudadrv._libcuda import lay_out, variables
 from cudadrv._library import software_path
 from cudadrv._run_report import as_json, as_text, problems, read
@@ -115,7 +116,7 @@ def checked_settings(options: argparse.Namespace) -> str:
             raise RunError(f"--{name} {value!r}: a value has no comma")
     before = [
         item
-        for item in os.environ.get("CUDADRV_SOFTWARE", "").split(",")
+        for item in software_settings().split(",")
         if item and item.partition("=")[0] not in {"report", *given}
     ]
     settings = ",".join([*before, *(f"{name}={value}" for name, value in given.items())])
@@ -180,7 +181,7 @@ def folder_for_reports(folder: Path) -> Path:
 
     The outer run then also reports what this run has found.
     """
-    for item in os.environ.get("CUDADRV_SOFTWARE", "").split(","):
+    for item in software_settings().split(","):
         name, _, outer = item.partition("=")
         if name == "report" and os.access(outer, os.W_OK):
             folder = Path(outer)
@@ -191,9 +192,9 @@ def environment(library: Path, settings: str) -> dict[str, str]:
     return {
         **os.environ,
         **variables(library, os.environ),
-        "CUDADRV_DRIVER": str(library),
-        "CUDADRV_SOFTWARE": settings,
-        "PYTEST_CUDADRV_LIBCUDA": str(library),  # the pytest plugin uses it and makes no other
+        DRIVER.name: str(library),
+        SOFTWARE.name: settings,
+        LIBCUDA: str(library),  # the pytest plugin uses it and makes no other
     }
 
 

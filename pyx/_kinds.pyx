@@ -3,8 +3,6 @@
 Outlives a call: the kind in force (a context variable); that of CUDADRV_MEMORY (the GIL guards it).
 """
 
-import os
-
 cimport cython
 
 from cudadrv._buffers cimport class_of_kind
@@ -12,8 +10,6 @@ from cudadrv._ordering cimport Nesting
 from cudadrv._region cimport plain_array
 
 from cudadrv._errors import integer
-
-cdef str VARIABLE = "CUDADRV_MEMORY"
 
 cdef Nesting _blocks = Nesting("cudadrv.memory")
 cdef object _default = None     # the class outside all blocks, once it is known
@@ -69,7 +65,8 @@ cdef object _class_of(object kind):
     if block is not None:
         return (<memory>block.thing).made
     if _default is None:
-        _default = class_of_kind(os.environ.get(VARIABLE) or "device", VARIABLE)
+        from cudadrv._environment import MEMORY, memory_kind
+        _default = class_of_kind(memory_kind(), MEMORY.name)
     return _default
 
 

@@ -86,7 +86,8 @@ def _open():
 
 
 def _choose():
-    choice = os.environ.get("CUDADRV_DRIVER") or "auto"
+    from cudadrv._environment import driver
+    choice = driver()
     if choice == "auto":
         try:
             return open_driver(SYSTEM_LIBRARY)
@@ -101,12 +102,7 @@ def _choose():
         return _load(SYSTEM_LIBRARY)
     if choice == "software":
         return _load(software_path())
-    if os.sep in choice:
-        return _load(choice)
-    raise ValueError(
-        f"CUDADRV_DRIVER={choice!r} is not one of 'auto', 'cuda', 'software', or the path of a "
-        f"{SYSTEM_LIBRARY} (with at least one {os.sep!r} in it)"
-    )
+    return _load(choice)
 
 
 def software_path():
@@ -143,14 +139,14 @@ def _start():
             status = cuDeviceGetCount(&count)
     if status == CUDA_SUCCESS and count > 0:
         return
+    from cudadrv._environment import software_settings, visible_devices
     if explanation():
-        raise ValueError(
-            f"CUDADRV_SOFTWARE={os.environ.get('CUDADRV_SOFTWARE', '')!r}: {explanation()}")
+        raise ValueError(f"CUDADRV_SOFTWARE={software_settings()!r}: {explanation()}")
     call, code = last_failure().decode(), <int>status
     if status == CUDA_SUCCESS:
         call, code = "cuDeviceGetCount", <int>CUDA_ERROR_NO_DEVICE
     lines = [f"{_path} was loaded, but has no usable device."]
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    hidden = visible_devices()
     if hidden is not None:
         lines.append(f"CUDA_VISIBLE_DEVICES={hidden!r} says which devices it may show.")
     lines.append(USE_SOFTWARE)

@@ -424,16 +424,9 @@ cdef bint is_worth_chunks(size_t nbytes) noexcept nogil:
 cdef size_t _threads() except 0:
     """Return how many threads copy: CUDADRV_COPY_THREADS, else one for each core, at most 12."""
     if _plan.threads == 0:
+        from cudadrv._environment import copy_threads
         from cudadrv._processors import usable_processors
-        wanted = os.environ.get("CUDADRV_COPY_THREADS")
-        try:
-            count = int(wanted) if wanted else min(12, usable_processors())
-        except ValueError:
-            count = 0
-        if not 1 <= count <= <int>PAR_THREADS:
-            raise ValueError(f"CUDADRV_COPY_THREADS is {wanted!r}; it must be a number of threads"
-                             f" from 1 to {PAR_THREADS}")
-        _plan.threads = count
+        _plan.threads = copy_threads(PAR_THREADS) or min(12, usable_processors())
     return _plan.threads
 
 

@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = ("_libcuda", "_nvrtc_search", "_run", "_run_report", "_software_commands")
+MODULES = ("_environment", "_libcuda", "_nvrtc_search", "_run", "_run_report", "_software_commands")
 COPIED = {"LICENSE": "LICENSE", "cuda_header.py": "cuda_header.py", "setup.py": "cudadrv_setup.py"}
 NAME = re.compile(r"\bcudadrv(?=\._)")  # of a module, such as cudadrv._libcuda
 

@@ -71,16 +71,6 @@ def test_errors_are_explained():
             assert f"\n{name}: " in page
 
 
-def test_environment_variables_are_explained():
-    used = set()
-    for pattern in ("pyx/*.pyx", "cudadrv/*.py", "softdriver/**/*.cpp", "pytest_cudadrv.py"):
-        for path in ROOT.glob(pattern):
-            used |= set(re.findall(r"(?<!_)CUDADRV_[A-Z_]+[A-Z]\b", path.read_text("utf-8")))
-    page = text("docs/api/environment.md")
-    assert {"CUDADRV_DRIVER", "CUDADRV_COPY_THREADS"} <= used
-    assert [name for name in used if f"| `{name}` |" not in page] == []
-
-
 @pytest.fixture(scope="module")
 def reference():
     return load(ROOT / "tools" / "reference.py")

@@ -15,7 +15,7 @@ from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = {"_libcuda", "_library", "_nvrtc_search", "_run", "_run_report", "_software_commands"}
-OURS |= {"__init__", "__main__"}
+OURS |= {"__init__", "__main__", "_environment"}
 LIBRARIES = ("softdriver", "nvjitlink", "nvml", "nvrtc")
 REMADE = ("work.o", "module.o", "nvjitlink.o", "nvml.o", "nvrtc.o")
 pytestmark = pytest.mark.slow

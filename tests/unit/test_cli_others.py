@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -65,25 +64,6 @@ def test_info_names_variables_that_nobody_reads(cli):
         r"CUDADRV_DRIVR +cuda \(cudadrv reads no variable of this name\)\n", done.stdout
     )
     assert re.search(r"CUDADRV_CACHE_DIR +off\n", done.stdout)
-
-
-ROOT = Path(cu.__file__).parents[1]
-FOLDERS = ("pyx", "cudadrv", "softdriver", "include")
-
-
-def test_info_knows_exactly_the_variables_that_are_read():
-    """Whatever the sources quote and name CUDADRV_... is an environment variable that they read."""
-    named = set()
-    paths = [path for folder in FOLDERS for path in Path(ROOT, folder).rglob("*.*")]
-    for path in [*paths, Path(ROOT, "pytest_cudadrv.py")]:
-        if path.suffix in (".pyx", ".pxd", ".py", ".cpp", ".h") and path.name != "_info.py":
-            text = path.read_text(encoding="utf-8")
-            named |= set(re.findall(r"""["'](CUDADRV_[A-Z_]+)["'=]""", text))
-    known = {*_info.OURS, *_info.ALSO_OURS}
-    assert {"CUDADRV_DRIVER", "CUDADRV_MEMORY", "CUDADRV_COPY_THREADS"} <= named
-    assert named == known
-    page = Path(ROOT, "docs", "api", "environment.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(CUDADRV_\w+)` \|", page, re.MULTILINE)) == known
 
 
 @pytest.mark.parametrize("command", ["demo", "bench"])
