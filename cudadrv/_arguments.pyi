@@ -1,10 +1,10 @@
-from typing import Any, Never, final
+from typing import Any, Never, Self, final
 
 from cudadrv._ptx import Parameter
 
 @final
 class Access:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def buffer(self) -> Any: ...
     @property

@@ -219,6 +219,8 @@ cdef class Capture(Capturing):
     cdef void add_lock(self, own_mutex *lock) noexcept
 
 
+cdef Capture new_capture(Stream origin, str graph)
+cdef GraphNode blank_node(str graph, Stream stream)
 cdef tuple after_of(object after)
 cdef GraphNode newest_node(object source, object target)
 cdef NodeKind kind_of(uint16_t operation)

@@ -95,9 +95,9 @@ cdef int attend() except -1
 
 cdef inline bint is_usable(Context context) noexcept:
     """Whether `usable` would neither raise nor end a loan. Inlined for the fast path."""
-    return (context.raw is not NULL) & (not context.lost) & (not cudadrv_table.attention)
+    return (not context.lost) & (not cudadrv_table.attention)
 
 
 cdef inline bint is_alive(Context context) noexcept:
     """As `is_usable`, but ignores whether loans that were given back have to be ended."""
-    return (not context.lost) & (context.raw is not NULL) & (not cudadrv_table.forked)
+    return (not context.lost) & (not cudadrv_table.forked)

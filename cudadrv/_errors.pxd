@@ -18,6 +18,7 @@ cdef bint is_sticky(CUresult status) noexcept nogil
 cdef int refuse_if_forked() except -1
 cdef int refuse_capture(str stream) except -1
 cdef int close_at_end(object thing, object raised, str what) except -1
+cdef int only_made_by(object cls, str how) except -1
 
 
 cdef inline int check(CUresult status) except -1 nogil:

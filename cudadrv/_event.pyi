@@ -1,5 +1,5 @@
 from collections.abc import Generator
-from typing import Any, Never, final
+from typing import Any, Never, Self, final
 
 from typing_extensions import disjoint_base
 
@@ -40,4 +40,4 @@ class OtherWork: ...
 
 @final
 class Awaited:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...

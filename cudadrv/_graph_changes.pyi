@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Any, Never, SupportsIndex, final
+from typing import Any, Never, Self, SupportsIndex, final
 
 from cudadrv._buffer import Buffer, _Item
 from cudadrv._capture import GraphNode
@@ -15,7 +15,7 @@ class Next: ...
 @final
 class ExecutableNode:
     enabled: bool
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def node(self) -> GraphNode: ...
     def set(

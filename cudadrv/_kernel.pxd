@@ -41,8 +41,6 @@ cdef class Kernel:
 
 cdef inline int check_kernel(Kernel kernel) except -1:
     """As `usable`, inlined for the fast path."""
-    if unlikely(kernel.module is None):
-        kernel.usable()
     return check_module(kernel.module)
 
 

@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Any, Never, TypeAlias, final
+from typing import Any, Never, Self, TypeAlias, final
 
 from cudadrv._kernel_attributes import CACHES as CACHES
 from cudadrv._kernel_attributes import KernelAttributes
@@ -12,7 +12,7 @@ _Sizes: TypeAlias = int | tuple[int] | tuple[int, int] | tuple[int, int, int]
 
 @final
 class Kernel:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def module(self) -> Module: ...
     @property
@@ -57,7 +57,7 @@ def kernel_of(module: Module, name: str) -> Kernel: ...
 
 @final
 class Prepared:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def kernel(self) -> Kernel: ...
     @property

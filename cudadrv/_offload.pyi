@@ -1,6 +1,6 @@
 from collections.abc import Generator
 from types import TracebackType
-from typing import Any, Never, TypeAlias, final
+from typing import Any, Never, Self, TypeAlias, final
 
 import numpy.typing as npt
 
@@ -15,7 +15,7 @@ _Arrays: TypeAlias = _Array | list[_Array] | tuple[_Array, ...]
 
 @final
 class ArrayArgument:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def array(self) -> npt.NDArray[Any]: ...
 
@@ -46,7 +46,7 @@ class offload:
 
 @final
 class ResultToken:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def stream(self) -> Stream: ...
     @property

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Never, SupportsIndex, final
+from typing import Never, Self, SupportsIndex, final
 
 from typing_extensions import disjoint_base
 
@@ -17,7 +17,7 @@ class Caches(Kept): ...
 
 @final
 class MemoryPool:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def stats(self) -> PoolStats: ...
     @property
@@ -32,7 +32,7 @@ class MemoryPool:
 
 @final
 class MemoryPools:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def device(self) -> MemoryPool: ...
     @property

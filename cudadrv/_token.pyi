@@ -1,5 +1,5 @@
 from collections.abc import Generator
-from typing import Any, Never, final
+from typing import Any, Never, Self, final
 
 from cudadrv._buffer import Buffer
 from cudadrv._stream import Stream
@@ -9,7 +9,7 @@ class Knowledge: ...
 
 @final
 class Token:
-    def __init__(self, never: Never, /) -> None: ...
+    def __new__(cls, never: Never, /, *args: Never, **kwargs: Never) -> Self: ...
     @property
     def stream(self) -> Stream: ...
     @property

@@ -29,6 +29,7 @@ from cudadrv._driver cimport (
     cudadrv_table, has_answered, in_cuFuncGetParamInfo, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
+from cudadrv._errors cimport only_made_by
 from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._offload cimport IN, ArrayArgument, Capture
 from cudadrv._region cimport (
@@ -59,9 +60,6 @@ cdef class Access:
         "read", "write" or "shared".
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use cudadrv.read(buffer), write(buffer) or shared(buffer)")
-
     @property
     def buffer(self):
         """The buffer that is passed, or the array of another library."""
@@ -74,6 +72,9 @@ cdef class Access:
 
     def __repr__(self):
         return f"{WORDS[self.mode]}({self.buffer!r})"
+
+
+only_made_by(Access, "use cudadrv.read(buffer), write(buffer) or shared(buffer)")
 
 
 cdef inline Access _access_to(Region region, int mode):

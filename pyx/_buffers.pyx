@@ -28,6 +28,7 @@ from cudadrv._driver cimport (
     CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_WRITECOMBINED,
     PyVectorcall_NARGS, exchange_call, tuple_of, unlikely,
 )
+from cudadrv._errors cimport only_made_by
 from cudadrv._growing cimport (
     allocate_growing, capacity_of, devices_of, grow_region, shrink_region,
 )
@@ -560,13 +561,8 @@ cdef class HostView:
     """HostView(*args, **kwargs)\n--\n
     A host borrow for the length of a `with` block: see `HostBuffer.read` and `write`."""
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use buffer.read() or buffer.write()")
-
     def __enter__(self):
         """Borrow the buffer, and return a NumPy array over its items."""
-        if self.buffer is None:
-            raise TypeError("this HostView was never initialized")
         if self.array is not None:
             raise RuntimeError("this block has been entered already; call read() or write() again")
         self.site = here()
@@ -594,6 +590,9 @@ cdef class HostView:
             if exception is None:
                 raise BufferExportedError(found)
             exception.add_note(f"cudadrv: {found}")
+
+
+only_made_by(HostView, "use buffer.read() or buffer.write()")
 
 
 cdef int _empty(HostView view, object traceback) except -1:

@@ -34,6 +34,7 @@ from cudadrv._engine cimport (
     own_snapshot_copy, own_snapshot_drop, own_snapshot_take, own_stream, own_stream_close,
     own_stream_open, own_stream_release, own_undo, own_unlock_both, own_wait,
 )
+from cudadrv._errors cimport only_made_by
 from cudadrv._event cimport Captured, Event, new_event
 from cudadrv._names cimport (
     COPY_FROM_ASYNC, COPY_TO_ASYNC, FILL_ASYNC, LAUNCH, forget_graph, give_back_name, is_launch,
@@ -191,10 +192,6 @@ cdef class GraphNode:
     One operation of a graph: `Graph.nodes` lists them in the order in which they were captured or
     added."""
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("nodes come from captures and from graph.add_copy(...) and its like:"
-                        " graph.nodes")
-
     def __dealloc__(self):
         cdef Capture capture
         if self.capture is not NULL:
@@ -251,6 +248,17 @@ cdef class GraphNode:
     cdef str called(self):
         """Return its name in messages: the operation, and the line that made the node."""
         return f"{operation_name(self.operation)} at {place(self.site_number)}"
+
+
+only_made_by(GraphNode, "nodes come from captures and from graph.add_copy(...) and its like:"
+                        " graph.nodes")
+
+
+cdef GraphNode blank_node(str graph, Stream stream):
+    """Make a node, whose other fields the caller fills in."""
+    cdef GraphNode node = GraphNode.__new__(GraphNode)
+    node.graph, node.stream = graph, stream
+    return node
 
 
 cdef tuple _buffers_of(GraphNode node, bint written):
@@ -418,8 +426,7 @@ cdef class Plan:
         return 0
 
     cdef GraphNode new_node(self, Stream stream, own_request *request):
-        cdef GraphNode node = GraphNode.__new__(GraphNode)
-        node.graph, node.stream = self.graph, stream
+        cdef GraphNode node = blank_node(self.graph, stream)
         # The nodes of a body do not count as nodes of the graph itself.
         node.graph_number = self.holdings.number if self.outer is NULL else 0
         node.operation, node.site_number = request.operation, request.site
@@ -663,9 +670,6 @@ cdef class Capture(Capturing):
     def __cinit__(self):
         self.streams, self.slots, self.tails, self.lendings = [], {}, [], []
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use graph.capture(stream)")
-
     def __dealloc__(self):
         cdef CUgraph raw = NULL
         # A capture can be abandoned, for example by a signal before the block's first line.
@@ -682,8 +686,6 @@ cdef class Capture(Capturing):
         """Begin the capture."""
         if self.entered or self.busy:
             raise CaptureError(f"{self.called()} has begun already; a graph is captured once")
-        if self.receiver is None:
-            raise TypeError("this Capture was never initialized")
         self.busy = True    # before anything that lets other threads in
         try:
             self.begin()
@@ -823,8 +825,6 @@ cdef class Capture(Capturing):
         return f"the capture of {self.graph}, joined at {place(self.site)}"
 
     def __repr__(self):
-        if self.graph is None:
-            return "<Capture, never initialized>"
         state = "ended" if self.ended else "open" if self.entered else "not begun"
         return f"<Capture of {self.graph}, {state}>"
 
@@ -1091,8 +1091,7 @@ cdef class Capture(Capturing):
 
     cdef GraphNode nothing(self, Stream stream):
         """Return a node of no bytes, for the token of an operation that has nothing to do."""
-        cdef GraphNode node = GraphNode.__new__(GraphNode)
-        node.graph, node.stream = self.graph, stream
+        cdef GraphNode node = blank_node(self.graph, stream)
         node.index, node.after = -1, ()
         node.capture, node.unlisted = <void *>self, self
         own_snapshot_take(
@@ -1244,6 +1243,16 @@ cdef class Capture(Capturing):
         if not self.joined and not cudadrv_table.forked:    # else the stream is captured further
             for lending in ended:
                 lending.follow_users()
+
+
+only_made_by(Capture, "use graph.capture(stream)")
+
+
+cdef Capture new_capture(Stream origin, str graph):
+    """Make a capture that has not begun. `graph` is its graph's name in messages."""
+    cdef Capture capture = Capture.__new__(Capture)
+    capture.origin, capture.graph = origin, graph
+    return capture
 
 
 cdef int _refuse_captured(Stream stream) except -1:

@@ -131,8 +131,6 @@ cdef void *borrow_prepared(object operation, object prepared) except NULL:
     if not isinstance(prepared, Prepared):
         raise TypeError(f"prepared must be a Prepared, not {type(prepared).__name__}")
     ready = prepared
-    if ready.kernel is None:
-        raise TypeError("this Prepared was never initialized")
     check_kernel(ready.kernel)
     for i in range(ready.packed.operand_count):
         buffer = <Region>ready.packed.operands[i].region

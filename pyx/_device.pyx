@@ -27,8 +27,8 @@ from cudadrv._engine cimport (
     own_join_host, own_snapshot, own_snapshot_drop, own_suspect, own_suspects,
 )
 from cudadrv._errors cimport (
-    check as check_status, is_sticky, lose_contexts_with, raise_status, refuse_if_forked, report,
-    report_text,
+    check as check_status, is_sticky, lose_contexts_with, only_made_by, raise_status,
+    refuse_if_forked, report, report_text,
 )
 from cudadrv._library cimport ensure_driver
 from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
@@ -371,9 +371,6 @@ cdef class Context:
         self.stages = []
         self.defaults = {}
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use Device(...).context, or Context.create(device)")
-
     @property
     def device(self):
         """The device of the context."""
@@ -557,8 +554,6 @@ cdef class Context:
     cdef int usable(self) except -1:
         """Raise if the context is lost, or the process is a forked child. Calls `attend` first."""
         attend()
-        if self.raw is NULL:
-            raise TypeError("this Context was never initialized")
         if self.lost:
             raise ContextLostError(
                 self.lost, "cudadrv",
@@ -584,6 +579,9 @@ cdef class Context:
         listed = "  " + ("\n  ".join(suspects) or "none of cudadrv's")
         detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
         raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)
+
+
+only_made_by(Context, "use Device(...).context, or Context.create(device)")
 
 
 cdef Context _new_context(Device device):

@@ -14,8 +14,10 @@ from cudadrv._driver cimport (
     CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_MISALIGNED_ADDRESS, CUDA_ERROR_NOT_FOUND,
     CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_SUCCESS, CUresult, bind_driver, cudadrv_table,
-    cuGetErrorString, last_failure,
+    cuGetErrorString, exchange_call, last_failure,
 )
+
+from cpython.object cimport PyObject, PyTypeObject, newfunc
 
 bind_driver(&cudadrv_table)
 
@@ -253,6 +255,25 @@ cdef int close_at_end(object thing, object raised, str what) except -1:
             raise
         raised.add_note(f"cudadrv: leaving the block did not close the {what}: {error}")
     return 0
+
+
+cdef dict _makers = {}      # of classes that programs cannot call: how they get an object
+
+
+cdef int only_made_by(object cls, str how) except -1:
+    """Let calls of a class, and of its `__new__`, raise TypeError(how).
+
+    The module of the class still makes objects with ``Class.__new__(Class)``, because Cython calls
+    the C function there, and not this slot. Other modules need a function of that module.
+    """
+    _makers[cls] = how
+    exchange_call(cls, NULL)    # calls then use the other slot
+    (<PyTypeObject *>cls).tp_new = <newfunc>_refuse_new
+    return 0
+
+
+cdef object _refuse_new(type cls, PyObject *given, PyObject *options):
+    raise TypeError(_makers[cls])
 
 
 cdef int refuse_capture(str stream) except -1:

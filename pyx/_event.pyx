@@ -19,7 +19,7 @@ from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
     own_snapshot_copy, own_snapshot_drop, own_snapshot_has, own_stream,
 )
-from cudadrv._errors cimport refuse_if_forked
+from cudadrv._errors cimport only_made_by, refuse_if_forked
 from cudadrv._names cimport checked_name
 from cudadrv._site cimport place
 
@@ -510,9 +510,6 @@ cdef class Awaited:
     cdef Event event
     cdef own_snapshot snapshot
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use await event")
-
     def __dealloc__(self):
         own_snapshot_drop(engine, &self.snapshot)
 
@@ -523,8 +520,6 @@ cdef class Awaited:
     def _is_complete(self):
         """Whether the driver says that the event is complete. Updates no clock."""
         cdef CUresult status
-        if self.event is None:
-            raise TypeError("this Awaited was never initialized")
         self.event.context.usable()
         status = self.event.ask(0)
         if status != CUDA_ERROR_NOT_READY:
@@ -532,6 +527,9 @@ cdef class Awaited:
             return True
         refuse_endless(&self.snapshot)
         return False
+
+
+only_made_by(Awaited, "use await event")
 
 
 # ---- work of other processes ----

@@ -17,7 +17,8 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
-    COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_holdings,
+    COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture,
+    new_holdings,
 )
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
@@ -30,7 +31,7 @@ from cudadrv._engine cimport (
     own_access, own_are_apart, own_catch_up, own_join_accesses, own_known, own_request,
     own_snapshot_drop,
 )
-from cudadrv._errors cimport close_at_end, refuse_if_forked
+from cudadrv._errors cimport close_at_end, only_made_by, refuse_if_forked
 from cudadrv._graph_nodes cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, Builder, ConditionKind, add_child,
     add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request,
@@ -451,9 +452,8 @@ cdef class Graph(Builder):
             raise TypeError("capture needs a stream: pass one, or call it inside a `with stream:`"
                             " block")
         found.usable()
-        capture = Capture.__new__(Capture)
-        capture.receiver, capture.origin, capture.wanted = self, found, wanted
-        capture.graph = self.label
+        capture = new_capture(found, self.label)
+        capture.receiver, capture.wanted = self, wanted
         return capture
 
     def constant(self, array, *, name=None):
@@ -705,6 +705,7 @@ cdef class Graph(Builder):
         Driver function: cuGraphInstantiateWithFlags.
         """
         cdef ExecutableGraph made = ExecutableGraph.__new__(ExecutableGraph)
+        made.label = self.label
         self.usable()
         check_whole(self)
         self.plan.busy = "being instantiated by another call"   # so that no thread closes it
@@ -721,7 +722,7 @@ cdef class Graph(Builder):
         _check_instance(self)
         self.context.usable()
         uses = self.uses()
-        made.label, made.context, made.nodes = self.label, self.context, self.plan.finished()
+        made.context, made.nodes = self.context, self.plan.finished()
         made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)
         made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
         made.numbers[0] = made.numbers[1] = self.number
@@ -1200,9 +1201,6 @@ cdef class ExecutableGraph:
     A launch is one operation, which reads and writes all that the nodes read and write.
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use graph.instantiate()")
-
     def __dealloc__(self):
         _destroy_executable(self)
         if self.operation and self.uses is not None:
@@ -1355,10 +1353,11 @@ cdef class ExecutableGraph:
         close_at_end(self, exception, "executable graph")
 
     def __repr__(self):
-        if self.label is None:
-            return "<ExecutableGraph, never initialized>"
         state = "closed" if self.raw is NULL else _count_of(self.nodes)
         return f"<ExecutableGraph of {self.label}, {state}>"
+
+
+only_made_by(ExecutableGraph, "use graph.instantiate()")
 
 
 cdef inline bint _is_usable(ExecutableGraph executable) noexcept:
@@ -1391,8 +1390,6 @@ cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1:
 cdef Uses usable_executable(ExecutableGraph executable):
     """Return what the launches use. Raises if nothing can be launched."""
     refuse_if_forked()
-    if executable.label is None:
-        raise TypeError("this ExecutableGraph was never initialized")
     if executable.raw is NULL:
         raise ValueError(f"this executable of {executable.label} is closed")
     if unlikely(executable.broken is not None):

@@ -27,6 +27,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
 )
+from cudadrv._errors cimport only_made_by
 from cudadrv._graph cimport (
     ExecutableGraph, Graph, NodeNames, Uses, check_whole, name_launches, refuse_while_busy,
     replaced, retire_name, usable_executable, uses_of, uses_with,
@@ -307,9 +308,6 @@ cdef class ExecutableNode:
     queued already.
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use step[node], where step is an ExecutableGraph")
-
     @property
     def node(self):
         """The `GraphNode` as it is now: its operation, buffers, and the line that has set it."""
@@ -358,7 +356,7 @@ cdef class ExecutableNode:
         Driver functions: cuGraphExecKernelNodeSetParams, cuGraphExecMemcpyNodeSetParams,
         cuGraphExecMemsetNodeSetParams.
         """
-        cdef ExecutableGraph executable = _executable_of(self)
+        cdef ExecutableGraph executable = self.executable
         cdef NodeChange change, undo = None
         cdef GraphNode old
         cdef Next following = None
@@ -403,7 +401,7 @@ cdef class ExecutableNode:
 
     @enabled.setter
     def enabled(self, value):
-        cdef ExecutableGraph executable = _executable_of(self)
+        cdef ExecutableGraph executable = self.executable
         cdef GraphNode old
         cdef NodeChange change, undo = None
         cdef Next following = None
@@ -432,8 +430,6 @@ cdef class ExecutableNode:
             executable.changing = False
 
     def __repr__(self):
-        if self.executable is None:
-            return "<ExecutableNode, never initialized>"
         if self.executable.raw is NULL:
             return f"<ExecutableNode {self.index} of {self.executable!r}>"
         off = ", disabled" if self.index in self.executable.disabled else ""
@@ -441,14 +437,11 @@ cdef class ExecutableNode:
         return f"<ExecutableNode {self.index} of {self.executable.label}: {called}{off}>"
 
 
-cdef ExecutableGraph _executable_of(ExecutableNode node):
-    if node.executable is None:
-        raise TypeError("this ExecutableNode was never initialized")
-    return node.executable
+only_made_by(ExecutableNode, "use step[node], where step is an ExecutableGraph")
 
 
 cdef GraphNode _node_of(ExecutableNode node):
-    cdef ExecutableGraph executable = _executable_of(node)
+    cdef ExecutableGraph executable = node.executable
     usable_executable(executable)
     return executable.nodes[node.index]
 

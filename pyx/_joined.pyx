@@ -6,9 +6,9 @@ them).
 
 cimport cython
 
-from cudadrv._capture cimport Capture, Plan, new_holdings
+from cudadrv._capture cimport Capture, Plan, new_capture, new_holdings
 from cudadrv._driver cimport bind_driver, cudadrv_table
-from cudadrv._errors cimport refuse_if_forked, report_text
+from cudadrv._errors cimport only_made_by, refuse_if_forked, report_text
 from cudadrv._names cimport number_of_graph
 from cudadrv._stream cimport Stream, known_stream
 
@@ -29,9 +29,6 @@ cdef class JoinedCapture:
     be closed, moved or given away, because the library can launch its graph at any time. The
     library's launches borrow nothing: lend it the buffers for each launch.
     """
-
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use joins_capture(stream)")
 
     def __dealloc__(self):
         if self.plan is None or self.closed or cudadrv_table.ending or cudadrv_table.forked:
@@ -63,8 +60,7 @@ cdef class JoinedCapture:
         if self.plan is not None:
             raise CaptureError(f"the block of {self.label} has begun already; call joins_capture"
                                " again")
-        capture = Capture.__new__(Capture)
-        capture.origin, capture.graph = self.stream, self.label
+        capture = new_capture(self.stream, self.label)
         capture.plan = Plan.__new__(Plan)
         capture.plan.graph = self.label
         capture.plan.holdings = new_holdings(
@@ -104,18 +100,17 @@ cdef class JoinedCapture:
             self.plan.end()     # events of the block may keep the plan
 
     def __repr__(self):
-        if self.label is None:
-            return "<JoinedCapture, never initialized>"
         state = "closed" if self.closed else "not begun" if self.plan is None \
             else "open" if self.capture is not None else "ended, 1 operation" \
             if self.plan.listed == 1 else f"ended, {self.plan.listed} operations"
         return f"<JoinedCapture of {self.label}, {state}>"
 
 
+only_made_by(JoinedCapture, "use joins_capture(stream)")
+
+
 cdef int _usable(JoinedCapture joined) except -1:
     refuse_if_forked()
-    if joined.label is None:
-        raise TypeError("this JoinedCapture was never initialized")
     if joined.closed:
         raise ValueError(f"the part in {joined.label} is closed")
     return 0

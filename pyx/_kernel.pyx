@@ -12,9 +12,9 @@ from libc.limits cimport INT_MAX
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Signature, Takes, add_operand, add_written,
-    check_block, check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of,
-    new_room, new_signature, of_present_sizes, pack, product_of, room_for, with_regions,
+    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Takes, add_operand, add_written, check_block,
+    check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of, new_room,
+    new_signature, of_present_sizes, pack, product_of, room_for, with_regions,
 )
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context
@@ -36,6 +36,7 @@ from cudadrv._engine cimport (
     OWN_BORROWED, OWN_MUST_WAIT, OWN_REACH, OWN_READ, OWN_SHARED, OWN_STRICT, own_access,
     own_conflict, own_request,
 )
+from cudadrv._errors cimport only_made_by
 from cudadrv._exchange cimport hold_arguments
 from cudadrv._memory cimport Memory
 from cudadrv._module cimport Module, variables_of
@@ -71,9 +72,6 @@ cdef class Kernel:
     Driver functions, called by ``module[name]``: cuFuncGetAttribute, cuFuncGetParamInfo.
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("kernels come from modules: module['name']")
-
     @property
     def module(self):
         """The module that the kernel comes from."""
@@ -82,7 +80,7 @@ cdef class Kernel:
     @property
     def name(self):
         """The kernel's name in the PTX."""
-        return _signature_of(self).kernel
+        return self.signature.kernel
 
     @property
     def handle(self):
@@ -100,7 +98,7 @@ cdef class Kernel:
         Names and types come from the PTX text, and are None if the image is not PTX. Offsets and
         sizes, in bytes, come from a driver of CUDA 12.4 or newer, else from the text.
         """
-        return _signature_of(self).listed
+        return self.signature.listed
 
     def launch(
         self, grid, block, *args, stream=None, shared_bytes=0, borrows=(), bint cooperative=False,
@@ -304,17 +302,13 @@ cdef class Kernel:
             self.module.context.check(status)
 
     def __repr__(self):
-        if self.signature is None:
-            return "<Kernel, never initialized>"
         closed = ", closed" if self.module.closed else ""
         return f"<Kernel {self.name!r} of {self.module.called()}{closed}>"
 
     # ---- for launches ----
 
     cdef int usable(self) except -1:
-        """Raise if the kernel was never initialized, or its module cannot be used."""
-        if self.module is None:
-            raise TypeError("this Kernel was never initialized")
+        """Raise if the kernel's module cannot be used."""
         return self.module.usable()
 
     cdef int fill(
@@ -370,6 +364,9 @@ cdef class Kernel:
         return 0
 
 
+only_made_by(Kernel, "kernels come from modules: module['name']")
+
+
 cdef inline Stream stream_of(Kernel kernel, object stream):
     """Return the stream of a launch: the argument, else the current one."""
     if likely(isinstance(stream, Stream)):
@@ -379,15 +376,10 @@ cdef inline Stream stream_of(Kernel kernel, object stream):
     return kernel.other_stream(stream)
 
 
-cdef Signature _signature_of(Kernel kernel):
-    if kernel.signature is None:
-        raise TypeError("this Kernel was never initialized")
-    return kernel.signature
-
-
 def kernel_of(Module module not None, str name not None):
     """Make a Kernel. Only `Module` calls this function, and it keeps one object for each name."""
     cdef Kernel kernel = Kernel.__new__(Kernel)
+    kernel.module = module
     module.begin_call()     # for the queries of `new_signature`
     try:
         _look_up(kernel, module, name)
@@ -399,7 +391,6 @@ def kernel_of(Module module not None, str name not None):
 cdef int _look_up(Kernel kernel, Module module, str name) except -1:
     kernel.raw = <CUfunction><size_t>function_of(module, name)
     text = module.text.kernels.get(name) if module.text is not None else None
-    kernel.module = module
     kernel.signature = new_signature(name, kernel.raw, module.context, text)
     kernel.limits = limits_of(module.context.device)
     kernel.operation = launch_of(name)
@@ -876,9 +867,6 @@ cdef class Prepared:
         The arguments as they were given. A later change of a value has no effect.
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use kernel.prepare(grid, block, ...)")
-
     @property
     def kernel(self):
         """The kernel that is launched."""
@@ -915,17 +903,16 @@ cdef class Prepared:
 
         Driver function: cuLaunchKernelEx.
         """
-        if self.kernel is None:
-            raise TypeError("this Prepared was never initialized")
         check_kernel(self.kernel)
         return launch_packed(
             self.kernel, &self.shape, &self.packed, stream_of(self.kernel, stream), self.uses)
 
     def __repr__(self):
-        if self.kernel is None:
-            return "<Prepared, never initialized>"
         return f"<Prepared launch of {self.kernel.name}, grid {dimensions(self.shape.grid)}," \
                f" block {dimensions(self.shape.block)}>"
+
+
+only_made_by(Prepared, "use kernel.prepare(grid, block, ...)")
 
 
 cdef Prepared prepared(
@@ -934,6 +921,7 @@ cdef Prepared prepared(
 ):
     """Make the object that `Kernel.prepare` returns. `call` is the name of the method."""
     cdef Prepared ready = Prepared.__new__(Prepared)
+    ready.kernel = kernel
     kernel.usable()
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows_of_launch(borrows)
@@ -946,7 +934,6 @@ cdef Prepared prepared(
                                 f" pass it to launch, or a buffer to {call}")
         raise TypeError(f"{call} takes buffers: make one of the other library's array first, with"
                         " cudadrv.from_dlpack(array)")
-    ready.kernel = kernel
     return ready
 
 

@@ -35,7 +35,7 @@ from cudadrv._engine cimport (
     own_guard_reopen, own_guard_shut, own_keep_open, own_lend_anyway, own_lend_open, own_snapshot,
     own_snapshot_drop, own_snapshot_has, own_snapshot_take,
 )
-from cudadrv._errors cimport report_text
+from cudadrv._errors cimport only_made_by, report_text
 from cudadrv._event cimport marker_of
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
@@ -378,9 +378,6 @@ cdef class Loan:
     shape : tuple of int
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use buffer.lend(stream)")
-
     def __dealloc__(self):
         global _dropped
         if self.lent is None or cudadrv_table.forked:
@@ -411,8 +408,6 @@ cdef class Loan:
 
     def __enter__(self):
         """Begin the loan, unless an array has begun it, and return the buffer's address."""
-        if self.region is None:
-            raise TypeError("this Loan was never initialized")
         if self.block != FRESH:
             raise RuntimeError("this block has been entered already; call lend() again")
         self.block = BUSY  # before anything that lets other threads in
@@ -470,8 +465,6 @@ cdef class Loan:
         Driver functions: cuEventRecord, cuStreamWaitEvent.
         """
         cdef Back back = Back.__new__(Back)
-        if self.region is None:
-            raise TypeError("this Loan was never initialized")
         back.loan = self
         return back
 
@@ -494,8 +487,6 @@ cdef class Loan:
         consumer's DLPack is older than 1.0; TypeError if an argument has the wrong type; ValueError
         inside a block of `Loan.back`. If the loan begins here, also the errors of `Buffer.lend`.
         """
-        if self.region is None:
-            raise TypeError("this Loan was never initialized")
         check_array(self.region.dtype, self.shape)
         if copy:
             raise BufferError("a loan is of the memory itself; copy=True: buffer.__dlpack__ copies")
@@ -516,8 +507,6 @@ cdef class Loan:
         inside a block of `Loan.back`, and the errors of `Buffer.lend` if the loan begins here.
         """
         cdef Lent lent
-        if self.region is None:
-            raise TypeError("this Loan was never initialized")
         if self.device_type == DL_CPU:
             raise AttributeError("__cuda_array_interface__: this is lent to the host")
         lent = self.hold()
@@ -553,8 +542,6 @@ cdef class Loan:
         lent.let_go()
 
     def __repr__(self):
-        if self.region is None:
-            return "<Loan, never initialized>"
         to = "work on no stream" if self.stream is None else repr(self.stream)
         return f"<Loan of {self.region.describe()} to {to}>"
 
@@ -596,14 +583,14 @@ cdef class Loan:
         return lent
 
 
+only_made_by(Loan, "use buffer.lend(stream)")
+
+
 @cython.final
 @cython.no_gc_clear
 cdef class Back:
     """Back(*args, **kwargs)\n--\n
     A block in which a lent buffer is taken back: see `Loan.back`."""
-
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use loan.back()")
 
     def __dealloc__(self):
         """End a block whose `__exit__` was never called.
@@ -675,6 +662,9 @@ cdef class Back:
             lent.let_go()
 
 
+only_made_by(Back, "use loan.back()")
+
+
 cdef void _end_turn(Back back) noexcept:
     """End a block of `back` in the engine: the memory can be closed again."""
     back.entered, back.loan.turn = False, FRESH
@@ -721,6 +711,7 @@ cdef Loan new_loan(
     object device
 ):
     cdef Loan loan = Loan.__new__(Loan)
+    loan.region = region
     region = of_present_size(region)    # the buffer may grow during the loan
     loan.region = region
     loan.stream = stream
@@ -804,8 +795,6 @@ cdef int32_t _device_type(Region region, object device) except -1:
 
 
 cdef device_of_dlpack _device(Region region, int32_t device_type) except *:
-    if region is None:
-        raise TypeError("this Loan was never initialized")
     on_device = device_type in (DL_CUDA, DL_CUDA_MANAGED)
     ordinal = region.memory.context.device.ordinal if on_device else 0
     return device_of_dlpack(device_type, ordinal)

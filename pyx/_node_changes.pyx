@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from cudadrv._arguments cimport Shape, is_array, of_present_sizes
 from cudadrv._buffers cimport new_buffer
-from cudadrv._capture cimport COPY_NODE, FILL_NODE, GraphNode
+from cudadrv._capture cimport COPY_NODE, FILL_NODE, GraphNode, blank_node
 from cudadrv._copy cimport check_pair, refuse_apart, refuse_other_dtype, set_item
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -57,9 +57,9 @@ cdef class NodeChange:
 
 cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t room):
     """Return a node that replaces another one. It has room for accesses, but no accesses yet."""
-    cdef GraphNode node = GraphNode.__new__(GraphNode)
-    node.graph, node.graph_number, node.stream = old.graph, old.graph_number, old.stream
-    node.kind, node.operation, node.raw_count = old.kind, old.operation, old.raw_count
+    cdef GraphNode node = blank_node(old.graph, old.stream)
+    node.graph_number, node.kind = old.graph_number, old.kind
+    node.operation, node.raw_count = old.operation, old.raw_count
     node.index, node.after, node.site_number = old.index, old.after, here()
     node.source, node.target = of_present_sizes(source), of_present_sizes(target)
     memcpy(node.settings, old.settings, sizeof(node.settings))

@@ -22,7 +22,7 @@ from cudadrv._copy cimport blocking_stream, copy_async
 from cudadrv._device cimport Context
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport engine, own_export_close
-from cudadrv._errors cimport report_text
+from cudadrv._errors cimport only_made_by, report_text
 from cudadrv._names cimport COPY_TO_ASYNC, OFFLOAD
 from cudadrv._region cimport is_ndarray, items_of, plain_array, pointer_of
 from cudadrv._site cimport here, place as line_at
@@ -57,18 +57,16 @@ cdef class ArrayArgument:
     array : numpy.ndarray
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use cudadrv.In(array), Out(array) or InOut(array)")
-
     @property
     def array(self):
         """The array that is passed."""
         return self.array
 
     def __repr__(self):
-        if self.array is None:
-            return "<ArrayArgument, never initialized>"
         return f"{WORDS[self.way]}(array of shape {_shape_of(self.array)}, {_dtype_of(self.array)})"
+
+
+only_made_by(ArrayArgument, "use cudadrv.In(array), Out(array) or InOut(array)")
 
 
 cdef ArrayArgument _argument(object array, Way way):
@@ -603,8 +601,8 @@ cdef object bring_home_later(Token token, list captures, Stream stream):
     if last is None:
         return token
     results = ResultToken.__new__(ResultToken)
-    results.lock = RLock()
     results.launch, results.last, results.captures = token, last, captures
+    results.lock = RLock()
     return results
 
 
@@ -634,9 +632,6 @@ cdef class ResultToken:
     cdef object lock        # held while results are copied, so that other threads wait for the copy
     cdef object __weakref__
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("launches with Out or InOut arguments return these")
-
     def __dealloc__(self):
         captures, self.captures = self.captures, None
         if captures is not None:
@@ -648,27 +643,27 @@ cdef class ResultToken:
     @property
     def stream(self):
         """The stream that the launch was queued on."""
-        return _launch_of(self).stream
+        return self.launch.stream
 
     @property
     def token(self):
         """The token of the launch alone. Waiting for it copies no results."""
-        return _launch_of(self)
+        return self.launch
 
     @property
     def reads(self):
         """The buffers that the launch reads, as a tuple."""
-        return _launch_of(self).reads
+        return self.launch.reads
 
     @property
     def writes(self):
         """The buffers that the launch writes, as a tuple."""
-        return _launch_of(self).writes
+        return self.launch.writes
 
     @property
     def site(self):
         """The line that queued the launch, such as ``"pipeline.py:41"``."""
-        return _launch_of(self).site
+        return self.launch.site
 
     @property
     def done(self):
@@ -677,7 +672,6 @@ cdef class ResultToken:
         Does not wait for the device. Raises what `wait` raises.
         Driver functions: those of `Token.done`.
         """
-        _launch_of(self)
         try:
             if not self.last.done:
                 return False
@@ -708,7 +702,6 @@ cdef class ResultToken:
 
         Also raises what `Token.wait` raises. Driver functions: those of `Token.wait`.
         """
-        _launch_of(self)
         try:
             self.last.wait(timeout=timeout)
         except BaseException as error:
@@ -719,7 +712,6 @@ cdef class ResultToken:
     def __await__(self):
         """__await__($self, /)\n--\n
         ``await token`` waits without blocking the event loop. It has the same effect as `wait`."""
-        _launch_of(self)
         try:
             yield from self.last.__await__()
         except BaseException as error:
@@ -728,8 +720,6 @@ cdef class ResultToken:
         self._bring_home()
 
     def __repr__(self):
-        if self.launch is None:
-            return "<ResultToken, never initialized>"
         state = "lost" if self.lost else "home" if self.captures is None else "not home"
         return f"<ResultToken of {self.launch!r}, results {state}>"
 
@@ -768,7 +758,4 @@ cdef class ResultToken:
         return 0
 
 
-cdef Token _launch_of(ResultToken results):
-    if results.launch is None:
-        raise TypeError("this ResultToken was never initialized")
-    return results.launch
+only_made_by(ResultToken, "launches with Out or InOut arguments return these")

@@ -16,7 +16,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     engine, own_guard_enter, own_guard_leave, own_memory_end, own_memory_reusable, own_stream,
 )
-from cudadrv._errors cimport refuse_if_forked
+from cudadrv._errors cimport only_made_by, refuse_if_forked
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
     DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_unnoticed, release_later,
@@ -417,13 +417,10 @@ cdef class MemoryPool:
     program has ordered, never on how fast anything ran. See docs/memory-pools.md.
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use context.pools.device, .locked or .unified")
-
     @property
     def stats(self):
         """The statistics of the pool at this moment: a `PoolStats`."""
-        cache = _cache(self)
+        cache = self.cache
         from cudadrv._records import PoolStats
         return PoolStats(cache.used, cache.cached, cache.peak, cache.hits, cache.misses)
 
@@ -437,12 +434,11 @@ cdef class MemoryPool:
 
         Setting it trims the pool, without blocking. Raises ValueError for a negative number.
         """
-        return _cache(self).limit
+        return self.cache.limit
 
     @limit_bytes.setter
     def limit_bytes(self, value):
         limit = _nbytes(value, "limit_bytes")
-        _cache(self)
         self.context.usable()
         self.cache.limit = limit
         self.trim(keep_bytes=limit)
@@ -456,12 +452,12 @@ cdef class MemoryPool:
         Setting it raises TypeError unless the value is a DriverPool or None, and ValueError if the
         pool is closed, or is for another kind of buffers or another device.
         """
-        return _cache(self).driver_pool
+        return self.cache.driver_pool
 
     @driver_pool.setter
     def driver_pool(self, value):
         cdef PoolHandle pool
-        cache = _cache(self)
+        cache = self.cache
         self.context.usable()
         if value is not None:
             if not isinstance(value, PoolHandle):
@@ -486,15 +482,15 @@ cdef class MemoryPool:
         Driver functions: cuMemFree, cuMemFreeHost, cuMemFreeAsync.
         """
         keep = _nbytes(keep_bytes, "keep_bytes")
-        _cache(self)
         self.context.usable()
         self.cache.trim(keep, self.context)
         drain(False)
 
     def __repr__(self):
-        if self.cache is None:
-            return "<MemoryPool, never initialized>"
         return f"<MemoryPool {self.name}, {self.cache.used} bytes used, {self.cache.cached} cached>"
+
+
+only_made_by(MemoryPool, "use context.pools.device, .locked or .unified")
 
 
 @cython.final
@@ -507,9 +503,6 @@ cdef class MemoryPools:
     device, locked, unified : MemoryPool
         The pools of DeviceBuffers (including stream-ordered ones), LockedBuffers, UnifiedBuffers.
     """
-
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use context.pools")
 
     @property
     def device(self):
@@ -543,30 +536,20 @@ cdef class MemoryPools:
 
         Setting it raises TypeError unless the value can be called or is None.
         """
-        if self.context is None:
-            raise TypeError("this MemoryPools was never initialized")
         return (<Caches>self.context.caches).on_out_of_memory
 
     @on_out_of_memory.setter
     def on_out_of_memory(self, value):
-        if self.context is None:
-            raise TypeError("this MemoryPools was never initialized")
         self.context.usable()
         if value is not None and not callable(value):
             raise TypeError(f"on_out_of_memory is a function or None, and not {value!r}")
         (<Caches>self.context.caches).on_out_of_memory = value
 
     def __repr__(self):
-        if self.device is None:
-            return "<MemoryPools, never initialized>"
         return f"<MemoryPools {self.device!r}, {self.locked!r}, {self.unified!r}>"
 
 
-cdef Cache _cache(MemoryPool pool):
-    """Return the cache of a pool. Raises TypeError for a pool that no context made."""
-    if pool.cache is None:
-        raise TypeError("this MemoryPool was never initialized")
-    return pool.cache
+only_made_by(MemoryPools, "use context.pools")
 
 
 cdef size_t _nbytes(object value, str name) except? 0:
@@ -577,10 +560,9 @@ cdef size_t _nbytes(object value, str name) except? 0:
 
 
 cdef MemoryPool _pool(Context context, MemoryKind kind, str name):
+    cdef Cache cache = cache_of(context, kind)
     cdef MemoryPool pool = MemoryPool.__new__(MemoryPool)
-    pool.context = context
-    pool.cache = cache_of(context, kind)
-    pool.name = name
+    pool.context, pool.cache, pool.name = context, cache, name
     return pool
 
 
@@ -588,8 +570,9 @@ def pools_of(Context context not None):
     """Make the pools that `Context.pools` returns. The context does not keep them: that would be a
     reference cycle.
     """
-    cdef MemoryPools pools = MemoryPools.__new__(MemoryPools)
+    cdef MemoryPools pools
     context.usable()
+    pools = MemoryPools.__new__(MemoryPools)
     pools.context = context
     pools.device = _pool(context, DEVICE, "device")
     pools.locked = _pool(context, LOCKED, "locked")

@@ -34,7 +34,7 @@ from cudadrv._engine cimport (
     own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_close,
     own_stream_open, own_unfinished, own_unlock_both, own_wait,
 )
-from cudadrv._errors cimport check, refuse_capture
+from cudadrv._errors cimport check, only_made_by, refuse_capture
 from cudadrv._event cimport (
     BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event,
     query_stream, refuse_to_wait_longer,
@@ -657,9 +657,6 @@ cdef class Scope:
     cdef Stream stream
     cdef int entered    # number of blocks that have not ended
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("use stream.scope()")
-
     def __dealloc__(self):
         """End a block whose `__exit__` was never called.
 
@@ -675,8 +672,6 @@ cdef class Scope:
 
     def __enter__(self):
         """Make the stream the current one of its context."""
-        if self.stream is None:
-            raise TypeError("this Scope was never initialized")
         self.stream.usable()
         _blocks.enter(self.stream)
         self.entered += 1
@@ -716,6 +711,9 @@ cdef class Scope:
 
     def __repr__(self):
         return f"<Scope of {self.stream!r}>"
+
+
+only_made_by(Scope, "use stream.scope()")
 
 
 def find_events_of_tokens_with(function):

@@ -15,6 +15,7 @@ from cudadrv._engine cimport (
     OWN_READ, OWN_WRITE, engine, own_known, own_record_as, own_snapshot, own_snapshot_copy,
     own_snapshot_drop,
 )
+from cudadrv._errors cimport only_made_by
 from cudadrv._event cimport FOREVER, Event, deadline_of, new_event, refuse_to_wait_longer
 from cudadrv._names cimport operation_name
 from cudadrv._site cimport place
@@ -65,9 +66,6 @@ cdef class Token:
     ----------
     stream : Stream
     """
-
-    def __init__(self, *args, **kwargs):
-        raise TypeError("tokens come from asynchronous methods, such as copy_from_async")
 
     @property
     def stream(self):
@@ -138,12 +136,13 @@ cdef class Token:
             yield from event.__await__()
 
     def __repr__(self):
-        if self.stream is None:
-            return "<Token, never initialized>"
         if isinstance(self.asked, GraphNode):
             return f"<Token {_called(self)}, captured at {self.site}>"
         known = _is_known(self) and not self.stream.context.lost
         return f"<Token {_called(self)}, queued at {self.site}{', complete' if known else ''}>"
+
+
+only_made_by(Token, "tokens come from asynchronous methods, such as copy_from_async")
 
 
 cdef str _called(Token token):
@@ -156,8 +155,6 @@ cdef Event event_of(Token token):
 
     The first call records the event.
     """
-    if token.stream is None:
-        raise TypeError("this Token was never initialized")
     token.stream.context.usable()
     if _is_known(token):
         return None if token.asked is None else _refuse_captured(token)

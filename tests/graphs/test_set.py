@@ -614,12 +614,6 @@ def test_after_the_end(world, graph, step):
         with pytest.raises(ValueError, match="this executable of graph 'step' is closed"):
             use()
     assert "closed" in repr(node)
-    bare = cu.ExecutableNode.__new__(cu.ExecutableNode)
-    for use in (lambda: bare.set(value=1), lambda: bare.enabled, lambda: bare.node):
-        with pytest.raises(TypeError, match="never initialized"):
-            use()
-    with pytest.raises(TypeError, match=r"use step\[node\]"):
-        cu.ExecutableNode()
 
 
 def test_a_node_keeps_its_executable(world, graph, module):

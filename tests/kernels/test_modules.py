@@ -235,18 +235,10 @@ def test_options(driver):
 
 
 def test_never_initialized(driver):
-    for thing in (cu.Module.__new__(cu.Module), cu.Kernel.__new__(cu.Kernel),
-                  cu.Prepared.__new__(cu.Prepared)):  # fmt: skip
-        assert "never initialized" in repr(thing)
+    bare = cu.Module.__new__(cu.Module)
+    assert repr(bare) == "<Module, never initialized>"
     with pytest.raises(TypeError, match="never initialized"):
-        cu.Module.__new__(cu.Module)["f"]
-    with pytest.raises(TypeError, match="never initialized"):
-        cu.Kernel.__new__(cu.Kernel).launch(1, 1)
-    with pytest.raises(TypeError, match="never initialized"):
-        cu.Prepared.__new__(cu.Prepared).launch()
-    for cls in (cu.Kernel, cu.Prepared, cu.Access):
-        with pytest.raises(TypeError):
-            cls()
+        bare["f"]
 
 
 # ---- variables ----

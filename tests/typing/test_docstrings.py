@@ -180,7 +180,8 @@ def constructors() -> dict[str, ast.arguments]:
     """The parameters of each class in a .pyx file, from its source and without C types."""
     found = {}
     for path in sorted(SOURCES.glob("_*.pyx")):
-        classes = re.split(r"^(?:cdef )?class (\w+)", path.read_text(encoding="utf-8"), flags=re.M)
+        source = path.read_text(encoding="utf-8")
+        classes = re.split(r"^(?:cdef )?class (\w+)", source, flags=re.M)
         for name, body in zip(classes[1::2], classes[2::2], strict=True):
             # Only one of `__cinit__` and `__init__` has parameters.
             for match in re.finditer(r"    def __c?init__\(\s*self,?\s*([^)]*?)\s*\):", body):
@@ -188,6 +189,8 @@ def constructors() -> dict[str, ast.arguments]:
                 if text or name not in found:
                     node = ast.parse(f"def f({text}): pass").body[0]
                     found[name] = node.args
+        refusal = ast.parse("def f(*args, **kwargs): pass").body[0].args
+        found |= dict.fromkeys(re.findall(r"^only_made_by\((\w+),", source, re.M), refusal)
     return found
 
 
