@@ -148,6 +148,8 @@ cdef enum:
 ctypedef CUresult (*driver_call)(
     void *arguments, CUstream stream, bint *queued) noexcept nogil
 
+cdef CUresult no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil
+
 
 cdef Stream stream_for(object stream, Context context)
 cdef Stream innermost_stream(Context context, Context other)

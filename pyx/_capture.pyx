@@ -43,7 +43,7 @@ from cudadrv._names cimport (
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport (
     CAPTURE_HAS_ENDED, EVENT_IS_CLOSED, HANDED_OUT, IN_CAPTURE, REFUSED, STREAM_IS_CAPTURING,
-    STREAM_IS_CLOSED, Capturing, Stream, driver_call, wait_in_captures_with,
+    STREAM_IS_CLOSED, Capturing, Stream, driver_call, no_call, wait_in_captures_with,
 )
 
 from cudadrv._errors import CaptureError
@@ -1002,7 +1002,7 @@ cdef class Capture(Capturing):
         Returns what `issue` returns. `source` and `target` are as for `newest_node`.
         """
         request.loan = &lending.loan
-        reason = self.add_node(stream, request, _no_call, NULL)
+        reason = self.add_node(stream, request, no_call, NULL)
         if reason:
             return reason
         lending.node = newest_node(source, target)
@@ -1026,7 +1026,7 @@ cdef class Capture(Capturing):
         cdef int reason
         cdef Checks checks = self.plan.checks_of(self.orders[<size_t>self.slots[stream]], request)
         with nogil:
-            reason = _issue(self, None, stream, checks, _no_call, NULL, &queued)
+            reason = _issue(self, None, stream, checks, no_call, NULL, &queued)
         if reason == 0:
             own_snapshot_drop(&self.plan.engine, &checks.requests[0].issued)
         return 0 if reason == CAPTURE_HAS_ENDED else reason
@@ -1345,17 +1345,13 @@ cdef int _look_at_theirs(Capture capture) noexcept nogil:
         else CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
 
 
-cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
-
-
 cdef int _issue(
     Capture capture, GraphNode node, Stream stream, Checks checks, driver_call call,
     void *arguments, bint *queued
 ) noexcept nogil:
     """Check an operation, and capture it. Sets *queued if the driver has captured a part of it.
 
-    `node` gets the driver's nodes. It may be None if the call is `_no_call`, which has none.
+    `node` gets the driver's nodes. It may be None if the call is `no_call`, which has none.
     """
     cdef bint pushed = False
     cdef int reason = CAPTURE_HAS_ENDED
@@ -1370,7 +1366,7 @@ cdef int _issue(
             reason = checks.begin()
             if reason == 0:
                 reason = call(arguments, stream.raw, queued)
-                if reason == CUDA_SUCCESS and call != _no_call:
+                if reason == CUDA_SUCCESS and call != no_call:
                     node.raw_count = 2 if queued[0] else 1
                     reason = _find_nodes(stream.raw, node)
                     queued[0] = True

@@ -22,7 +22,7 @@ from cudadrv._driver cimport (
     cudadrv_table,
 )
 from cudadrv._engine cimport own_guard_shut
-from cudadrv._errors cimport check, report
+from cudadrv._errors cimport check, report, uninitialized
 from cudadrv._managed cimport place_of
 from cudadrv._names cimport checked_name
 from cudadrv._peers cimport admit
@@ -374,7 +374,7 @@ name=None)\n--\n
 
     def __repr__(self):
         if self.raw is NULL and not self.closed_at:
-            return "<DriverPool, never initialized>"
+            return uninitialized(self)
         name = "" if self.name is None else f" {self.name!r}"
         place = f"device {self.device.ordinal}" if self.device is not None \
             else f"near {self.place!r}" if self.kind == UNIFIED else self.place

@@ -276,6 +276,16 @@ cdef object _refuse_new(type cls, PyObject *given, PyObject *options):
     raise TypeError(_makers[cls])
 
 
+cdef int refuse_uninitialized(object thing) except -1:
+    """Raise for an object whose ``__init__`` never ran."""
+    raise TypeError(f"this {type(thing).__name__} was never initialized")
+
+
+cdef str uninitialized(object thing):
+    """Return the repr of an object whose ``__init__`` never ran."""
+    return f"<{type(thing).__name__}, never initialized>"
+
+
 cdef int refuse_capture(str stream) except -1:
     raise OwnershipError(f"{stream} is capturing a graph, begun by another library. To take part"
                          " in that: with cudadrv.joins_capture(stream) as kept: ... Or end it"

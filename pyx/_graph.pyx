@@ -31,7 +31,9 @@ from cudadrv._engine cimport (
     own_access, own_are_apart, own_catch_up, own_join_accesses, own_known, own_request,
     own_snapshot_drop,
 )
-from cudadrv._errors cimport close_at_end, only_made_by, refuse_if_forked
+from cudadrv._errors cimport (
+    close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
+)
 from cudadrv._graph_nodes cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, Builder, ConditionKind, add_child,
     add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request,
@@ -777,7 +779,7 @@ cdef class Graph(Builder):
 
     def __repr__(self):
         if self.label is None:
-            return "<Graph, never initialized>"
+            return uninitialized(self)
         state = "closed" if self.closed or self.ended() else \
             "being captured" if self.capturing else "not captured" if self.plan is None \
             else _count_of(self.plan.finished())
@@ -787,7 +789,7 @@ cdef class Graph(Builder):
     cdef int usable(self) except -1:
         refuse_if_forked()
         if self.label is None:
-            raise TypeError("this Graph was never initialized")
+            refuse_uninitialized(self)
         if self.closed or self.ended():
             raise ValueError(f"{self.label} is closed")
         return 0

@@ -45,7 +45,7 @@ from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
 from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
-    Stream, legacy_stream, per_thread_stream, stream_for, stream_from_handle, takes_calls,
+    Stream, legacy_stream, no_call, per_thread_stream, stream_for, stream_from_handle, takes_calls,
     user_of,
 )
 
@@ -74,10 +74,6 @@ cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept 
     if status == CUDA_SUCCESS:
         status = cuStreamWaitEvent(stream, <CUevent>event, 0)
     return status
-
-
-cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
 
 
 # ---- one loan, as the engine knows it ----
@@ -219,7 +215,7 @@ cdef class Lent:
         if recorded and self.event is not None:
             prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
         else:
-            prepare(&operation, LEND, &access, 1, _no_call, NULL)
+            prepare(&operation, LEND, &access, 1, no_call, NULL)
         operation.request.loan = loan
         operation.request.returns = loan is NULL
         operation.request.passive = not recorded
@@ -1052,7 +1048,7 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     access.mode = OWN_WRITE  # the owner may write what is read-only here
     access.effect = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
     access.policy = policy
-    prepare(&operation, name, &access, 1, _no_call, NULL)
+    prepare(&operation, name, &access, 1, no_call, NULL)
     operation.request.passive = True
     reason = issue(&operation, stream)
     if reason:

@@ -33,7 +33,7 @@ from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
 from cudadrv._release cimport FOREIGN, UNIFIED
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream, known_stream
+from cudadrv._stream cimport Stream, known_stream, no_call
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._driver import missing_functions
@@ -156,10 +156,6 @@ cdef CUresult _discard_and_prefetch_call(
         0, stream)
 
 
-cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
-
-
 cdef Token prefetch_region(Region region, object place, object stream):
     """Queue a prefetch of a whole buffer."""
     cdef Stream found
@@ -208,7 +204,7 @@ cdef Token _hand_over(Region region, object place, Stream stream):
     access.mode = OWN_WRITE  # no byte changes, so read-only memory is allowed
     access.effect = OWN_MOVES
     token = new_token(stream, None, region)
-    prepare(&operation, TO, &access, 1, _no_call, NULL)
+    prepare(&operation, TO, &access, 1, no_call, NULL)
     operation.request.passive = True
     reason = note(&operation, stream)
     if reason:
@@ -369,8 +365,8 @@ cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token tok
     cdef Region region
     cdef driver_call call = _call_for(name)
     prepare(&operation, name, ranges.accesses, <int>ranges.count, call, ranges)
-    operation.request.passive = call == &_no_call
-    reason = note(&operation, stream) if call == &_no_call else issue(&operation, stream)
+    operation.request.passive = call == no_call
+    reason = note(&operation, stream) if call == no_call else issue(&operation, stream)
     if reason:
         described = []
         for region in regions:
@@ -389,7 +385,7 @@ cdef driver_call _call_for(int name) except NULL:
     discards = DISCARD_CALL not in missing_functions()
     if name == DISCARD_AND_PREFETCH:
         return _discard_and_prefetch_call if discards else _prefetch_call
-    return _discard_call if discards else _no_call
+    return _discard_call if discards else no_call
 
 
 cdef int _check_nodes(Stream stream) except -1:

@@ -42,7 +42,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, check_stream
+from cudadrv._stream cimport Stream, check_stream, no_call
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError, OwnershipError
@@ -70,17 +70,13 @@ cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcep
     return cuMemFreeAsync(memory.address, stream)
 
 
-cdef CUresult _no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
-
-
 cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1:
     """Issue an allocation, without a driver call if it is `cached`.
 
     Returns 0, or CUDA_ERROR_OUT_OF_MEMORY from the driver. Raises for other failures.
     """
     return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label,
-                     _no_call if memory.cached else _allocate_call)
+                     no_call if memory.cached else _allocate_call)
 
 
 cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1:
@@ -90,7 +86,7 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
     "unchecked" counts as "strict" here.
     """
     return _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, label,
-                     _no_call if memory.cached else _free_call)
+                     no_call if memory.cached else _free_call)
 
 
 cdef int _write_on(

@@ -26,7 +26,7 @@ from cudadrv._driver cimport (
     in_cuModuleGetFunctionCount, in_cuModuleGetGlobal, in_cuModuleLoadDataEx,
     in_cuPointerGetAttribute, last_failure,
 )
-from cudadrv._errors cimport close_at_end, is_sticky
+from cudadrv._errors cimport close_at_end, is_sticky, refuse_uninitialized, uninitialized
 from cudadrv._memory cimport Memory, close_module, code_memory, show_memory, variable_memory
 from cudadrv._engine cimport (
     OWN_REACH, OWN_READ, OWN_WRITE, engine, own_guard_enter, own_guard_leave, own_guard_reopen,
@@ -349,7 +349,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     def __repr__(self):
         if self.code is None:
-            return "<Module, never initialized>"
+            return uninitialized(self)
         closed = ", closed" if self.closed else ""
         return f"<Module {self.name!r}{closed}, device {self.context.device.ordinal}>"
 
@@ -359,7 +359,7 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
     cdef int usable(self) except -1:
         """Raise if the module is closed, the context lost, or the process forked."""
         if self.code is None:
-            raise TypeError("this Module was never initialized")
+            refuse_uninitialized(self)
         self.context.usable()
         if self.code.state.closed:
             refuse_closed(self.called(), self.code.closed_at)

@@ -22,7 +22,7 @@ from cudadrv._copy cimport blocking_stream, copy_async
 from cudadrv._device cimport Context
 from cudadrv._driver cimport bind_driver, cudadrv_table
 from cudadrv._engine cimport engine, own_export_close
-from cudadrv._errors cimport only_made_by, report_text
+from cudadrv._errors cimport only_made_by, report_text, uninitialized
 from cudadrv._names cimport COPY_TO_ASYNC, OFFLOAD
 from cudadrv._region cimport is_ndarray, items_of, plain_array, pointer_of
 from cudadrv._site cimport here, place as line_at
@@ -509,7 +509,7 @@ cdef class offload:
 
     def __repr__(self):
         if self.given is None:
-            return "<offload, never initialized>"
+            return uninitialized(self)
         state = "" if self.captures is None else ", over" if self.ended else ", entered"
         return f"<offload of {len(self.given)} arrays{state}>"
 

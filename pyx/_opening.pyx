@@ -5,6 +5,7 @@ Outlives a call: the devices by their UUIDs (the GIL guards them).
 
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._engine cimport OWN_UNCHECKED
+from cudadrv._errors cimport refuse_uninitialized
 from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport adopt_opened
 from cudadrv._names cimport OPENING
@@ -65,7 +66,7 @@ def open(ticket, stream=None):
         raise TypeError(f"open takes a Ticket, not {type(ticket).__name__}")
     given = ticket
     if given.data is None:
-        raise TypeError("this Ticket was never initialized")
+        refuse_uninitialized(given)
     found = known_stream(stream)
     context = _context_for(given, found)
     if found is None:

@@ -16,7 +16,7 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     engine, own_guard_enter, own_guard_leave, own_memory_end, own_memory_reusable, own_stream,
 )
-from cudadrv._errors cimport only_made_by, refuse_if_forked
+from cudadrv._errors cimport only_made_by, refuse_if_forked, refuse_uninitialized
 from cudadrv._ordering cimport Entry, Nesting, live
 from cudadrv._release cimport (
     DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_unnoticed, release_later,
@@ -113,7 +113,7 @@ cdef class PoolHandle:
             return 0
         if self.closed_at:
             raise ValueError(f"this DriverPool was closed at {place(self.closed_at)}")
-        raise TypeError("this DriverPool was never initialized")
+        return refuse_uninitialized(self)
 
     cdef int begin_call(self) except -1:
         """Keep the pool from being destroyed until `end_call`, or raise as `usable`."""

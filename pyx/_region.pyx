@@ -18,7 +18,7 @@ from libc.stdint cimport uint32_t
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._engine cimport engine, own_is_cut
-from cudadrv._errors cimport refuse_if_forked
+from cudadrv._errors cimport refuse_if_forked, refuse_uninitialized
 from cudadrv._memory cimport (
     Memory, adopt_memory, allocate_from, allocate_memory, check_external, use_on_host,
 )
@@ -451,7 +451,7 @@ cdef bint _is_gone(Region region, uint32_t *site) noexcept:
 cdef Memory _memory_of(Region region):
     """Return the memory of a region. Raises TypeError if its ``__init__`` never ran."""
     if region.memory is None:
-        raise TypeError(f"this {type(region).__name__} was never initialized")
+        refuse_uninitialized(region)
     return region.memory
 
 

@@ -33,6 +33,7 @@ from cudadrv._engine cimport (
     OWN_SHARES, OWN_WAIT, OWN_WRITE, engine, own_access, own_export,
     own_export_close, own_memory, own_memory_end, own_record_as, own_snapshot, own_snapshot_drop,
 )
+from cudadrv._errors cimport uninitialized
 from cudadrv._event cimport (
     Event, OtherWork, await_other, forget_other, is_unfinished, new_event, open_event,
 )
@@ -52,7 +53,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream
+from cudadrv._stream cimport Stream, no_call
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
@@ -202,7 +203,7 @@ cdef class Ticket:
 
     def __repr__(self):
         if self.data is None:
-            return "<Ticket, never initialized>"
+            return uninitialized(self)
         return f"<Ticket for {self.shape} items of {self.items.dtype} of process {self.pid}>"
 
     @property
@@ -544,10 +545,6 @@ cdef CUresult _record_call(void *events, CUstream stream, bint *queued) noexcept
     return status if status != CUDA_SUCCESS else cuEventRecord(both[1], stream)
 
 
-cdef CUresult _no_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    return CUDA_SUCCESS
-
-
 cdef Ticket share_region(Region region, Stream stream, bint waits):
     """Do what `Buffer.share` does. With `waits`, the stream waits for conflicting work."""
     cdef own_export open
@@ -741,7 +738,7 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
         stream.wait_for(_for_stream(shared.event, stream))
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
-    prepare(&operation, ACCEPT, &access, 1, _no_call, NULL)
+    prepare(&operation, ACCEPT, &access, 1, no_call, NULL)
     operation.request.returns = True
     operation.request.passive = True
     reason = issue(&operation, stream)

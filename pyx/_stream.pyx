@@ -34,7 +34,9 @@ from cudadrv._engine cimport (
     own_record_as, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream_close,
     own_stream_open, own_unfinished, own_unlock_both, own_wait,
 )
-from cudadrv._errors cimport check, only_made_by, refuse_capture
+from cudadrv._errors cimport (
+    check, only_made_by, refuse_capture, refuse_uninitialized, uninitialized,
+)
 from cudadrv._event cimport (
     BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event,
     query_stream, refuse_to_wait_longer,
@@ -470,7 +472,7 @@ cdef class Stream:
 
     def __repr__(self):
         if self.order is NULL:
-            return "<Stream, never initialized>"
+            return uninitialized(self)
         closed = ", closed" if self.closed else ""
         return f"<{self.called()}{closed}, device {self.context.device.ordinal}>"
 
@@ -491,7 +493,7 @@ cdef class Stream:
     cdef int usable(self) except -1:
         """Raise if the stream is closed or another thread's, or its context cannot be used."""
         if self.order is NULL:
-            raise TypeError("this Stream was never initialized")
+            refuse_uninitialized(self)
         self.context.usable()
         if self.order.state != OWN_OPEN:
             self.refuse(STREAM_IS_CLOSED)
@@ -754,6 +756,11 @@ cdef Context context_for(Stream stream, object device):
 
 
 # ---- driver calls on a stream ----
+
+cdef CUresult no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    """Do nothing: the call of an operation that only the engine has to know."""
+    return CUDA_SUCCESS
+
 
 cdef bint no_capture_goes_on(Stream stream) noexcept nogil:
     """Whether the driver says that the stream is not capturing."""
