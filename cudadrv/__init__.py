@@ -9,7 +9,7 @@ Importing cudadrv loads no driver and uses no device. It enables the GIL of a fr
 import sys
 from typing import TYPE_CHECKING
 
-from cudadrv import _finder  # noqa: F401  # isort: skip  # it finds modules that are imported below
+from cudadrv import _finder  # isort: skip  # it finds modules that are imported below
 from cudadrv._buffer import Buffer, reap
 from cudadrv._buffers import (
     DeviceBuffer,
@@ -36,6 +36,7 @@ from cudadrv._errors import (
     ForkedError,
     MigrationError,
     OwnershipError,
+    show_as,
 )
 from cudadrv._event import Event
 from cudadrv._library import driver_info
@@ -77,58 +78,15 @@ if TYPE_CHECKING:
     from cudadrv._sharing import Receipt, Ticket
     from cudadrv._status import CUresult
 else:  # imported on first use: importing them here would make `import cudadrv` 50 % slower
-    _LATER = {
-        "Access": "_arguments",
-        "Advice": "_records",
-        "Borrow": "_records",
-        "CUresult": "_status",
-        "DriverInfo": "_records",
-        "DriverPool": "_driver_pool",
-        "DriverPoolStats": "_records",
-        "empty": "_kinds",
-        "ExecutableGraph": "_graph",
-        "ExecutableNode": "_graph_changes",
-        "from_array": "_kinds",
-        "from_cuda_array": "_exchange",
-        "from_dlpack": "_exchange",
-        "Graph": "_graph",
-        "GraphNode": "_capture",
-        "In": "_offload",
-        "InOut": "_offload",
-        "JoinedCapture": "_joined",
-        "joins_capture": "_joined",
-        "Kernel": "_kernel",
-        "KernelAttributes": "_kernel_attributes",
-        "Link": "_records",
-        "LiveBuffer": "_records",
-        "memory": "_kinds",
-        "migration_limit": "_migrations",
-        "Module": "_module",
-        "offload": "_offload",
-        "open": "_opening",
-        "Out": "_offload",
-        "Parameter": "_ptx",
-        "Pipeline": "_pipeline",
-        "PipelineReport": "_pipeline",
-        "PoolStats": "_records",
-        "Prepared": "_kernel",
-        "read": "_arguments",
-        "Receipt": "_sharing",
-        "ResultToken": "_offload",
-        "shared": "_arguments",
-        "StreamGroup": "_group",
-        "Ticket": "_sharing",
-        "write": "_arguments",
-        "zeros": "_kinds",
-    }
 
     def __getattr__(name):
-        if name not in _LATER:
+        module = _finder.module_of(name)
+        if module is None:
             how = f"; import cudadrv.{name} first" if name in ("dask", "testing", "toolkit") else ""
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{how}")
         from importlib import import_module
 
-        found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        found = getattr(import_module(f"{__name__}.{module}"), name)
         globals()[name] = found
         return found
 
@@ -141,8 +99,6 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
         "cudadrv guards its state by the GIL, and this interpreter was told to do without"
         " (PYTHON_GIL=0 or -X gil=0). Leave that out: importing cudadrv then enables the GIL"
     )
-
-del sys, TYPE_CHECKING  # so that they do not appear as attributes of cudadrv
 
 __version__ = "0.1.0"
 
@@ -238,3 +194,13 @@ def get_include() -> str:
     package = Path(__file__).resolve().parent
     installed = package / "include"
     return str(installed if installed.is_dir() else package.parent / "include")
+
+
+# Messages and pickles name the package, and no module. Later imports do the same (`_finder`).
+show_as(
+    sys.modules[__name__],
+    " ".join(name for name in __all__ if name in globals() and name != "__version__"),
+    __name__,
+)
+
+del show_as, sys, TYPE_CHECKING  # so that they do not appear as attributes of cudadrv

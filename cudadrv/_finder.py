@@ -1,11 +1,18 @@
-"""Finds the Cython modules. All are in one shared library, because loading many takes longer.
+"""Finds the Cython modules, and the modules of public names that are imported on first use.
 
-`cudadrv` imports this module before all others.
+All Cython modules are in one shared library, because loading many takes longer. Public names say
+that `cudadrv` defines them, so that messages and pickles name no module. `cudadrv` imports this
+module before all others.
 """
 
 import sys
 from collections.abc import Sequence
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    ExtensionFileLoader,
+    ModuleSpec,
+    SourceFileLoader,
+)
 from types import ModuleType
 
 LIBRARY = "_compiled" + EXTENSION_SUFFIXES[0]
@@ -18,6 +25,44 @@ NAMES = frozenset(
     _segment _sharing _site _staging _stream _token _virtual
     """.split()  # noqa: SIM905
 )
+
+
+# The modules that `cudadrv` imports on first use, and the public names that they define.
+LATER = {
+    "_arguments": "Access read shared write",
+    "_capture": "GraphNode",
+    "_driver_pool": "DriverPool",
+    "_exchange": "from_cuda_array from_dlpack",
+    "_graph": "ExecutableGraph Graph",
+    "_graph_changes": "ExecutableNode",
+    "_group": "StreamGroup",
+    "_joined": "JoinedCapture joins_capture",
+    "_kernel": "Kernel Prepared",
+    "_kernel_attributes": "KernelAttributes",
+    "_kinds": "empty from_array memory zeros",
+    "_migrations": "migration_limit",
+    "_module": "Module",
+    "_offload": "In InOut Out ResultToken offload",
+    "_opening": "open",
+    "_pipeline": "Pipeline PipelineReport",
+    "_ptx": "Parameter",
+    "_records": "Advice Borrow DriverInfo DriverPoolStats Link LiveBuffer PoolStats",
+    "_sharing": "Receipt Ticket",
+    "_status": "CUresult",
+}
+
+
+def module_of(name: str) -> str | None:
+    """Return the module that defines a public name, if it is imported on first use."""
+    return next((module for module, names in LATER.items() if name in names.split()), None)
+
+
+def show_as_public(module: ModuleType) -> None:
+    """Let the names of a module that is imported later say that the package defines them."""
+    if names := LATER.get(module.__name__.removeprefix("cudadrv.")):
+        from cudadrv._errors import show_as
+
+        show_as(module, names, "cudadrv")
 
 
 class Loader(ExtensionFileLoader):
@@ -35,6 +80,15 @@ class Loader(ExtensionFileLoader):
             if "does not export expected C" in str(error):
                 raise MemoryError from None
             raise
+        show_as_public(module)
+
+
+class PythonLoader(SourceFileLoader):
+    """Loads a module that is written in Python and defines public names."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        show_as_public(module)
 
 
 class Finder:
@@ -45,10 +99,16 @@ class Finder:
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")
-        if package != __package__ or module not in NAMES or not path:
+        if package != __package__ or not path:
             return None
-        file = f"{path[0]}/{LIBRARY}"
-        spec = ModuleSpec(name, Loader(name, file), origin=file)
+        if module in NAMES:
+            file = f"{path[0]}/{LIBRARY}"
+            spec = ModuleSpec(name, Loader(name, file), origin=file)
+        elif module in LATER:
+            file = f"{path[0]}/{module}.py"
+            spec = ModuleSpec(name, PythonLoader(name, file), origin=file)
+        else:
+            return None
         spec.has_location = True
         return spec
 

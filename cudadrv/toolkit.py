@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from cudadrv._compilers import (
     find_compilers,
 )
 from cudadrv._device import Device
+from cudadrv._errors import show_as
 from cudadrv._library import driver_info
 from cudadrv._stream import Stream
 
@@ -287,3 +289,7 @@ def _check_version(ptx: str, compiler: Compiler, driver: tuple[int, int]) -> Non
         f"  python -m pip install '{package}=={release}.*' 'cuda-bindings=={driver[0]}.*'\n"
         f"with compiler='nvrtc', or CUDA_HOME of such a toolkit; or install a newer driver."
     )
+
+
+# Messages and pickles name this module, and not those behind it.
+show_as(sys.modules[__name__], " ".join(__all__), __name__)

@@ -17,7 +17,7 @@ from cudadrv._driver cimport (
     cuGetErrorString, exchange_call, last_failure,
 )
 
-from cpython.object cimport PyObject, PyTypeObject, newfunc
+from cpython.object cimport PyObject, PyTypeObject, Py_TPFLAGS_HEAPTYPE, newfunc
 
 bind_driver(&cudadrv_table)
 
@@ -274,6 +274,27 @@ cdef int only_made_by(object cls, str how) except -1:
 
 cdef object _refuse_new(type cls, PyObject *given, PyObject *options):
     raise TypeError(_makers[cls])
+
+
+cdef list _type_names = []  # `tp_name` points into these
+
+
+def show_as(module, str names not None, str package not None):
+    """Let classes and functions say that a package defines them, not the module.
+
+    `names` are their names in the module. Messages, tracebacks and pickles name them by their
+    ``__module__``.
+    """
+    cdef str name
+    cdef bytes whole
+    for name in names.split():
+        thing = getattr(module, name)
+        if isinstance(thing, type) and not (<PyTypeObject *>thing).tp_flags & Py_TPFLAGS_HEAPTYPE:
+            whole = f"{package}.{name}".encode()
+            _type_names.append(whole)
+            (<PyTypeObject *>thing).tp_name = whole
+        else:
+            thing.__module__ = package
 
 
 cdef int refuse_uninitialized(object thing) except -1:

@@ -10,6 +10,7 @@ import copy
 import importlib
 import inspect
 import re
+import sys
 import types
 from collections.abc import Collection
 from pathlib import Path
@@ -128,7 +129,11 @@ class Sources:
         self.types = Types(aliases)
 
     def of(self, thing: object) -> ast.stmt:
-        return copy.deepcopy(self.defined[thing.__module__, thing.__name__])
+        """The definition of a thing. What is public says that its package defines it."""
+        for (module, name), node in self.defined.items():
+            if name == thing.__name__ and getattr(sys.modules.get(module), name, None) is thing:
+                return copy.deepcopy(node)
+        raise LookupError(thing)
 
     def spelled_out(self, arguments: ast.arguments) -> None:
         """``**options: Unpack[Options]`` as the keywords that it stands for."""

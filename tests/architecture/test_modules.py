@@ -18,6 +18,7 @@ ORDER = [
 ]
 # Exceptions from this order. These imports are inside functions.
 EXCEPTIONS = {
+    ("_finder", "_errors"): "public names say who defines them, by a function of that module",
     ("_records", "_device"): "the type of a field",
     ("_device", "_pool"): "context.pools",
     ("_device", "_peers"): "device.enable_access(peer), which knows pools and buffers",

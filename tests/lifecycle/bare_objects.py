@@ -30,8 +30,8 @@ def classes():
     found = {}
     for name in (f"cudadrv.{module}" for module in NAMES):
         for value in vars(importlib.import_module(name)).values():
-            ours = isinstance(value, type) and value.__module__ == name
-            if ours and not value.__flags__ & HEAP_TYPE:
+            ours = isinstance(value, type) and value.__module__ in (name, "cudadrv")
+            if ours and not value.__flags__ & HEAP_TYPE and value not in found.values():
                 found[f"{name}.{value.__qualname__}"] = value
     return found
 

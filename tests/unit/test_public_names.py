@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import cudadrv as cu
+from cudadrv import toolkit
 
 # One schedule suffices: the results do not depend on when GPU work runs.
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
@@ -205,3 +206,39 @@ def test_what_is_not_made_by_its_class_says_how(name, arguments):
 def test_what_is_no_integer_is_named(call, name):
     with pytest.raises(TypeError, match=f"^{name} must be an integer, not "):
         call()
+
+
+def test_public_names_say_that_the_package_defines_them():
+    """Whatever is imported first: the module that defines a public name says so when it is run."""
+    for name in cu.__all__:
+        thing = getattr(cu, name)
+        if callable(thing):
+            assert (thing.__module__, thing.__qualname__) == ("cudadrv", name)
+    assert str(cu.Kernel) == "<class 'cudadrv.Kernel'>"
+    for name in toolkit.__all__:
+        assert getattr(toolkit, name).__module__ == "cudadrv.toolkit"
+
+
+def test_pickles_and_tracebacks_name_no_module(script):
+    """In a process that imports nothing by its public name first."""
+    lines = script.quiet("""
+        import pickle
+        import traceback
+        import cudadrv as cu
+        from cudadrv import _errors, _kernel, _records, _sharing, _stream
+
+        for thing in (
+            _kernel.Kernel, _stream.Stream, _records.Borrow, _sharing.Ticket,
+            _errors.CudaError(2, "cuMemAlloc"), _errors.BufferBorrowedError("why"),
+            _records.PoolStats(1, 2, 3, 4, 5),
+        ):
+            found = pickle.dumps(thing)
+            assert b"cudadrv" in found and b"cudadrv._" not in found, found
+            assert repr(pickle.loads(found)) == repr(thing)
+        try:
+            cu.DeviceBuffer()
+        except TypeError:
+            pass
+        print(*traceback.format_exception_only(_errors.OwnershipError("why")))
+    """).splitlines()
+    assert lines[0] == "cudadrv.OwnershipError: why"
