@@ -19,7 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from cudadrv import Device
-    from cudadrv._watch import Watch
+    from cudadrv._leftovers import Leftovers
 
 SCHEDULES = ("eager", "lazy", "random")
 REAL = "cuda"  # the "schedule" of a real driver
@@ -80,7 +80,7 @@ LOST_IN = pytest.StashKey[str]()
 FAULT = pytest.StashKey[str | None]()
 RESET = pytest.StashKey[bool]()
 SCHEDULE = pytest.StashKey[str]()
-WATCH = pytest.StashKey["Watch"]()
+LEFTOVERS = pytest.StashKey["Leftovers"]()
 FAILED = pytest.StashKey[bool]()
 RACED = pytest.StashKey[bool]()
 USED_EARLY = pytest.StashKey[bool]()
@@ -348,7 +348,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
     If an error in the test loses the device, the software driver is reset for the next test.
     Processes that the test starts get the same driver, schedule and seed through the environment.
     """
-    from cudadrv import ContextLostError, _watch, driver_info, testing
+    from cudadrv import ContextLostError, _leftovers, driver_info, testing
 
     config, node = request.config, request.node
     if driver_info().is_software != (cuda_schedule != REAL):
@@ -363,13 +363,13 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
     settings = f"schedule={cuda_schedule},seed={seed}"
     try:
         with pytest.MonkeyPatch.context() as patch:
-            device = _watch.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
+            device = _leftovers.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
             if cuda_schedule != REAL:
                 others = os.environ.get(SETTINGS, "")
                 patch.setenv(SETTINGS, ",".join(filter(None, (others, settings))))
             yield device
-            if not _watch.any_lost() or cuda_schedule == REAL:  # else the reset below is enough
-                _watch.settle(device)
+            if not _leftovers.any_lost() or cuda_schedule == REAL:  # else the reset below is enough
+                _leftovers.settle(device)
     except ContextLostError as error:
         if cuda_schedule == REAL:
             first = config.stash.setdefault(LOST_IN, node.nodeid)
@@ -378,7 +378,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
     finally:
         if cuda_schedule != REAL:
             node.stash[FAULT] = testing.kernel_fault()
-            node.stash[RESET] = _watch.reset_if_lost()
+            node.stash[RESET] = _leftovers.reset_if_lost()
 
 
 @pytest.fixture
@@ -389,18 +389,18 @@ def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterato
     test and of the fixtures that were set up after this one. They are not searched for if the test
     failed, because its traceback keeps its variables alive.
     """
-    from cudadrv._watch import Watch, any_lost
+    from cudadrv._leftovers import Leftovers, any_lost
 
     node = request.node
     node.stash[FAILED] = node.stash[RACED] = False
-    watch = node.stash[WATCH] = Watch(cuda_device)
+    leftovers = node.stash[LEFTOVERS] = Leftovers(cuda_device)
     yield cuda_device
-    del node.stash[WATCH]
+    del node.stash[LEFTOVERS]
     problems = []
     if not node.stash[FAILED]:
-        problems = _races(node, watch)
+        problems = _races(node, leftovers)
         if "leaks" not in _allowed(node) and not any_lost():
-            problems += ["leaked: " + leak for leak in _leaks(node, watch)]
+            problems += ["leaked: " + leak for leak in _leaks(node, leftovers)]
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
 
@@ -409,16 +409,16 @@ def _allowed(item: pytest.Item) -> set[str]:
     return {word for mark in item.iter_markers("cuda_allow") for word in mark.args}
 
 
-def _leaks(item: pytest.Item, watch: Watch) -> list[str]:
-    if not watch.finds_anything():
+def _leaks(item: pytest.Item, leftovers: Leftovers) -> list[str]:
+    if not leftovers.finds_anything():
         return []
     if isinstance(item, pytest.Function):
         item.funcargs.clear()  # pytest still keeps the values of fixtures that have ended
-    return watch.leaks()
+    return leftovers.leaks()
 
 
-def _races(item: pytest.Item, watch: Watch) -> list[str]:
-    return [] if "races" in _allowed(item) else watch.races()
+def _races(item: pytest.Item, leftovers: Leftovers) -> list[str]:
+    return [] if "races" in _allowed(item) else leftovers.races()
 
 
 # ---- a process for each test ----
@@ -483,14 +483,14 @@ def _add_findings(report: pytest.TestReport) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Fail the test itself for a data race, so that `xfail` works for it."""
     yield
-    watch = item.stash.get(WATCH, None)
-    if watch is None:
+    leftovers = item.stash.get(LEFTOVERS, None)
+    if leftovers is None:
         return
-    if races := _races(item, watch):
+    if races := _races(item, leftovers):
         item.stash[RACED] = True
         pytest.fail("\n".join(races), pytrace=False)
     if "unfinished" not in _allowed(item):
-        _warn_of(watch.unfinished())
+        _warn_of(leftovers.unfinished())
 
 
 def _warn_of(unfinished: list[tuple[str, str]]) -> None:
@@ -509,11 +509,11 @@ def _warn_of(unfinished: list[tuple[str, str]]) -> None:
 
 def _loss(item: pytest.Item) -> list[str]:
     """Return texts that say how a failed test lost the device of the software driver, if it did."""
-    from cudadrv import _watch, testing
+    from cudadrv import _leftovers, testing
 
     # The fixture stores the loss and the fault when it ends. Before that, they are looked up here.
     lost = item.stash.get(RESET, None)
-    lost = _watch.any_lost() if lost is None else lost
+    lost = _leftovers.any_lost() if lost is None else lost
     fault = item.stash.get(FAULT, None) or testing.kernel_fault()
     return ([fault] if fault else []) + ([LOST] if lost else [])
 
@@ -540,11 +540,11 @@ def pytest_runtest_makereport(
     schedule = item.stash.get(SCHEDULE, REAL)
     if not report.failed or schedule == REAL:
         return report
-    watch = item.stash.get(WATCH, None)
+    leftovers = item.stash.get(LEFTOVERS, None)
     # A data race may be why the test failed. If the race is the failure itself, it has been
     # reported.
     told = call.when != "call" or item.stash.get(RACED, False)
-    lines = [] if watch is None or told else _races(item, watch)
+    lines = [] if leftovers is None or told else _races(item, leftovers)
     lines += _loss(item)
     choice = item.config.stash[CHOICE]
     again = [

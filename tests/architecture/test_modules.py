@@ -28,7 +28,7 @@ EXCEPTIONS = {
     ("_graph", "_graph_changes"): "step[node] returns an object that changes a node",
     ("_module", "_kernel"): "module['name'] returns a kernel, and kernels come from nowhere else",
 }
-PACKAGE = ("_watch", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo", "testing")
+PACKAGE = ("_leftovers", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo", "testing")
 
 CYTHON = sorted(path.stem for path in ROOT.glob("pyx/_*.pyx"))
 PYTHON = sorted(path.stem for path in ROOT.glob("cudadrv/[!_]*.py"))

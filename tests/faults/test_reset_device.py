@@ -7,7 +7,7 @@ import pytest
 
 import cudadrv as cu
 from cudadrv import testing
-from cudadrv._watch import reset_if_lost
+from cudadrv._leftovers import reset_if_lost
 
 pytestmark = pytest.mark.cuda_software
 

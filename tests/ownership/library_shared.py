@@ -24,7 +24,7 @@ from pair import Disagreement
 from rows import KINDS, MOVES, REFUSED_ALONE, World, close, finish, is_refusal, rows_of
 
 import cudadrv as cu
-from cudadrv._watch import Watch, clean_device, settle
+from cudadrv._leftovers import Leftovers, clean_device, settle
 
 THINGS = 6  # shared objects of random kinds
 PARTS = 4  # of each register
@@ -69,7 +69,7 @@ class SharedProgram:
             parts = kind.zeros(16 * PARTS, "u4").chunks(16)
             self.registers += [Register(part) for part in parts]
         self.w.device.synchronize()
-        self.watch = Watch(self.w.device)
+        self.leftovers = Leftovers(self.w.device)
         kinds = sorted(KINDS.keys() - LEFT_OUT)
         self.kinds = [random.choice(kinds) for _ in range(THINGS)]
         self.rows = [list(rows_of(kind).items()) for kind in self.kinds]
@@ -160,7 +160,7 @@ class SharedProgram:
             register = self.registers.pop()
             register.check(set(register.part.to_numpy().tolist()), now, now)
         gc.collect()
-        wrong = self.watch.leaks() + self.watch.races()
+        wrong = self.leftovers.leaks() + self.leftovers.races()
         if wrong:
             raise Disagreement("; ".join(wrong))
         self.w.end()

@@ -113,7 +113,7 @@ def buffer():
 
 @pytest.fixture
 def patient(monkeypatch):
-    monkeypatch.setattr("cudadrv._watch.time.sleep", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr("cudadrv._leftovers.time.sleep", lambda seconds: pytest.fail("it waits"))
 
 def test(patient, cuda_checked, buffer):
     pass

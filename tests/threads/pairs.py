@@ -31,7 +31,7 @@ from windows import Case, Moments, Second, interposed, outcome
 
 import cudadrv as cu
 from cudadrv import testing
-from cudadrv._watch import Watch, clean_device
+from cudadrv._leftovers import Leftovers, clean_device
 
 SECONDS = 120  # a pair that takes longer hangs, even on a busy machine
 MOMENTS = 6  # of so many, one is chosen
@@ -60,7 +60,7 @@ class Pairs:
         """Make a new world. Whatever an earlier one has left does not count."""
         self.w = World()
         self.w.pause = self.moments.pause
-        self.watch = Watch(self.w.device)
+        self.leftovers = Leftovers(self.w.device)
         self.said.clear()
         if self.software:
             testing.forget_races()
@@ -132,10 +132,10 @@ class Pairs:
                 number = random.randint(1, MOMENTS)
                 swap, kind = random.random() < 0.5, random.random() < 0.2
                 self.moments.at(number, lambda: self.case(rows), swap=swap, of_collections=kind)
-            wrong = self.watch.leaks()
+            wrong = self.leftovers.leaks()
         except Exception as error:
             wrong = [f"{error!r}", *getattr(error, "__notes__", [])]
-        wrong += self.said + self.watch.races()
+        wrong += self.said + self.leftovers.races()
         if wrong:
             self.begin()
         return wrong

@@ -30,7 +30,7 @@ OTHER_THREADS_S = 0.3  # how long other threads may take to drop their reference
 # Settings of the software driver that are restored before each test, because tests may change them.
 RESTORED = ("memory", "races", "instructions", "kernel_faults", "threads")
 
-__all__ = ["Watch", "any_lost", "clean_device", "reset_if_lost", "settle"]
+__all__ = ["Leftovers", "any_lost", "clean_device", "reset_if_lost", "settle"]
 
 _warm: WeakSet[Context] = WeakSet()
 _first_settings: dict[str, str] = {}
@@ -106,8 +106,8 @@ def _leave_pools_off() -> None:
             pool.limit_bytes = 0
 
 
-class Watch:
-    """Remembers which objects exist when the Watch is made, and tells later what was added."""
+class Leftovers:
+    """What was added since this object was made: buffers, other objects, races, unfinished work."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
