@@ -135,6 +135,30 @@ def test_programs_of_several_threads(driver, script, threads):
     assert "\n0 disagreements" in said.stdout, said.stdout + said.stderr
 
 
+@lazily
+@pytest.mark.cuda_software
+def test_the_programs_that_are_replayed(driver, script):
+    """Without a record: each call is accepted or refused, and nothing races."""
+    said = script.run(
+        f"""
+        import sys, warnings
+        sys.path.insert(0, {str(FOLDER)!r})
+        import library, library_replayed, library_shared
+        # A driver call that fails may be one that ends a closed stream.
+        warnings.simplefilter("ignore", library_replayed.cu.CudaWarning)
+        library_shared.begin()
+        answers = set()
+        for number, policy in enumerate([*library.POLICIES] * 5):
+            program = library_replayed.ReplayedProgram(str(number), policy, 4)
+            program.run()
+            program.end()
+            answers |= program.calls.keys()
+        print(*sorted(answers))
+        """
+    )
+    assert said.stdout == "accepted failed refused\n", said.stdout + said.stderr
+
+
 def test_reads_that_no_order_of_the_calls_explains_are_noticed():
     register = Register(None, writes={1: (1, 2), 2: (3, 4), 3: (6, 9)})
     register.check({2}, 5, 6)  # 3 may come before or after the read
