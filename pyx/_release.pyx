@@ -45,7 +45,7 @@ from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, 
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._device import call_after_wait
-from cudadrv._errors import ContextLostError, CudaError, OwnershipError
+from cudadrv._errors import CudaError, OwnershipError
 
 bind_driver(&cudadrv_table)
 
@@ -117,13 +117,16 @@ cdef Event _end_of(Stream stream):
     """Record an event after the stream's work so far; None if that is not possible.
 
     The engine does not learn of it: what a program may do must not depend on when memory dies.
+    Raises ContextLostError if this call finds that the context is lost.
     """
     cdef own_snapshot now
+    if stream.context.lost:
+        return None
     own_snapshot_take(engine, stream.order, &now)
     try:
         return stream.record_event(new_event(stream.context, CU_EVENT_DISABLE_TIMING), &now)
-    except (ValueError, OwnershipError, ContextLostError):
-        return None  # the stream is another thread's, is capturing, or is closed or lost
+    except (ValueError, OwnershipError):
+        return None  # the stream is another thread's, is capturing, or is closed
     except CudaError as error:
         if error.status != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
             raise

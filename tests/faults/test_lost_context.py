@@ -164,6 +164,47 @@ def test_each_call_that_finds_out_marks_the_context(script, call):
     )
 
 
+@pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord"])
+@pytest.mark.parametrize("used", [True, False])
+def test_a_reap_that_finds_out_names_the_call(script, function, used):
+    """It records events, to wait for the users of dropped memory and for all other work."""
+    script.quiet(
+        HEAD
+        + f"""
+    buffer = cu.DeviceBuffer(1 << 20, pooled=False)
+    if {used}:
+        buffer.fill_async(1, stream)
+    del buffer
+    testing.configure("fault={function}:1:719")
+    try:
+        cu.reap()
+        raise AssertionError("not lost")
+    except cu.ContextLostError as error:
+        assert error.call == "{function}", error
+        assert any("fill_async on Stream 1" in each for each in error.suspects), error
+    """
+    )
+
+
+def test_a_close_with_an_array_is_refused(script):
+    """The array stays readable, so its memory stays a buffer of the program."""
+    script.quiet(
+        HEAD
+        + """
+    import numpy as np
+    array = np.from_dlpack(locked)
+    lose()
+    try:
+        locked.close()
+        raise AssertionError("not refused")
+    except cu.BufferExportedError:
+        assert list(array) == [1] * 16
+    del array
+    locked.close()
+    """
+    )
+
+
 def test_a_destructor_that_cannot_enter_the_context_is_tried_again(script):
     """What a destructor could not destroy is destroyed later, without a warning."""
     script.quiet(
