@@ -12,8 +12,8 @@ from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUipcEventHandle,
     CUresult, CUstream, CUstreamCaptureMode, bind_driver, cuStreamQuery,
-    cuThreadExchangeStreamCaptureMode, cudadrv_table, in_cuEventCreate, in_cuEventDestroy,
-    in_cuEventElapsedTime, in_cuEventQuery, in_cuIpcOpenEventHandle,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table, has_answered, in_cuEventCreate,
+    in_cuEventDestroy, in_cuEventElapsedTime, in_cuEventQuery, in_cuIpcOpenEventHandle,
 )
 from cudadrv._engine cimport (
     engine, own_join_host, own_known, own_mutex_give, own_mutex_take, own_snapshot,
@@ -362,7 +362,7 @@ cdef class Event:
             status = in_cuEventElapsedTime(self.context.raw, &milliseconds, start.raw, self.raw)
         _end_wait(start)
         _end_wait(self)
-        if status == CUDA_ERROR_NOT_READY:
+        if has_answered(status, CUDA_ERROR_NOT_READY):
             raise CudaError(<int>status, "cuEventElapsedTime",
                             "elapsed_ms needs both events complete: synchronize the later one"
                             " first, end.synchronize()")

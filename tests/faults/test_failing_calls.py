@@ -10,7 +10,7 @@ import cudadrv as cu
 
 pytestmark = [pytest.mark.cuda_software, pytest.mark.usefixtures("driver")]
 
-NOT_PERMITTED, OUT_OF_MEMORY = 800, 2
+NOT_PERMITTED, OUT_OF_MEMORY, NOT_READY = 800, 2, 600
 
 
 @pytest.fixture
@@ -145,6 +145,15 @@ def test_a_close_that_failed_can_be_repeated(busy, gate, fault, call):
     gate.open()
     token.wait()
     assert buffer[0] == 1
+
+
+def test_a_context_that_cannot_be_entered_is_no_unfinished_event(fault):
+    event = cu.Event(timing=True)
+    cu.Stream().record(event)
+    event.synchronize()
+    fault("cuCtxGetCurrent", NOT_READY)
+    with pytest.raises(cu.CudaError, match="cuCtxGetCurrent"):
+        event.elapsed_ms(event)
 
 
 def test_errors_can_be_pickled(fault):
