@@ -236,6 +236,9 @@ def unlike_lost(error):
         and "default stream" not in repr(each).lower()
         and any(each.context is context for context in lost)
     ]
+    while error is not None:  # a buffer cannot be closed while the program has an array of it
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
     before = testing.calls()
     for thing in things:
         try:
