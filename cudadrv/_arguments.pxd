@@ -157,6 +157,7 @@ cdef Region add_written(
 cdef int refuse_count(Signature signature, Py_ssize_t given) except -1
 cdef int refuse_address(Signature signature, Py_ssize_t index, object value) except -1
 cdef object of_present_sizes(object uses)
+cdef Region region_of(object use)
 cdef str describe_operand(Signature signature, Operand *operand)
 
 

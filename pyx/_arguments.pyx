@@ -820,6 +820,11 @@ cdef object of_present_sizes(object uses):
     return of_present_size(uses) if is_region(uses) else uses
 
 
+cdef Region region_of(object use):
+    """Return the buffer of an operand: an argument, or an item of `borrows`."""
+    return region_in(use) if type(use) is Access else use
+
+
 cdef str describe_operand(Signature signature, Operand *operand):
     """Describe a buffer argument: ``argument 2 (y, .u64) DeviceBuffer 'y'[0:64] (float32)``."""
     return _described(signature, operand.argument, <Region>operand.region)

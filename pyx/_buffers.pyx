@@ -1306,9 +1306,7 @@ cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
         context = stream.context
     if isinstance(place, Device) and context.device != place:
         context = context_of(place)
-    # Another thread may grow the buffer while memory for the result is obtained; a part keeps its
-    # size.
-    source = buffer if buffer.memory.growth is None or buffer.part else buffer[:]
+    source = of_present_size(buffer)    # it may grow while memory for the result is obtained
     made = new_buffer(
         cls, source.count, source.dtype, context,
         stream if stream is not None and stream.context is context else None, buffer.name)

@@ -82,6 +82,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
             return _copy_across(name, target, source, found)
     if unlikely(found.capture is not NULL):
         target, source = of_present_size(target), of_present_size(source)
+        check_pair(target, source)
     borrow(target, &accesses[0], OWN_WRITE)
     borrow(source, &accesses[1], OWN_READ)
     copy.target = pointer_of(target)
@@ -125,8 +126,8 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
     check_pair(target, source)
     if not are_apart(target, source) or (target.memory.context is not found.context
                                          and source.memory.context is not found.context):
-        refuse_unreachable(target, found)
-        refuse_unreachable(source, found)
+        if refuse_unreachable(target, found) + refuse_unreachable(source, found):
+            check_pair(target, source)  # again: one may have grown while the driver was asked
     return found
 
 
@@ -171,6 +172,7 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     cdef PeerCopy copy
     cdef Token token
     stream.usable()
+    check_pair(target, source)  # again: `usable` may let other threads run
     if stream.capture is not NULL:
         raise CaptureError(
             f"a copy between contexts cannot be captured: {target.describe()} belongs to"
@@ -479,10 +481,10 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     cdef Token token
     check_region(region)
     refuse_unreachable(region, stream)
-    if unlikely(region.nbytes == 0):
-        return nothing_to_do(name, stream, None, region)
     if unlikely(stream.capture is not NULL):
         region = of_present_size(region)
+    if unlikely(region.nbytes == 0):
+        return nothing_to_do(name, stream, None, region)
     borrow(region, &access, OWN_WRITE)
     fill.target = pointer_of(region)
     fill.count = region.count

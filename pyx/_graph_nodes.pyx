@@ -32,13 +32,13 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport check, is_sticky
 from cudadrv._kernel cimport (
-    Kernel, Prepared, advice_of, borrow_of, count_accesses, described, prepared, remember_launch,
-    set_cluster,
+    Kernel, Prepared, advice_of, borrow_of, borrows_of_launch, count_accesses, described, prepared,
+    remember_launch, set_cluster,
 )
 from cudadrv._memory cimport Memory
 from cudadrv._names cimport custom_operation
 from cudadrv._refusal cimport refuse_node
-from cudadrv._region cimport Region, borrow, check_region, pointer_of
+from cudadrv._region cimport Region, borrow, check_region, of_present_size, pointer_of
 from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
@@ -261,13 +261,13 @@ cdef void _take_back(Place *place, CUgraphNode node, const char *failed) noexcep
 
 
 cdef Region _region(object given, str call):
-    """Return an argument that has to be a buffer."""
+    """Return an argument that has to be a buffer, in the form that a node keeps."""
     if not isinstance(given, Region):
         raise TypeError(f"{call} takes buffers, and got {type(given).__name__}: launches would not"
                         " read or write an ordinary array. Use a LockedBuffer, which each launch"
                         " reads or writes anew")
     check_region(<Region>given)
-    return given
+    return of_present_size(<Region>given)
 
 
 # ---- copies ----
@@ -471,7 +471,8 @@ cdef GraphNode add_launch(
     cdef GraphNode node = None
     cdef tuple nodes = after_of(after)
     cdef Prepared ready = prepared(
-        kernel, grid, block, args, shared_bytes, borrows, cooperative, cluster, "add_launch")
+        kernel, grid, block, of_present_sizes(args), shared_bytes,
+        of_present_sizes(borrows_of_launch(borrows)), cooperative, cluster, "add_launch")
     cdef Context context = kernel.module.context
     cdef int reason = VARIABLES_CHANGED
     launch.shape, launch.changes = &ready.shape, &kernel.module.changes

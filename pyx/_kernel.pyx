@@ -12,9 +12,9 @@ from libc.limits cimport INT_MAX
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Packed, Room, Shape, Takes, add_operand, add_written, check_block,
-    check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of, new_room,
-    new_signature, of_present_sizes, pack, product_of, room_for, with_regions,
+    FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_operand, add_written,
+    check_block, check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of,
+    new_room, new_signature, of_present_sizes, pack, product_of, region_of, room_for, with_regions,
 )
 from cudadrv._capture cimport GraphNode
 from cudadrv._device cimport Context
@@ -581,8 +581,13 @@ cdef object _launch(
         if arrays:
             token = _launch_with_arrays(kernel, &shape, arguments, count, more, &packed, found)
         else:
-            args = tuple_of(arguments, count)
-            token = launch_packed(kernel, &shape, &packed, found, args + more if more else args)
+            uses = tuple_of(arguments, count)
+            if more:
+                uses += more
+            if found.capture is NULL:
+                token = launch_packed(kernel, &shape, &packed, found, uses)
+            else:
+                token = _launch_captured(kernel, &shape, &packed, found, uses)
     del room  # kept until here, because `packed` may point into it
     return token
 
@@ -621,7 +626,8 @@ cdef Token launch_packed(
     """Queue a launch whose arguments are already checked and packed, and return its token.
 
     `uses` are the arguments, and the items of `borrows`. It is None if the launch uses at most
-    FEW_USES buffers and is not captured: then the token keeps only these buffers.
+    FEW_USES buffers and is not captured: then the token keeps only these buffers. In a capture
+    `_launch_captured` is called instead.
     """
     cdef Operation operation
     cdef Launch launch = Launch(kernel.raw, shape, packed, &kernel.module.changes, 0, False, 0)
@@ -629,8 +635,6 @@ cdef Token launch_packed(
     cdef own_access *accesses = few
     cdef Room room = None
     cdef list variables = None
-    if unlikely(stream.capture is not NULL):
-        uses = of_present_sizes(uses)
     cdef Token token = new_token(stream, uses, buffers_in) if uses is not None \
         else new_token(stream, _region(packed, 0), _region(packed, 1))
     cdef Py_ssize_t count
@@ -661,6 +665,34 @@ cdef Token launch_packed(
     return token
 
 
+cdef Token _launch_captured(
+    Kernel kernel, Shape *shape, Packed *packed, Stream stream, tuple uses
+):
+    """As `launch_packed`, in a capture: the node keeps its buffers in their present size."""
+    cdef Packed fixed = packed[0]
+    cdef Room room = new_room(packed.operand_count * sizeof(Operand))
+    cdef Py_ssize_t count = len(uses) - _count_borrows(packed)
+    cdef Py_ssize_t i, at
+    cdef Region region
+    uses = of_present_sizes(uses)
+    fixed.operands = <Operand *>room.start
+    for i in range(packed.operand_count):
+        fixed.operands[i] = packed.operands[i]
+        at = packed.operands[i].argument
+        region = region_of(uses[at if at >= 0 else count - 1 - at])
+        fixed.operands[i].region = <PyObject *>region
+    return launch_packed(kernel, shape, &fixed, stream, uses)
+
+
+cdef Py_ssize_t _count_borrows(Packed *packed) noexcept:
+    """Return how many operands are items of `borrows`."""
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t i
+    for i in range(packed.operand_count):
+        count += packed.operands[i].argument < 0
+    return count
+
+
 cdef inline object _region(Packed *packed, Py_ssize_t index):
     """Return the buffer of an operand, or None."""
     return <object>packed.operands[index].region if index < packed.operand_count else None
@@ -674,15 +706,11 @@ cdef inline int _mode(Packed *packed, Py_ssize_t index) noexcept:
 cdef void _remember(Token token, Kernel kernel, Launch *launch, Packed *packed) noexcept:
     """If a launch was captured, store in its node how it was made."""
     cdef GraphNode node
-    cdef Py_ssize_t i
-    cdef Py_ssize_t arguments
     if not isinstance(token.asked, GraphNode):
         return
     node = token.asked
-    arguments = len(<tuple>node.source)
-    for i in range(packed.operand_count):
-        arguments -= packed.operands[i].argument < 0
-    remember_launch(node, kernel, launch.shape, arguments)
+    remember_launch(node, kernel, launch.shape,
+                    len(<tuple>node.source) - _count_borrows(packed))
 
 
 cdef void remember_launch(
@@ -766,7 +794,9 @@ cdef Token _launch_with_regions(
                         " goes. Make a buffer of it first: cudadrv.from_dlpack(array)")
     if captures is not None:
         upload(captures, stream)
-    token = launch_packed(kernel, shape, packed, stream, args + more if more else args)
+    uses = args + more if more else args
+    token = launch_packed(kernel, shape, packed, stream, uses) if stream.capture is NULL \
+        else _launch_captured(kernel, shape, packed, stream, uses)
     hold_arguments(used)
     return token
 
@@ -904,8 +934,10 @@ cdef class Prepared:
         Driver function: cuLaunchKernelEx.
         """
         check_kernel(self.kernel)
-        return launch_packed(
-            self.kernel, &self.shape, &self.packed, stream_of(self.kernel, stream), self.uses)
+        found = stream_of(self.kernel, stream)
+        if unlikely(found.capture is not NULL):
+            return _launch_captured(self.kernel, &self.shape, &self.packed, found, self.uses)
+        return launch_packed(self.kernel, &self.shape, &self.packed, found, self.uses)
 
     def __repr__(self):
         return f"<Prepared launch of {self.kernel.name}, grid {dimensions(self.shape.grid)}," \

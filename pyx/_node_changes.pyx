@@ -29,7 +29,9 @@ from cudadrv._kernel cimport (
 )
 from cudadrv._memory cimport Memory
 from cudadrv._peers cimport refuse_other_context
-from cudadrv._region cimport Region, borrow, check_region, is_region, pointer_of
+from cudadrv._region cimport (
+    Region, borrow, check_region, is_region, of_present_size, pointer_of,
+)
 from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport here
 
@@ -70,7 +72,10 @@ cdef GraphNode _renewed(GraphNode old, object source, object target, Py_ssize_t 
 
 
 cdef Region _buffer(GraphNode old, str name, object given, object present):
-    """Return the buffer that a node gets: the given one, or the present one for None."""
+    """Return the buffer that a node gets: the given one, or the present one for None.
+
+    It is in the form that a node keeps.
+    """
     cdef Region region
     if given is None:
         region = present
@@ -79,6 +84,7 @@ cdef Region _buffer(GraphNode old, str name, object given, object present):
     else:
         raise TypeError(f"{name} of {old.called()} must be a buffer, not {type(given).__name__}")
     check_region(region)
+    region = of_present_size(region)
     if region.nbytes == 0:
         raise ValueError(f"{region.describe()} is empty, and no node of the driver does nothing;"
                          " disable the node instead: step[node].enabled = False")
@@ -120,6 +126,7 @@ cdef NodeChange change_launch(
         if is_array(value):
             raise TypeError(f"a node takes buffers, not {type(value).__name__}: make one first, and"
                             " copy the array to it, or cudadrv.from_dlpack(array)")
+    args, more = of_present_sizes(args), of_present_sizes(more)
     change.ready = prepared(
         old.kernel,
         (shape.grid[0], shape.grid[1], shape.grid[2]) if grid is None else grid,

@@ -257,22 +257,26 @@ cdef class Region:
         Two streams can use the two parts at once. Raises ValueError if the index is not within the
         buffer.
         """
+        cdef Region whole
         at = integer(index, "index")
-        if not 0 <= at <= self.count:
-            raise ValueError(f"cannot split {self.count} items at {at}")
-        return self[:at], self[at:]
+        whole = of_present_size(self)
+        if not 0 <= at <= whole.count:
+            raise ValueError(f"cannot split {whole.count} items at {at}")
+        return whole[:at], whole[at:]
 
     def chunks(self, count):
         """Split into a list of disjoint parts of ``count`` items each; the last may be shorter.
 
         Raises ValueError if ``count`` is less than 1.
         """
+        cdef Region whole
         size = integer(count, "count")
         if size < 1:
             raise ValueError(f"chunks need at least 1 item each, not {size}")
+        whole = of_present_size(self)
         parts = []
-        for at in range(0, self.count, size):
-            parts.append(self[at:at + size])
+        for at in range(0, whole.count, size):
+            parts.append(whole[at:at + size])
         return parts
 
     def reshape(self, *shape):
@@ -285,11 +289,12 @@ cdef class Region:
         Raises ValueError if the number of items differs, if a size other than one -1 is negative,
         or for more than 64 sizes.
         """
-        cdef Region region
+        cdef Region whole, region
         self.usable()
+        whole = of_present_size(self)
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        found = _checked_shape(self, sizes)
-        region = self.part_over(self.start, self.count, self.dtype)
+        found = _checked_shape(whole, sizes)
+        region = whole.part_over(whole.start, whole.count, whole.dtype)
         region.part = self.part
         region.sizes = found
         return region
@@ -425,8 +430,12 @@ cdef class Region:
 
 
 cdef Region of_present_size(Region region):
-    """Return a buffer of the same items that never grows: a part, if the buffer may grow."""
-    if region.memory.growth is None or region.part:
+    """Return a buffer of the same items that never grows: a part, if the buffer may grow.
+
+    Whoever reads the size more than once needs it, because between two reads other threads may let
+    the buffer grow or shrink.
+    """
+    if region.memory is None or region.memory.growth is None or region.part:
         return region
     return region.part_of(slice(None))
 

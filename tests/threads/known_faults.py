@@ -467,26 +467,42 @@ def taken_while_it_grows() -> None:
 OTHERS = {each.__name__: each for each in (shrinking_each_other, taken_while_it_grows)}
 
 
-def main(name: str) -> None:
-    if name in OTHERS:
-        OTHERS[name]()
-        return
+def run(
+    moments: Moments,
+    name: str,
+    case: Callable[[], Case],
+    schedules: tuple[str, ...] = ("lazy", "random"),
+    rounds: int = ROUNDS,
+) -> None:
+    """Run two calls at every moment of each other, and at once."""
     software = cu.driver_info().is_software
-    for schedule in ("lazy", "random") if software else ("",):
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
+    for schedule in schedules if software else ("",):
         if software:
             testing.configure(f"schedule={schedule}")
-        passed = moments.each(FAULTS[name])
-        for seed in range(ROUNDS):
-            moments.together(FAULTS[name], Random(seed))
-        print(f"{passed} moments, {ROUNDS} rounds {schedule}")
+        passed = moments.each(case)
+        for seed in range(rounds):
+            moments.together(case, Random(seed))
+        print(f"{name}: {passed} moments, {rounds} rounds {schedule}", flush=True)
         gc.collect()  # a call without a moment may have left a block that is entered
         cu.Device(0).synchronize()
         assert not software or not testing.races(), testing.races()
 
 
-if __name__ == "__main__":
+def begin() -> Moments:
     faulthandler.enable()
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     sys.setswitchinterval(1e-6)
-    library, moments = Library(), Moments(Second())
+    return Moments(Second())
+
+
+def main(name: str) -> None:
+    if name in OTHERS:
+        OTHERS[name]()
+    else:
+        run(moments, name, FAULTS[name])
+
+
+if __name__ == "__main__":
+    library, moments = Library(), begin()
     main(*sys.argv[1:])
