@@ -23,8 +23,8 @@ from cudadrv._capture cimport (
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
     CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, bind_driver, cuGraphLaunch,
-    cudadrv_table, in_cuGraphCreate, in_cuGraphExecDestroy, in_cuGraphInstantiateWithFlags, likely,
-    unlikely,
+    cudadrv_table, has_answered, in_cuGraphCreate, in_cuGraphExecDestroy,
+    in_cuGraphInstantiateWithFlags, likely, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_STAYS, OWN_STRICT, OWN_UNCHECKED, OWN_USES, OWN_WAIT, engine,
@@ -53,6 +53,7 @@ from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for
 
+from cudadrv._driver import missing_functions
 from cudadrv._errors import CaptureError
 
 bind_driver(&cudadrv_table)
@@ -736,10 +737,10 @@ cdef class Graph(Builder):
         _forget_names()
         single = weakref.ref(made) if made.conditional else None
         status = _instantiate(made, self.raw)
-        if status == CUDA_ERROR_NOT_SUPPORTED and self.single is not None:
+        if _is_second(status) and self.single is not None:
             drain(True)     # the driver still has the last executable
             status = _instantiate(made, self.raw)
-        if status == CUDA_ERROR_NOT_SUPPORTED and made.conditional:
+        if _is_second(status) and made.conditional:
             if self.single is not None and not may_finish():
                 _refuse_during_captures(self)
             _refuse_second(self)    # the other one was made before the conditions were
@@ -1042,6 +1043,12 @@ cdef CUresult _instantiate(ExecutableGraph made, CUgraph raw) noexcept:
     with nogil:
         status = in_cuGraphInstantiateWithFlags(made.context.raw, &made.raw, raw, 0)
     return status
+
+
+cdef bint _is_second(CUresult status) except -1:
+    """Whether the driver has refused a second executable of a graph with conditions."""
+    return has_answered(status, <CUresult>CUDA_ERROR_NOT_SUPPORTED) \
+        and "cuGraphInstantiateWithFlags" not in missing_functions()
 
 
 cdef int _check_instance(Graph graph) except -1:

@@ -151,6 +151,24 @@ def test_a_function_that_the_driver_lacks_is_not_supported(script, proxy):
     ]
 
 
+def test_a_driver_that_cannot_instantiate_has_no_other_executable(script, proxy):
+    """A graph with conditions can have one executable: the driver's answer is the same for both."""
+    answer = script.quiet(
+        """
+        import cudadrv as cu
+        graph = cu.Graph()
+        _, body = graph.add_if(graph.condition(1))
+        body.add_fill(cu.DeviceBuffer(4), 1)
+        try:
+            graph.instantiate()
+        except cu.CudaError as error:
+            print(error.status.name, error.call)
+        """,
+        CUDADRV_DRIVER=proxy("cuGraphInstantiateWithFlags", "0"),
+    )
+    assert answer == "CUDA_ERROR_NOT_SUPPORTED cuGraphInstantiateWithFlags\n"
+
+
 def test_the_software_driver_lacks_nothing(script):
     program = """
         import cudadrv as cu
