@@ -237,8 +237,9 @@ def unlike_lost(error):
         and any(each.context is context for context in lost)
     ]
     while error is not None:  # a buffer cannot be closed while the program has an array of it
-        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
         error = error.__context__
+    gc.collect()
     before = testing.calls()
     for thing in things:
         try:
