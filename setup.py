@@ -82,7 +82,9 @@ def cython_extension(name: str, *sources: Path) -> Extension:
 
 
 def extensions() -> list[Extension]:
-    found = [cython_extension(LIBRARY, *sorted(Path("pyx").glob("_*.pyx")))]
+    library = cython_extension(LIBRARY, *sorted(Path("pyx").rglob("_*.pyx")), Path("pyx/library.c"))
+    library.define_macros = [("CUDADRV_LIBRARY", None)]
+    found = [library]
     if SOFTDRIVER:
         found += software_driver("cudadrv")
     return found
@@ -272,8 +274,9 @@ class BuildExtensions(build_ext):
         from Cython.Build import cythonize
 
         modules = {}  # cythonize() needs an extension for each module
-        for pyx in (Path(source) for extension in ours for source in extension.sources):
-            package = ("cudadrv",) if pyx.parent.name == "pyx" else pyx.parent.parts
+        sources = [Path(source) for extension in ours for source in extension.sources]
+        for pyx in (source for source in sources if source.suffix == ".pyx"):
+            package = ("cudadrv",) if pyx.parts[0] == "pyx" else pyx.parent.parts
             modules[str(pyx)] = Extension(".".join([*package, pyx.stem]), [str(pyx)])
             # Cython checks the time of a module's own .pxd only if it lies beside the .pyx.
             generated = GENERATED / pyx.with_suffix(".c")
@@ -288,10 +291,11 @@ class BuildExtensions(build_ext):
             force=self.force,
             quiet=self.verbose == 0,
         )
-        sources = {extension.name: extension.sources for extension in translated}
+        c_of = {extension.name: extension.sources[0] for extension in translated}
         for extension in ours:
             extension.sources = [
-                source for pyx in extension.sources for source in sources[modules[pyx].name]
+                c_of[modules[source].name] if source in modules else source
+                for source in extension.sources
             ]
 
 

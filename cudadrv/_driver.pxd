@@ -1,8 +1,7 @@
 """Raw driver functions: `noexcept nogil`, and they return a CUresult.
 
-Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. A module
-that calls them must call `bind_driver(&cudadrv_table)` once, when it is imported; otherwise they
-return CUDA_ERROR_NOT_INITIALIZED.
+Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. In a module
+of another project, they return CUDA_ERROR_NOT_INITIALIZED.
 """
 
 from cpython.object cimport PyObject
@@ -692,7 +691,6 @@ cdef extern from "cudadrv/driver.h" nogil:
     void leave_context "cudadrv_leave"(bint pushed)
 
 
-cdef void bind_driver(cudadrv_driver **table) noexcept
 
 # Functions by which the software driver asks for the names of operations and buffers. It declares
 # the same struct as cudadrvSoftWords in its control.h.

@@ -1,14 +1,11 @@
 """Managed memory: prefetches, discards, attachments and advice."""
 
-from cudadrv._driver cimport CUmemLocation
 from cudadrv._engine cimport own_export
 from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
 
-cdef int check_place(object place) except -1
-cdef CUmemLocation place_of(object place) except *
 cdef Token prefetch_region(Region region, object place, object stream)
 cdef Token discard_region(Region region, bint moves, object place, object stream)
 cdef Token attach_region(Region region, object to, object stream)

@@ -431,8 +431,10 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
     own_ranges_join(memory, first, end);
 }
 
-static __attribute__((noinline)) void own_supersede_all_(own_engine *engine,
-                                                         const own_request *request) {
+OWN_ONCE void own_supersede_all_(own_engine *engine, const own_request *request);
+
+#if OWN_BODIES
+void own_supersede_all_(own_engine *engine, const own_request *request) {
     if (engine->runs) {
         own_catch_up_(engine);
     }
@@ -440,6 +442,7 @@ static __attribute__((noinline)) void own_supersede_all_(own_engine *engine,
         own_supersede_(engine, request, &request->accesses[i]);
     }
 }
+#endif
 
 /* Does own_settle after own_begin_alone, if still no other thread can be in the engine. This is
  * shorter than own_settle, because operations on the fast path do not change the stream's clock,

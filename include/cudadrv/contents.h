@@ -160,10 +160,12 @@ static inline void own_memory_return(own_engine *engine, own_memory *memory) {
 /* Checks what does not depend on the work in flight: whether the memory is closed, the bytes are
  * gone or discarded, or the stream may not use them. Returns the reason for a refusal, or OWN_OK.
  * `stream` is NULL for the host. */
-static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
-                                                       const own_stream *stream,
-                                                       const own_access *access,
-                                                       own_conflict *conflict) {
+OWN_ONCE int own_check_limits_(const own_engine *engine, const own_stream *stream,
+                               const own_access *access, own_conflict *conflict);
+
+#if OWN_BODIES
+int own_check_limits_(const own_engine *engine, const own_stream *stream, const own_access *access,
+                      own_conflict *conflict) {
     const own_memory *memory = access->memory;
     if (memory->closed || (access->gone && *access->gone)) {
         return OWN_MEMORY_CLOSED;
@@ -191,6 +193,7 @@ static __attribute__((noinline)) int own_check_limits_(const own_engine *engine,
     }
     return OWN_OK;
 }
+#endif
 
 /* Adds an entry that has no bytes yet. Returns NULL if malloc fails. */
 static inline own_discard *own_new_discard_(own_memory *memory) {
@@ -230,7 +233,10 @@ static inline int own_cut_discards_(own_memory *memory, uint64_t at) {
 }
 
 /* Allocates what own_commit_effect_ needs for an access. Returns 0 if malloc fails. */
-static __attribute__((noinline)) int own_reserve_contents_(const own_access *access) {
+OWN_ONCE int own_reserve_contents_(const own_access *access);
+
+#if OWN_BODIES
+int own_reserve_contents_(const own_access *access) {
     own_memory *memory = access->memory;
     if (!memory->limits && (access->effect == OWN_DISCARDS || access->effect == OWN_ATTACHES)) {
         memory->limits = calloc(1, sizeof *memory->limits);
@@ -244,6 +250,7 @@ static __attribute__((noinline)) int own_reserve_contents_(const own_access *acc
     return own_cut_discards_(memory, access->start) && own_cut_discards_(memory, access->stop) &&
            (access->effect != OWN_DISCARDS || own_new_discard_(memory));
 }
+#endif
 
 /* Returns whether the driver has accepted the operation, so that own_undo is no longer possible. */
 static inline int own_is_settled_(const own_engine *engine, own_id id) {

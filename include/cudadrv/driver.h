@@ -4,9 +4,7 @@
  * function through the table. If the call fails, the wrapper notes the function's name, so that an
  * error can say which call it was.
  *
- * The table lives in the extension module cudadrv._driver. Every other module that calls the driver
- * points its own `cudadrv_table` there when it is imported (see bind_driver in
- * cudadrv/_driver.pxd). In a module that does not, every wrapper returns
+ * The modules of cudadrv share one table. In a module of another project, every wrapper returns
  * CUDA_ERROR_NOT_INITIALIZED. */
 
 #ifndef CUDADRV_DRIVER_H
@@ -14,6 +12,8 @@
 
 #include <cuda.h>
 #include <stddef.h>
+
+#include "library.h"
 
 #if CUDA_VERSION < 12000
 #error "cudadrv needs the cuda.h of CUDA 12.0 or newer"
@@ -47,17 +47,21 @@ typedef struct cudadrv_driver {
  * conventions that CUDA supports on Linux. */
 static CUresult CUDAAPI cudadrv_not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
 
+#ifdef CUDADRV_LIBRARY
+extern CUDADRV_HIDDEN cudadrv_driver cudadrv_the_table;
+#else
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
-static cudadrv_driver cudadrv_unbound = {
+static cudadrv_driver cudadrv_the_table = {
     cudadrv_note_nothing, 0, 0, 0, 0, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
 };
+#endif
 
-static cudadrv_driver *cudadrv_table = &cudadrv_unbound;
+#define cudadrv_table (&cudadrv_the_table)
 
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     static inline CUresult cudadrv_##name parameters {                                             \

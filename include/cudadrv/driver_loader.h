@@ -29,9 +29,9 @@ typedef CUresult(CUDAAPI *cudadrv_stand_in)(void);
 
 /* Sets every entry of the table to `stand_in`. The entries are cudadrv_not_initialized until a
  * driver is loaded, and in a forked child, where driver calls can crash. */
-static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in) {
+static void cudadrv_fill_table(cudadrv_stand_in stand_in) {
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
-    table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;
+    cudadrv_table->call_##name = (cudadrv_pointer_##name)(void *)stand_in;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
 }
@@ -40,14 +40,13 @@ static void cudadrv_fill_table(cudadrv_driver *table, cudadrv_stand_in stand_in)
 static void cudadrv_enter_child(void) {
     if (cudadrv_table->loaded) {
         cudadrv_table->forked = cudadrv_table->attention = 1;
-        cudadrv_fill_table(cudadrv_table, cudadrv_not_initialized);
+        cudadrv_fill_table(cudadrv_not_initialized);
     }
 }
 
-static void cudadrv_prepare_table(cudadrv_driver *table) {
-    cudadrv_table = table;
-    table->note_failure = cudadrv_note_failure;
-    cudadrv_fill_table(table, cudadrv_not_initialized);
+static void cudadrv_prepare_table(void) {
+    cudadrv_table->note_failure = cudadrv_note_failure;
+    cudadrv_fill_table(cudadrv_not_initialized);
     pthread_atfork(NULL, NULL, cudadrv_enter_child);
 }
 
@@ -60,29 +59,29 @@ static void *cudadrv_find(cudadrv_get_address get_address, const char *name, int
 
 /* Fills the table from an opened library and returns 1. Returns 0 if the library is older than CUDA
  * 12, and so has no cuGetProcAddress_v2. */
-static int cudadrv_load_table(cudadrv_driver *table, void *library) {
+static int cudadrv_load_table(void *library) {
     cudadrv_get_address get_address = (cudadrv_get_address)dlsym(library, "cuGetProcAddress_v2");
     if (!get_address) {
         return 0;
     }
-    table->loaded = 1;
-    *(void **)&table->tag_stream = dlsym(library, "cudadrvSoftTagStream");
+    cudadrv_table->loaded = 1;
+    *(void **)&cudadrv_table->tag_stream = dlsym(library, "cudadrvSoftTagStream");
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
-    table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
+    cudadrv_table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
     /* The cuGetProcAddress of a toolkit's stub library finds no functions. Use its cuInit, which
      * returns an error that tells that the library is a stub. */
     void *init = dlsym(library, "cuInit");
-    if ((void *)table->call_cuInit == (void *)cudadrv_not_supported && init) {
-        table->call_cuInit = (cudadrv_pointer_cuInit)init;
+    if ((void *)cudadrv_table->call_cuInit == (void *)cudadrv_not_supported && init) {
+        cudadrv_table->call_cuInit = (cudadrv_pointer_cuInit)init;
     }
     return 1;
 }
 
 /* Returns the name of the next function, from *index on, that the loaded driver does not have.
  * Returns NULL if there is none. */
-static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *index) {
+static const char *cudadrv_next_missing(size_t *index) {
     static const struct {
         const char *name;
         size_t offset;
@@ -94,7 +93,7 @@ static const char *cudadrv_next_missing(const cudadrv_driver *table, size_t *ind
     };
     while (*index < sizeof functions / sizeof *functions) {
         size_t i = (*index)++;
-        if (*(void *const *)((const char *)table + functions[i].offset) ==
+        if (*(void *const *)((const char *)cudadrv_table + functions[i].offset) ==
             (void *)cudadrv_not_supported) {
             return functions[i].name;
         }

@@ -111,7 +111,7 @@ typedef struct own_engine {
 
 static inline void own_engine_prepare(own_engine *engine) { memset(engine, 0, sizeof *engine); }
 
-static void own_catch_up_(own_engine *engine);
+OWN_ONCE void own_catch_up_(own_engine *engine);
 
 /* Takes the lock for a function that uses only clocks and slots. */
 static inline void own_lock_clocks(own_engine *engine) { own_mutex_take(&engine->lock); }

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "library.h"
+
 /* A test build defines these two: what a thread does before it takes a mutex, and before it gives
  * one back (tests/ownership/recorded.h). */
 #ifndef OWN_BEFORE_TAKE
@@ -31,16 +33,24 @@ typedef struct own_mutex {
     int state;
 } own_mutex;
 
-static __attribute__((noinline)) void own_mutex_await_(own_mutex *mutex) {
+OWN_ONCE void own_mutex_await_(own_mutex *mutex);
+
+#if OWN_BODIES
+void own_mutex_await_(own_mutex *mutex) {
     const struct timespec nap = {0, OWN_NAP};
     while (__atomic_exchange_n(&mutex->state, OWN_AWAITED, __ATOMIC_ACQUIRE) != OWN_FREE) {
         syscall(SYS_futex, &mutex->state, FUTEX_WAIT_PRIVATE, OWN_AWAITED, &nap, NULL, 0);
     }
 }
+#endif
 
-static __attribute__((noinline)) void own_mutex_wake_(own_mutex *mutex) {
+OWN_ONCE void own_mutex_wake_(own_mutex *mutex);
+
+#if OWN_BODIES
+void own_mutex_wake_(own_mutex *mutex) {
     syscall(SYS_futex, &mutex->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
+#endif
 
 /* Takes the mutex if it is free. Returns whether it was taken. */
 static inline int own_mutex_try(own_mutex *mutex) {

@@ -30,7 +30,10 @@ static inline own_epoch own_run_by_(const own_epoch *run, const own_access *acce
 }
 
 /* Renews the epochs of the operation that was issued last, and what own_undo needs. */
-static __attribute__((noinline)) void own_catch_up_(own_engine *engine) {
+OWN_ONCE void own_catch_up_(own_engine *engine);
+
+#if OWN_BODIES
+void own_catch_up_(own_engine *engine) {
     const own_runs *runs = engine->runs;
     own_access *access = runs->accesses, *end = access + (runs->behind ? runs->count : 0);
     engine->runs = NULL;
@@ -44,6 +47,7 @@ static __attribute__((noinline)) void own_catch_up_(own_engine *engine) {
         *epoch = own_run_by_(&runs->latest, access);
     }
 }
+#endif
 
 static inline void own_note_run_(const own_request *request, own_runs *runs, int behind) {
     runs->before = runs->latest;

@@ -31,13 +31,17 @@ typedef struct own_request {
 } own_request;
 
 /* Returns the range whose bytes are exactly those of an access, or NULL if there is none. */
-static __attribute__((noinline)) own_range *own_only_range_(const own_access *access) {
+OWN_ONCE own_range *own_only_range_(const own_access *access);
+
+#if OWN_BODIES
+own_range *own_only_range_(const own_access *access) {
     const own_memory *memory = access->memory;
     const uint32_t i = own_range_find(memory, access->start);
     own_range *range = &memory->ranges[i];
     return range->start == access->start && own_range_stop(memory, i) == access->stop ? range
                                                                                       : NULL;
 }
+#endif
 
 /* Returns whether an access can take the fast path. Its bytes must be exactly one range, and its
  * effect must be less than OWN_ATTACHES. The memory must be open, without views, loans and limits.

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-SOURCES = sorted((Path(__file__).parents[2] / "pyx").glob("*.pyx"))
+SOURCES = sorted((Path(__file__).parents[2] / "pyx").rglob("*.pyx"))
 # Statements that raise nothing. Only these may be at the end of a block with a `return` in it.
 RAISE_NOTHING = re.compile(
     r"(own_\w+|free|PyBuffer_Release|PyMem_Free)\(|\w+ [-+]= 1$|if transfer\.holds:$|with nogil:$"

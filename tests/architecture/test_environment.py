@@ -16,7 +16,7 @@ READS_OTHERS = {
 }
 QUOTED = re.compile(r"""["'](CUDADRV_[A-Z_]+)["']""")
 READ = re.compile(r"""\b(?:environ(?:\.get\(|\[|\.pop\()|getenv\()\s*f?["']""")
-PYTHON = sorted([*ROOT.glob("pyx/*.pyx"), *ROOT.glob("cudadrv/*.py")])
+PYTHON = sorted([*ROOT.glob("pyx/*/*.pyx"), *ROOT.glob("cudadrv/*.py")])
 
 
 def quoted(pattern):

@@ -1,4 +1,4 @@
-"""The table of modules in docs/architecture.md: their order, imports and state."""
+"""The tables of modules in docs/architecture.md: their order, imports and state."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from cudadrv._finder import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-# The modules in the order of the table. A module imports only modules that stand above it.
+# The modules in the order of the tables. A module imports only modules that stand above it.
 ORDER = [
     name
     for row in re.findall(r"^\| (`[^|]*`) \|", PAGE.partition("## Modules")[2], re.MULTILINE)
@@ -30,7 +30,10 @@ EXCEPTIONS = {
 }
 PACKAGE = ("_leftovers", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo", "testing")
 
-CYTHON = sorted(path.stem for path in ROOT.glob("pyx/_*.pyx"))
+SOURCE = {path.stem: path for path in ROOT.glob("pyx/*/_*.pyx")}
+CYTHON = sorted(SOURCE)
+# The folders of pyx/ in their order: a module imports only modules of its folder and those before.
+FOLDERS = re.findall(r"^### pyx/(\w+)", PAGE, re.MULTILINE)
 PYTHON = sorted(path.stem for path in ROOT.glob("cudadrv/[!_]*.py"))
 PYTHON += sorted(path.stem for path in ROOT.glob("cudadrv/_[!_]*.py"))
 
@@ -62,15 +65,16 @@ def imported(text: str) -> set[str]:
 
 
 def sources(module: str) -> list[Path]:
-    candidates = [f"pyx/{module}.pyx", f"cudadrv/{module}.pxd", f"cudadrv/{module}.py"]
-    return [ROOT / name for name in candidates if (ROOT / name).exists()]
+    candidates = [ROOT / f"cudadrv/{module}.pxd", ROOT / f"cudadrv/{module}.py"]
+    candidates += [SOURCE[module]] if module in SOURCE else []
+    return [path for path in candidates if path.exists()]
 
 
 @pytest.mark.parametrize("module", CYTHON)
 def test_the_head_of_a_module_says_what_it_keeps(module):
     """A module's docstring has "Outlives a call:" if and only if the table lists state for it."""
     row = re.search(rf"^\|[^|]*`{module}`[^|]*\|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
-    head = (ROOT / "pyx" / f"{module}.pyx").read_text(encoding="utf-8").split('"""')[1]
+    head = SOURCE[module].read_text(encoding="utf-8").split('"""')[1]
     assert ("Outlives a call:" in head) == bool(row[1].strip())
 
 
@@ -91,6 +95,15 @@ def test_imports_go_upward_in_the_table(module):
             assert (module, other) in EXCEPTIONS, (
                 f"{source.relative_to(ROOT)} imports {other or 'cudadrv'}, which stands below it"
             )
+
+
+@pytest.mark.parametrize("module", CYTHON)
+def test_the_table_shows_the_folder_of_a_module(module):
+    """Each folder has a table of its modules, and the folders have one order."""
+    sections = re.split(r"^### pyx/(\w+)", PAGE, flags=re.MULTILINE)
+    tables = dict(zip(sections[1::2], sections[2::2], strict=True))
+    assert sorted(FOLDERS) == sorted({path.parent.name for path in SOURCE.values()})
+    assert f"`{module}`" in tables[SOURCE[module].parent.name].partition("\n#")[0]
 
 
 @pytest.mark.parametrize(("module", "other"), EXCEPTIONS)

@@ -43,7 +43,7 @@ def test_what_is_dangerous():
     assert dangerous_lists("a = tuple(b for b in c); d = [*e]; f = g[h * i, j * k]") == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "pyx").glob("*.pyx")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "pyx").rglob("*.pyx")), ids=lambda path: path.name)
 def test_no_list_is_made_of_a_loop(path):
     """No .pyx file has a list comprehension: use a loop and `append`.
 

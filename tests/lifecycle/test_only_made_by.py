@@ -12,7 +12,7 @@ import cudadrv as cu
 ROOT = Path(cu.__file__).parents[1]
 REFUSED = [
     (path.stem, name)
-    for path in sorted((ROOT / "pyx").glob("*.pyx"))
+    for path in sorted((ROOT / "pyx").rglob("*.pyx"))
     for name in re.findall(r"^only_made_by\((\w+),", path.read_text(encoding="utf-8"), re.MULTILINE)
 ]
 
@@ -44,7 +44,7 @@ def test_other_public_classes_can_be_made():
         made = cls.__init__ is not object.__init__ or cls.__new__ is not object.__new__
         assert made, name
     assert {"Context", "Kernel", "Loan", "Token"} <= {name for _, name in REFUSED}
-    abstract = [path.name for path in (ROOT / "pyx").glob("*.pyx") if _raises_always(path)]
+    abstract = [path.name for path in (ROOT / "pyx").rglob("*.pyx") if _raises_always(path)]
     assert abstract == ["_buffer.pyx"]  # Buffer and HostBuffer, of which others are derived
 
 

@@ -358,8 +358,8 @@ MUTATIONS = [
     (
         "memory of another library may go while it is in use",
         "_release.pyx",
-        "or not users_are_idle(node.state, node.start, node.stop):",
-        "or (node.kind != FOREIGN and not users_are_idle(node.state, node.start, node.stop)):",
+        "or not _users_are_idle(node.state, node.start, node.stop):",
+        "or (node.kind != FOREIGN and not _users_are_idle(node.state, node.start, node.stop)):",
     ),
     # ---- loans ----
     (
@@ -613,8 +613,8 @@ MUTATIONS = [
     (
         "memory is given back under its parts",
         "_buffer.pyx",
-        "        if self.memory.home is None and not opened or self.memory.regions > 1:\n",
-        "        if self.memory.home is None and not opened:\n",
+        "        if self.memory.home is None or self.memory.regions > 1:\n",
+        "        if self.memory.home is None:\n",
     ),
     (
         "an overlap of imports is copied",
@@ -1403,8 +1403,8 @@ MUTATIONS = [
     (
         "what was given back to another process can be used",
         "_sharing.pyx",
-        "        leave_home(memory, closed)\n",
-        "        stay_home(memory)\n        own_memory_end(closed)\n",
+        "    leave_home(memory, closed)\n",
+        "    stay_home(memory)\n    own_memory_end(closed)\n",
     ),
 ]
 

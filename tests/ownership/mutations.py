@@ -17,10 +17,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ["setup.py", "cuda_header.py", "pyproject.toml", "tools/links.py", "README.md"]
-NEEDED = [*BUILD, "include", "pyx/_engine.pyx"]
+NEEDED = [*BUILD, "include", "pyx/order/_engine.pyx", "pyx/library.c"]
 NEEDED += ["cudadrv/_engine.pxd", "cudadrv/_finder.py"]
 NEEDED += ["tests/limits.py", "tests/in_threads.py", "tests/ownership"]
-PLACES = ["include/cudadrv", "pyx", "cudadrv"]
+PLACES = ["include/cudadrv", "pyx", "pyx/*", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
 WRITE = "epoch->mode == OWN_WRITE"
@@ -812,7 +812,7 @@ def try_mutation(base, judge, file, old, new):
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         shutil.copytree(base, tree)
-        (path,) = (tree / place / file for place in PLACES if (tree / place / file).exists())
+        path = path_of(file, tree)
         text = path.read_text(encoding="utf-8")
         if text.count(old) != 1:
             return {DOES_NOT_APPLY: None}
@@ -821,6 +821,12 @@ def try_mutation(base, judge, file, old, new):
         os.utime(path, (later, later))
         build(tree)
         return judge(tree)
+
+
+def path_of(file, tree=ROOT):
+    """The path of a source with this name."""
+    (path,) = (path for place in PLACES for path in tree.glob(f"{place}/{file}"))
+    return path
 
 
 def main(mutations, prepare, judge, names):

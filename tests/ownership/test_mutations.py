@@ -19,9 +19,7 @@ EVERY = [*mutations.MUTATIONS, *library_mutations.MUTATIONS]
 
 @pytest.mark.parametrize(("name", "file", "old", "new"), EVERY, ids=[each[0] for each in EVERY])
 def test_each_changes_one_place(name, file, old, new):
-    folders = {".pyx": "pyx", ".pxd": "cudadrv", ".py": "cudadrv", ".h": "include/cudadrv"}
-    folder = folders[Path(file).suffix]
-    assert (ROOT / folder / file).read_text(encoding="utf-8").count(old) == 1
+    assert mutations.path_of(file).read_text(encoding="utf-8").count(old) == 1
     assert new != old
 
 

@@ -35,7 +35,7 @@ def shipped(wheel) -> set[str]:
 
 def test_sdist_has_everything(packed):
     expected = sources(
-        "pyx/*.pyx",
+        "pyx/**/*",
         "include/cudadrv/*.h",
         "softdriver/**/*",
         "cudadrv/*.py",

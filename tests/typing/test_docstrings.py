@@ -179,7 +179,7 @@ def test_signature_is_that_of_the_stub(name):
 def constructors() -> dict[str, ast.arguments]:
     """The parameters of each class in a .pyx file, from its source and without C types."""
     found = {}
-    for path in sorted(SOURCES.glob("_*.pyx")):
+    for path in sorted(SOURCES.rglob("_*.pyx")):
         source = path.read_text(encoding="utf-8")
         classes = re.split(r"^(?:cdef )?class (\w+)", source, flags=re.M)
         for name, body in zip(classes[1::2], classes[2::2], strict=True):

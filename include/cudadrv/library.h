@@ -1,0 +1,23 @@
+/* What the Cython modules share. They are linked into one library, cudadrv._compiled, whose build
+ * defines CUDADRV_LIBRARY. pyx/library.c contains what the library has once.
+ *
+ * Other programs include the engine's headers, too, such as its tests: they get copies of their
+ * own. */
+
+#ifndef CUDADRV_LIBRARY_H
+#define CUDADRV_LIBRARY_H
+
+/* OWN_ONCE is for functions that are called rarely. A header declares such a function, and defines
+ * it if OWN_BODIES is 1. */
+#ifdef CUDADRV_LIBRARY
+#define CUDADRV_HIDDEN __attribute__((visibility("hidden")))
+#define OWN_ONCE CUDADRV_HIDDEN __attribute__((noinline))
+#ifndef OWN_BODIES
+#define OWN_BODIES 0
+#endif
+#else
+#define OWN_ONCE static __attribute__((noinline, unused))
+#define OWN_BODIES 1
+#endif
+
+#endif

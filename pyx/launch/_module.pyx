@@ -1,0 +1,550 @@
+"""Module: kernels and variables, loaded from PTX, a cubin or a fatbin.
+
+Outlives a call: the kernels and variables of each module (the GIL guards them).
+"""
+
+import difflib
+import operator
+import os
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+cimport cython
+from libc.string cimport strlen
+
+from cudadrv._arguments cimport Room, new_room
+from cudadrv._buffer cimport Buffer
+from cudadrv._device cimport Context, context_of
+from cudadrv._driver cimport (
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_JIT_ERROR_LOG_BUFFER,
+    CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_GENERATE_DEBUG_INFO, CU_JIT_GENERATE_LINE_INFO,
+    CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE,
+    CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult, cuFuncGetName, has_answered,
+    in_cuModuleEnumerateFunctions, in_cuModuleGetFunction, in_cuModuleGetFunctionCount,
+    in_cuModuleGetGlobal, in_cuModuleLoadDataEx, in_cuPointerGetAttribute, last_failure,
+)
+from cudadrv._errors cimport close_at_end, is_sticky, refuse_uninitialized, uninitialized
+from cudadrv._memory cimport Memory, close_module, code_memory, show_memory, variable_memory
+from cudadrv._engine cimport (
+    OWN_REACH, OWN_READ, OWN_WRITE, engine, own_guard_enter, own_guard_leave, own_guard_reopen,
+    own_guard_shut, own_memory_inherit,
+)
+from cudadrv._refusal cimport refuse_closed
+from cudadrv._release cimport drain, drain_for_more
+
+from cudadrv._buffers import DeviceBuffer, UnifiedBuffer
+from cudadrv._errors import CudaImageError, CudaNotFoundError, OwnershipError
+from cudadrv._image import checked_image
+from cudadrv._ptx import Text
+
+# ---- loading: options, and the log of the JIT compiler ----
+
+cdef enum:
+    MOST_OPTIONS = 10
+    LOG_BYTES = 1 << 14
+
+
+cdef list compiler_options(
+    object max_registers, object optimization_level, object target, bint lineinfo, bint debug_info,
+    bint verbose
+):
+    """Return the options of the driver's compiler, each as (option, value), or raise."""
+    options = []
+    if max_registers is not None:
+        number = _number("max_registers", max_registers, 1, 1 << 16)
+        options.append((CU_JIT_MAX_REGISTERS, number))
+    if optimization_level is not None:
+        number = _number("optimization_level", optimization_level, 0, 4)
+        options.append((CU_JIT_OPTIMIZATION_LEVEL, number))
+    if target is not None:
+        options.append((CU_JIT_TARGET, _target_number(target)))
+    for option, wanted in ((CU_JIT_GENERATE_LINE_INFO, lineinfo),
+                           (CU_JIT_GENERATE_DEBUG_INFO, debug_info),
+                           (CU_JIT_LOG_VERBOSE, verbose)):
+        if wanted:
+            options.append((option, 1))
+    return options
+
+
+cdef object _number(str name, object value, long least, long most):
+    number = operator.index(value)
+    if not least <= number <= most:
+        raise ValueError(f"{name} is {number}, and must be from {least} to {most}")
+    return number
+
+
+cdef object _target_number(object target):
+    """Return the CUjit_target of a compute capability: 10 times the major plus the minor number."""
+    try:
+        major, minor = target
+        number = 10 * operator.index(major) + operator.index(minor)
+    except (TypeError, ValueError):
+        raise TypeError("target must be a compute capability such as (7, 5), not"
+                        f" {target!r}") from None
+    if not 0 <= number < 1 << 31:
+        raise ValueError(f"target is {target!r}, and there is no such compute capability")
+    return number
+
+
+cdef str load_image(Memory code, object image, list options, str called):
+    """Load an image. `code` owns the CUmodule as soon as the driver has made it.
+
+    Returns the info log of the driver's compiler. Raises CudaImageError with the error log of the
+    compiler.
+    """
+    cdef Context context = code.context
+    cdef const char *data = <bytes>image.data
+    cdef CUjit_option names[MOST_OPTIONS]
+    cdef void *values[MOST_OPTIONS]
+    cdef unsigned int count
+    cdef CUmodule raw = NULL
+    cdef CUresult status
+    cdef Room room = new_room(2 * LOG_BYTES)
+    cdef char *info = <char *>room.start
+    cdef char *errors = info + LOG_BYTES
+    info[0] = errors[0] = 0
+    options = options + [(CU_JIT_INFO_LOG_BUFFER, <size_t>info),
+                         (CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES),
+                         (CU_JIT_ERROR_LOG_BUFFER, <size_t>errors),
+                         (CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES)]
+    for i, (option, value) in enumerate(options):
+        names[i] = option
+        values[i] = <void *><size_t>value
+    count = <unsigned int>len(options)
+    with nogil:
+        status = in_cuModuleLoadDataEx(context.raw, &raw, data, count, names, values)
+    if status == CUDA_SUCCESS:
+        code.address = <CUdeviceptr><size_t>raw
+    info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
+    if status in (CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY) or is_sticky(status):
+        context.check(status)
+    if status != CUDA_SUCCESS:
+        call = last_failure().decode()
+        log = _text(errors)
+        what = f"{called} is {image.kind} of {len(image.data)} bytes"
+        raise CudaImageError(<int>status, call, f"{what}\n{log}" if log else what, log)
+    return _text(info)
+
+
+cdef str _text(const char *log):
+    return log[:strlen(log)].decode(errors="replace").strip()
+
+
+# ---- modules ----
+
+@cython.final
+cdef class Module:
+    """Module(image, *, device=None, name=None, max_registers=None, optimization_level=None, \
+target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
+    Kernels and variables in a context: ``module["saxpy"]`` is a kernel.
+
+    Parameters
+    ----------
+    image : str or bytes-like
+        PTX text, which the driver compiles, or the bytes of a cubin or a fatbin.
+    device : Device, optional
+        The device into whose primary context it is loaded; default: the current context.
+    name : str, optional
+        Shown in messages.
+    max_registers : int, optional
+        The most registers that a thread may use. This and the following options are those of the
+        driver's compiler.
+    optimization_level : int, optional
+        From 0 to 4; default: 4.
+    target : (int, int), optional
+        The compute capability to compile for; default: the device's.
+    lineinfo : bool, optional
+        Whether the code contains the line numbers of its source.
+    debug_info : bool, optional
+        Whether the code contains what a debugger needs.
+    verbose : bool, optional
+        Whether `log` is verbose.
+
+    Loading may block in the driver. It does not order any work.
+
+    Attributes
+    ----------
+    context : Context
+    name : str
+    log : str
+        The log of the driver's compiler; "" if it is empty.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The image is empty, truncated or of another format; an option is not valid.
+    CudaImageError
+        The driver cannot load the image. The message contains the compiler's log.
+
+    Driver function: cuModuleLoadDataEx.
+    """
+
+    def __init__(
+        self, image, *, device=None, name=None, max_registers=None, optimization_level=None,
+        target=None, bint lineinfo=False, bint debug_info=False, bint verbose=False
+    ):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str, not {type(name).__name__}")
+        options = compiler_options(
+            max_registers, optimization_level, target, lineinfo, debug_info, verbose)
+        given = checked_image(image)
+        context = context_of(device)
+        context.usable()
+        drain_for_more()
+        shown = name if name is not None else given.kind
+        label = f"Module {shown!r}"
+        text = Text(given.text) if given.text is not None else None
+        kernels, variables, unlisted = WeakValueDictionary(), {}, []
+        code = code_memory(context, label)
+        log = load_image(code, given, options, label) if self.code is None else None
+        # Another thread, or code that was run by an argument, may have loaded the module meanwhile.
+        if self.code is not None:
+            raise TypeError("this Module is loaded already")
+        self.context, self.name, self.log, self.text = context, shown, log, text
+        self.kernels, self.variables, self.unlisted = kernels, variables, unlisted
+        self.code = code
+
+    @classmethod
+    def from_file(cls, path, **options):
+        """Load a .ptx, .cubin or .fatbin file.
+
+        Options are those of `Module`; ``name`` defaults to the file's name. Raises OSError if the
+        file cannot be read, and what `Module` raises.
+        """
+        options.setdefault("name", os.path.basename(path))
+        return cls(Path(path).read_bytes(), **options)
+
+    @property
+    def context(self):
+        """The context that the module is loaded into."""
+        return self.context
+
+    @property
+    def name(self):
+        """The module's name in messages."""
+        return self.name
+
+    @property
+    def handle(self):
+        """The CUmodule as an int, for other libraries. cudadrv does not see how they use it."""
+        self.usable()
+        return <size_t>self.raw()
+
+    @property
+    def log(self):
+        """The log of the driver's compiler; "" if it is empty."""
+        return self.log
+
+    @property
+    def device(self):
+        """The device of the module's context."""
+        return None if self.context is None else self.context.device
+
+    @property
+    def closed(self):
+        """Whether the module was closed."""
+        return self.code is None or bool(self.code.state.closed)
+
+    def __getitem__(self, name):
+        """__getitem__($self, name, /)\n--\n
+        Return the kernel of a name. C++ names are mangled unless declared ``extern "C"``.
+
+        Raises CudaNotFoundError if there is no such kernel (the message suggests similar names),
+        TypeError if the name is not a str, and BufferClosedError if the module is closed.
+
+        Driver functions: cuModuleGetFunction, and those that `Kernel` names.
+        """
+        self.usable()
+        kernel = self.kernels.get(_checked_name(name))
+        if kernel is None:
+            from cudadrv._kernel import kernel_of
+            # `setdefault` gives the same object to threads that come here at the same time.
+            kernel = self.kernels.setdefault(name, kernel_of(self, name))
+        return kernel
+
+    def __contains__(self, name):
+        """__contains__($self, name, /)\n--\n
+        Whether there is a kernel of this name (cuModuleGetFunction)."""
+        self.usable()
+        return isinstance(name, str) and _find(self, name) is not None
+
+    def __iter__(self):
+        """__iter__($self, /)\n--\n
+        Iterate over the names of the kernels.
+
+        For an image that is not PTX, raises CudaError if the driver is older than CUDA 12.4.
+
+        Driver functions, for an image that is not PTX: cuModuleGetFunctionCount,
+        cuModuleEnumerateFunctions, cuFuncGetName.
+        """
+        self.usable()
+        return iter(_names(self))
+
+    def global_(self, str name not None, dtype="u1"):
+        """Return a buffer over a whole variable of the module, as items of a dtype. Does not block.
+
+        The buffer is a `UnifiedBuffer` if the variable is managed, else a `DeviceBuffer`. It keeps
+        the module's code loaded, and is closed together with the module. Launches of kernels that
+        may use the variable borrow it, including launches before this call: see docs/kernels.md.
+
+        Raises
+        ------
+        CudaNotFoundError
+            There is no such variable.
+        TypeError, ValueError
+            The dtype is not valid, or the variable's size is not a multiple of its item size.
+
+        Driver functions: cuModuleGetGlobal, cuPointerGetAttribute.
+        """
+        cdef Buffer buffer
+        cdef Memory memory
+        self.usable()
+        memory = _variable(self, name, True)
+        cls = UnifiedBuffer if memory.state.managed else DeviceBuffer
+        buffer = cls.__new__(cls)
+        buffer.stand_for(memory, dtype, name)
+        show_memory(memory)
+        return buffer
+
+    def close(self):
+        """Unload the module when the device is idle. Closing twice does nothing.
+
+        Signals such as Ctrl-C interrupt the wait, and then the module stays loaded.
+
+        Raises BufferBorrowedError while one of its kernels may be running or one of its variables
+        is in use, BufferExportedError while the host has a view of a variable, and OwnershipError
+        while another thread looks up a kernel or a variable, or asks about one. The module then
+        stays loaded. A module that dies without `close` is unloaded once its kernels are complete.
+        Driver function: cuModuleUnload.
+        """
+        if self.closed:
+            return
+        if not own_guard_shut(&self.guard, 0):
+            raise OwnershipError(
+                f"cannot close {self.called()}: another thread is just closing it, or asking the"
+                " driver about its kernels or variables. Close it when that call has returned")
+        try:
+            close_module(self.code, list(self.variables.values()))
+        except BaseException:
+            own_guard_reopen(&self.guard)
+            raise
+        drain(False)
+
+    def __enter__(self):
+        """``with module:`` closes it at the end of the block."""
+        self.usable()
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        """Close the module.
+
+        If closing fails while an exception propagates, a note is added to that exception.
+        """
+        close_at_end(self, exception, "module")
+
+    def __repr__(self):
+        if self.code is None:
+            return uninitialized(self)
+        closed = ", closed" if self.closed else ""
+        return f"<Module {self.name!r}{closed}, device {self.context.device.ordinal}>"
+
+    cdef CUmodule raw(self) noexcept nogil:
+        return <CUmodule><size_t>self.code.address
+
+    cdef int usable(self) except -1:
+        """Raise if the module is closed, the context lost, or the process forked."""
+        if self.code is None:
+            refuse_uninitialized(self)
+        self.context.usable()
+        if self.code.state.closed:
+            refuse_closed(self.called(), self.code.closed_at)
+        return 0
+
+    cdef int begin_call(self) except -1:
+        """Keep the module loaded until `end_call`, or raise as `usable`.
+
+        Launches need no such call: the engine knows that they use the module.
+        """
+        self.usable()
+        if not own_guard_enter(&self.guard):    # a thread is just closing the module
+            refuse_closed(self.called())
+        return 0
+
+    cdef void end_call(self) noexcept nogil:
+        own_guard_leave(&self.guard)
+
+    cdef str called(self):
+        """Return the module's name in messages."""
+        return self.code.label
+
+
+# ---- names ----
+
+cdef str _checked_name(object name):
+    if not isinstance(name, str):
+        raise TypeError(f"a kernel's name is a str, not {type(name).__name__}")
+    return name
+
+
+cdef object _find(Module module, str name):
+    """Return the handle of a kernel as an int, or None if the module has no such kernel."""
+    cdef bytes encoded = name.encode()
+    cdef const char *c_name = encoded
+    cdef CUfunction found = NULL
+    cdef CUresult status
+    if b"\0" in encoded:
+        return None
+    module.begin_call()
+    with nogil:
+        status = in_cuModuleGetFunction(module.context.raw, &found, module.raw(), c_name)
+        module.end_call()
+    if has_answered(status, CUDA_ERROR_NOT_FOUND):
+        return None
+    module.context.check(status)
+    return <size_t>found
+
+
+def function_of(Module module not None, str name not None):
+    """Return the CUfunction of a kernel as an int. Raises CudaNotFoundError."""
+    found = _find(module, name)
+    if found is None:
+        _refuse_name(module, name, "kernel", "cuModuleGetFunction", _known_names(module))
+    return found
+
+
+cdef int _refuse_name(Module module, str name, str what, str call, list known) except -1:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else \
+        f"; it has {', '.join(map(repr, known[:8]))}" if known else ""
+    raise CudaNotFoundError(
+        <int>CUDA_ERROR_NOT_FOUND, call, f"{module.called()} has no {what} {name!r}{hint}")
+
+
+cdef list _known_names(Module module):
+    """Return the names of the kernels, for hints; an empty list if the driver cannot list them."""
+    try:
+        return _names(module)
+    except RuntimeError:
+        return []
+
+
+cdef list _names(Module module):
+    cdef unsigned int count = 0
+    cdef unsigned int i
+    cdef const char *name = NULL
+    cdef CUfunction *functions
+    cdef CUresult status
+    cdef Room room
+    if module.text is not None:
+        return list(module.text.kernels)
+    names = []
+    module.begin_call()
+    try:
+        with nogil:
+            status = in_cuModuleGetFunctionCount(module.context.raw, &count, module.raw())
+            module.context.check(status)
+        room = new_room(count * sizeof(CUfunction))
+        functions = <CUfunction *>room.start
+        with nogil:
+            status = in_cuModuleEnumerateFunctions(
+                module.context.raw, functions, count, module.raw())
+            module.context.check(status)
+        for i in range(count):
+            with nogil:
+                module.context.check(cuFuncGetName(&name, functions[i]))
+            names.append(name.decode(errors="replace"))
+    finally:
+        module.end_call()
+    return names
+
+
+# ---- variables ----
+
+cdef list variables_of(Module module, str kernel):
+    """Return (Memory, mode) of each variable that a kernel uses according to the PTX text."""
+    found = []
+    if module.text is not None:
+        for name, written in module.text.reached(kernel).items():
+            found.append((_variable(module, name, False), OWN_WRITE if written else OWN_READ))
+    return found
+
+
+cdef Memory _variable(Module module, str name, bint must):
+    """Return the Memory of a variable. All buffers over the variable and all launches share it.
+
+    If the driver does not know the variable, the result depends on `must`: True raises
+    CudaNotFoundError, False returns a Memory of one byte that stands for the variable.
+    """
+    cdef CUdeviceptr address = 0
+    cdef size_t nbytes = 1
+    cdef bint managed = False
+    cdef Memory memory
+    if name in module.variables and (must <= ((<Memory>module.variables[name]).address != 0)):
+        return module.variables[name]
+    if not _locate(module, name, &address, &nbytes, &managed) and must:
+        known = sorted(module.text.variables) if module.text is not None else []
+        _refuse_name(module, name, "variable", "cuModuleGetGlobal", known)
+    kind = "UnifiedBuffer" if managed else "DeviceBuffer"
+    memory = variable_memory(module.context, address, nbytes, module.code, f"{kind} {name!r}")
+    memory.state.managed = managed
+    unlisted = module.unlisted + [memory]
+    is_listed = module.text is not None and name in module.text.variables
+    # No other thread runs from this check to the addition.
+    if name not in module.variables:
+        module.variables[name] = memory
+        if not is_listed and not _unlisted(module, memory, unlisted):
+            del module.variables[name]
+            raise MemoryError()
+    return module.variables[name]
+
+
+cdef bint _unlisted(Module module, Memory memory, list unlisted) except -1:
+    """Record that every kernel of the module may use a variable. Earlier launches count, too.
+
+    Returns False if memory ran out. A launch that another thread is queuing now is not missed.
+    Either the engine has recorded the launch before `own_memory_inherit` copies the module's uses
+    to the variable, or the launch notices that `changes` has grown, and starts again.
+    """
+    former, module.unlisted = module.unlisted, unlisted
+    module.changes += 1
+    if own_memory_inherit(engine, memory.state, module.code.state, OWN_REACH):
+        return True
+    module.unlisted = former
+    module.changes += 1
+    return False
+
+
+cdef bint _locate(
+    Module module, str name, CUdeviceptr *address, size_t *nbytes, bint *managed
+) except -1:
+    """Find the address and size of a variable, and whether it is managed memory.
+
+    Returns False if the module has no such variable.
+    """
+    cdef bytes encoded = name.encode()
+    cdef const char *c_name = encoded
+    cdef int is_managed = 0
+    cdef CUresult status
+    cdef CUresult answer = CUDA_SUCCESS
+    if b"\0" in encoded:  # the driver would stop at the NUL and look up a shorter name
+        return False
+    module.begin_call()
+    with nogil:
+        status = in_cuModuleGetGlobal(module.context.raw, address, nbytes, module.raw(), c_name)
+        if status == CUDA_SUCCESS:
+            answer = in_cuPointerGetAttribute(
+                module.context.raw, &is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address[0])
+        module.end_call()
+    if has_answered(status, CUDA_ERROR_NOT_FOUND):
+        return False
+    module.context.check(status)
+    if has_answered(answer, CUDA_ERROR_INVALID_VALUE) and (
+            module.text is None or name not in module.text.variables
+            or name in module.text.constants):
+        is_managed = 0  # cuPointerGetAttribute does not know addresses of constant memory
+    else:
+        module.context.check(answer)
+    managed[0] = is_managed & 1
+    return True

@@ -1,0 +1,1240 @@
+"""Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it.
+
+Outlives a call: the list of live allocations; the states that buffers over one allocation of
+another library share; and which of these have to be kept because bytes were given back (the GIL
+guards them).
+"""
+
+from collections import Counter
+
+cimport cython
+from libc.stdlib cimport free, malloc
+
+from cudadrv._device cimport Context, attend, is_usable
+from cudadrv._driver cimport (
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
+    CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
+    CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUcontext, CUdeviceptr,
+    CUresult, CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, cudadrv_table,
+    has_answered, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemGetAddressRange, in_cuMemHostAlloc,
+    in_cuMemHostRegister, in_cuPointerGetAttribute, last_failure, this_thread, unlikely,
+)
+from cudadrv._operation cimport (
+    REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
+)
+from cudadrv._names cimport ALLOCATION, RELEASE
+from cudadrv._engine cimport (
+    OWN_CLOSES, OWN_HELD, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT,
+    OWN_WAIT, OWN_WRITE, engine, own_access, own_bytes_leave, own_conflict, own_memory,
+    own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
+    own_memory_renew, own_memory_return, own_memory_reusable, own_snapshot_drop,
+)
+from cudadrv._pool cimport (
+    Block, Cache, PoolHandle, cache_of, cached_bytes, is_cached, make_room, trim_caches,
+)
+from cudadrv._refusal cimport refuse_close, refuse_operation
+from cudadrv._release cimport (
+    CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
+    MemoryKind, drain, drain_for_more, forget_homes_with, free_memory, internal_stream,
+    is_complete, is_to_be_freed, is_unused, release_later, release_part, users_of, wait_to_free,
+)
+from cudadrv._segment cimport Segment, new_segment
+from cudadrv._site cimport here, place
+from cudadrv._stream cimport Stream, check_stream, no_call
+from cudadrv._virtual cimport Span, drop_span, free_span
+
+from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError, OwnershipError
+
+
+# ---- stream-ordered memory ----
+#
+# Allocating and freeing such memory are writes on a stream, even if a cache provides or takes the
+# memory without a driver call. So work on other streams has to be ordered after the allocation, and
+# thereby after the work that the stream had waited for. Only non-blocking streams use a cache: on
+# the others the driver call itself orders streams, by the rules of the default streams, so it
+# cannot be skipped.
+
+cdef CUresult _allocate_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    if memory.pool is not NULL:
+        return cuMemAllocFromPoolAsync(&memory.address, memory.nbytes, memory.pool, stream)
+    return cuMemAllocAsync(&memory.address, memory.nbytes, stream)
+
+
+cdef CUresult _free_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef StreamOrdered *memory = <StreamOrdered *>arguments
+    return cuMemFreeAsync(memory.address, stream)
+
+
+cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1:
+    """Issue an allocation, without a driver call if it is `cached`.
+
+    Returns 0, or CUDA_ERROR_OUT_OF_MEMORY from the driver. Raises for other failures.
+    """
+    return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label,
+                     no_call if memory.cached else _allocate_call)
+
+
+cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1:
+    """Issue a free, without a driver call if it is `cached`.
+
+    Returns 0, or REFUSED - OWN_MEMORY_CLOSED if another thread closed the memory. The policy
+    "unchecked" counts as "strict" here.
+    """
+    return _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, label,
+                     no_call if memory.cached else _free_call)
+
+
+cdef int _write_on(
+    StreamOrdered *memory, Stream stream, int name, int policy, str label, driver_call call
+) except? -1:
+    """Issue the call as a write of the whole memory."""
+    cdef Operation operation
+    cdef own_access access
+    borrow_all(memory.state, &access, OWN_WRITE, policy)
+    access.effect = OWN_CLOSES if name == RELEASE else OWN_STAYS
+    prepare(&operation, name, &access, 1, call, memory)
+    operation.request.passive = True
+    reason = note(&operation, stream) if memory.cached else issue(&operation, stream)
+    if reason == 0:
+        if memory.after is not NULL:
+            own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)
+        own_snapshot_drop(engine, &operation.request.issued)
+    elif name == RELEASE and reason == REFUSED - OWN_MEMORY_CLOSED:
+        return reason  # another thread closed the memory after the caller's check
+    elif name == RELEASE or memory.cached or reason != CUDA_ERROR_OUT_OF_MEMORY:
+        refuse_operation(&operation, reason, stream, (label,))
+    return reason
+
+
+# ---- one allocation ----
+
+cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "growing", "foreign",
+                    "code", "executable", "device", "registered", "device")
+cdef enum:
+    MOST_LINES = 20  # lines of a memory report
+cdef void *_newest = NULL  # head of the list of live memory
+
+
+@cython.final
+@cython.freelist(64)
+@cython.no_gc_clear
+cdef class Memory:
+    """One allocation. Internal to buffers."""
+
+    def __dealloc__(self):
+        if self.state is NULL:
+            _leave_pool(self)
+            return
+        unlist_memory(self)
+        if self.left is not None and not cudadrv_table.forked:
+            own_memory_return(engine, self.left.state)
+        if self.pool is not None:
+            self.owner = self.pool  # keeps the pool alive until the memory is freed
+            _leave_pool(self)
+        if self.is_home:
+            _forget_home(self)
+        if self.home is not None:
+            self.home.members -= 1
+            release_part(self.home, self.state, self.start, self.start + self.nbytes, self.context,
+                         self.owner)
+        elif self.block is not NULL:
+            _forget_allocation(self)
+            _hand_back(self, self.state)
+        elif self.span is not NULL:
+            release_later(GROWING, <CUdeviceptr><size_t>self.span, self.state, self.context, None)
+        else:
+            release_later(self.kind, self.address, self.state, self.context, self.owner)
+
+    cdef int close(self, Stream stream, int policy) except -1:
+        """Release the memory, or raise and change nothing. May block if it is not pooled."""
+        cdef own_memory *after
+        attend()
+        if stream is not None and self.kind != STREAM_ORDERED:
+            raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
+        if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
+            return _close_on(self, stream, policy)
+        if self.growth is not None:
+            return _close_growing(self)
+        if self.state.closed:  # another thread may have closed the memory after the caller's check
+            return 0
+        if self.home is not None:
+            return _close_in_home(self)
+        now = self.block is not NULL or _wait_to_free(self)
+        if self.state.closed:  # another thread has closed it during the wait
+            return 0
+        after = _state_after(self)
+        _forget_allocation(self)
+        try:
+            _end(self, "close", True)
+        except BaseException:
+            free(after)
+            raise
+        if after is not NULL:
+            _hand_back(self, after)
+        elif self.address != 0 and self.kind != FOREIGN and not self.context.lost:
+            if now:
+                _free_now(self)
+            else:
+                release_later(self.kind, self.address, NULL, self.context, self.owner)
+        _let_go(self)
+        self.closed_at = here()
+        return 0
+
+    cdef int give_away(self) except -1:
+        """Close the memory without freeing it, or raise and change nothing."""
+        self.context.usable()
+        if self.pool is not None:
+            raise ValueError(f"{self.label} has memory of a DriverPool, which it cannot give away")
+        if self.kind == FOREIGN:
+            raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
+                             " give it away; its owner can")
+        if self.growth is not None:
+            raise ValueError(f"{self.label} has memory that grows, which it cannot give away: only"
+                             " cudadrv knows how to unmap it")
+        _end(self, "give away", False)
+        if self.kind == REGISTERED or self.kind == SHARED and (<Kept>self.owner).in_use():
+            raise ValueError(f"{self.label} has memory that other processes may have mapped, so it"
+                             " cannot give it away")
+        if self.regions > 1:
+            raise BufferBorrowedError(
+                f"cannot give away {self.label}:\n"
+                f"  parts of it are alive ({self.regions - 1}), which could still use its memory.\n"
+                "  Release it: drop the last reference to each of them.")
+        _end(self, "give away", True)
+        leave_cache(self)
+        _let_go(self)
+        return 0
+
+
+cdef int _end(Memory memory, str verb, bint close) except -1:
+    """Raise if the memory is in use; otherwise mark it as closed if `close` is true."""
+    cdef own_conflict conflict
+    answer = own_memory_free(engine, memory.state, close, &conflict)
+    if answer == OWN_HELD and memory.context.lost:  # nothing can be launched there
+        memory.state.closed = memory.state.closed or close
+    elif answer != OWN_OK:
+        refuse_close(answer, &conflict, verb, memory.label)
+    return 0
+
+
+cdef int _close_in_home(Memory memory) except -1:
+    """Close foreign memory that shares the state of its home, or raise and change nothing."""
+    cdef own_access access
+    cdef own_conflict conflict
+    cdef own_memory *closed = closed_state(memory)
+    access.memory, access.gone = memory.state, &memory.gone
+    access.start, access.stop = memory.start, memory.start + memory.nbytes
+    answer = own_bytes_leave(engine, &access, memory.context.lost, &conflict)
+    if answer == OWN_OK:
+        return leave_home(memory, closed)
+    own_memory_end(closed)
+    if answer != OWN_MEMORY_CLOSED:     # else another thread has closed it meanwhile
+        refuse_close(answer, &conflict, "close", memory.label)
+    return 0
+
+
+cdef own_memory *closed_state(Memory memory) except NULL:
+    """Make the state that foreign memory gets when it leaves its home."""
+    cdef own_memory *closed = new_state(memory.nbytes)
+    closed.closed = True
+    return closed
+
+
+cdef int leave_home(Memory memory, own_memory *closed) except -1:
+    """Close foreign memory that the engine counts as `gone` from its home.
+
+    `closed` is what `closed_state` has made.
+    """
+    memory.state = closed
+    memory.home.members -= 1
+    memory.left, memory.home = memory.home, None
+    memory.closed_at = here()
+    _let_go(memory)
+    return 0
+
+
+cdef void stay_home(Memory memory) noexcept:
+    """Open memory again that the engine counts as `gone`."""
+    memory.gone = False
+    own_memory_return(engine, memory.state)
+
+
+cdef bint _wait_to_free(Memory memory) except -1:
+    """Wait until freeing the memory cannot block, or raise if it is in use.
+
+    Returns False if the memory has to go to the queue: other processes may have it mapped, or the
+    wait would never end.
+    """
+    if memory.kind == SHARED:
+        return False
+    if memory.address == 0 or memory.kind == FOREIGN or memory.context.lost:
+        return True
+    _end(memory, "close", False)
+    return wait_to_free(memory.context, memory.kind)
+
+
+cdef int _free_now(Memory memory) except -1:
+    """Free memory that is marked as closed. If the driver fails, open it again, and raise."""
+    cdef CUdeviceptr address = memory.address
+    cdef MemoryKind kind = memory.kind
+    cdef CUresult status
+    with nogil:
+        status = free_memory(memory.context.raw, kind, address)
+    if status != CUDA_SUCCESS:
+        memory.state.closed = False
+        memory.context.raise_failure(status)
+    return 0
+
+
+# ---- memory that grows ----
+#
+# A thread that maps or unmaps memory, closes it, or moves its buffer, has the lock of the span. It
+# waits for this lock without the GIL, but only if it has no other such lock: otherwise two threads
+# could wait for each other.
+
+cdef dict _growing = {}     # how many of these locks a thread has, by its number
+
+
+cdef int begin_growth(Memory memory, str verb) except -1:
+    """Take the lock of the span. Raises if this thread has it, or has another one and must wait.
+
+    This happens in a finalizer that runs during `grow`, or in a function that makes room for it.
+    """
+    cdef unsigned long thread = this_thread()
+    site = here()
+    if not memory.growth.acquire(False):
+        if memory.growing_in == thread or thread in _growing:
+            who = "and has called this one" if memory.growing_in == thread else \
+                "in another thread, for which a call that changes the size of a buffer cannot wait"
+            raise BufferBorrowedError(
+                f"cannot {verb} {memory.label}:\n"
+                f"  a call at {place(memory.growing_at)} is just changing its size, {who}.\n"
+                "  Do it when that call has returned.")
+        memory.growth.acquire()
+    memory.growing_in, memory.growing_at = thread, site
+    try:
+        _growing[thread] = _growing.get(thread, 0) + 1
+    except BaseException:
+        memory.growing_in = 0
+        memory.growth.release()
+        raise
+    return 0
+
+
+cdef int end_growth(Memory memory) except -1:
+    cdef unsigned long thread = memory.growing_in
+    _growing[thread] -= 1
+    if _growing[thread] == 0:
+        del _growing[thread]
+    memory.growing_in = 0
+    memory.growth.release()
+    return 0
+
+
+cdef int _close_growing(Memory memory) except -1:
+    """Close memory that grows, or raise and change nothing. May block.
+
+    If the driver fails after some of the memory is unmapped, the memory is closed, and the rest of
+    the span goes to the queue.
+    """
+    cdef CUresult status = CUDA_SUCCESS
+    cdef bint now = True
+    begin_growth(memory, "close")
+    try:
+        if not memory.state.closed:  # another thread may have closed it meanwhile
+            if not memory.context.lost:
+                _end(memory, "close", False)
+                now = wait_to_free(memory.context, GROWING)
+            status = _close_span(memory, now)
+    finally:
+        end_growth(memory)
+    return memory.context.check(status)
+
+
+cdef CUresult _close_span(Memory memory, bint now) except *:
+    """Close open memory whose lock this thread has. Returns the driver's failure if the memory was
+    closed in spite of it. Unless it is to be freed `now`, the span goes to the queue.
+    """
+    cdef CUresult status = CUDA_SUCCESS
+    cdef Span *span = memory.span
+    cdef size_t mapped = span.mapped
+    _end(memory, "close", True)
+    if now and not memory.context.lost:
+        with nogil:
+            status = free_span(span, False)
+    if status != CUDA_SUCCESS and span.mapped == mapped and mapped:
+        memory.state.closed = False
+        memory.context.raise_failure(status)
+    memory.span = NULL
+    if now and status == CUDA_SUCCESS:
+        drop_span(span)
+    else:
+        release_later(GROWING, <CUdeviceptr><size_t>span, NULL, memory.context, None)
+    _let_go(memory)
+    memory.closed_at = here()
+    return status
+
+
+cdef int close_module(Memory code, list variables) except -1:
+    """Unload a module and close the memory of its variables, or raise and change nothing."""
+    cdef Memory memory
+    attend()
+    ended = []
+    # Launches use the code and variables. The code is checked first, so that a refusal names it.
+    _end(code, "close", False)
+    _wait_to_free(code)     # before anything is marked as closed
+    try:
+        for memory in variables:
+            _end(memory, "close", True)
+            ended.append(memory)
+        code.close(None, OWN_STRICT)
+    except BaseException:
+        for memory in ended:
+            memory.state.closed = False
+        raise
+    for memory in ended:
+        memory.closed_at = code.closed_at
+        _let_go(memory)
+    return 0
+
+
+cdef Memory code_memory(Context context, str label):
+    """Make the Memory that stands for a module's code, so that launches can borrow the code.
+
+    The caller sets its address to the CUmodule.
+    """
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context = context
+    memory.kind = CODE
+    memory.nbytes = 1
+    memory.label = label
+    memory.site = here()
+    memory.state = new_state(1)
+    return memory
+
+
+cdef Memory variable_memory(
+    Context context, CUdeviceptr address, size_t nbytes, Memory code, str label
+):
+    """Make the Memory of a module's variable. `live_buffers` lists it only after `show_memory`."""
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context = context
+    memory.kind = FOREIGN
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.state = new_state(nbytes)
+    memory.address = address
+    memory.owner = code
+    return memory
+
+
+cdef int _close_on(Memory memory, Stream stream, int policy) except -1:
+    """Free stream-ordered memory after the work of a stream."""
+    cdef StreamOrdered ordered
+    cdef int reason
+    if stream is None:
+        stream = memory.stream
+        if stream.closed:
+            # This stream is ordered only after work that the host knows to be complete.
+            stream = internal_stream(memory.context)
+    elif stream.context is not memory.context:
+        raise ValueError(f"{stream!r} is not a stream of the context of {memory.label}")
+    ordered = StreamOrdered(memory.address, memory.nbytes, memory.state, False, NULL, NULL)
+    if stream.order.order == OWN_NON_BLOCKING:
+        ordered.after = _state_after(memory)
+        ordered.cached = ordered.after is not NULL
+    reason = -1
+    try:
+        reason = free_on(&ordered, stream, policy, memory.label)
+    finally:
+        if reason != 0:
+            free(ordered.after)
+    if reason == 0:
+        if ordered.cached:
+            _hand_back(memory, ordered.after)
+        else:
+            leave_cache(memory)
+        memory.closed_at = here()
+        _let_go(memory)
+    return 0
+
+
+cdef own_memory *new_state(size_t nbytes) except NULL:
+    cdef own_memory *state = <own_memory *>malloc(sizeof(own_memory))
+    if state is NULL:
+        raise MemoryError()
+    own_memory_prepare(state, nbytes)
+    return state
+
+
+cdef own_memory *_state_after(Memory memory) except? NULL:
+    """Make a new state for the memory's block; NULL if it has no block.
+
+    The old state stays with the closed memory.
+    """
+    return NULL if memory.block is NULL else new_state(memory.block.nbytes)
+
+
+cdef void _hand_back(Memory memory, own_memory *state) noexcept:
+    """Put the memory's block back into its cache. `state` records who may still use the block."""
+    cdef Block *block = memory.block
+    memory.block = NULL
+    if memory.address == 0:  # the memory was never used, and the block still has its own state
+        _drop_state(state)
+    else:
+        block.state = state
+    (<Cache>block.cache).put(block, memory.context)
+
+
+cdef void leave_cache(Memory memory) noexcept:
+    """Drop the memory's block, because the memory will not go back to the cache."""
+    if memory.block is not NULL:
+        (<Cache>memory.block.cache).forget(memory.block)
+        memory.block = NULL
+
+
+cdef int _let_go(Memory memory) except -1:
+    """Remove memory from the list of live memory, and drop its address and its owner."""
+    unlist_memory(memory)
+    _leave_pool(memory)
+    memory.address = 0
+    memory.owner = None
+    return 0
+
+
+cdef void _leave_pool(Memory memory) noexcept:
+    """Stop counting as memory of a DriverPool."""
+    if memory.pool is not None:
+        memory.pool.buffers -= 1
+        memory.pool = None
+
+
+# ---- what is alive ----
+
+cdef void list_memory(Memory memory) noexcept:
+    global _newest
+    memory.older = _newest
+    if _newest is not NULL:
+        (<Memory>_newest).newer = <void *>memory
+    _newest = <void *>memory
+
+
+cdef void show_memory(Memory memory) noexcept:
+    """Add memory to the list, unless it is listed. Its site is the program's current line."""
+    if not _is_listed(memory):
+        memory.site = here()
+        list_memory(memory)
+
+
+cdef bint _is_listed(Memory memory) noexcept:
+    return memory.newer is not NULL or memory.older is not NULL or _newest is <void *>memory
+
+
+cdef void unlist_memory(Memory memory) noexcept:
+    """Remove memory from the list, if it is there."""
+    global _newest
+    if not _is_listed(memory):
+        return
+    if memory.newer is not NULL:
+        (<Memory>memory.newer).older = memory.older
+    else:
+        _newest = memory.older
+    if memory.older is not NULL:
+        (<Memory>memory.older).newer = memory.newer
+    memory.newer = memory.older = NULL
+
+
+cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
+    """Return the live memory that owns any of these bytes, or None. Lets no other thread run."""
+    return _live_memory_at(address, nbytes, False)
+
+
+cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
+    """As `owner_of`; with `borrowed`, return live memory that only borrows any of the bytes."""
+    cdef void *each = _newest
+    cdef Memory memory
+    cdef CUdeviceptr first
+    cdef size_t size
+    while nbytes and each is not NULL:
+        memory = <Memory>each
+        first, size = memory.address + memory.start, memory.nbytes
+        if memory.block is not NULL:
+            first, size = memory.block.address, memory.block.nbytes
+        if (memory.kind == FOREIGN) == borrowed and first < address + nbytes \
+                and address < first + size and not (borrowed and memory.state.closed):
+            return memory
+        each = memory.older
+    return None
+
+
+cdef str label_at(CUdeviceptr address):
+    """Return the label of the live memory that contains an address, or None."""
+    cdef void *each = _newest
+    cdef Memory memory
+    while each is not NULL:
+        memory = <Memory>each
+        if memory.address + memory.start <= address \
+                < memory.address + memory.start + memory.nbytes:
+            return memory.label
+        each = memory.older
+    return None
+
+
+def live_buffers():
+    """List the buffers that hold memory, newest first. Calls no driver function.
+
+    Returns
+    -------
+    list of LiveBuffer
+        Parts of a buffer are not listed.
+    """
+    found = []
+    for memory in _live_memory():
+        found.append(_live_buffer(memory))
+    return found
+
+
+cdef object _live_buffer(Memory memory):
+    from cudadrv._records import LiveBuffer
+    nbytes = memory.nbytes if memory.span is NULL else memory.span.mapped
+    return LiveBuffer(KINDS[memory.kind], memory.label, nbytes,
+                      memory.context.device.ordinal, place(memory.site))
+
+
+cdef list _live_memory():
+    """Return all memory in the list. Lets no other thread run, because it could change the list."""
+    cdef list found = []
+    cdef void *each = _newest
+    while each is not NULL:
+        found.append(<Memory>each)
+        each = (<Memory>each).older
+    return found
+
+
+def memory_report():
+    """Return a text that says which lines hold how much memory, the largest first."""
+    count, nbytes = Counter(), Counter()
+    for buffer in live_buffers():
+        what = buffer.kind, buffer.site
+        count[what] += 1
+        nbytes[what] += buffer.nbytes
+    cached = cached_bytes()
+    pools = f"\nPools keep {cached} bytes for new buffers." if cached else ""
+    if not count:
+        return f"No buffer of this process is alive.{pools}"
+    shown = nbytes.most_common(MOST_LINES)
+    lines = []
+    for what, size in shown:
+        kind, site = what
+        many = "buffer" if count[what] == 1 else "buffers"
+        lines.append(f"  {size} bytes in {count[what]} {kind} {many}, made at {site}")
+    if len(nbytes) > len(shown):
+        rest = sum(nbytes.values()) - sum(dict(shown).values())
+        lines.append(f"  {rest} bytes made at {len(nbytes) - len(shown)} other lines")
+    return f"Live buffers hold {sum(nbytes.values())} bytes:\n" + "\n".join(lines) + pools
+
+
+# ---- allocating ----
+
+cdef Memory allocate_memory(
+    MemoryKind kind, Context context, size_t nbytes, unsigned int flags, Stream stream, str label,
+    bint pooled
+):
+    """Make the Memory of a buffer: from a cache, else from the driver, or empty for 0 bytes."""
+    cdef Memory memory = Memory.__new__(Memory)
+    if unlikely(not is_usable(context)):
+        context.usable()
+    if stream is not None and stream.capture is not NULL:
+        # Memory of a capture exists before the graph is launched, and no other work uses it.
+        stream = None
+        kind = DEVICE if kind == STREAM_ORDERED else kind
+    memory.context = context
+    memory.kind = kind
+    memory.nbytes = nbytes
+    memory.flags = flags
+    memory.label = label
+    memory.site = here()
+    if stream is not None:
+        if kind == STREAM_ORDERED:
+            memory.stream = stream
+            # On other streams the driver call itself orders streams, so it cannot be skipped.
+            pooled = pooled and stream.order.order == OWN_NON_BLOCKING
+        elif nbytes and pooled and _takes_order(stream):
+            memory.unused = True
+        else:
+            stream = None
+    if stream is not None and nbytes:
+        check_stream(stream)    # otherwise memory would be allocated or freed before the refusal
+    if nbytes == 0 or not pooled:
+        _allocate(memory, nbytes)
+    elif not _reuse(memory, stream):
+        _allocate_block(memory)
+        if memory.unused:
+            _note_allocation(memory, stream)
+    if nbytes:
+        list_memory(memory)
+    return memory
+
+
+cdef Memory allocate_from(
+    PoolHandle pool, Context context, size_t nbytes, Stream stream, str label
+):
+    """Make the Memory of a buffer: from a pool of the driver, or empty for 0 bytes.
+
+    Without a stream, the memory is allocated on the internal stream, and the host waits for it.
+    """
+    cdef Memory memory = Memory.__new__(Memory)
+    context.usable()
+    if stream is not None and nbytes:
+        stream.usable()
+    memory.context = context
+    memory.kind = STREAM_ORDERED
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.site = here()
+    memory.stream = internal_stream(context) if stream is None else stream
+    pool.usable()
+    if nbytes:
+        pool.buffers += 1  # from here on no other thread can close the pool
+        memory.pool = pool
+    _allocate(memory, nbytes)
+    if nbytes:
+        list_memory(memory)
+        if stream is None:
+            memory.stream.synchronize()
+    return memory
+
+
+cdef inline bint _takes_order(Stream stream) noexcept:
+    """Whether page-locked or managed memory is allocated in the order of a stream.
+
+    False for a blocking stream: the default streams' rules order only driver calls, and this
+    allocation makes no driver call. False if `host_excluded` is set: the allocation would count as
+    unfinished work, during which the host cannot use any managed memory.
+    """
+    return stream.order.order == OWN_NON_BLOCKING and not stream.order.domain.host_excluded
+
+
+cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept:
+    """Return the shelf for this memory: 1 if it is stream-ordered or write-combined, else 0.
+
+    Blocks on different shelves of a cache cannot replace each other.
+    """
+    return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
+
+
+cdef bint _reuse(Memory memory, Stream stream) except -1:
+    """Take a block whose uses are all ordered before those of the new memory.
+
+    Returns False if there is none.
+    """
+    cdef Cache cache = cache_of(memory.context, memory.kind)
+    cdef Block *block = cache.take(
+        _shelf_of(memory.kind, memory.flags), memory.nbytes,
+        NULL if stream is None else stream.order)
+    if block is NULL:
+        return False
+    if stream is None:
+        own_memory_renew(block.state, memory.nbytes)
+        memory.state = block.state
+        memory.state.managed = memory.kind == UNIFIED
+    else:
+        _reuse_on(memory, block, stream)
+    memory.block = block
+    if not memory.unused:
+        memory.address = block.address
+    elif own_memory_reusable(engine, NULL, block.state):
+        _choose(memory)
+    return True
+
+
+cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
+    """Issue the allocation of a cached block on a stream, without a driver call."""
+    cdef int reason = -1
+    try:
+        memory.state = new_state(memory.nbytes)
+        memory.state.managed = memory.kind == UNIFIED
+        reason = _note_allocation(memory, stream)
+    finally:
+        if reason != 0:  # the block is unchanged, because nothing else could use it
+            (<Cache>block.cache).put(block, memory.context)
+    if not memory.unused:
+        _drop_state(block.state)
+    return 0
+
+
+cdef int _note_allocation(Memory memory, Stream stream) except? -1:
+    """Count the allocation of memory, which exists already, as a write on a stream."""
+    cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL)
+    return allocate_on(&ordered, stream, memory.label)
+
+
+cdef int _allocate_block(Memory memory) except -1:
+    cdef Cache cache = cache_of(memory.context, memory.kind)
+    cdef unsigned int shelf = _shelf_of(memory.kind, memory.flags)
+    cdef size_t size = _allocate(memory, cache.size_for(shelf, memory.nbytes))
+    memory.block = cache.add(memory.kind, shelf, memory.address, size)
+    return 0
+
+
+# ---- page-locked and managed memory on a stream ----
+#
+# The block that is taken for such memory may still be used by unfinished work, which is ordered
+# before the next operation of the stream. The host must not access this block before that work is
+# complete, but a program that has just made a buffer does not know that it has to wait. So the
+# address of `unused` memory is chosen at its first use. If a stream uses the memory first, the
+# memory gets the address of that block, and its allocation counts as a write on the stream, like
+# that of a DeviceBuffer. If the host uses it first, the memory gets another block, which nothing
+# uses. Once chosen, an address never changes.
+
+cdef CUdeviceptr chosen_address(Memory memory, size_t start) noexcept:
+    """Choose the address of memory that a stream uses first: that of the block taken for it.
+
+    Returns the address plus `start`, or 0 if the memory is empty or closed.
+    """
+    if memory.block is NULL:
+        return 0
+    _choose(memory)
+    memory.unused = False
+    return memory.address + start
+
+
+cdef void _choose(Memory memory) noexcept:
+    """Give the memory the address of the block that was taken from the cache for it."""
+    _drop_state(memory.block.state)
+    memory.address = memory.block.address
+
+
+cdef int use_on_host(Memory memory) except -1:
+    """Let the host be the first user of `unused` memory. May allocate."""
+    cdef Memory other
+    if memory.address == 0:
+        other = allocate_memory(
+            memory.kind, memory.context, memory.nbytes, memory.flags, None, memory.label, True)
+        # If this is false, another thread has chosen the address or closed the memory meanwhile.
+        if memory.address == 0 and memory.block is not NULL:
+            (<Cache>memory.block.cache).hits -= 1   # the first block was not used
+            memory.block, other.block = other.block, memory.block
+            memory.address, other.address = other.address, 0
+    _forget_allocation(memory)
+    return 0
+
+
+cdef void _forget_allocation(Memory memory) noexcept:
+    """Let the host and all streams use memory that is unused since its allocation on a stream."""
+    if memory.unused:
+        memory.unused = False
+        own_memory_forget(engine, memory.state, ALLOCATION)
+
+
+cdef size_t _allocate(Memory memory, size_t size) except? 0:
+    """Free what can be freed of the queue, then allocate from the driver. Return the size."""
+    drain_for_more()
+    memory.state = new_state(memory.nbytes)
+    memory.state.managed = \
+        memory.kind == UNIFIED or (memory.pool is not None and memory.pool.kind == UNIFIED)
+    return 0 if size == 0 else obtain(memory, size, _call)
+
+
+cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) except? 0:
+    """Get memory by `allocate`. Return the size.
+
+    If the driver is out of memory: release the caches, free the whole queue (which may block), and
+    try again with the exact size. If that fails, too, let the program make room.
+    """
+    cdef CUresult status = allocate(memory, size)
+    again = True
+    while status == CUDA_ERROR_OUT_OF_MEMORY and again:
+        trim_caches()
+        _drain_all()
+        size = min(size, memory.nbytes)
+        status = allocate(memory, size)
+        again = status == CUDA_ERROR_OUT_OF_MEMORY and make_room(memory.context, size)
+    if status == CUDA_ERROR_OUT_OF_MEMORY:
+        if memory.span is not NULL:
+            size -= memory.span.usable
+        raise CudaOutOfMemoryError(
+            <int>status, last_failure().decode(),
+            f"{size} bytes were requested for {memory.label}. {memory_report()}")
+    memory.context.check(status)
+    return size
+
+
+cdef int _drain_all() except -1:
+    """Free the whole queue. What work of a process that has ended may use for ever stays there."""
+    try:
+        drain(True)
+    except OwnershipError:
+        pass
+    return 0
+
+
+cdef void _drop_state(own_memory *state) noexcept:
+    own_memory_end(state)
+
+
+cdef CUresult _call(Memory memory, size_t size) except *:
+    cdef CUresult status
+    cdef StreamOrdered ordered
+    cdef Segment segment
+    cdef CUcontext context = memory.context.raw
+    if memory.kind == REGISTERED:
+        segment = new_segment("cudadrv-locked", size)
+        memory.owner = segment
+        memory.address = <size_t>segment.address
+    if memory.kind == STREAM_ORDERED:
+        ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL)
+        if memory.pool is not None:
+            ordered.pool = memory.pool.raw
+        status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)
+        memory.address = ordered.address
+        return status
+    with nogil:
+        if memory.kind == DEVICE:
+            status = in_cuMemAlloc(context, &memory.address, size)
+        elif memory.kind == REGISTERED:
+            status = in_cuMemHostRegister(
+                context, <void *>memory.address, size,
+                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+        elif memory.kind == LOCKED:
+            status = in_cuMemHostAlloc(context, <void **>&memory.address, size, memory.flags)
+        else:
+            status = in_cuMemAllocManaged(context, &memory.address, size, CU_MEM_ATTACH_GLOBAL)
+    if memory.kind == REGISTERED and status != CUDA_SUCCESS:
+        memory.address, memory.owner = 0, None
+    return status
+
+
+cdef Memory adopt_memory(
+    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
+):
+    """Make the Memory of bytes that cudadrv did not allocate.
+
+    If cudadrv shall free the bytes, raises ValueError if another live Memory owns or borrows some
+    of them, or if a dead Memory owned some that are not freed yet.
+    """
+    cdef Memory memory = Memory.__new__(Memory)
+    cdef Memory other
+    memory.context = context
+    memory.kind = kind
+    memory.nbytes = nbytes
+    memory.label = label
+    memory.site = here()
+    memory.home = _home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None
+    if memory.home is not None:
+        return _in_home(memory, address, owner)
+    memory.state = new_state(nbytes)
+    memory.state.managed = kind == UNIFIED
+    # No other thread runs between this check and the addition, so an address has one owner.
+    other = None if kind == FOREIGN else owner_of(address, nbytes)
+    if other is not None:
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which owns and frees it. Take it from there"
+                         " with into_raw() first, or borrow it with from_address()")
+    other = None if kind == FOREIGN else _live_memory_at(address, nbytes, True)
+    if other is not None:  # the bytes would have two states
+        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
+                         f" {place(other.site)}, which only borrows it. Close that buffer first")
+    if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
+        raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
+                         " or used again. To keep it, take it with into_raw() in time")
+    memory.address = address
+    memory.owner = owner
+    list_memory(memory)
+    return memory
+
+
+cdef Memory adopt_opened(
+    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
+    object owner, str label
+):
+    """Make the Memory of a part of an allocation that another process has shared.
+
+    It has a home of its own, with no uses. The ticket has ordered all earlier uses of these bytes.
+    Those that this process has recorded for an earlier ticket must not count again: whether the
+    driver maps this ticket's memory to the same address depends on timing.
+    """
+    cdef Memory memory = Memory.__new__(Memory)
+    memory.context, memory.kind, memory.nbytes = context, FOREIGN, nbytes
+    memory.label, memory.site = label, here()
+    memory.home = Memory.__new__(Memory)
+    _make_home(memory.home, context, first, size)
+    return _in_home(memory, address, owner)
+
+
+cdef Memory _in_home(Memory memory, CUdeviceptr address, object owner):
+    """Finish a Memory that has a home."""
+    memory.home.members += 1
+    memory.state = memory.home.state
+    memory.start = address - memory.home.address
+    memory.address = memory.home.address
+    memory.owner = owner
+    list_memory(memory)
+    return memory
+
+
+# ---- the state that foreign memory shares ----
+#
+# Arrays of another library may overlap each other, and may lie in a buffer of cudadrv. So all their
+# uses are recorded in one state: that of their home, the driver's allocation in which they lie.
+
+# The homes of memory that cudadrv did not allocate: addresses of Memory objects, by the address of
+# the first byte of the allocation.
+cdef dict _homes = {}
+
+
+cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
+    """Return the home of these bytes, perhaps a new one.
+
+    Returns None if the driver does not know the allocation, and no live memory contains the bytes.
+    """
+    cdef CUdeviceptr first = 0
+    cdef size_t size = 0
+    cdef CUresult status
+    with nogil:
+        status = in_cuMemGetAddressRange(context.raw, &first, &size, address)
+    if not _is_unknown(status):
+        context.check(status)
+    if status == CUDA_SUCCESS and address + nbytes > first + size:
+        _refuse_end(context, address, nbytes)
+    if status != CUDA_SUCCESS:
+        return _known_home(address, nbytes, address, nbytes)
+    if not first <= address or address + nbytes > first + size:
+        first, size = address, nbytes
+    return _home_at(context, first, size, address, nbytes)
+
+
+cdef Memory _home_at(
+    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
+):
+    """Return the home of bytes in an allocation, perhaps a new one."""
+    cdef Memory made = Memory.__new__(Memory)   # first: this may run a finalizer that makes a home
+    cdef Memory home = _known_home(first, size, address, nbytes)
+    if home is not None:
+        return home
+    # No other thread runs here, so none can make a second home for the allocation.
+    _make_home(made, context, first, size)
+    made.is_home = True
+    made.key = first
+    _homes[made.key] = <size_t><void *>made
+    return made
+
+
+cdef int _make_home(Memory made, Context context, CUdeviceptr first, size_t size) except -1:
+    made.context, made.kind, made.address, made.nbytes = context, FOREIGN, first, size
+    made.label = "memory of another library"
+    made.state = new_state(size)
+    return 0
+
+
+cdef Memory _known_home(
+    CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
+):
+    """Return the home of this allocation, else the home of live memory around these bytes, or this
+    memory itself if it has no home. Returns None if there is neither.
+
+    Lets no other thread in.
+    """
+    cdef Memory live
+    cdef Memory home = None
+    if first in _homes:
+        home = <Memory><void *><size_t>_homes[first]
+        if home.nbytes != size:
+            home = None
+        elif home.members:
+            return home
+    # No buffer uses the home. Its owner may have freed the allocation since then, and the driver
+    # may have given the same addresses to a buffer of cudadrv.
+    live = _live_memory_around(address, nbytes)
+    if live is None:
+        return home
+    return live if live.home is None else live.home
+
+
+# ---- what was given back ----
+#
+# The owner of an array that was given back works on the stream of `give_back` again. A later import
+# of the same bytes has to be ordered after that stream, so the home must not be forgotten before
+# the host knows that the stream's work up to `give_back` is complete. It does not matter whether
+# the driver has completed that work: what an import orders must not depend on timing.
+
+cdef enum:
+    FEW_HOMES = 2       # a call looks at this many homes
+    MORE_HOMES = 4      # the same if there are many: the driver has to be asked twice about each
+    MANY_HOMES = 1024   # with more homes, the driver is asked whether their work is complete
+
+cdef Memory _first_home = None  # a list of the homes that are kept, linked by `following`
+cdef Memory _last_home = None
+cdef size_t _kept_homes = 0     # the length of that list
+
+
+cdef int return_to_owner(Memory memory, own_memory *closed) except -1:
+    """Close foreign memory after its bytes were given back by the operation GIVE_BACK.
+
+    `closed` is as for `leave_home`.
+    """
+    cdef Memory home = memory.home
+    if home.is_home and not home.remembered:    # other homes are buffers of the program
+        forget_homes_with(_forget_complete)
+        _forget_complete()
+        home.remembered = True
+        _keep_home(home)
+    home.returns += 1
+    return leave_home(memory, closed)
+
+
+cdef void _keep_home(Memory home) noexcept:
+    """Append a home to the list. Needs no memory, so it cannot fail."""
+    global _first_home, _last_home, _kept_homes
+    if _last_home is None:
+        _first_home = home
+    else:
+        _last_home.following = home
+    _last_home = home
+    _kept_homes += 1
+
+
+cdef Memory _take_home():
+    """Remove the first home from the list and return it, or return None."""
+    global _first_home, _last_home, _kept_homes
+    cdef Memory home = _first_home
+    if home is not None:
+        _first_home, home.following = home.following, None
+        if _first_home is None:
+            _last_home = None
+        _kept_homes -= 1
+    return home
+
+
+cdef int _forget_complete() except -1:
+    """Forget homes whose uses are known to be complete. Looks at a few homes only."""
+    cdef Memory home
+    cdef size_t few = min(<size_t>(FEW_HOMES if _kept_homes < MANY_HOMES else MORE_HOMES),
+                          _kept_homes)
+    while few:
+        few -= 1
+        home = _take_home()
+        if home is None:
+            break
+        if _may_be_unfinished(home):
+            _keep_home(home)
+        else:
+            home.remembered, home.returns, home.works = False, 0, None
+    return 0
+
+
+cdef bint _may_be_unfinished(Memory home) noexcept:
+    if home.context.lost or is_unused(home.state):
+        return False
+    if _kept_homes < MANY_HOMES or home.members:
+        return True
+    try:    # the program imports new allocations all the time, and never waits
+        return not _is_complete(home)
+    except Exception:   # the driver has failed; a call that can say so will find this, too
+        return True
+
+
+cdef bint _is_complete(Memory home) except -1:
+    """Whether the driver has completed all uses of a home up to its last return.
+
+    The streams may always have other work. So the first question records events, and a later one
+    asks whether these are complete. Other threads may use the home meanwhile.
+    """
+    cdef size_t returns = home.returns
+    if home.works is None or home.returns_of_works != returns:
+        works = users_of(home.state)
+        if home.returns == returns and None not in works:
+            home.works, home.returns_of_works = works, returns
+        return False
+    for work in home.works:
+        if not is_complete(work):
+            return False
+    return not home.members and home.returns == returns
+
+
+cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
+    """Raise ValueError if the driver does not know the last byte.
+
+    If the driver knows the last byte, the bytes are assumed to lie in several allocations, which
+    are mapped next to each other.
+    """
+    cdef int device = 0
+    cdef CUdeviceptr last = address + nbytes - 1
+    if kind_at(context, last, &device) == -1:
+        raise ValueError(f"memory of {nbytes} bytes at {address:#x} ends at {last:#x}, which is"
+                         " none of the driver's memory")
+    return 0
+
+
+cdef void _forget_home(Memory home) noexcept:
+    # Allocates nothing, so it cannot fail: no address of a dead object may stay in the dictionary.
+    if <size_t>_homes.get(home.key, 0) == <size_t><void *>home:
+        del _homes[home.key]
+
+
+cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
+    """Return the live memory that contains all of these bytes, or None. Lets no other thread run.
+    """
+    cdef void *each = _newest
+    cdef Memory memory
+    while each is not NULL:
+        memory = <Memory>each
+        if memory.kind != CODE and memory.address + memory.start <= address \
+                and address + nbytes <= memory.address + memory.start + memory.nbytes \
+                and not memory.state.closed:
+            return memory
+        each = memory.older
+    return None
+
+
+# ---- memory by address ----
+
+cdef int check_external(
+    Context context, MemoryKind kind, CUdeviceptr address, str label
+) except -1:
+    """Raise ValueError if the driver does not know the address as memory of this kind and device.
+    """
+    cdef int device = context.device.ordinal
+    if address == 0:
+        return 0
+    found = kind_at(context, address, &device)
+    if found != <int>kind:
+        words = {DEVICE: "device", LOCKED: "page-locked host", UNIFIED: "managed",
+                 -1: "none of the driver's"}
+        raise ValueError(f"{address:#x} is not {words[kind]} memory, which a {label} needs: it is"
+                         f" {words[found]} memory")
+    if kind == DEVICE and device != context.device.ordinal:
+        raise ValueError(f"{address:#x} is memory of device {device}, not of {context.device!r};"
+                         " say which one with device=")
+    return 0
+
+
+cdef bint _is_unknown(CUresult status) noexcept:
+    """Whether a function has answered that the driver does not know an address."""
+    return has_answered(status, CUDA_ERROR_INVALID_VALUE) \
+        or has_answered(status, CUDA_ERROR_NOT_FOUND)
+
+
+cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
+    """Return DEVICE, LOCKED or UNIFIED, or -1 for memory that the driver does not know."""
+    cdef unsigned int memory_type = 0
+    cdef int managed = 0
+    cdef CUresult status
+    context.usable()
+    with nogil:
+        status = in_cuPointerGetAttribute(
+            context.raw, &memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+        if status == CUDA_SUCCESS:
+            status = in_cuPointerGetAttribute(
+                context.raw, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
+        if status == CUDA_SUCCESS:
+            status = in_cuPointerGetAttribute(
+                context.raw, device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+    if _is_unknown(status):
+        return -1
+    context.check(status)
+    if managed & 1:
+        return UNIFIED
+    return LOCKED if memory_type == CU_MEMORYTYPE_HOST else DEVICE

@@ -1,0 +1,498 @@
+"""Copies between buffers, and fills.
+
+Outlives a call: the last fill's dtype (the GIL guards it).
+"""
+
+import numpy as np
+
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from libc.math cimport isinf
+from libc.stdint cimport uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from cudadrv._capture cimport Capture, GraphNode
+from cudadrv._device cimport Context
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CUcontext, CUdeviceptr, CUresult, CUstream, cuEventRecord, cuMemcpyAsync,
+    cuMemcpyDtoDAsync, cuMemcpyDtoHAsync, cuMemcpyHtoDAsync, cuMemcpyPeerAsync, cuMemsetD16Async,
+    cuMemsetD2D32Async, cuMemsetD32Async, cuMemsetD8Async, cuStreamWaitEvent, cudadrv_table,
+    in_cuMemGetInfo, likely, unlikely,
+)
+from cudadrv._engine cimport OWN_NON_BLOCKING, OWN_READ, OWN_WRITE, own_access
+from cudadrv._errors cimport is_sticky
+from cudadrv._event cimport marker_of
+from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._peers cimport refuse_unreachable
+from cudadrv._refusal cimport refuse_operation
+from cudadrv._region cimport (
+    Region, borrow, check_region, of_present_size, overlap, plain_array, pointer_of,
+)
+from cudadrv._release cimport internal_stream
+from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
+from cudadrv._token cimport Token, new_token, stand_for
+
+from cudadrv._errors import CaptureError
+
+# ---- copies between buffers ----
+
+# If a stream has no work of its own, NVIDIA's driver (580) reads the source of a small copy from
+# page-locked memory to a device during the call. It overlooks that a default stream's rule orders
+# the stream after work that may still write the source. If the stream first waits for an event of
+# its own, the driver reads in order. Copies of 16 KiB were read too early, copies of 32 KiB were
+# not.
+cdef enum:
+    MOST_READ_EARLY = 1 << 16
+
+
+cdef CUresult copy_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Copy *copy = <Copy *>arguments
+    cdef CUresult status
+    if copy.source_is_host:
+        if unlikely(copy.target_is_host):
+            return cuMemcpyAsync(copy.target, copy.source, copy.nbytes, stream)
+        if unlikely(copy.marker is not NULL):
+            status = cuEventRecord(copy.marker, stream)
+            if status == CUDA_SUCCESS:
+                status = cuStreamWaitEvent(stream, copy.marker, 0)
+            if status != CUDA_SUCCESS:
+                return status
+        return cuMemcpyHtoDAsync(copy.target, <void *><size_t>copy.source, copy.nbytes, stream)
+    if copy.target_is_host:
+        return cuMemcpyDtoHAsync(<void *><size_t>copy.target, copy.source, copy.nbytes, stream)
+    return cuMemcpyDtoDAsync(copy.target, copy.source, copy.nbytes, stream)
+
+
+cdef Token copy_async(int name, Region target, Region source, object stream, str method):
+    """Queue a copy of a whole buffer to another one."""
+    cdef Operation operation
+    cdef own_access accesses[2]
+    cdef Copy copy
+    cdef Token token
+    cdef Stream found
+    if likely(isinstance(stream, Stream)) \
+            and likely(_is_plain(target, source, (<Stream>stream).context)):
+        found = <Stream>stream
+    else:
+        found = _checked(target, source, stream, method)
+        if target.nbytes == 0 or pointer_of(target) == pointer_of(source):
+            return nothing_to_do(name, found, source, target)
+        if are_apart(target, source):
+            return _copy_across(name, target, source, found)
+    if unlikely(found.capture is not NULL):
+        target, source = of_present_size(target), of_present_size(source)
+        check_pair(target, source)
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
+    copy.target = pointer_of(target)
+    copy.source = pointer_of(source)
+    copy.nbytes = target.nbytes
+    copy.target_is_host = target.host_side
+    copy.source_is_host = source.host_side
+    copy.marker = NULL
+    if unlikely(found.order.order != OWN_NON_BLOCKING) and copy.source_is_host \
+            and copy.nbytes <= MOST_READ_EARLY and found.capture is NULL:
+        copy.marker = marker_of(found.context).raw
+    token = new_token(found, source, target)
+    prepare(&operation, name, accesses, 2, copy_call, &copy)
+    reason = issue(&operation, found)
+    if unlikely(reason):
+        refuse_operation(&operation, reason, found, (target.describe(), source.describe()))
+    stand_for(token, &operation)
+    return token
+
+
+cdef inline bint _is_plain(Region target, Region source, Context context) noexcept:
+    """Fast path: whether a copy needs no further checks of its arguments, and copies something."""
+    return target.memory is not None and source.memory is not None \
+        and target.memory.state is not source.memory.state \
+        and target.memory.context is context and source.memory.context is context \
+        and target.dtype is source.dtype and target.count == source.count and target.count \
+        and not target.memory.state.closed and not source.memory.state.closed \
+        and not target.moved and not source.moved \
+        and pointer_of(target) != pointer_of(source)
+
+
+cdef Stream _checked(Region target, Region source, object stream, str method):
+    """Check all arguments of a copy, and return its stream. Raises if one of them is not valid."""
+    cdef Stream found
+    stream = known_stream(stream)
+    check_region(target)
+    check_region(source)
+    found = _stream_for(target, source, stream)
+    if found is None:
+        refuse_no_stream(method)
+    check_pair(target, source)
+    if not are_apart(target, source) or (target.memory.context is not found.context
+                                         and source.memory.context is not found.context):
+        if refuse_unreachable(target, found) + refuse_unreachable(source, found):
+            check_pair(target, source)  # again: one may have grown while the driver was asked
+    return found
+
+
+cdef Stream _stream_for(Region target, Region source, object stream):
+    """Return the stream of a copy: the argument, else the current one, or None.
+
+    A copy between contexts runs on a stream of either.
+    """
+    if stream is not None:
+        return stream
+    if are_apart(target, source):
+        return innermost_stream(target.memory.context, source.memory.context)
+    return stream_for(None, device_side_of(target, source).memory.context)
+
+
+# ---- copies between devices ----
+
+cdef struct PeerCopy:
+    CUdeviceptr target
+    CUcontext target_context
+    CUdeviceptr source
+    CUcontext source_context
+    size_t nbytes
+
+
+cdef CUresult _peer_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef PeerCopy *copy = <PeerCopy *>arguments
+    return cuMemcpyPeerAsync(copy.target, copy.target_context, copy.source, copy.source_context,
+                             copy.nbytes, stream)
+
+
+cdef bint are_apart(Region target, Region source) noexcept:
+    """Whether a copy is between device memory of two contexts."""
+    return not target.portable and not source.portable \
+        and target.memory.context is not source.memory.context
+
+
+cdef Token _copy_across(int name, Region target, Region source, Stream stream):
+    """The part of `copy_async` for buffers that are apart. Such a copy needs no `enable_access`."""
+    cdef Operation operation
+    cdef own_access uses[2]
+    cdef PeerCopy copy
+    cdef Token token
+    stream.usable()
+    check_pair(target, source)  # again: `usable` may let other threads run
+    if stream.capture is not NULL:
+        raise CaptureError(
+            f"a copy between contexts cannot be captured: {target.describe()} belongs to"
+            f" {target.memory.context!r}, and {source.describe()} to {source.memory.context!r}."
+            " Copy before or after the launches of the graph, or through a LockedBuffer")
+    borrow(target, &uses[0], OWN_WRITE)
+    borrow(source, &uses[1], OWN_READ)
+    copy.target, copy.target_context = pointer_of(target), target.memory.context.raw
+    copy.source, copy.source_context = pointer_of(source), source.memory.context.raw
+    copy.nbytes = target.nbytes
+    token = new_token(stream, source, target)
+    prepare(&operation, name, uses, 2, _peer_call, &copy)
+    reason = issue(&operation, stream)
+    if reason > 0 and is_sticky(<CUresult>reason):
+        _find_lost(target.memory.context)
+        _find_lost(source.memory.context)
+    if reason:
+        refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
+    stand_for(token, &operation)
+    return token
+
+
+cdef int _find_lost(Context context) except -1:
+    """Raise ContextLostError if a failed copy has lost this context."""
+    cdef CUresult status
+    cdef size_t available = 0
+    cdef size_t total = 0
+    with nogil:
+        status = in_cuMemGetInfo(context.raw, &available, &total)
+        if is_sticky(status):
+            cudadrv_table.note_failure("cuMemcpyPeerAsync")
+            context.check(status)
+    return 0
+
+
+# ---- the stream and the buffers of a copy ----
+
+
+cdef int copy_and_wait(int name, Region target, Region source, object stream) except -1:
+    """Copy a whole buffer to another one, and wait until the copy is complete."""
+    check_region(target)
+    check_region(source)
+    check_pair(target, source)
+    found = blocking_stream(_stream_for(target, source, stream), device_side_of(target, source))
+    copy_async(name, target, source, found, None).wait()
+    return 0
+
+
+cdef Token nothing_to_do(int name, Stream stream, Region source, Region target):
+    """Return the token of an operation without bytes. It is complete, and borrows nothing."""
+    cdef Operation operation
+    cdef Token token
+    stream.usable()
+    token = new_token(stream, source, target)
+    prepare(&operation, name, NULL, 0, NULL, NULL)
+    operation.request.issued.clock = NULL
+    operation.request.issued.slot = stream.order.slot
+    operation.request.issued.seq = 0
+    stand_for(token, &operation)
+    if stream.capture is not NULL:
+        token.asked = (<Capture>stream.capture).nothing(stream)
+    return token
+
+
+cdef Region device_side_of(Region target, Region source):
+    """Return the buffer in whose context a copy runs.
+
+    This is the buffer in device memory if there is one, else one in managed memory, if any.
+    """
+    return source if target.host_side or (target.portable and not source.portable) else target
+
+
+cdef Stream blocking_stream(Stream stream, Region region):
+    """Return the stream of a blocking method: `stream`, or the internal one if that is None."""
+    return internal_stream(region.memory.context) if stream is None else stream
+
+
+cdef Stream current_stream(object stream, Region region, str method):
+    """The slow path of `required_stream`. Raises if there is no stream, or the buffer is unusable.
+    """
+    stream = known_stream(stream)
+    check_region(region)
+    found = stream_for(stream, region.memory.context)
+    if found is None:
+        refuse_no_stream(method)
+    return found
+
+
+cdef int refuse_no_stream(str method) except -1:
+    raise TypeError(f"{method} needs a stream: pass one, or call it inside a `with stream:` block")
+
+
+cdef int refuse_other_dtype(Region region, object dtype, str other) except -1:
+    if region.dtype is not dtype and region.dtype != dtype:
+        raise TypeError(
+            f"{region.describe()} and {other} have different dtypes; nothing is converted."
+            f" Reinterpret the bytes with view({str(dtype)!r}), or convert the data first")
+    return 0
+
+
+cdef int refuse_apart(Region target, Region source) except -1:
+    """Refuse buffers of two contexts for a node of a graph."""
+    if are_apart(target, source):
+        raise ValueError(
+            f"{target.describe()} belongs to {target.memory.context!r}, and {source.describe()} to"
+            f" {source.memory.context!r}; a graph copies within one context. Copy before or after"
+            " its launches, or through a LockedBuffer")
+    return 0
+
+
+cdef int check_pair(Region target, Region source) except -1:
+    if target.dtype is not source.dtype and target.dtype != source.dtype:
+        refuse_other_dtype(target, source.dtype, source.describe())
+    if target.count != source.count:
+        raise ValueError(f"{target.describe()} has {target.count} items, and {source.describe()}"
+                         f" {source.count}; copy between parts of the same size: buffer[a:b]")
+    if overlap(target, source) and target.start != source.start:
+        raise ValueError(f"{target.describe()} and {source.describe()} overlap; a copy needs"
+                         " disjoint parts of a buffer")
+    return 0
+
+
+# ---- fills ----
+
+cdef object _plain_dtype = None     # the dtype that was last passed to _code_of
+cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
+
+last_value = None
+last_dtype = None
+
+
+cdef struct Fill:
+    CUdeviceptr target
+    size_t count
+    size_t itemsize
+    unsigned char[8] item
+
+
+cdef int set_new_item(unsigned char *item, object value, Region region) except -1:
+    global last_value, last_dtype
+    cdef bytes slowly
+    dtype = region.dtype
+    cdef int code = _code_of(dtype)
+    if type(value) is int and _set_integer(item, value, code) \
+            or type(value) is float and _set_float(item, value, code):
+        memcpy(last_item, item, sizeof(last_item))
+        last_value = value
+        # Set last, because dropping the old dtype can run Python code that calls a fill, too.
+        last_dtype = dtype
+        return 0
+    if dtype.itemsize not in (1, 2, 4, 8):
+        raise TypeError(
+            f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
+            " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
+    # A dtype whose alignment is smaller than its items allows parts that begin at any byte. An
+    # address that is not chosen yet must not be chosen here: the host may be the first user.
+    if (region.memory.address + region.start) % min(region.itemsize, 4):
+        raise ValueError(
+            f"{region.describe()} starts at byte {region.start}, and the device fills items of"
+            f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
+            " array instead: copy_from(numpy.full(count, value, dtype))")
+    slowly = _item(value, dtype).tobytes()
+    memcpy(item, <const char *>slowly, len(slowly))
+    return 0
+
+
+cdef int _code_of(object dtype) except -1:
+    """Return a code for the kind and size of a dtype, such as ``ord("i") << 8 | 4`` for int32.
+
+    Returns 0 unless the items are integers or floats that C can represent.
+    """
+    global _plain_dtype, _plain_code
+    cdef int code
+    if dtype is not _plain_dtype:
+        plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
+        code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
+        _plain_code = code
+        # Set last, because dropping the old dtype can run Python code that calls a fill, too.
+        _plain_dtype = dtype
+        return code
+    return _plain_code
+
+
+cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
+    """Set an integer that fits into 64 bits and into the item. Returns False if it does not fit."""
+    cdef int overflow = 0
+    cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    cdef int bits = 8 * (code & 0xff)
+    cdef int kind = code >> 8
+    if overflow:
+        return False
+    if kind == c"f":
+        return _set_float(item, <double>number, code)
+    if kind == c"u":
+        if number < 0 or bits < 64 and number >> bits:
+            return False
+    elif kind != c"i" or number >> (bits - 1) not in (0, -1):
+        return False
+    memcpy(item, &number, 8)  # all hosts of CUDA are little-endian
+    return True
+
+
+cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
+    cdef float single = <float>number
+    if code == (c"f" << 8 | 8):
+        memcpy(item, &number, 8)
+        return True
+    if code == (c"f" << 8 | 4) and isinf(single) == isinf(number):
+        memcpy(item, &single, 4)
+        return True
+    return False
+
+
+cdef object _item(object value, object dtype):
+    """Return a 0-dimensional array of the dtype with the value. Raises if the dtype cannot hold it.
+    """
+    item = np.zeros((), dtype)
+    if isinstance(value, np.ndarray):
+        value = plain_array(value)
+        if not value.shape:
+            value = value[()]
+    if dtype.names is not None and not (isinstance(value, np.void) and value.dtype == dtype):
+        if not isinstance(value, tuple) or len(value) != len(dtype.names):
+            raise TypeError(f"fill of dtype {dtype} takes a tuple of {len(dtype.names)} values")
+        for name, part in zip(dtype.names, value):
+            item[name] = _item(part, dtype[name]) if dtype[name].subdtype is None else part
+    elif isinstance(value, (int, np.integer)) and dtype.kind in "iufc" \
+            and not isinstance(value, np.timedelta64):
+        _set_number(item, int(value))
+    else:
+        _set_same_kind(item, value)
+    return item
+
+
+cdef int _set_number(object item, object value) except -1:
+    """Set an integer of any size, or raise ValueError."""
+    try:
+        if item.dtype.kind in "iu" \
+                and not np.iinfo(item.dtype).min <= value <= np.iinfo(item.dtype).max:
+            raise OverflowError
+        _set_quietly(item, value, "unsafe")
+        if item.dtype.kind in "fc" and not np.isfinite(item):
+            raise OverflowError
+    except OverflowError:
+        raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}") from None
+    return 0
+
+
+cdef int _set_same_kind(object item, object value) except -1:
+    """Set a value that NumPy casts without a change of kind. Only precision may be lost."""
+    given = np.asarray(value)
+    if given.shape:
+        raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
+    # NumPy would convert another kind of value to a text.
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:
+        raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
+    _set_quietly(item, given, "same_kind")
+    if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
+            or item.dtype.kind in "SUV" and given.itemsize > item.itemsize and item != given:
+        raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}")
+    return 0
+
+
+cdef int _set_quietly(object item, object value, str casting) except -1:
+    """Set an item. NumPy does not warn of an overflow, because the caller checks for overflows."""
+    state = np.errstate(over="ignore")
+    state.__enter__()
+    try:
+        np.copyto(item, value, casting=casting)
+    finally:
+        state.__exit__(None, None, None)
+    return 0
+
+
+cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Fill *fill = <Fill *>arguments
+    cdef CUresult status
+    cdef uint16_t half = 0
+    cdef uint32_t low = 0
+    cdef uint32_t high = 0
+    if fill.itemsize == 1:
+        return cuMemsetD8Async(fill.target, fill.item[0], fill.count, stream)
+    if fill.itemsize == 2:
+        memcpy(&half, fill.item, 2)
+        return cuMemsetD16Async(fill.target, half, fill.count, stream)
+    memcpy(&low, fill.item, 4)
+    if fill.itemsize == 4:
+        return cuMemsetD32Async(fill.target, low, fill.count, stream)
+    memcpy(&high, &fill.item[4], 4)
+    if low == high:
+        return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
+    # The driver cannot fill items of 8 bytes. So the lower halves of all items are filled as one
+    # column of a matrix, and the upper halves as another.
+    status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
+    if status == CUDA_SUCCESS:
+        queued[0] = True
+        status = cuMemsetD2D32Async(fill.target + 4, 8, high, 1, fill.count, stream)
+    return status
+
+
+cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream):
+    """Queue a fill of a whole buffer."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Fill fill
+    cdef Token token
+    check_region(region)
+    refuse_unreachable(region, stream)
+    if unlikely(stream.capture is not NULL):
+        region = of_present_size(region)
+    if unlikely(region.nbytes == 0):
+        return nothing_to_do(name, stream, None, region)
+    borrow(region, &access, OWN_WRITE)
+    fill.target = pointer_of(region)
+    fill.count = region.count
+    fill.itemsize = region.itemsize
+    memcpy(fill.item, item, sizeof(fill.item))
+    token = new_token(stream, None, region)
+    prepare(&operation, name, &access, 1, _fill_call, &fill)
+    reason = issue(&operation, stream)
+    if unlikely(reason):
+        refuse_operation(&operation, reason, stream, (region.describe(),))
+    if unlikely(stand_for(token, &operation)) and isinstance(token.asked, GraphNode):
+        memcpy((<GraphNode>token.asked).settings, fill.item, sizeof(fill.item))
+    return token
