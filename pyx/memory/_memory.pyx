@@ -384,6 +384,8 @@ cdef int close_module(Memory code, list variables) except -1:
     ended = []
     # Launches use the code and variables. The code is checked first, so that a refusal names it.
     _end(code, "close", False)
+    for memory in variables:
+        _end(memory, "close", False)
     _wait_to_free(code)     # before anything is marked as closed
     try:
         for memory in variables:

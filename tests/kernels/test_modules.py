@@ -387,6 +387,21 @@ def test_close_is_refused_while_a_variable_is_used(module, stream):
 
 
 @pytest.mark.cuda_software
+def test_a_refused_close_makes_no_driver_call(module, stream, gate):
+    """The GPU is busy. A close that is accepted would record events to wait for."""
+    from cudadrv import testing
+
+    gate.hold(stream)
+    module.global_("counter").fill_async(0, stream)
+    before = testing.calls("cuEventRecord")
+    with pytest.raises(cu.BufferBorrowedError, match="cannot close DeviceBuffer 'counter'"):
+        module.close()
+    assert testing.calls("cuEventRecord") == before
+    gate.open()
+    stream.synchronize()
+
+
+@pytest.mark.cuda_software
 def test_a_close_that_failed_can_be_repeated(module):
     from cudadrv import testing
 
