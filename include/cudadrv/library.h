@@ -8,9 +8,10 @@
 #define CUDADRV_LIBRARY_H
 
 /* OWN_ONCE is for functions that are called rarely. A header declares such a function, and defines
- * it if OWN_BODIES is 1. */
-#ifdef CUDADRV_LIBRARY
+ * it if OWN_BODIES is 1. A build that changes the engine's functions defines OWN_COPIES, and each
+ * module then has its own copy (tests/ownership/recorded.h). */
 #define CUDADRV_HIDDEN __attribute__((visibility("hidden")))
+#if defined(CUDADRV_LIBRARY) && !defined(OWN_COPIES)
 #define OWN_ONCE CUDADRV_HIDDEN __attribute__((noinline))
 #ifndef OWN_BODIES
 #define OWN_BODIES 0

@@ -137,6 +137,7 @@ static inline void recorded_before_give(void) {
 
 #define OWN_BEFORE_TAKE(mutex) scheduled_before_take(&(mutex)->state)
 #define OWN_BEFORE_GIVE(mutex) recorded_before_give()
+#define OWN_COPIES
 #include "cudadrv/ownership.h"
 
 SCHEDULED_SHARED _Thread_local own_id recorded_ended; /* the operation of `recorded_ends` */
