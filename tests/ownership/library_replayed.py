@@ -2,9 +2,10 @@
 
     make referee-library REPLAY=1 ARGS="--threads 4"
 
-In contrast to library_shared.py, the programs make only calls that replay.py knows: operations on
-buffers that were there before, host access, loans, records, waits, synchronizations and closes. The
-library must be a build with recorded.h, which REPLAY makes.
+The programs make only calls that replay.py knows: operations, host access, loans, records, waits
+and synchronizations; buffers and streams come and go. There are no graphs and no memory of other
+libraries (but see library_shared.py). The library must be a build with recorded.h, which REPLAY
+makes.
 """
 
 import ctypes
@@ -50,6 +51,7 @@ class ReplayedProgram:
         self.events = [stream.record() for stream in self.w.streams]
         kinds = (cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer)
         self.parts = [part for kind in kinds for part in kind.zeros(16 * PARTS).chunks(16)]
+        self.managed = [part for part in self.parts if isinstance(part, cu.UnifiedBuffer)]
         self.closable = [kind.zeros(16) for kind in kinds for _ in range(CLOSABLE)]
         self.tokens = [part.fill_async(0, self.w.stream) for part in self.parts]
         self.software = cu.driver_info().is_software
@@ -64,6 +66,7 @@ class ReplayedProgram:
             + [self.record, self.wait] * 2
             + [self.synchronize] * 2
             + [self.ask, self.close, self.replace_stream]
+            + [self.discard, self.prefetch, self.make] * 2
             + [self.fail] * self.software
         )
 
@@ -156,6 +159,19 @@ class ReplayedProgram:
 
     def close(self, random: Random) -> None:
         random.choice(self.closable).close()
+
+    def make(self, random: Random) -> None:
+        """Make a buffer, often in memory of the pool, and drop another one."""
+        kind = random.choice((cu.DeviceBuffer, cu.LockedBuffer, cu.UnifiedBuffer))
+        made = kind(16, **({"stream": self.stream(random)} if random.random() < 0.5 else {}))
+        self.closable[random.randrange(len(self.closable))] = made
+
+    def discard(self, random: Random) -> None:
+        random.choice(self.managed).discard(self.stream(random))
+
+    def prefetch(self, random: Random) -> None:
+        place = random.choice((self.w.device, "host"))
+        random.choice(self.managed).prefetch(place, self.stream(random))
 
     def replace_stream(self, random: Random) -> None:
         self.streams[3].close()

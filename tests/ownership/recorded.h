@@ -36,6 +36,8 @@ enum recorded_call {
     RECORDED_OPEN_STREAM,
     RECORDED_CLOSE_STREAM,
     RECORDED_OPEN_MEMORY,
+    RECORDED_OPEN_WRITTEN,
+    RECORDED_FORGET,
     RECORDED_BEGIN,
     RECORDED_SETTLE,
     RECORDED_UNDO,
@@ -299,6 +301,24 @@ static inline void recorded_own_memory_prepare(own_memory *memory, uint64_t nbyt
         (recorded){.call = RECORDED_OPEN_MEMORY, .memory = RECORDED_AT(memory), .stop = nbytes});
 }
 
+static inline void recorded_own_memory_prepare_used(own_memory *memory, uint64_t nbytes,
+                                                    const own_request *write) {
+    own_memory_prepare_used(memory, nbytes, write);
+    recorded one =
+        recorded_on(write->stream, recorded_snapshot(RECORDED_OPEN_WRITTEN, &write->issued));
+    one.memory = RECORDED_AT(memory);
+    one.stop = nbytes;
+    one.site = write->site;
+    recorded_put_unlocked(one);
+}
+
+static inline void recorded_own_memory_forget(own_engine *engine, own_memory *memory,
+                                              uint16_t allocation) {
+    own_memory_forget(engine, memory, allocation);
+    recorded_put_bytes(RECORDED_FORGET, memory, 0, memory->nbytes,
+                       memory->count == 1 && memory->ranges[0].count == 0, 0);
+}
+
 static inline void recorded_own_memory_renew(own_memory *memory, uint64_t nbytes) {
     own_memory_clear(memory);
     recorded_own_memory_prepare(memory, nbytes);
@@ -484,8 +504,8 @@ static inline void recorded_other(uint32_t line) {
 #define own_memory_renew(...) recorded_own_memory_renew(__VA_ARGS__)
 #define own_join(...) recorded_own_join(__VA_ARGS__)
 #define own_known(...) recorded_own_known(__VA_ARGS__)
-#define own_memory_prepare_used(...)                                                               \
-    (recorded_other(__LINE__), own_memory_prepare_used(__VA_ARGS__))
+#define own_memory_prepare_used(...) recorded_own_memory_prepare_used(__VA_ARGS__)
+#define own_memory_forget(...) recorded_own_memory_forget(__VA_ARGS__)
 #define own_memory_inherit(...) (recorded_other(__LINE__), own_memory_inherit(__VA_ARGS__))
 #define own_memory_cut(...) (recorded_other(__LINE__), own_memory_cut(__VA_ARGS__))
 #define own_memory_extend(...) (recorded_other(__LINE__), own_memory_extend(__VA_ARGS__))

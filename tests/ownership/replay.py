@@ -28,6 +28,8 @@ CALLS = (
     "open_stream",
     "close_stream",
     "open_memory",
+    "open_written",
+    "forget",
     "begin",
     "settle",
     "undo",
@@ -99,7 +101,8 @@ class Recorded(ctypes.Structure):
     @property
     def use(self):
         """The mode of an access, as the oracle names it."""
-        return MODES_OF.get(EFFECTS[self.effect], MODES[self.mode])
+        effect, mode = EFFECTS[self.effect], MODES[self.mode]
+        return "to" if (effect, mode) == ("moves", "write") else MODES_OF.get(effect, mode)
 
 
 class Use(NamedTuple):
@@ -203,6 +206,19 @@ class Replay:
     def open_memory(self, call):
         self.memories[call.memory] = memory = self.oracle.open_memory(call.stop, False)
         self.changes[memory] = []
+
+    def open_written(self, call):
+        """Memory begins with the write of an operation, such as its allocation on a stream."""
+        self.open_memory(call)
+        node, stream = self.numbered.get((call.slot, call.seq)), self.stream_of(call)
+        if node is not None:
+            use = model.Access(node, 0, call.stop, "write", call.site, stream)
+            self.memory_of(call).accesses.append(use)
+
+    def forget(self, call):
+        """The allocation of memory no longer counts, if nothing else has used the memory."""
+        if call.answer:
+            self.memory_of(call).accesses.clear()
 
     def close_memory(self, call):
         self.agree(call, model.Answer(self.oracle.close_memory(self.memory_of(call))))
