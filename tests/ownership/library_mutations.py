@@ -1250,8 +1250,8 @@ MUTATIONS = [
     (
         "captured launches grow with their buffers",
         "_kernel.pyx",
-        "        uses = of_present_sizes(uses)\n",
-        "        pass\n",
+        "    uses = of_present_sizes(uses)\n",
+        "    pass\n",
     ),
     (
         "added nodes grow with their buffers",
