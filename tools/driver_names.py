@@ -1,6 +1,6 @@
 """The names of the driver API: `names` collects them from headers, `table` documents them.
 
-    python tools/driver_names.py names HEADER_FOLDER...   # adds to softdriver/base/names.def
+    python tools/driver_names.py names HEADER_FOLDER...   # adds to softdriver/api/names.def
     python tools/driver_names.py table                    # writes docs/software-driver-functions.md
     python tools/driver_names.py nvml PYNVML              # writes softdriver/nvml_names.def
 
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ROOT / "softdriver" / "base" / "names.def"
+NAMES = ROOT / "softdriver" / "api" / "names.def"
 NVML_NAMES = ROOT / "softdriver" / "nvml_names.def"
 FUNCTIONS = ROOT / "softdriver" / "base" / "functions.def"
 TABLE = ROOT / "docs" / "software-driver-functions.md"

@@ -1,8 +1,8 @@
 #include "api/call.h"
 
+#include "api/names.h"
 #include "api/report.h"
 #include "api/state.h"
-#include "base/names.h"
 
 #include <atomic>
 #include <pthread.h>

@@ -2,8 +2,8 @@
 #include "api/call.h"
 
 #include "api/counts.h"
+#include "api/names.h"
 #include "api/state.h"
-#include "base/names.h"
 #include "memory/host_pages.h"
 #include "race/race_names.h"
 

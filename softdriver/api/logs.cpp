@@ -1,6 +1,7 @@
 #include "api/logs.h"
 
 #include "api/call.h"
+#include "base/notes.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,6 +16,8 @@ namespace soft {
 std::atomic<bool> logs_are_due{false};
 
 namespace {
+
+enum class Level { Error, Warning };
 
 constexpr size_t most_messages = 100; // as on an H200; cuda.h states no number
 constexpr size_t most_bytes = 25600;  // size of all kept messages, as cuda.h says
@@ -158,14 +161,19 @@ void tell(Message &message) {
                               message.text.size() - message.head - 1);
 }
 
-} // namespace
-
-void log_message(Level level, const std::string &text) noexcept {
+// Events that are also in reports. Forked children have no log: see log_failed_call().
+void append_note(Note what, const std::string &text) {
+    if (what == Note::Forked)
+        return;
     try {
-        append(level, text);
+        append(what == Note::Race ? Level::Warning : Level::Error, text);
     } catch (const std::bad_alloc &) {
     }
 }
+
+[[gnu::constructor]] void begin_log() { add_reader(append_note); }
+
+} // namespace
 
 void log_failed_call(const char *symbol, int status) noexcept {
     if (in_forked_child()) // another thread may have held the lock when the process was forked

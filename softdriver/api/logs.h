@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <string>
 
 namespace soft {
 
@@ -9,10 +8,7 @@ namespace soft {
 // contains every call that failed, and events that are also in reports: kernel errors, data races,
 // images that cannot run, calls that are not supported.
 
-enum class Level { Error, Warning };
-
 // Adds a message. May be called with any lock held, because it calls no callback.
-void log_message(Level level, const std::string &text) noexcept;
 void log_failed_call(const char *symbol, int status) noexcept;
 
 // True if callbacks have not received the last messages yet.

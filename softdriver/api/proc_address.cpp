@@ -4,13 +4,37 @@
 #include <algorithm>
 #include <cstring>
 
+// SOFT_SECOND_<variant>(symbol) is the symbol for which stream 0 is the per-thread stream.
+#define SOFT_SECOND_Plain(symbol) symbol
+#define SOFT_SECOND_PerThreadStream(symbol) symbol##_ptsz
+#define SOFT_SECOND_PerThreadDefault(symbol) symbol##_ptds
+
 namespace soft {
 namespace {
+
+// The addresses of the symbols for which stream 0 is the legacy stream and the per-thread stream.
+// They are equal if the function has only one symbol.
+struct Addresses {
+    void *plain;
+    void *per_thread;
+};
+
+const Addresses addresses[function_count] = {
+#define SOFT_FUNCTION(base, version, symbol, variant, needs, callback)                             \
+    {reinterpret_cast<void *>(&symbol), reinterpret_cast<void *>(&SOFT_SECOND_##variant(symbol))},
+#include "base/functions.def"
+#undef SOFT_FUNCTION
+};
+
+const Addresses &addresses_of(const FunctionInfo &function) {
+    return addresses[&function - function_table];
+}
 
 // Returns the first CUDA version in which this variant of the function exists.
 unsigned first_version(const FunctionInfo &function, bool per_thread) {
     constexpr int per_thread_streams = 7000;
-    bool variant = per_thread && function.per_thread != function.plain;
+    const Addresses &found = addresses_of(function);
+    bool variant = per_thread && found.per_thread != found.plain;
     return std::max(function.version, variant ? per_thread_streams : 0);
 }
 
@@ -27,7 +51,7 @@ CUdriverProcAddressQueryResult look_up(const char *name, unsigned version, bool 
             best = &function;
     }
     if (best)
-        *address = per_thread ? best->per_thread : best->plain;
+        *address = per_thread ? addresses_of(*best).per_thread : addresses_of(*best).plain;
     // cuGetExportTable is not implemented, but a call of it explains why (names.cpp). Without its
     // address the CUDA runtime would only say that the driver is too old.
     if (std::strcmp(name, "cuGetExportTable") == 0 && version >= 3000) {

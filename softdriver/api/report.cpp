@@ -2,8 +2,8 @@
 
 #include "api/call.h"
 #include "api/counts.h"
-#include "api/logs.h"
 #include "api/state.h"
+#include "base/notes.h"
 
 #include <array>
 #include <cerrno>
@@ -27,7 +27,6 @@ using namespace std::chrono_literals;
 // A program may repeat a mistake forever, and nobody reads more lines than this.
 constexpr uint64_t most_lines = 500;
 
-enum class Note { RefusedImage, Forked, KernelFault, Race };
 constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault", "data_race"};
 
 // The order of report_numbers: calls, operations that have not run, objects by kind, and, from a
@@ -154,7 +153,7 @@ bool open_report() {
     return true;
 }
 
-void note(Note kind, const std::string &text) {
+void write_note(Note kind, const std::string &text) {
     if (noted[static_cast<size_t>(kind)]++ >= most_lines)
         return;
     std::lock_guard<std::mutex> lock(guard);
@@ -211,7 +210,8 @@ void start_over_in_child() {
 }
 
 // Runs when the library is loaded.
-[[gnu::constructor]] void prepare_forks() {
+[[gnu::constructor]] void prepare() {
+    add_reader(write_note);
     pthread_atfork([] { guard.lock(); }, [] { guard.unlock(); }, start_over_in_child);
 }
 
@@ -254,24 +254,9 @@ void note_unsupported(const char *symbol, size_t index, bool first) {
                    "}");
 }
 
-void note_refused_image(const std::string &why) {
-    log_message(Level::Error, why);
-    note(Note::RefusedImage, why);
-}
-
 void note_forked(const char *symbol) {
     note_call();
     note(Note::Forked, symbol);
-}
-
-void note_kernel_fault(const std::string &text) {
-    log_message(Level::Error, text);
-    note(Note::KernelFault, text);
-}
-
-void note_race(const std::string &text) {
-    log_message(Level::Warning, text);
-    note(Note::Race, text);
 }
 
 } // namespace soft

@@ -41,11 +41,7 @@ inline void note_objects() {
 // all names.
 void note_unsupported(const char *symbol, size_t index, bool first);
 
-// Note an image that cannot run here, a call that a forked child must not make, an error in a
-// kernel, and a data race.
-void note_refused_image(const std::string &why);
+// Notes a call that a forked child must not make.
 void note_forked(const char *symbol);
-void note_kernel_fault(const std::string &text);
-void note_race(const std::string &text);
 
 } // namespace soft

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "api/control.h"
-#include "api/settings.h"
 #include "base/handles.h"
+#include "base/settings.h"
 #include "code/code_library.h"
 #include "code/link.h"
 #include "graph/exec.h"

@@ -36,10 +36,6 @@ struct FunctionInfo {
     const char *symbol;
     Needs needs;
     Callback callback;
-    // The addresses of the symbols for which stream 0 is the legacy stream and the per-thread
-    // stream. They are equal if the function has only one symbol.
-    void *plain;
-    void *per_thread;
 };
 
 extern const FunctionInfo function_table[function_count];

@@ -47,7 +47,8 @@ static void erase_library(const CodeLibrary &library) {
     state().libraries.erase(reinterpret_cast<uintptr_t>(library.handle));
 }
 
-void leave_context(const Context &context) {
+// Removes the modules that libraries have loaded into a context.
+static void leave_context(const Context &context) {
     for (const auto &entry : state().libraries)
         entry.second->modules.erase(&context);
 }
@@ -211,6 +212,10 @@ SOFT_API(cuLibraryGetUnifiedFunction, (void **function, CUlibrary handle, const 
     if (!function || !name)
         return CUDA_ERROR_INVALID_VALUE;
     return find_library(handle) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+
+[[gnu::constructor]] static void add_libraries() {
+    add_context_end(ContextEnd::Libraries, leave_context);
 }
 
 } // namespace soft

@@ -41,7 +41,5 @@ CUresult module_of(const CodeLibraryPtr &library, const ContextPtr &context, Mod
 CUresult function_in(LibraryKernel &kernel, const ContextPtr &context, KernelFunctionPtr &function);
 // Destroys all libraries. No context may have a module of a library any more.
 void unload_libraries();
-// Called when a context is destroyed. Removes the modules that libraries have loaded into it.
-void leave_context(const Context &context);
 
 } // namespace soft

@@ -1,6 +1,6 @@
 #include "code/image.h"
 
-#include "api/report.h"
+#include "base/notes.h"
 #include "device/device_attributes.h"
 #include "ptx/fatbin.h"
 
@@ -75,7 +75,7 @@ CUresult read_fatbin(std::optional<std::string_view> container, Image &image) {
         image.texts.push_back(std::move(found.text));
         return CUDA_SUCCESS;
     case ptx::FatbinText::Outcome::NoneFits:
-        note_refused_image("a fatbin without PTX that this device can run");
+        note(Note::RefusedImage, "a fatbin without PTX that this device can run");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     default:
         return CUDA_ERROR_INVALID_IMAGE;
@@ -95,7 +95,8 @@ CUresult read_image(const void *data, Image &image) {
     case ptx::Form::Cubin:
         if (!for_a_gpu(data))
             return CUDA_ERROR_INVALID_IMAGE;
-        note_refused_image("a cubin: it has machine code of a GPU, and only PTX can run here");
+        note(Note::RefusedImage,
+             "a cubin: it has machine code of a GPU, and only PTX can run here");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     case ptx::Form::Fatbin:
     case ptx::Form::FatbinWrapper:

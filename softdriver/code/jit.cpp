@@ -1,8 +1,8 @@
 #include "code/jit.h"
 #include "api/call.h"
 
-#include "api/report.h"
 #include "api/state.h"
+#include "base/notes.h"
 #include "device/device_attributes.h"
 #include "ptx/link.h"
 #include "ptx/parser.h"
@@ -126,7 +126,7 @@ void note_problem(const std::vector<ptx::Problem> &problems) {
     std::string place = first.line ? ", line " + std::to_string(first.line) : "";
     const char *way_out =
         first.version ? " (with the setting driver=, this driver can be a newer one)" : "";
-    note_refused_image((first.whole ? "" : "PTX" + place + ": ") + first.text + way_out);
+    note(Note::RefusedImage, (first.whole ? "" : "PTX" + place + ": ") + first.text + way_out);
 }
 
 // Adds a problem for each function that an input of a link calls and no input defines. The words

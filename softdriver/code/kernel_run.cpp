@@ -1,7 +1,7 @@
 #include "code/kernel_run.h"
 
-#include "api/report.h"
 #include "api/state.h"
+#include "base/notes.h"
 #include "graph/conditional_node.h"
 #include "ptx/heap.h"
 
@@ -161,7 +161,7 @@ Outcome KernelRun::end() {
                 (in_heap ? launch_.heap->describe(fault.address) : describe_address(fault.address));
     if (state().settings.print_kernel_faults)
         std::fprintf(stderr, "%s\n", text.c_str());
-    note_kernel_fault(text);
+    note(Note::KernelFault, text);
     state().kernel_fault = std::move(text);
     outcome.status = fault.status;
     return outcome;

@@ -256,4 +256,12 @@ SOFT_API(cuModuleGetGlobal_v2,
     return CUDA_SUCCESS;
 }
 
+[[gnu::constructor]] static void add_code() {
+    add_context_end(ContextEnd::Code, [](const Context &context) {
+        erase_owned(state().modules, context);
+        erase_owned(state().functions, context);
+        erase_owned(state().links, context);
+    });
+}
+
 } // namespace soft

@@ -1,12 +1,19 @@
 #include "api/call.h"
-#include "api/coredump.h"
 #include "api/state.h"
-#include "memory/managed.h"
-#include "stream/green.h"
+#include "device/coredump.h"
 
 #include <algorithm>
 
 namespace soft {
+namespace {
+
+// What other rooms have added: see context.h.
+void (*context_ends[static_cast<int>(ContextEnd::Count)])(const Context &);
+void (*device_loss)();
+ContextPtr (*find_green)(CUcontext);
+CUcontext (*green_handle)(const ContextPtr &);
+
+} // namespace
 
 void revive_context(const ContextPtr &context) {
     context->alive = true;
@@ -28,36 +35,26 @@ ContextPtr create_context(Device &device, unsigned flags, bool primary) {
     return context;
 }
 
+void add_context_end(ContextEnd when, void (*end)(const Context &)) {
+    context_ends[static_cast<int>(when)] = end;
+}
+void add_device_loss(void (*lose)()) { device_loss = lose; }
+void add_green_contexts(ContextPtr (*find)(CUcontext), CUcontext (*handle)(const ContextPtr &)) {
+    find_green = find;
+    green_handle = handle;
+}
+
 ContextPtr find_context(CUcontext handle) {
     ContextPtr context = state().contexts.find(reinterpret_cast<uintptr_t>(handle));
-    return context ? context : find_green_context(handle);
+    return context ? context : find_green(handle);
 }
 
-namespace {
-
-template <class Object> void erase_owned(HandleTable<Object> &table, const Context *owner) {
-    std::vector<uintptr_t> handles;
-    for (const auto &entry : table)
-        if (entry.second->owner == owner)
-            handles.push_back(entry.first);
-    for (uintptr_t handle : handles)
-        table.erase(handle);
+CUcontext handle_of(const ContextPtr &context) {
+    if (!context)
+        return nullptr;
+    CUcontext green = green_handle(context);
+    return green ? green : context->handle;
 }
-
-// Ends the captures that began in the context, and invalidates all other captures that its streams
-// are in.
-void end_captures(const Context &context) {
-    auto &captures = state().captures;
-    for (size_t i = captures.size(); i-- > 0;) {
-        CapturePtr capture = captures[i];
-        if (capture->origin->owner == &context)
-            abandon_capture(*capture);
-        else if (involves(*capture, context))
-            invalidate(*capture);
-    }
-}
-
-} // namespace
 
 void finish_context(Lock &lock, const Context &context) {
     for (;;) {
@@ -78,18 +75,8 @@ void destroy_context(Lock &lock, const ContextPtr &context) {
     driver.races.ended(*context);
     // Other contexts keep this context's id in `peers`, because ids are never reused.
     context->peers.clear();
-    end_captures(*context);
-    erase_owned(driver.streams, context.get());
-    erase_owned(driver.events, context.get());
-    erase_owned(driver.modules, context.get());
-    erase_owned(driver.functions, context.get());
-    erase_owned(driver.links, context.get());
-    erase_owned(driver.arrays, context.get());
-    erase_owned(driver.mipmaps, context.get());
-    erase_owned(driver.textures, context.get());
-    erase_owned(driver.surfaces, context.get());
-    leave_context(*context);
-    free_context_memory(*context);
+    for (auto *end : context_ends)
+        end(*context);
     if (!context->primary)
         driver.contexts.erase(reinterpret_cast<uintptr_t>(context->handle));
     context->legacy = nullptr;
@@ -102,7 +89,7 @@ void lose_device(Device &device, CUresult status) {
     device.sticky = status;
     state().races.lost(device);
     state().scheduler.drop([&](const Stream &stream) { return stream.owner->device == &device; });
-    open_managed(); // the context's work no longer uses managed memory
+    device_loss();
 }
 
 SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/handles.h"
 #include "base/waiting.h"
 #include "device/device.h"
 #include "device/limits.h"
@@ -31,7 +32,7 @@ struct Context {
     // The memory for malloc in kernels; null until a kernel that uses it is launched.
     std::shared_ptr<ptx::Heap> heap;
     CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-    std::map<int, std::string> coredumps; // its settings of coredumps (api/coredump.h)
+    std::map<int, std::string> coredumps; // its settings of coredumps (device/coredump.h)
     // The operations of cuCtxWaitEvent: all later work of the context waits for them.
     std::vector<OperationPtr> gates;
     bool alive = true;
@@ -54,6 +55,31 @@ void finish_context(Lock &lock, const Context &context);
 void destroy_context(Lock &lock, const ContextPtr &context);
 // Finds a context by its handle. Returns null if there is none.
 ContextPtr find_context(CUcontext handle);
+// Returns the handle of a context. For a green context this is the handle of cuCtxFromGreenCtx.
+CUcontext handle_of(const ContextPtr &context);
+
+// What the rooms below `device/` have to do with contexts. They add their functions when the
+// library is loaded.
+//
+// The order in which rooms end what belongs to a context that is being destroyed.
+enum class ContextEnd { Captures, Streams, Code, Arrays, Textures, Libraries, Memory, Count };
+void add_context_end(ContextEnd when, void (*end)(const Context &));
+// Called when a device is lost, after its unfinished work was dropped.
+void add_device_loss(void (*lose)());
+// Green contexts are contexts with handles of their own, which are not in the table of contexts.
+// `handle` returns null for other contexts.
+void add_green_contexts(ContextPtr (*find)(CUcontext), CUcontext (*handle)(const ContextPtr &));
+
+// Erases the objects that belong to a context.
+template <class Object> void erase_owned(HandleTable<Object> &table, const Context &owner) {
+    std::vector<uintptr_t> handles;
+    for (const auto &entry : table)
+        if (entry.second->owner == &owner)
+            handles.push_back(entry.first);
+    for (uintptr_t handle : handles)
+        table.erase(handle);
+}
+
 bool valid_context_flags(unsigned flags);
 // Makes the operation wait for all gates of the context.
 void pass_gates(Context &context, Operation &operation);

@@ -326,7 +326,8 @@ void abandon_host_memory() {
     }
 }
 
-void free_context_memory(const Context &context) {
+// Frees all memory that belongs to a context.
+static void free_context_memory(const Context &context) {
     std::vector<Allocation *> owned;
     for (auto &entry : state().allocations) {
         if (entry.second.owner != &context)
@@ -342,6 +343,10 @@ void free_context_memory(const Context &context) {
         state().races.freed_by_host(*allocation);
         free_allocation(*allocation);
     }
+}
+
+[[gnu::constructor]] static void add_memory() {
+    add_context_end(ContextEnd::Memory, free_context_memory);
 }
 
 } // namespace soft

@@ -107,8 +107,6 @@ void give_to_module(Allocation &allocation);
 void register_host(const Context &context, void *address, size_t bytes, unsigned flags);
 // Removes the allocation from the table and releases its memory.
 void free_allocation(Allocation &allocation);
-// Frees all memory that belongs to a context.
-void free_context_memory(const Context &context);
 // Removes all page-locked and managed memory from the table, but leaves it mapped forever, because
 // programs may still have views of it.
 void abandon_host_memory();

@@ -268,4 +268,11 @@ SOFT_API(cuArrayGetMemoryRequirements,
     return handle && find_device(ordinal) ? refuse_array(handle) : CUDA_ERROR_INVALID_VALUE;
 }
 
+[[gnu::constructor]] static void add_arrays() {
+    add_context_end(ContextEnd::Arrays, [](const Context &context) {
+        erase_owned(state().arrays, context);
+        erase_owned(state().mipmaps, context);
+    });
+}
+
 } // namespace soft

@@ -180,4 +180,7 @@ SOFT_STREAM_API(cuStreamAttachMemAsync,
     return submit(*stream, std::move(operation));
 }
 
+// A lost device's work no longer uses managed memory.
+[[gnu::constructor]] static void add_managed() { add_device_loss(open_managed); }
+
 } // namespace soft

@@ -1,6 +1,6 @@
 #include "race/race_record.h"
 
-#include "api/report.h"
+#include "base/notes.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@ constexpr size_t room = 500;
 
 void RaceRecord::tell(Entry &entry, const RaceNames &names) {
     entry.text = entry.parts.told(names);
-    note_race(entry.text);
+    note(Note::Race, entry.text);
     if (entry.print)
         std::fprintf(stderr, "%s\n", entry.text.c_str());
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/settings.h"
 #include "race/race_text.h"
 
 #include <cstdint>
@@ -10,8 +11,6 @@
 #include <vector>
 
 namespace soft {
-
-enum class RaceMode { Off, Record, Print, Abort };
 
 // Identifies a race by its two sides and the id of the allocation. Races with equal keys are
 // counted as one race.

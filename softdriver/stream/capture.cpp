@@ -300,4 +300,23 @@ SOFT_STREAM_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph), (handle, 
     return status;
 }
 
+namespace {
+
+// Ends the captures that began in the context, and invalidates all other captures that its streams
+// are in.
+void end_captures(const Context &context) {
+    auto &captures = state().captures;
+    for (size_t i = captures.size(); i-- > 0;) {
+        CapturePtr capture = captures[i];
+        if (capture->origin->owner == &context)
+            abandon_capture(*capture);
+        else if (involves(*capture, context))
+            invalidate(*capture);
+    }
+}
+
+[[gnu::constructor]] void add_captures() { add_context_end(ContextEnd::Captures, end_captures); }
+
+} // namespace
+
 } // namespace soft

@@ -95,14 +95,14 @@ GreenPtr green_of(const ContextPtr &context) {
     return nullptr;
 }
 
-CUcontext handle_of(const ContextPtr &context) {
-    if (!context)
-        return nullptr;
+// Returns the handle of cuCtxFromGreenCtx, or null if the context is not green.
+static CUcontext handle_of_green(const ContextPtr &context) {
     GreenPtr green = green_of(context);
-    return green ? green->context_handle : context->handle;
+    return green ? green->context_handle : nullptr;
 }
 
-ContextPtr find_green_context(CUcontext handle) {
+// Finds the green context of a handle of cuCtxFromGreenCtx, or null.
+static ContextPtr find_green_context(CUcontext handle) {
     GreenPtr green = greens().contexts.find(reinterpret_cast<uintptr_t>(handle));
     return green && green->alive() ? green->as_context : nullptr;
 }
@@ -283,6 +283,10 @@ SOFT_API(cuStreamGetGreenCtx, (CUstream handle, CUgreenCtx *result), (handle, re
     GreenPtr green = green_of(*stream);
     *result = green ? green->handle : nullptr;
     return CUDA_SUCCESS;
+}
+
+[[gnu::constructor]] static void add_green() {
+    add_green_contexts(find_green_context, handle_of_green);
 }
 
 } // namespace soft

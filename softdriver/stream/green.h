@@ -30,10 +30,6 @@ using GreenPtr = std::shared_ptr<Green>;
 GreenPtr green_of(const Stream &stream);
 // Returns the green context for which this pointer is `as_context`, or null.
 GreenPtr green_of(const ContextPtr &context);
-// Returns the handle of a context. For a green context this is the handle of cuCtxFromGreenCtx.
-CUcontext handle_of(const ContextPtr &context);
-// Finds the green context of a handle of cuCtxFromGreenCtx, or null.
-ContextPtr find_green_context(CUcontext handle);
 // Makes a new stream belong to the green context that is current, if there is one.
 void join_green(const ContextPtr &current, const StreamPtr &stream);
 // Returns whether the green context of a stream was destroyed before the stream.

@@ -237,4 +237,11 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
     return submit(*stream, std::move(operation));
 }
 
+[[gnu::constructor]] static void add_streams() {
+    add_context_end(ContextEnd::Streams, [](const Context &context) {
+        erase_owned(state().streams, context);
+        erase_owned(state().events, context);
+    });
+}
+
 } // namespace soft

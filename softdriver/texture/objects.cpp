@@ -87,4 +87,11 @@ std::shared_ptr<const ptx::Texture> texture_of(const Context &context, uint64_t 
     return nullptr;
 }
 
+[[gnu::constructor]] static void add_objects() {
+    add_context_end(ContextEnd::Textures, [](const Context &context) {
+        erase_owned(state().textures, context);
+        erase_owned(state().surfaces, context);
+    });
+}
+
 } // namespace soft

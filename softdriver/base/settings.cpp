@@ -1,4 +1,4 @@
-#include "api/settings.h"
+#include "base/settings.h"
 
 #include "base/parse.h"
 

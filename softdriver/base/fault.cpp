@@ -1,5 +1,4 @@
-#include "api/fault.h"
-#include "api/call.h"
+#include "base/fault.h"
 
 #include "base/parse.h"
 

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "api/fault.h"
-#include "race/race_record.h"
+#include "base/fault.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +9,9 @@
 namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
+
+// What happens with the data races that the detector finds.
+enum class RaceMode { Off, Record, Print, Abort };
 
 // Says whether cuMemFree of device memory waits for the device. With Chosen, the random schedule
 // decides by its random generator, and the other schedules always wait.

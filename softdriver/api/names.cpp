@@ -1,4 +1,4 @@
-#include "base/names.h"
+#include "api/names.h"
 
 #include "api/logs.h"
 #include "api/report.h"
@@ -20,14 +20,14 @@ constexpr int not_supported = 801;
 
 enum Name {
 #define SOFT_NAME(symbol) name_##symbol,
-#include "base/names.def"
+#include "api/names.def"
 #undef SOFT_NAME
     name_count
 };
 
 const char *const names[] = {
 #define SOFT_NAME(symbol) #symbol,
-#include "base/names.def"
+#include "api/names.def"
 #undef SOFT_NAME
 };
 
@@ -110,4 +110,4 @@ void forget_unsupported_calls() {
     extern "C" __attribute__((weak, visibility("default"))) int symbol(void) {                     \
         return soft::count_call(soft::name_##symbol, __builtin_return_address(0));                 \
     }
-#include "base/names.def"
+#include "api/names.def"

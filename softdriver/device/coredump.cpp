@@ -1,4 +1,4 @@
-#include "api/coredump.h"
+#include "device/coredump.h"
 
 #include "api/call.h"
 

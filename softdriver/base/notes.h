@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+namespace soft {
+
+// What rooms note for those who read it after the program, or beside it: the report and the log
+// (api/), which add their functions when the library is loaded.
+
+enum class Note { RefusedImage, Forked, KernelFault, Race };
+
+using NoteReader = void (*)(Note, const std::string &text);
+
+void add_reader(NoteReader reader);
+
+// Notes an image that cannot run here, a call that a forked child must not make, an error in a
+// kernel, or a data race.
+void note(Note what, const std::string &text);
+
+} // namespace soft
