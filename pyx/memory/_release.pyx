@@ -156,7 +156,8 @@ cdef bint finish_everything() except -1:
     """Wait for all work of all contexts. Returns False if that would end a capture, or if it fails.
 
     This is the only way to wait for the default streams of other threads and of ended threads.
-    Updates no clock. Signals interrupt the wait.
+    Updates no clock. Signals interrupt the wait. Raises ContextLostError if this call finds that a
+    context is lost.
     """
     cdef Context context
     cdef CUresult status
@@ -168,6 +169,8 @@ cdef bint finish_everything() except -1:
         _finish_work(context)
         with nogil:
             status = in_cuCtxSynchronize(context.raw)
+        if is_sticky(status):
+            context.raise_failure(status)
         if status != CUDA_SUCCESS:
             return False
     return True

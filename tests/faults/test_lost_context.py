@@ -186,6 +186,36 @@ def test_a_reap_that_finds_out_names_the_call(script, function, used):
     )
 
 
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_reap_that_finds_out_by_waiting_for_everything_says_so(script, nth):
+    """No event can stand for the work of another thread's default stream."""
+    script.quiet(
+        HEAD
+        + f"""
+    import threading
+    buffer, both = cu.DeviceBuffer(1 << 20, pooled=False), threading.Barrier(2)
+
+    def work():
+        buffer.fill_async(1, cu.Stream.per_thread())
+        both.wait()
+        both.wait()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    both.wait()
+    del buffer
+    testing.configure("fault=cuCtxSynchronize:{nth}:719")
+    try:
+        cu.reap()
+        raise AssertionError("not lost")
+    except cu.ContextLostError as error:
+        assert error.call == "cuCtxSynchronize", error
+    both.wait()
+    thread.join()
+    """
+    )
+
+
 def test_a_close_with_an_array_is_refused(script):
     """The array stays readable, so its memory stays a buffer of the program."""
     script.quiet(
