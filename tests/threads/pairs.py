@@ -183,7 +183,8 @@ def say(line: dict[str, Any]) -> None:
 
 def run_child(driver: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"CUDADRV_SOFTWARE": "devices=2", **os.environ, "CUDADRV_DRIVER": str(driver)}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    # The package that this process has imported, which may be compiled with a sanitizer.
+    environment["PYTHONPATH"] = str(Path(cu.__file__).parents[1])
     command = [sys.executable, __file__, "--child", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
