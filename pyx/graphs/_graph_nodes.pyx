@@ -98,7 +98,7 @@ cdef int refuse(
     if reason > 0:
         context.check(<CUresult>reason)
     elif reason:
-        refuse_node(request, reason, graph.plan.graph, targets, advice)
+        refuse_node(request, reason, graph.label, targets, advice)
     return 0
 
 

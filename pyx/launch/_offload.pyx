@@ -473,6 +473,9 @@ cdef class offload:
         site = here()
         for array, way, label in self.given:
             captures.append(_new_capture(array, way, label, site))
+        if self.captures is not None:
+            raise RuntimeError("another thread has just entered this block: it has been entered"
+                               " already; call offload() again")
         self.captures = captures
         try:
             _begin(captures, False)

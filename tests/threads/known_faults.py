@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import numpy as np
 from in_threads import started, until_it_waits
 from other_library import Library
 from windows import Case, Moments, Second, outcome
@@ -400,6 +401,36 @@ USES_OF_POOLS: dict[str, Callable[[cu.DriverPool], Any]] = {
 }
 for _name, _use_of_pool in USES_OF_POOLS.items():
     fault(used_pool(_use_of_pool), _name)
+
+
+# ---- an object changes while a refusal is worded, or while a block begins ----
+
+
+@fault
+def refused_node_and_close() -> Case:
+    graph, buffer = cu.Graph(), cu.DeviceBuffer.zeros(64).view("f4")
+    kernel = cu.Module(PTX.read_bytes())["scaled"]
+    graph.add_launch(kernel, 1, 1, buffer)
+
+    def check(*results: Any) -> None:
+        done_or_refused(results, "closed")
+        assert isinstance(results[0], Exception)
+        graph.close()
+
+    return Case(lambda: graph.add_launch(kernel, 1, 1, buffer), graph.close, check)
+
+
+@fault
+def offload_twice() -> Case:
+    block = cu.offload(np.zeros(64))
+
+    def check(*results: Any) -> None:
+        refusals = [each for each in results if isinstance(each, Exception)]
+        assert len(refusals) == 1, results
+        assert "has been entered already" in str(refusals[0])
+        block.__exit__(None, None, None)
+
+    return Case(block.__enter__, block.__enter__, check)
 
 
 # ---- the function that makes room ----
