@@ -1,5 +1,5 @@
-# make test | external | suites | referee | referee-library | pairs | demo | bench | lint | docs | matrix |
-#      wheel | clean
+# make test | quick | external | suites | referee | referee-library | pairs | demo | bench | lint | docs |
+#      matrix | wheel | clean
 #
 # Each target sets up a virtual environment (VENV). It needs Python 3.11 or newer with its headers,
 # a C and a C++ compiler, and make, but no CUDA toolkit and no GPU. PYTHON chooses the Python, ARGS
@@ -26,8 +26,8 @@ PY := $(VENV)/bin/python
 # With make -j, one pip waits for the other.
 PIP = flock $(VENV)/pip.lock $(PY) -m pip --disable-pip-version-check
 
-.PHONY: build test external suites referee referee-library pairs demo bench lint docs matrix wheel \
-        clean
+.PHONY: build test quick external suites referee referee-library pairs demo bench lint docs matrix \
+        wheel clean
 .DELETE_ON_ERROR:
 
 # One process more than processors, because many tests wait.
@@ -35,6 +35,16 @@ PROCESSES = $(shell echo $$(($$(nproc) + 1)))
 
 test: build
 	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)
+
+# What one runs before each commit: one schedule, and without the tests that build something, run
+# other processes for minutes, or check types, as make lint does.
+NOT_QUICK = packaging plugin softdriver threads typing \
+    faults/test_mishaps.py ownership/test_sanitized_threads.py
+
+quick: build
+	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 --cuda-schedule=random \
+	    -m "not slow" -k "not (conformance and (eager or lazy))" \
+	    $(addprefix --ignore=tests/,$(NOT_QUICK)) $(ARGS)
 
 # Packages of others on the software driver (tests/external), in a virtual environment of their own,
 # because they are large. The command finds the NVRTC of the Python that is first on PATH.
