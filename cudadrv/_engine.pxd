@@ -308,7 +308,5 @@ cdef extern from "cudadrv/ownership.h" nogil:
         own_engine *engine, const own_domain *domain, own_suspect *suspects, uint32_t fit)
 
 
-
 cdef extern from "cudadrv/process.h" nogil:
     own_engine *engine "(&cudadrv_the_engine)"
-    void cudadrv_prepare_engine()

@@ -8,7 +8,7 @@
 #include "cudadrv/process.h"
 
 cudadrv_driver cudadrv_the_table;
-own_engine cudadrv_the_engine;
+own_engine cudadrv_the_engine; /* zeroed memory is an engine without streams */
 
 /* The forking thread takes the lock before a fork, and releases it in both processes. If another
  * thread held the lock during the fork, it would stay taken in the child, and a destructor in the
@@ -16,7 +16,7 @@ own_engine cudadrv_the_engine;
 static void lock_the_engine(void) { own_lock(&cudadrv_the_engine); }
 static void unlock_the_engine(void) { own_unlock(&cudadrv_the_engine); }
 
-void cudadrv_prepare_engine(void) {
-    own_engine_prepare(&cudadrv_the_engine);
+/* Runs when the library is loaded, and not with a module: no module has to be imported for it. */
+__attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(lock_the_engine, unlock_the_engine, unlock_the_engine);
 }

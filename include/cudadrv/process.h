@@ -7,7 +7,6 @@
 
 #ifdef CUDADRV_LIBRARY
 extern CUDADRV_HIDDEN own_engine cudadrv_the_engine;
-CUDADRV_HIDDEN void cudadrv_prepare_engine(void);
 #endif
 
 #endif

@@ -4,8 +4,6 @@ Outlives a call: all clocks and ranges (the engine's lock, and the issue locks o
 events).
 """
 
-cudadrv_prepare_engine()
-
 
 def books():
     """Return how many records of each kind the engine keeps, as a dict. Used by tests.

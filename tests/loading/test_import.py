@@ -181,3 +181,20 @@ def test_a_free_threaded_python_takes_its_gil_back(script):
         print(any("cudadrv" in str(warning.message) for warning in caught))
     """
     assert script.quiet(program) == "True\n"
+
+
+def test_what_is_imported_late_changes_no_record(driver, script):
+    """Many modules are imported only when they are needed, while work is unfinished."""
+    answer = script.quiet(
+        """
+        import importlib
+        import cudadrv as cu
+        from cudadrv import _finder
+        stream, buffer = cu.Stream(), cu.LockedBuffer.zeros(16)
+        buffer.fill_async(1, stream)
+        for name in sorted(_finder.NAMES):
+            importlib.import_module(f"cudadrv.{name}")
+        print(buffer.borrowed)
+        """
+    )
+    assert answer == "True\n"
