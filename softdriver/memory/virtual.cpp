@@ -16,6 +16,7 @@ namespace soft {
 namespace {
 
 constexpr size_t most_freed = size_t(1) << 40; // bytes of freed addresses that stay unusable
+constexpr size_t most_ranges = 1024; // of them; a process of Linux has at most 65,530 mappings
 constexpr int access_protection = PROT_READ | PROT_WRITE;
 
 CUresult write_pattern(int file, size_t bytes) {
@@ -181,7 +182,7 @@ Range Reservation::reach(int device, uintptr_t address, bool *writable) const {
 void FreedAddresses::add(uintptr_t begin, size_t bytes) {
     ranges_.push_back({begin, bytes});
     bytes_ += bytes;
-    while (bytes_ > most_freed) {
+    while (bytes_ > most_freed || ranges_.size() > most_ranges) {
         munmap(reinterpret_cast<void *>(ranges_.front().begin), ranges_.front().bytes);
         bytes_ -= ranges_.front().bytes;
         ranges_.pop_front();

@@ -1,8 +1,10 @@
 """Buffers with a capacity: they grow and shrink, and keep their address."""
 
+import ctypes
 import gc
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -637,6 +639,24 @@ def test_threads_close_it_while_it_grows():
         thread.join()
         assert buffer.closed
         assert mapped() == 0
+
+
+@software
+def test_many_one_after_the_other(driver):
+    """The software driver keeps freed addresses unusable for a while, and not too many of them."""
+    library = ctypes.CDLL(cu.driver_info().path)
+    address, nbytes = ctypes.c_ulonglong(), ctypes.c_size_t(GRANULE)
+    cu.Device(0).synchronize()
+    before = len(Path("/proc/self/maps").read_text().splitlines())
+    for _ in range(3000):
+        assert (
+            library.cuMemAddressReserve(
+                ctypes.byref(address), nbytes, ctypes.c_size_t(0), ctypes.c_ulonglong(0), 0
+            )
+            == 0
+        )
+        assert library.cuMemAddressFree(address, nbytes) == 0
+    assert len(Path("/proc/self/maps").read_text().splitlines()) - before < 1500
 
 
 def test_the_memory_report_says_what_is_mapped():
