@@ -9,6 +9,7 @@ from cudadrv._engine cimport (
     own_snapshot, own_stream,
 )
 from cudadrv._event cimport Captured, Event
+from cudadrv._names cimport NodeKind
 from cudadrv._stream cimport Capturing, Stream, driver_call
 
 
@@ -28,13 +29,6 @@ cdef class Holdings:
     cdef void shrink(self, size_t count) noexcept
     cdef Holdings copied(self, str graph)
     cdef int let_go(self, size_t count) except -1
-
-
-cdef enum NodeKind:
-    OTHER_NODE      # it is not known which kind of node the driver has made
-    COPY_NODE
-    FILL_NODE
-    LAUNCH_NODE
 
 
 cdef class GraphNode:
@@ -223,6 +217,5 @@ cdef Capture new_capture(Stream origin, str graph)
 cdef GraphNode blank_node(str graph, Stream stream)
 cdef tuple after_of(object after)
 cdef GraphNode newest_node(object source, object target)
-cdef NodeKind kind_of(uint16_t operation)
 cdef Holdings new_holdings(uint64_t number, str graph, ChildNames names, str end=*)
 cdef void destroy_graph(Context context, CUgraph raw) noexcept

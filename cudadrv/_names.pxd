@@ -3,32 +3,45 @@
 from libc.stdint cimport uint16_t, uint64_t, uint8_t
 
 
-cdef enum Operation:
-    COPY_FROM
-    COPY_TO
-    COPY_FROM_ASYNC
-    COPY_TO_ASYNC
-    FILL
-    FILL_ASYNC
-    ALLOCATION
-    RELEASE
-    LEND
-    IMPORT
-    GIVE_BACK
-    SHARE
-    OPENING
-    ACCEPT
-    PREFETCH
-    PREFETCH_BATCH
-    DISCARD
-    DISCARD_AND_PREFETCH
-    DISCARD_BATCH
-    ATTACH
-    TO
-    OFFLOAD
-    CONSTANT
-    LAUNCH
-    CUSTOM
+cdef extern from "cudadrv/operations.h" nogil:
+    ctypedef enum NodeKind "enum cudadrv_node":
+        OTHER_NODE
+        COPY_NODE
+        FILL_NODE
+        LAUNCH_NODE
+        NO_NODE
+    ctypedef enum Operation "enum cudadrv_operation":
+        COPY_FROM
+        COPY_TO
+        COPY_FROM_ASYNC
+        COPY_TO_ASYNC
+        FILL
+        FILL_ASYNC
+        ALLOCATION
+        RELEASE
+        LEND
+        IMPORT
+        GIVE_BACK
+        SHARE
+        OPENING
+        ACCEPT
+        PREFETCH
+        PREFETCH_BATCH
+        DISCARD
+        DISCARD_AND_PREFETCH
+        DISCARD_BATCH
+        ATTACH
+        TO
+        OFFLOAD
+        CONSTANT
+        LAUNCH
+        CUSTOM
+    unsigned CUDADRV_OPERATION_COUNT
+    ctypedef struct cudadrv_operation_row:
+        const char *name
+        NodeKind node
+    cudadrv_operation_row cudadrv_operation_at(unsigned number)
+
 
 cdef class Parts:
     cdef str part_at(self, size_t memory, uint64_t start, uint64_t stop, int mode)
@@ -43,6 +56,7 @@ cdef uint16_t graph_launch(str graph, Parts parts)
 cdef int give_back_name(uint16_t number) except -1
 cdef Parts parts_of(uint16_t operation)
 cdef str operation_name(uint16_t operation)
+cdef NodeKind node_kind(uint16_t operation)
 cdef uint16_t launch_of(str kernel)
 cdef bint is_launch(uint16_t operation)
 cdef uint16_t custom_operation(str name)

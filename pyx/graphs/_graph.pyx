@@ -17,8 +17,7 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
-    COPY_NODE, FILL_NODE, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture,
-    new_holdings,
+    Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
 )
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
@@ -41,8 +40,8 @@ from cudadrv._graph_nodes cimport (
 )
 from cudadrv._kernel cimport Kernel
 from cudadrv._names cimport (
-    CONSTANT, LAUNCH, Parts, checked_name, give_back_name, graph_launch, number_of_graph,
-    operation_name, parts_of,
+    CONSTANT, COPY_NODE, FILL_NODE, LAUNCH, Parts, checked_name, give_back_name, graph_launch,
+    number_of_graph, operation_name, parts_of,
 )
 from cudadrv._operation cimport Operation, issue_run, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force

@@ -11,9 +11,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from cudadrv._capture cimport (
-    COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, DriverGraph, GraphNode, Holdings, new_holdings,
-)
+from cudadrv._capture cimport DriverGraph, GraphNode, Holdings, new_holdings
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
@@ -32,7 +30,9 @@ from cudadrv._graph cimport (
     ExecutableGraph, Graph, NodeNames, Uses, check_whole, name_launches, refuse_while_busy,
     replaced, retire_name, usable_executable, uses_of, uses_with,
 )
-from cudadrv._names cimport give_back_name, number_of_graph
+from cudadrv._names cimport (
+    COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, give_back_name, number_of_graph,
+)
 from cudadrv._node_changes cimport (
     NodeChange, change_copy, change_fill, change_launch, disable, enable, same_fill, unlike,
 )

@@ -12,9 +12,7 @@ from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from cudadrv._arguments cimport Room, Shape, new_room, of_present_sizes
-from cudadrv._capture cimport (
-    COPY_NODE, FILL_NODE, LAUNCH_NODE, Checks, GraphNode, Plan, Receiver, after_of,
-)
+from cudadrv._capture cimport Checks, GraphNode, Plan, Receiver, after_of
 from cudadrv._copy cimport check_pair, device_side_of, refuse_apart, set_item
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -35,7 +33,7 @@ from cudadrv._kernel cimport (
     remember_launch, set_cluster,
 )
 from cudadrv._memory cimport Memory
-from cudadrv._names cimport custom_operation
+from cudadrv._names cimport COPY_NODE, FILL_NODE, LAUNCH_NODE, custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, of_present_size, pointer_of
 from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, UNIFIED

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from cudadrv._arguments cimport Shape, is_array, of_present_sizes
 from cudadrv._buffers cimport new_buffer
-from cudadrv._capture cimport COPY_NODE, FILL_NODE, GraphNode, blank_node
+from cudadrv._capture cimport GraphNode, blank_node
 from cudadrv._copy cimport check_pair, refuse_apart, refuse_other_dtype, set_item
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -28,6 +28,7 @@ from cudadrv._kernel cimport (
     Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
 )
 from cudadrv._memory cimport Memory
+from cudadrv._names cimport COPY_NODE, FILL_NODE
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._region cimport (
     Region, borrow, check_region, is_region, of_present_size, pointer_of,

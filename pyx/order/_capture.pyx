@@ -37,8 +37,8 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport only_made_by
 from cudadrv._event cimport Captured, Event, new_event
 from cudadrv._names cimport (
-    COPY_FROM_ASYNC, COPY_TO_ASYNC, FILL_ASYNC, LAUNCH, forget_graph, give_back_name, is_launch,
-    name_graph, number_of_graph, operation_name, parts_of,
+    LAUNCH, NO_NODE, forget_graph, give_back_name, name_graph, node_kind, number_of_graph,
+    operation_name, parts_of,
 )
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport (
@@ -949,7 +949,7 @@ cdef class Capture(Capturing):
         cdef bint queued = False
         global _newest
         node = plan.new_node(stream, request)
-        node.kind = kind_of(request.operation)
+        node.kind = node_kind(request.operation)
         if self.ended:
             return CAPTURE_HAS_ENDED
         streams = self.streams
@@ -1099,10 +1099,7 @@ cdef class Capture(Capturing):
     cdef int refuse_others(self, Stream stream, own_request *request) except -1:
         """Refuse what cannot be captured, or would not do the same at each launch."""
         cdef uint32_t i
-        if request.operation < LAUNCH \
-                and request.operation not in (COPY_FROM_ASYNC, COPY_TO_ASYNC, FILL_ASYNC):
-            stream.refuse_captured()
-        if request.loan is not NULL or request.returns:
+        if node_kind(request.operation) == NO_NODE or request.loan is not NULL or request.returns:
             stream.refuse_captured()
         for i in range(request.count):
             if request.accesses[i].effect not in (0, OWN_USES):
@@ -1264,14 +1261,6 @@ cdef int _refuse_captured(Stream stream) except -1:
 cdef int _end_given_back() except -1:
     """End the loans that were given back in a block, before the block ends."""
     return 0 if cudadrv_table.forked else attend()
-
-
-cdef NodeKind kind_of(uint16_t operation):
-    if operation in (COPY_FROM_ASYNC, COPY_TO_ASYNC):
-        return COPY_NODE
-    if operation == FILL_ASYNC:
-        return FILL_NODE
-    return LAUNCH_NODE if is_launch(operation) else OTHER_NODE
 
 
 cdef void mark_captured(own_snapshot *issued) noexcept:

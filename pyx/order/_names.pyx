@@ -12,16 +12,16 @@ cdef extern from "Python.h":
     str PyUnicode_FromObject(object text)
 
 
+cdef list _names_of_operations():
+    names = []
+    for number in range(CUDADRV_OPERATION_COUNT):
+        names.append(cudadrv_operation_at(number).name.decode())
+    return names
+
+
 # The names of operations, by number. Names of launches and of other projects' operations are added
 # when they are first used. A name is never removed, because borrows refer to it by its number.
-cdef list NAMES = [
-    "copy_from", "copy_to", "copy_from_async", "copy_to_async", "fill", "fill_async",
-    "its allocation", "close", "lend", "its import", "give_back",
-    "share", "open", "accept",
-    "prefetch", "prefetch_batch",
-    "discard", "discard_and_prefetch", "discard_batch", "attach", "to", "offload",
-    "constant", "a launch", "a custom operation",
-]
+cdef list NAMES = _names_of_operations()
 cdef dict ADDED = {}        # the number of each name that was added to NAMES
 cdef dict STREAMS = {}      # quoted names that programs gave to streams, by number of the stream
 cdef enum:
@@ -32,6 +32,13 @@ cdef str AFTERWARDS = "event.synchronize() on an event recorded after it"
 
 cdef str operation_name(uint16_t operation):
     return NAMES[operation]
+
+
+cdef NodeKind node_kind(uint16_t operation):
+    """Return the kind of node that a capture makes of an operation; NO_NODE if it refuses that."""
+    if operation < CUDADRV_OPERATION_COUNT:
+        return cudadrv_operation_at(operation).node
+    return LAUNCH_NODE if is_launch(operation) else OTHER_NODE
 
 
 cdef uint16_t launch_of(str kernel):

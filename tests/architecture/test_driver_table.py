@@ -1,4 +1,4 @@
-"""The call table of the driver's functions, and the list from which it comes."""
+"""The tables of the driver's functions and of the operations."""
 
 import re
 from pathlib import Path
@@ -16,3 +16,12 @@ def test_each_function_is_asked_for_by_a_version_that_exists():
     there = row.findall((ROOT / "softdriver/base/functions.def").read_text(encoding="utf-8"))
     assert len(asked) > 50
     assert set(asked) <= set(there)
+
+
+def test_cython_knows_each_operation():
+    header = (ROOT / "include/cudadrv/operations.h").read_text(encoding="utf-8")
+    declared = (ROOT / "cudadrv/_names.pxd").read_text(encoding="utf-8")
+    names = re.findall(r"\bOPERATION\((\w+), \"", header)
+    enum = declared.partition('"enum cudadrv_operation":\n')[2].partition("    unsigned")[0]
+    assert len(names) > 20
+    assert enum.split() == names

@@ -707,9 +707,9 @@ MUTATIONS = [
     ),
     (
         "blocking copies are captured",
-        "_capture.pyx",
-        "and request.operation not in (COPY_FROM_ASYNC, COPY_TO_ASYNC, FILL_ASYNC):\n",
-        "and False:\n",
+        "operations.h",
+        'OPERATION(COPY_FROM, "copy_from", NO_NODE)',
+        'OPERATION(COPY_FROM, "copy_from", COPY_NODE)',
     ),
     # ---- launches of graphs ----
     (
