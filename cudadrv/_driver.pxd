@@ -1,7 +1,7 @@
 """Raw driver functions: `noexcept nogil`, and they return a CUresult.
 
-Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. In a module
-of another project, they return CUDA_ERROR_NOT_INITIALIZED.
+Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. In modules
+of other projects they return CUDA_ERROR_NOT_INITIALIZED.
 """
 
 from cpython.object cimport PyObject
@@ -689,7 +689,6 @@ cdef extern from "cudadrv/driver.h" nogil:
     bint is_current "cudadrv_is_current"(CUcontext wanted)
     CUresult enter_context "cudadrv_enter"(CUcontext wanted, bint *pushed)
     void leave_context "cudadrv_leave"(bint pushed)
-
 
 
 # Functions by which the software driver asks for the names of operations and buffers. It declares

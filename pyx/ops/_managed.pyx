@@ -13,7 +13,7 @@ from cudadrv._driver cimport (
     CU_MEM_ADVISE_UNSET_READ_MOSTLY, CU_MEM_LOCATION_TYPE_DEVICE,
     CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
     CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CUdevice,
-    CUdeviceptr, CUmemLocation, CUmemLocationType, CUmem_advise, CUmem_range_attribute, CUresult,
+    CUdeviceptr, CUmemLocation, CUmem_advise, CUmem_range_attribute, CUresult,
     CUstream, cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardBatchAsync, cuMemPrefetchAsync,
     cuMemPrefetchBatchAsync, cuStreamAttachMemAsync, has_answered, in_cuMemAdvise,
     in_cuMemRangeGetAttribute,
