@@ -1,7 +1,7 @@
 """Raw driver functions: `noexcept nogil`, and they return a CUresult.
 
-Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. In modules
-of other projects they return CUDA_ERROR_NOT_INITIALIZED.
+Call them as `with nogil: check(cuStreamCreate(...))` with `check` from `cudadrv._errors`. In
+modules of other projects they return CUDA_ERROR_NOT_INITIALIZED.
 """
 
 from cpython.object cimport PyObject
