@@ -37,7 +37,7 @@ test: build
 	$(PY) -m pytest -n $(PROCESSES) --dist worksteal --timeout=3600 $(ARGS)
 
 # What one runs before each commit: one schedule, and without the tests that build something, run
-# other processes for minutes, or check types, as make lint does. About 340 CPU seconds.
+# other processes for minutes, or check types, as make lint does. About 250 CPU seconds.
 NOT_QUICK = docs packaging performance plugin softdriver threads toolkit typing \
     faults/test_mishaps.py ownership/test_replay.py ownership/test_sanitized_threads.py
 
