@@ -14,6 +14,7 @@ import argparse
 import ctypes
 import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def compiled():
     from cuda_header import find_cuda_header
 
     target = Path(tempfile.mkdtemp(), "devices.so")
-    command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC"]
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-O2", "-shared", "-fPIC"]
     command += [f"-I{find_cuda_header().folder}", HERE / "devices.c", "-o", target, "-ldl"]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(target))

@@ -10,6 +10,7 @@ nanoseconds the bare call from Python and the call through cudadrv take.
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ KIB = (0, 16, 32, 40, 48, 56, 64)
 def driver(folder, kib):
     """Compile a driver that runs `kib` KiB of code in each call."""
     library = Path(folder, f"libnull{kib}.so")
-    command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC"]
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-O2", "-shared", "-fPIC"]
     command += [f"-DCODE_KIB={kib}"] * (kib > 0)
     subprocess.run([*command, HERE / "null_driver.c", "-o", library], check=True)
     return library

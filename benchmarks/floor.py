@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -38,7 +39,7 @@ def compiled():
 
     target = Path(tempfile.mkdtemp(), "floor.so")
     include = find_cuda_header().folder
-    command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", f"-I{include}"]
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-O2", "-shared", "-fPIC", f"-I{include}"]
     command.append(f"-I{sysconfig.get_path('include')}")
     subprocess.run([*command, HERE / "floor.c", "-o", target, "-ldl"], check=True)
     library = ctypes.CDLL(str(target))

@@ -24,7 +24,7 @@ enum cudadrv_node {
     OPERATION(FILL_ASYNC, "fill_async", FILL_NODE)                                                 \
     OPERATION(ALLOCATION, "its allocation", NO_NODE)                                               \
     OPERATION(RELEASE, "close", NO_NODE)                                                           \
-    OPERATION(LEND, "lend", OTHER_NODE) /* a loan in a capture; others are refused */             \
+    OPERATION(LEND, "lend", OTHER_NODE) /* a loan in a capture; others are refused */              \
     OPERATION(IMPORT, "its import", NO_NODE)                                                       \
     OPERATION(GIVE_BACK, "give_back", NO_NODE)                                                     \
     OPERATION(SHARE, "share", NO_NODE)                                                             \

@@ -36,6 +36,7 @@ import cudadrv as cu
 from cudadrv import (
     _await,  # noqa: F401
     _bound,  # noqa: F401
+    _environment,  # noqa: F401
     _kernel,  # noqa: F401
     _library,
     testing,
@@ -236,6 +237,8 @@ def unlike_lost(error):
         and "default stream" not in repr(each).lower()
         and any(each.context is context for context in lost)
     ]
+    # A pool belongs to no context. It is destroyed when the last reference to it ends.
+    pools = [each for each in gc.get_objects() if isinstance(each, cu.DriverPool)]
     while error is not None:  # a buffer cannot be closed while the program has an array of it
         error.__traceback__ = None
         error = error.__context__
@@ -249,6 +252,7 @@ def unlike_lost(error):
                 wrong.append(f"closing {thing!r} of a lost context: {other!r}")
     if testing.calls() != before:
         wrong.append("closing called the driver")
+    del pools
     return wrong
 
 

@@ -580,8 +580,9 @@ def addresses():
             foreign.fill_async(1, stream)
             stream.synchronize()
         del foreign
-        address = whole.into_raw()
+        address = whole.address  # Ctrl-C right after into_raw loses the address that it returns
         try:
+            whole.into_raw()
             buffer = kind.from_raw(address, 16, "u4")
         except BaseException:
             # ValueError: Ctrl-C came after from_raw, and its buffer was dropped with the memory.
