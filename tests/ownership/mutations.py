@@ -2,7 +2,8 @@
 
     python tests/ownership/mutations.py [name ...]
 
-Each of MUTATIONS is (name, file under include/cudadrv, old text, new text).
+Each of MUTATIONS is (name, function, old text, new text). The function has the old text once. A
+file stands for what is in no function.
 """
 
 import os
@@ -15,12 +16,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from sources import ROOT, changed
+
 BUILD = ["setup.py", "cuda_header.py", "pyproject.toml", "tools/links.py", "README.md"]
 NEEDED = [*BUILD, "include", "pyx/order/_engine.pyx", "pyx/library.c"]
 NEEDED += ["cudadrv/_engine.pxd", "cudadrv/_finder.py"]
 NEEDED += ["tests/limits.py", "tests/in_threads.py", "tests/ownership"]
-PLACES = ["include/cudadrv", "pyx", "pyx/*", "cudadrv"]
 DOES_NOT_APPLY = "does not apply"
 STANDS_FOR = "int stands_for = epoch->mode == OWN_WRITE || old->mode == epoch->mode;"
 WRITE = "epoch->mode == OWN_WRITE"
@@ -29,519 +30,529 @@ MUTATIONS = [
     # ---- contents and attachments ----
     (
         "discarded memory is usual",
-        "usual.h",
+        "own_usual_",
         "unusual = memory->unusual |",
         "unusual = memory->closed |",
     ),
     (
         "discarded bytes are read",
-        "contents.h",
+        "own_reads_",
         "(access->mode == OWN_READ && access->effect != OWN_MOVES) || access->effect == OWN_USES",
         "0",
     ),
     (
         "discarded bytes are lent",
-        "contents.h",
+        "own_reads_",
         "access->effect != OWN_MOVES) || access->effect == OWN_USES",
         "access->effect != OWN_MOVES)",
     ),
     (
         "a move writes",
-        "contents.h",
+        "own_writes_",
         "access->mode != OWN_READ && access->effect != OWN_MOVES &&",
         "access->mode != OWN_READ &&",
     ),
     (
         "an attachment writes",
-        "contents.h",
+        "own_writes_",
         " &&\n           access->effect != OWN_ATTACHES;",
         ";",
     ),
     (
         "a write of a part writes nothing",
-        "contents.h",
+        "own_reserve_contents_",
         "own_cut_discards_(memory, access->start) &&",
         "",
     ),
     (
         "a write that ends inside writes nothing",
-        "contents.h",
+        "own_reserve_contents_",
         "&& own_cut_discards_(memory, access->stop) &&",
         "&&",
     ),
     (
         "a write of a part writes all",
-        "contents.h",
+        "own_commit_effect_",
         "own_writes_(access) && access->start <= each->start &&\n"
         "                   each->stop <= access->stop",
         "own_writes_(access)",
     ),
     (
         "a write that failed has written",
-        "contents.h",
+        "own_undo_effect_",
         "        own_unmark_written_(each, by);\n",
         "",
     ),
     (
         "a discard that failed discards",
-        "contents.h",
+        "own_undo_effect_",
         "if (own_same_id_(each->made, by)) {",
         "if (0) {",
     ),
     (
         "what a write in flight has written is forgotten",
-        "contents.h",
+        "own_is_settled_",
         "return !stream || stream->settled >= id.seq;",
         "return 1;",
     ),
     (
         "discards of different lines are joined",
-        "contents.h",
+        "own_join_discards_",
         " || each->site != next->site ||",
         " ||",
     ),
     (
         "what was written is kept for ever",
-        "contents.h",
+        "own_commit_effect_",
         "} else if (own_stays_written_(engine, each)) {",
         "} else if (0) {",
     ),
     (
         "the host writes in vain",
-        "host.h",
+        "own_export_open",
         "if (answer == OWN_OK && access->memory->limited && !own_write_on_host_(access)) {",
         "if (0) {",
     ),
     (
         "the host writes beside the bytes",
-        "contents.h",
+        "own_write_on_host_",
         "own_is_discarded_(each) && access->start <= each->start && each->stop <= access->stop",
         "1",
     ),
     (
         "a loan to the stream is not in the way of its discard",
-        "access.h",
+        "own_check_exports_",
         "(access->effect >= OWN_ATTACHES && access->effect <= OWN_CLOSES)",
         "access->effect == OWN_CLOSES",
     ),
     (
         "other streams use attached memory",
-        "contents.h",
+        "own_check_limits_",
         "!own_may_use_(engine, memory, stream)) {\n        own_blame",
         "0) {\n        own_blame",
     ),
     (
         "an attachment matters where access is concurrent",
-        "contents.h",
+        "own_check_limits_",
         "stream->domain->host_excluded && access->effect < OWN_ATTACHES",
         "access->effect < OWN_ATTACHES",
     ),
     (
         "attached memory cannot be attached anew",
-        "contents.h",
+        "own_check_limits_",
         "access->effect < OWN_ATTACHES &&",
         "access->effect < OWN_DISCARDS &&",
     ),
     (
         "an attachment ends when its stream is closed",
-        "contents.h",
+        "own_attached_stream_",
         "(stream->state != OWN_OPEN && own_known_(engine, stream->slot, stream->seq))",
         "stream->state != OWN_OPEN",
     ),
     (
         "another stream inherits an attachment",
-        "contents.h",
+        "own_attached_stream_",
         "own_tag(stream) != tag ||",
         "0 ||",
     ),
     (
         "an attachment does not end",
-        "contents.h",
+        "own_may_use_",
         "return only ? only == stream : !own_is_for_host_(memory);",
         "return only == stream;",
     ),
     (
         "work of other streams excludes the host from attached memory",
-        "host.h",
+        "own_excluded_",
         "if (own_may_use_(engine, memory, stream) &&\n",
         "if (\n",
     ),
     (
         "loans to other streams exclude the host from attached memory",
-        "host.h",
+        "own_lent_where_excluded_",
         "stream->loans > stream->taken && own_may_use_(engine, memory, stream)",
         "stream->loans > stream->taken",
     ),
     (
         "views of attached memory exclude other streams",
-        "contents.h",
+        "own_excluding_view_",
         "!own_may_use_(engine, view->memory, stream)",
         "0",
     ),
     (
         "an attachment that failed attaches",
-        "contents.h",
+        "own_undo_effect_",
         "own_undo_attach_(memory, by);",
         "",
     ),
     (
         "a failure forgets what was written meanwhile",
-        "contents.h",
+        "own_unmark_written_",
         "discard->written = discard->again;",
         "discard->written = (own_id){0, 0};",
     ),
     (
         "a failure takes back the newest attachment",
-        "contents.h",
+        "own_undo_attach_",
         "while (each < last && !own_same_id_(each->by, by)) {",
         "while (0) {",
     ),
     # ---- which uses a range keeps ----
     (
         "a read hides other streams' reads",
-        "borrow.h",
+        "own_replace_",
         STANDS_FOR,
         f"{STANDS_FOR} if (epoch->mode == OWN_READ && old->mode == OWN_READ) continue;",
     ),
-    ("a read hides the writes before it", "borrow.h", STANDS_FOR, "int stands_for = 1;"),
+    ("a read hides the writes before it", "own_replace_", STANDS_FOR, "int stands_for = 1;"),
     (
         "a write hides uses that it did not wait for",
-        "borrow.h",
+        "own_replace_",
         STANDS_FOR,
         f"{STANDS_FOR} if ({WRITE}) continue;",
     ),
     (
         "a cut loses a use on its right",
-        "ranges.h",
+        "own_range_cut_inside_",
         "right.start = at;",
         "right.start = at; right.count -= right.count > 1;",
     ),
     (
         "a read and a write of one operation are joined",
-        "ranges.h",
+        "own_range_same",
         " || x[i].mode != y[i].mode",
         "",
     ),
     (
         "neighbours are never joined",
-        "borrow.h",
+        "own_join_ranges_",
         "own_range_shrink(range);\n    }\n    own_ranges_join(memory, first, end);",
         "own_range_shrink(range);\n    }",
     ),
     (
         "ranges are joined before all accesses are committed",
-        "borrow.h",
+        "own_commit_all_",
         "        own_commit_(engine, request, &request->accesses[i]);\n",
         "        own_commit_(engine, request, &request->accesses[i]);\n"
         "        own_join_ranges_(&request->accesses[i]);\n",
     ),
     (
         "what may have queued nothing has waited by the rules",
-        "borrow.h",
+        "own_view_of_",
         "    if (request->passive) {\n        *view",
         "    if (0) {\n        *view",
     ),
     (
         "what may have queued nothing is work that the rules count",
-        "borrow.h",
+        "own_settle",
         "    if (request->passive) {\n        own_count_passive_",
         "    if (0) {\n        own_count_passive_",
     ),
     (
         "others come after what may have queued nothing",
-        "order.h",
+        "own_settled_by_rules_",
         "return stream->passive == stream->uses + 1 ? stream->before : stream->settled;",
         "return stream->settled;",
     ),
     (
         "the second that may have queued nothing hides the first",
-        "order.h",
+        "own_count_passive_",
         "if (stream->passive != stream->uses + 1) {",
         "if (1) {",
     ),
     (
         "what may have queued nothing is never work",
-        "order.h",
+        "own_settled_by_rules_",
         "return stream->passive == stream->uses + 1 ? stream->before : stream->settled;",
         "return stream->passive ? stream->before : stream->settled;",
     ),
     # ---- the usual operation ----
     (
         "what another stream uses is usual",
-        "usual.h",
+        "own_usual_",
         "old->slot != stream->slot && !own_known_(engine, old->slot, old->seq)",
         "0",
     ),
-    ("what the host sees is usual", "usual.h", "(uintptr_t)memory->exports", "0"),
+    ("what the host sees is usual", "own_usual_", "(uintptr_t)memory->exports", "0"),
     (
         "closed memory is usual",
-        "usual.h",
+        "own_usual_",
         "unusual = memory->unusual |",
         "unusual = memory->limited |",
     ),
     (
         "memory with space for many uses is never usual again",
-        "ranges.h",
+        "own_range_shrink",
         "range->capacity && range->count <= OWN_FEW",
         "0",
     ),
-    ("freeing memory is usual", "usual.h", "(access->effect >= OWN_ATTACHES)", "0"),
+    ("freeing memory is usual", "own_usual_", "(access->effect >= OWN_ATTACHES)", "0"),
     (
         "parts are usual",
-        "usual.h",
+        "own_usual_",
         "access->start | (access->stop ^ memory->nbytes)",
         "0",
     ),
     (
         "the beginning of a range is usual",
-        "usual.h",
+        "own_only_range_",
         " && own_range_stop(memory, i) == access->stop",
         "",
     ),
     (
         "a usual part is recorded at the first range",
-        "usual.h",
+        "own_commit_usual_",
         "range = own_only_range_(access);\n    }\n    access->undo",
         "}\n    access->undo",
     ),
     (
         "whoever alone uses memory is taken for the stream",
-        "usual.h",
+        "own_usual_",
         "range->count == 1 && range->few->slot == stream->slot",
         "range->count == 1",
     ),
     (
         "memory that an operation names twice is usual",
-        "usual.h",
+        "own_all_usual_",
         "(access[0].mode | access[1].mode) > OWN_WRITE",
         "0",
     ),
     (
         "memory that an operation of many accesses names twice is usual",
-        "usual.h",
+        "own_may_need_malloc_",
         "((asked | now) & 1)",
         "(asked & now & 1)",
     ),
     (
         "memory that an operation of many accesses reaches twice is usual",
-        "usual.h",
+        "own_may_need_malloc_",
         "((asked | now) & 1)",
         "((asked ^ now) & 1)",
     ),
     (
         "the usual read hides the write before it",
-        "usual.h",
+        "own_commit_usual_",
         "(range->count != 1 || range->few->mode != access->mode)",
         "range->count != 1",
     ),
     (
         "the usual read hides the write before another one",
-        "usual.h",
+        "own_keep_others_",
         "if (mode != old->mode && !own_known_(",
         "if (0 && !own_known_(",
     ),
     (
         "what the only thread handed over is not settled",
-        "borrow.h",
+        "own_settle_alone",
         "    request->stream->settled = request->issued.seq;\n",
         "",
     ),
-    ("a usual operation cannot be undone", "usual.h", "access->undo = 1;", "access->undo = 0;"),
-    ("loans are usual", "usual.h", "request->loan ||", ""),
-    ("work of blocking streams is usual", "usual.h", "stream->order != OWN_NON_BLOCKING || ", ""),
+    (
+        "a usual operation cannot be undone",
+        "own_commit_usual_",
+        "access->undo = 1;",
+        "access->undo = 0;",
+    ),
+    ("loans are usual", "own_all_usual_", "request->loan ||", ""),
+    (
+        "work of blocking streams is usual",
+        "own_all_usual_",
+        "stream->order != OWN_NON_BLOCKING || ",
+        "",
+    ),
     (
         "work under a view of managed memory is usual",
-        "usual.h",
+        "own_all_usual_",
         "(stream->domain->host_excluded && engine->managed)",
         "0",
     ),
     # ---- checks ----
     (
         "a write ignores readers",
-        "borrow.h",
+        "own_check_epochs_",
         "? epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES",
         "? epoch->mode == OWN_WRITE",
     ),
     (
         "what may be a use ignores reads",
-        "borrow.h",
+        "own_excludes_read_",
         "(other == OWN_READ && mode == OWN_REACH)",
         "(other == OWN_READ && mode == OWN_WRITE)",
     ),
     (
         "reads ignore what may be a write",
-        "borrow.h",
+        "own_excludes_read_",
         "(other == OWN_REACH && mode == OWN_READ)",
         "(other == OWN_REACH && mode == OWN_WRITE)",
     ),
     (
         "memory is freed under a shared use",
-        "borrow.h",
+        "own_check_epochs_",
         "epoch->mode != OWN_SHARED || access->effect >= OWN_CLOSES",
         "epoch->mode != OWN_SHARED",
     ),
     (
         "the check reaches one byte too far",
-        "borrow.h",
+        "own_check_epochs_",
         "access->stop, &last);",
         "access->stop + 1, &last);",
     ),
     (
         "a view reaches one byte too far",
-        "access.h",
+        "own_check_exports_",
         "view->start < access->stop &&",
         "view->start <= access->stop &&",
     ),
     (
         "exclusive views do not exclude reads",
-        "access.h",
+        "own_check_exports_",
         "(view->exclusive || access->mode != OWN_READ)",
         "(access->mode != OWN_READ)",
     ),
     (
         "unchecked gets past views",
-        "borrow.h",
+        "own_check_",
         "found = own_check_exports_(request->stream, access, &conflict);",
         "if (access->policy != OWN_UNCHECKED)"
         " found = own_check_exports_(request->stream, access, &conflict);",
     ),
     (
         "waiting comes before refusing",
-        "borrow.h",
+        "own_check_",
         "if (found != OWN_OK && (answer == OWN_OK || answer == OWN_MUST_WAIT))",
         "if (found != OWN_OK && answer == OWN_OK)",
     ),
     (
         "close does not see shared uses",
-        "host.h",
+        "own_bytes_known_",
         "if (!own_known_(engine, epochs[k].slot, epochs[k].seq)) {\n                own_blame_",
         "if (epochs[k].mode != OWN_SHARED &&"
         " !own_known_(engine, epochs[k].slot, epochs[k].seq)) {\n                own_blame_",
     ),
     (
         "work in flight does not exclude the host",
-        "host.h",
+        "own_excluded_",
         "                !own_known_(engine, stream->slot, stream->seq) &&\n",
         "                0 &&\n",
     ),
     (
         "a view without bytes excludes all work",
-        "access.h",
+        "own_excludes_",
         "return view->memory->managed && view->start < view->stop && !view->borrower;",
         "return view->memory->managed && !view->borrower;",
     ),
     (
         "a loan excludes all work",
-        "access.h",
+        "own_excludes_",
         "return view->memory->managed && view->start < view->stop && !view->borrower;",
         "return view->memory->managed && view->start < view->stop;",
     ),
     (
         "a loan is in the way of its borrower",
-        "access.h",
+        "own_check_exports_",
         "(!view->keeps && view->borrower != stream)",
         "!view->keeps",
     ),
     (
         "a loan is not in the way of the host",
-        "host.h",
+        "own_check_host_",
         "int answer = own_check_exports_(NULL, access, conflict);",
         "int answer = OWN_OK;",
     ),
     (
         "a loan is not counted",
-        "access.h",
+        "own_export_link_",
         "        memory->loans++;\n",
         "",
     ),
     (
         "host views are not in the way of work on no stream",
-        "host.h",
+        "own_lend_open",
         "answer = own_check_exports_(&nobody, access, conflict);",
         "",
     ),
     (
         "work on no stream is ordered after all",
-        "host.h",
+        "own_lend_open",
         "            answer = own_check_host_(engine, NULL, access, conflict);\n",
         "",
     ),
     (
         "work on no stream is a host view",
-        "host.h",
+        "own_lend_open",
         "        own_export_link_(engine, access, site, borrower, view);",
         "        own_export_link_(engine, access, site, NULL, view);",
     ),
     (
         "closed memory is lent",
-        "host.h",
+        "own_lend_open",
         "access->memory->unusual ? own_check_limits_(engine, borrower, access, conflict) : OWN_OK",
         "OWN_OK",
     ),
     (
         "the end of a loan is checked",
-        "borrow.h",
+        "own_check_",
         "if (request->returns) {",
         "if (0) {",
     ),
     (
         "memory closes under a loan to the stream that closes it",
-        "access.h",
+        "own_check_exports_",
         "access->effect <= OWN_CLOSES)",
         "access->effect < OWN_CLOSES)",
     ),
     (
         "bytes that leave close all of the memory",
-        "contents.h",
+        "own_commit_effect_",
         "memory->closed |= access->effect == OWN_CLOSES;",
         "memory->closed |= access->effect >= OWN_CLOSES;",
     ),
     (
         "a view of other bytes keeps some",
-        "host.h",
+        "own_bytes_free_",
         "        if (view->start < stop && start < view->stop) {",
         "        if (1) {",
     ),
     (
         "a view does not keep its bytes",
-        "host.h",
+        "own_bytes_free_",
         "        if (view->start < stop && start < view->stop) {",
         "        if (0) {",
     ),
     (
         "work does not keep its bytes",
-        "host.h",
+        "own_bytes_free_",
         "if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {",
         "if (0) {",
     ),
     (
         "work on other bytes keeps some",
-        "host.h",
+        "own_bytes_free_",
         "if (answer == OWN_OK && !own_bytes_known_(engine, memory, start, stop, conflict)) {",
         "if (answer == OWN_OK && !own_memory_known_(engine, memory, conflict)) {",
     ),
     (
         "a refused loan stays",
-        "borrow.h",
+        "own_undo",
         "own_export_unlink_(engine, request->loan);",
         "",
     ),
     (
         "a lost context's work stays unfinished",
-        "engine.h",
+        "own_domain_lose",
         "    domain->lost = 1;\n    for",
         "    for",
     ),
     (
         "what is on its way into a lost context is over too early",
-        "engine.h",
+        "own_over_if_lost_",
         "slot->done < stream->settled) {\n        slot->done = stream->settled;",
         "slot->done < stream->seq) {\n        slot->done = stream->seq;",
     ),
     # ---- clocks ----
     (
         "a join changes the clock that others share",
-        "clock.h",
+        "own_clock_join",
         "    own_clock *result = malloc(",
         "    if (clock && clock->size >= size) {\n"
         "        for (uint32_t i = 0; i < size; i++) {\n"
@@ -556,156 +567,161 @@ MUTATIONS = [
     ),
     (
         "a wait is not transitive",
-        "clock.h",
+        "own_clock_join",
         "b = own_clock_at(news->clock, i);",
         "b = 0;",
     ),
     (
         "the host learns only of the stream itself",
-        "order.h",
+        "own_join_host",
         "news->clock && i < news->clock->size; i++) {\n        if (engine->slots[i].done",
         "0 && i < news->clock->size; i++) {\n        if (engine->slots[i].done",
     ),
-    ("known up to, but not with", "engine.h", "slots[slot].done >= seq", "slots[slot].done > seq"),
+    (
+        "known up to, but not with",
+        "own_known_",
+        "slots[slot].done >= seq",
+        "slots[slot].done > seq",
+    ),
     (
         "snapshots cover what the driver does not have",
-        "order.h",
+        "own_snapshot_of_",
         "snapshot->seq = stream->settled;",
         "snapshot->seq = stream->seq;",
     ),
     (
         "the host forgets",
-        "order.h",
+        "own_join_host",
         "if (news->seq && engine->slots[news->slot].done < news->seq) {",
         "if (1) {",
     ),
     # ---- all work of a context ----
     (
         "synchronizing a context forgets what its streams have waited for",
-        "host.h",
+        "own_domain_snapshot",
         "            own_clock_raise_(clock, stream->clock);\n",
         "",
     ),
     (
         "synchronizing a context forgets what its dead streams have waited for",
-        "host.h",
+        "own_domain_snapshot",
         "        own_clock_raise_(clock, domain->inherited);\n",
         "",
     ),
     (
         "only the last dead stream of a context leaves what it has waited for",
-        "engine.h",
+        "own_bequeath_",
         "own_clock_join(stream->domain->inherited, &waited, &joined)",
         "own_clock_join(NULL, &waited, &joined)",
     ),
     (
         "synchronizing a context covers what the driver does not have",
-        "host.h",
+        "own_domain_snapshot",
         "clock->seq[stream->slot] = stream->settled;",
         "clock->seq[stream->slot] = stream->seq;",
     ),
     # ---- default streams ----
     (
         "legacy work ignores blocking streams",
-        "order.h",
+        "own_view_",
         "other = stream->domain->streams;",
         "other = NULL;",
     ),
     (
         "blocking streams ignore legacy work",
-        "order.h",
+        "own_view_",
         "stream->legacy_seen < legacy->uses",
         "stream->legacy_seen > legacy->uses",
     ),
     (
         "blocking streams see only the first legacy work",
-        "order.h",
+        "own_view_",
         "stream->legacy_seen < legacy->uses",
         "stream->legacy_seen == 0",
     ),
     (
         "legacy work waits for non-blocking streams",
-        "order.h",
+        "own_view_",
         "other->order != OWN_NON_BLOCKING && other != stream",
         "other != stream",
     ),
     (
         "legacy work waits for closed streams",
-        "order.h",
+        "own_view_",
         " && other->state == OWN_OPEN",
         "",
     ),
     (
         "default streams' order leaves what it orders",
-        "borrow.h",
+        "own_settle",
         "if (request->issued.clock != stream->clock) {",
         "if (0) {",
     ),
     (
         "a wait is no work of default streams",
-        "order.h",
+        "own_wait",
         "int ok = own_use_unchecked_(stream) && own_join_(stream, news);",
         "int ok = own_join_(stream, news);",
     ),
     (
         "a record is no work of default streams",
-        "order.h",
+        "own_record",
         "int ok = own_use_unchecked_(stream);",
         "int ok = 1;",
     ),
     (
         "a refused operation has waited",
-        "borrow.h",
+        "own_begin_unusual_",
         "    } else {\n        own_clock_drop(view);\n",
         "    } else {\n        own_learn_(request->stream, view);\n",
     ),
     # ---- failures ----
     (
         "a failure leaves its borrow",
-        "borrow.h",
+        "own_undo",
         "range->count = access->undo_count;",
         "",
     ),
     (
         "a failure takes back what others borrowed",
-        "borrow.h",
+        "own_undoable_",
         "last->seq == issued->seq &&\n           last->slot == issued->slot;",
         "1;",
     ),
     (
         "a failure uses up a number",
-        "borrow.h",
+        "own_undo",
         "stream->seq--;",
         "stream->settled = stream->seq;",
     ),
     # ---- streams and slots ----
     (
         "closed streams are forgotten too early",
-        "engine.h",
+        "own_retire_finished_",
         "stream->state == OWN_CLOSED && engine->slots[i].done >= stream->seq",
         "stream->state == OWN_CLOSED",
     ),
     (
         "closing forgets unfinished work",
-        "engine.h",
+        "own_stream_close",
         "if (own_known_(engine, stream->slot, stream->seq)) {\n        own_retire_",
         "if (1) {\n        own_retire_",
     ),
     (
         "closed streams are never forgotten",
-        "engine.h",
+        "own_retire_finished_",
         "stream->state == OWN_CLOSED && engine->slots[i].done >= stream->seq",
         "0",
     ),
     (
         "a slot's numbers begin again",
-        "engine.h",
+        "own_retire_",
         "slot->seq = stream->seq;",
         "slot->seq = 0;",
     ),
     (
         "closed streams take work",
-        "borrow.h",
+        "own_check_",
         "if (request->stream->state != OWN_OPEN) {",
         "if (0) {",
     ),
@@ -715,14 +731,14 @@ MUTATIONS = [
 IN_THREADS = [
     (
         "an operation is recorded after another lock than it was checked under",
-        "borrow.h",
+        "own_begin_unusual_",
         "    if (answer == OWN_OK) {\n        own_number_(request, view);",
         "    if (answer == OWN_OK) {\n        own_unlock(engine);\n        own_lock(engine);\n"
         "        own_number_(request, view);",
     ),
     (
         "a view of the host is checked before the lock is taken",
-        "host.h",
+        "own_export_open",
         "    own_lock(engine);\n    int answer = own_check_host_(engine, NULL, access, conflict);\n"
         "    if (answer == OWN_OK && access->memory->limited",
         "    int answer = own_check_host_(engine, NULL, access, conflict);\n    own_lock(engine);\n"
@@ -730,14 +746,14 @@ IN_THREADS = [
     ),
     (
         "memory is closed under another lock than its uses are checked",
-        "host.h",
+        "own_memory_free",
         "    } else if (close) {\n        memory->closed = 1;",
         "    } else if (close) {\n        own_unlock(engine);\n        own_lock(engine);\n"
         "        memory->closed = 1;",
     ),
     (
         "the host joins a clock that was read before the lock is taken",
-        "order.h",
+        "own_join_host",
         "own_engine *engine, const own_snapshot *news) {\n    own_lock_clocks(engine);\n"
         "    for (uint32_t i = 0; news->clock && i",
         "own_engine *engine, const own_snapshot *news) {\n"
@@ -808,25 +824,19 @@ def judge(tree):
     }
 
 
-def try_mutation(base, judge, file, old, new):
+def try_mutation(base, judge, function, old, new):
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder, "tree")
         shutil.copytree(base, tree)
-        path = path_of(file, tree)
-        text = path.read_text(encoding="utf-8")
-        if text.count(old) != 1:
+        made = changed(function, old, new, tree)
+        if made is None:
             return {DOES_NOT_APPLY: None}
-        path.write_text(text.replace(old, new), encoding="utf-8")
+        path, text = made
+        path.write_text(text, encoding="utf-8")
         later = time.time() + 2  # later than the object files, even if times are rounded
         os.utime(path, (later, later))
         build(tree)
         return judge(tree)
-
-
-def path_of(file, tree=ROOT):
-    """The path of a source with this name."""
-    (path,) = (path for place in PLACES for path in tree.glob(f"{place}/{file}"))
-    return path
 
 
 def main(mutations, prepare, judge, names):

@@ -1,4 +1,4 @@
-"""Each mutation of the lists changes exactly one place of the sources."""
+"""Each mutation of the lists changes exactly one place of one function."""
 
 import shutil
 import subprocess
@@ -9,6 +9,7 @@ import library_mutations
 import mutations
 import pytest
 import replay
+import sources
 from pair import Disagreement
 
 import cudadrv._engine
@@ -17,21 +18,21 @@ ROOT = Path(__file__).resolve().parents[2]
 EVERY = [*mutations.MUTATIONS, *library_mutations.MUTATIONS]
 
 
-@pytest.mark.parametrize(("name", "file", "old", "new"), EVERY, ids=[each[0] for each in EVERY])
-def test_each_changes_one_place(name, file, old, new):
-    assert mutations.path_of(file).read_text(encoding="utf-8").count(old) == 1
+@pytest.mark.parametrize(("name", "function", "old", "new"), EVERY, ids=[each[0] for each in EVERY])
+def test_each_changes_one_place(name, function, old, new):
+    assert sources.changed(function, old, new)
     assert new != old
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "old", "new"),
+    ("name", "function", "old", "new"),
     mutations.IN_THREADS,
     ids=[each[0] for each in mutations.IN_THREADS],
 )
-def test_the_replay_notices_what_happens_between_threads(tmp_path, name, file, old, new):
+def test_the_replay_notices_what_happens_between_threads(tmp_path, name, function, old, new):
     include = shutil.copytree(ROOT / "include", tmp_path / "include")
-    path = include / "cudadrv" / file
-    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    path, text = sources.changed(function, old, new, tmp_path)
+    path.write_text(text, encoding="utf-8")
     program = replay.build(tmp_path, include)
 
     def run():
