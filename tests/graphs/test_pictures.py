@@ -2,7 +2,8 @@
 
 import random
 import re
-import time
+import sys
+from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
@@ -216,12 +217,22 @@ def test_edges_go_around_boxes(seed):
     assert [path for path in paths if crosses(path, places)] == []
 
 
-def test_large_graphs_are_drawn_quickly(world):
-    graph = random_graph(1000, [cu.Stream() for _ in range(8)], 1)
-    start = time.perf_counter()
-    graph.to_svg()
-    graph.to_dot()
-    assert time.perf_counter() - start < 3
+def calls_of(function):
+    """How many calls of Python and C a function makes."""
+    events = Counter()
+    sys.setprofile(lambda frame, event, argument: events.update([event]))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return events["call"] + events["c_call"]
+
+
+def test_large_graphs_take_proportional_work(world):
+    streams = [cu.Stream() for _ in range(8)]
+    small, large = (random_graph(count, streams, 1) for count in (250, 1000))
+    assert calls_of(large.to_svg) < 6 * calls_of(small.to_svg)
+    assert calls_of(large.to_dot) < 6 * calls_of(small.to_dot)
 
 
 def test_graphs_without_a_picture(world):
