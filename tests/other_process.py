@@ -1,6 +1,7 @@
 """Another process, which evaluates expressions of a test."""
 
 import contextlib
+import faulthandler
 import os
 import pickle
 import subprocess
@@ -57,6 +58,7 @@ def serve():
 
     import cudadrv as cu
 
+    faulthandler.enable()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # the program's output must not go to the pipe of the answers
     names = {"cu": cu, "np": np, "os": os, "later": []}

@@ -15,6 +15,7 @@ what the engine has decided (library_replayed.py).
 """
 
 import argparse
+import faulthandler
 import gc
 import os
 import sys
@@ -70,6 +71,7 @@ def main():
     parser.add_argument("--replay", action="store_true", help="in threads, with the oracle")
     parser.add_argument("--schedule", choices=[*SCHEDULES, "all"], default="all")
     options = parser.parse_args()
+    faulthandler.enable()
     os.environ.setdefault("CUDADRV_DRIVER", "software")
     os.environ.setdefault("CUDADRV_SOFTWARE", "devices=2")
     if options.replay and not options.threads:
