@@ -4,10 +4,10 @@
 
 Each program orders its work only by events, for ever. Printed: microseconds of a step, the growth
 of the process in the last four fifths of the steps, and the maximum of live objects of the driver.
-On the software driver, queued work is run now and then, in bursts, because a queue of work is the
-driver's own state. It runs in this thread: threads of the driver have memory of their own, 200 KiB
-each, and it depends on the load of the machine when each of them first runs work. The race detector
-is off.
+
+On the software driver, the race detector is off, and this thread runs the queued work from time to
+time. Otherwise the queue itself would grow. The driver's own threads are not used, because each
+needs 200 KiB when it first runs work, and when that is depends on the load of the machine.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-/* What the library of the Cython modules has once: the table of driver functions, the engine, and the
- * bodies of the engine's slow paths. */
+/* What the library of the Cython modules has once: the table of driver functions, the engine, and
+ * the bodies of the engine's slow paths. */
 
 #include <pthread.h>
 

@@ -66,8 +66,8 @@ enum class ContextEnd { Captures, Streams, Code, Arrays, Textures, Libraries, Me
 void add_context_end(ContextEnd when, void (*end)(const Context &));
 // Called when a device is lost, after its unfinished work was dropped.
 void add_device_loss(void (*lose)());
-// Green contexts are contexts with handles of their own, which are not in the table of contexts.
-// `handle` returns null for other contexts.
+// Tells this file how to find green contexts, whose handles are not in the table of contexts.
+// `handle` returns the handle of a green context, and null for any other context.
 void add_green_contexts(ContextPtr (*find)(CUcontext), CUcontext (*handle)(const ContextPtr &));
 
 // Erases the objects that belong to a context.

@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One call, or one of its accesses, which come before it and have its number. Objects are
- * addresses. replay.py has the same fields. */
+/* A call, or an access of a call. The record has the accesses of a call before the call, with the
+ * same turn. Objects are given by their addresses. replay.py has the same fields. */
 typedef struct recorded {
     uint64_t turn;
     uint64_t stream, domain; /* the domain is that of the stream, if there is a stream */

@@ -34,7 +34,7 @@ static inline uint32_t scheduled_random_(void) {
     return (uint32_t)(scheduled_plan.random >> 33);
 }
 
-/* Lets a thread run that has not ended. Returns its number, or 0 if all have ended. */
+/* Chooses a thread at random. Returns its number, or 0 if all threads have ended. */
 static inline int scheduled_choose_(void) {
     int first = (int)(scheduled_random_() % (uint32_t)scheduled_plan.threads);
     for (int i = 0; i < scheduled_plan.threads; i++) {
@@ -51,7 +51,7 @@ static inline void scheduled_await_(int thread) {
     }
 }
 
-/* Lets another thread run, or this one go on. */
+/* Passes the turn to the chosen thread, which may be this one. */
 static inline void scheduled_pause(void) {
     int next = scheduled_choose_();
     if (next != scheduled_thread) {
