@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import pytest
 
 if TYPE_CHECKING:
+    import argparse
+
     from cudadrv import Device
     from cudadrv._leftovers import Leftovers
 
 SCHEDULES = ("eager", "lazy", "random")
+NAMED = ("software", "cuda", "auto")  # the drivers that have a name instead of a path
 REAL = "cuda"  # the "schedule" of a real driver
 DRIVER = "CUDADRV_DRIVER"
 # The variable with the path of the libcuda.so.1 that a run of pytest has made, for the processes
@@ -137,40 +140,60 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Select the driver before a conftest.py can open another one."""
+    _restore_environment_later(early_config)
+    driver = _named_driver(early_config, early_config.known_args_namespace)
+    if driver in NAMED:  # pytest_configure refuses a wrong name, and lays out a path
+        os.environ[DRIVER] = driver
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
+    if FORMER not in config.stash:  # a conftest.py names the plugin
+        _restore_environment_later(config)
     choice = config.stash[CHOICE] = _choose(config)
-    config.stash[FORMER] = {name: os.environ.get(name) for name in ENVIRONMENT}
     if choice.stated:
         _use(config)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if not config.stash.get(USED, False):
-        return
-    for name, value in config.stash[FORMER].items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+def _restore_environment_later(config: pytest.Config) -> None:
+    former = config.stash[FORMER] = {name: os.environ.get(name) for name in ENVIRONMENT}
+
+    def restore() -> None:
+        for name, value in former.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    config.add_cleanup(restore)
+
+
+def _named_driver(config: pytest.Config, options: argparse.Namespace) -> str | None:
+    """The driver that an option, the environment or a setting names."""
+    former = config.stash[FORMER]
+    told = former[DRIVER]
+    if told and told == former[LIBCUDA]:
+        told = "software"
+    require = _requires_gpu(options)
+    return (
+        options.cuda_driver or told or ("cuda" if require else None) or config.getini("cuda_driver")
+    )
+
+
+def _requires_gpu(options: argparse.Namespace) -> bool:
+    return bool(options.cuda_require_gpu) or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
 
 
 def _choose(config: pytest.Config) -> Choice:
     def asked(name: str) -> str | None:
         return config.getoption(f"cuda_{name}") or config.getini(f"cuda_{name}") or None
 
-    require = config.getoption("cuda_require_gpu") or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
-    told_driver = os.environ.get(DRIVER)
-    if told_driver and told_driver == os.environ.get(LIBCUDA):
-        told_driver = "software"
-    driver = (
-        config.getoption("cuda_driver")
-        or told_driver
-        or ("cuda" if require else None)
-        or config.getini("cuda_driver")
-    )
-    if driver and driver not in ("software", "cuda", "auto") and os.sep not in driver:
+    driver = _named_driver(config, config.option)
+    if driver and driver not in NAMED and os.sep not in driver:
         _refuse("driver", driver, "software, cuda, auto, or a path with a '/' in it")
     schedule = asked("schedule")
     schedules = tuple((schedule or "all").replace("all", ",".join(SCHEDULES)).split(","))
@@ -197,7 +220,7 @@ def _choose(config: pytest.Config) -> Choice:
         driver or "software",
         tuple(dict.fromkeys(schedules)),
         int(seed or 1),
-        bool(require),
+        _requires_gpu(config.option),
         not (config.getoption("cuda_no_pools") or config.getini("cuda_no_pools")),
         report or bool(config.getini("cuda_libcuda")),
         report,

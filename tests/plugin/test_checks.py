@@ -408,20 +408,26 @@ def test_work_that_nobody_waited_for_can_be_a_failure(run):
     result.assert_outcomes(passed=6, failed=6)
 
 
-def test_a_driver_that_was_opened_too_early(run, pytester):
-    """conftest.py uses a device when it is imported.
-
-    The tests still get the driver of the option.
-    """
+@pytest.mark.parametrize("named_by", ["option", "setting"])
+def test_a_conftest_that_uses_the_driver_gets_the_chosen_one(run, pytester, monkeypatch, named_by):
+    """conftest.py uses a device when it is imported, which is before pytest is configured."""
     pytester.makeconftest("import cudadrv as cu\ncu.Device.count()")
     text = "def test(cuda_device): assert cu.driver_info().is_software"
-    run(text, "--cuda-driver=software").assert_outcomes(passed=3)
+    if named_by == "option":
+        monkeypatch.setenv("CUDADRV_DRIVER", "/no/libcuda.so.1")
+        result = run(text, "--cuda-driver=software")
+    else:  # without a name, the system's driver comes first
+        pytester.makeconftest("import os\nassert os.environ['CUDADRV_DRIVER'] == 'software'")
+        result = run(text, ini="cuda_driver = software")
+    result.assert_outcomes(passed=3)
 
 
-def test_the_line_that_repeats_a_test_works_where_pytest_was_called(run, pytester, monkeypatch):
+def test_the_line_that_repeats_a_test_works_where_pytest_was_called(
+    run, run_pytest, pytester, monkeypatch
+):
     run("")  # sets the root directory of pytest
     folder = pytester.mkdir("deeper")
     (folder / "test_deep.py").write_text("def test_fails(cuda_device):\n    assert 0\n")
     monkeypatch.chdir(folder)
-    result = pytester.runpytest_subprocess("-p", "pytest_cudadrv", "--cuda-schedule=lazy")
+    result = run_pytest("-p", "pytest_cudadrv", "--cuda-schedule=lazy")
     result.stdout.fnmatch_lines(["again: pytest 'test_deep.py::test_fails?lazy?' *"])

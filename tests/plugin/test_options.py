@@ -136,10 +136,9 @@ def test():
 """
 
 
-def test_unused_it_imports_and_changes_nothing(run, pytester):
-    result = run("", "--co")
+def test_unused_it_imports_and_changes_nothing(run_pytest, pytester):
     pytester.makepyfile(LOADED)
-    result = pytester.runpytest_subprocess("-p", "pytest_cudadrv", "-p", "no:hypothesispytest")
+    result = run_pytest("-p", "pytest_cudadrv")
     result.assert_outcomes(passed=1)
     assert "cudadrv:" not in result.stdout.str()
 
