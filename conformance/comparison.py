@@ -126,11 +126,18 @@ class Comparison:
         self.different = [q for q in self.questions if real.get(q) != asked.get(q)]
         self.listed = listed
 
-    def unlisted(self, kinds=None):
-        """Questions with different answers that no entry of the list, or of `kinds`, allows."""
-        entries = [entry for entry in self.listed if kinds is None or entry.kind in kinds]
-        hidden = {question for entry in entries for question in self.hidden(entry)}
+    def unlisted(self):
+        """Questions with different answers that no entry of the list allows."""
+        hidden = {question for entry in self.listed for question in self.hidden(entry)}
         return [question for question in self.different if question not in hidden]
+
+    def unexpected(self):
+        """Questions to which two runs of the same real driver should not answer differently.
+
+        Where an answer is undefined or depends on time, any answer is right.
+        """
+        entries = [entry for entry in self.listed if entry.kind in (TIMING, UNDEFINED)]
+        return [q for q in self.different if not any(entry.names(q) for entry in entries)]
 
     def hidden(self, entry):
         return [q for q in self.different if entry.allows(q, self.asked.get(q, ""))]

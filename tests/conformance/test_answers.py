@@ -125,8 +125,8 @@ def test_a_real_driver_answers_as_recorded(section, library_path, present):
     asked = comparison.ask_quickly(library_path, section, "", answers)[1]
     compared = Comparison(answers, asked, listed)
     command = f"python3 {comparison.PROBE} --library {library_path} --sections {section}"
-    unlisted = compared.unlisted(kinds=(TIMING, UNDEFINED))
-    _fail("differ from what was recorded", [compared.explain(q, command) for q in unlisted])
+    found = [compared.explain(q, command) for q in compared.unexpected()]
+    _fail("differ from what was recorded", found)
 
 
 @pytest.fixture(scope="session")
@@ -151,23 +151,39 @@ def test_list_is_well_formed():
 
 
 def test_comparison_finds_what_is_unlisted_stale_and_too_wide():
-    real = {"s / a 1": "1", "s / a 2": "2", "s / b": "3", "s / t": "4", "s / missing": "5"}
-    other = {"s / a 1": "x", "s / a 2": "2", "s / b": "y", "s / t": "4", "s / new": "6"}
+    real = {
+        "s / a 1": "1",
+        "s / a 2": "2",
+        "s / b": "3",
+        "s / t": "4",
+        "s / u": "6",
+        "s / missing": "5",
+    }
+    other = {
+        "s / a 1": "x",
+        "s / a 2": "2",
+        "s / b": "y",
+        "s / t": "4",
+        "s / u": "8",
+        "s / new": "6",
+    }
     listed = [
         Difference("capacity", "s / a *", "too wide"),
         Difference("capacity", "s / * = x", "only this answer"),
         Difference("capacity", "s / b = x", "stale"),
         Difference("capacity", "s / none", "stale"),
+        Difference(UNDEFINED, "s / u = 7", "only this answer of the software driver"),
         Difference(TIMING, "s / t", "may differ"),
         Difference(TIMING, "s / no such question", "stale"),
     ]
     compared = Comparison(real, other, listed)
-    assert compared.unlisted() == ["s / b", "s / missing", "s / new"]
-    assert compared.unlisted(kinds=(TIMING,))[0] == "s / a 1"
+    assert compared.unlisted() == ["s / b", "s / u", "s / missing", "s / new"]
+    assert compared.unexpected() == ["s / a 1", "s / b", "s / missing", "s / new"]
     assert [line.split(":")[0] for line in compared.wrong()] == [
         "s / a *",
         "s / b = x",
         "s / none",
+        "s / u = 7",
         "s / no such question",
     ]
 
