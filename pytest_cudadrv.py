@@ -145,7 +145,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Select the driver before a conftest.py can open another one."""
     _restore_environment_later(early_config)
     driver = _named_driver(early_config, early_config.known_args_namespace)
-    if driver in NAMED:  # pytest_configure refuses a wrong name, and lays out a path
+    if driver and _is_valid(driver):  # pytest_configure refuses other values
         os.environ[DRIVER] = driver
 
 
@@ -184,6 +184,10 @@ def _named_driver(config: pytest.Config, options: argparse.Namespace) -> str | N
     )
 
 
+def _is_valid(driver: str) -> bool:
+    return driver in NAMED or os.sep in driver
+
+
 def _requires_gpu(options: argparse.Namespace) -> bool:
     return bool(options.cuda_require_gpu) or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
 
@@ -193,7 +197,7 @@ def _choose(config: pytest.Config) -> Choice:
         return config.getoption(f"cuda_{name}") or config.getini(f"cuda_{name}") or None
 
     driver = _named_driver(config, config.option)
-    if driver and driver not in NAMED and os.sep not in driver:
+    if driver and not _is_valid(driver):
         _refuse("driver", driver, "software, cuda, auto, or a path with a '/' in it")
     schedule = asked("schedule")
     schedules = tuple((schedule or "all").replace("all", ",".join(SCHEDULES)).split(","))

@@ -66,8 +66,9 @@ enum class ContextEnd { Captures, Streams, Code, Arrays, Textures, Libraries, Me
 void add_context_end(ContextEnd when, void (*end)(const Context &));
 // Called when a device is lost, after its unfinished work was dropped.
 void add_device_loss(void (*lose)());
-// Tells this file how to find green contexts, whose handles are not in the table of contexts.
-// `handle` returns the handle of a green context, and null for any other context.
+// Registers the functions of green contexts, whose handles are not in the table of contexts.
+// `find` returns the green context of a handle. `handle` returns the handle of a green context,
+// and null for any other context.
 void add_green_contexts(ContextPtr (*find)(CUcontext), CUcontext (*handle)(const ContextPtr &));
 
 // Erases the objects that belong to a context.

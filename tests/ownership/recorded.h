@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A call, or an access of a call. The record has the accesses of a call before the call, with the
- * same turn. Objects are given by their addresses. replay.py has the same fields. */
+/* One entry of the record: a call, or one access of a call. The accesses of a call come before it
+ * and have its turn. Objects are recorded by address. replay.py has the same fields. */
 typedef struct recorded {
     uint64_t turn;
     uint64_t stream, domain; /* the domain is that of the stream, if there is a stream */

@@ -2,6 +2,8 @@
 
 import pytest
 
+from cudadrv._library import software_path
+
 RACE = """
 def race(wait=False):
     source, target = cu.LockedBuffer.zeros(64, name="source"), cu.DeviceBuffer(64)
@@ -408,14 +410,15 @@ def test_work_that_nobody_waited_for_can_be_a_failure(run):
     result.assert_outcomes(passed=6, failed=6)
 
 
-@pytest.mark.parametrize("named_by", ["option", "setting"])
+@pytest.mark.parametrize("named_by", ["option", "path", "setting"])
 def test_a_conftest_that_uses_the_driver_gets_the_chosen_one(run, pytester, monkeypatch, named_by):
     """conftest.py uses a device when it is imported, which is before pytest is configured."""
     pytester.makeconftest("import cudadrv as cu\ncu.Device.count()")
     text = "def test(cuda_device): assert cu.driver_info().is_software"
-    if named_by == "option":
+    if named_by != "setting":
         monkeypatch.setenv("CUDADRV_DRIVER", "/no/libcuda.so.1")
-        result = run(text, "--cuda-driver=software")
+        path = software_path()
+        result = run(text, f"--cuda-driver={path if named_by == 'path' else 'software'}")
     else:  # without a name, the system's driver comes first
         pytester.makeconftest("import os\nassert os.environ['CUDADRV_DRIVER'] == 'software'")
         result = run(text, ini="cuda_driver = software")
