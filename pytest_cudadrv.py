@@ -143,18 +143,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Select the driver before a conftest.py can open another one."""
-    _restore_environment_later(early_config)
-    driver = _named_driver(early_config, early_config.known_args_namespace)
-    if driver and _is_valid(driver):  # pytest_configure refuses other values
-        os.environ[DRIVER] = driver
+    _start(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
-    if FORMER not in config.stash:  # a conftest.py names the plugin
-        _restore_environment_later(config)
-    choice = config.stash[CHOICE] = _choose(config)
+    if CHOICE not in config.stash:  # a conftest.py names the plugin
+        _start(config, config.option)
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        seed = config.workerinput["cuda_seed"]
+        config.stash[CHOICE] = config.stash[CHOICE]._replace(seed=seed)
+
+
+def _start(config: pytest.Config, options: argparse.Namespace) -> None:
+    _restore_environment_later(config)
+    choice = config.stash[CHOICE] = _choose(config, options)
     if choice.stated:
         _use(config)
 
@@ -172,32 +176,22 @@ def _restore_environment_later(config: pytest.Config) -> None:
     config.add_cleanup(restore)
 
 
-def _named_driver(config: pytest.Config, options: argparse.Namespace) -> str | None:
-    """The driver that an option, the environment or a setting names."""
-    former = config.stash[FORMER]
-    told = former[DRIVER]
-    if told and told == former[LIBCUDA]:
-        told = "software"
-    require = _requires_gpu(options)
-    return (
-        options.cuda_driver or told or ("cuda" if require else None) or config.getini("cuda_driver")
-    )
-
-
-def _is_valid(driver: str) -> bool:
-    return driver in NAMED or os.sep in driver
-
-
 def _requires_gpu(options: argparse.Namespace) -> bool:
     return bool(options.cuda_require_gpu) or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
 
 
-def _choose(config: pytest.Config) -> Choice:
+def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
     def asked(name: str) -> str | None:
-        return config.getoption(f"cuda_{name}") or config.getini(f"cuda_{name}") or None
+        return getattr(options, f"cuda_{name}") or config.getini(f"cuda_{name}") or None
 
-    driver = _named_driver(config, config.option)
-    if driver and not _is_valid(driver):
+    told = os.environ.get(DRIVER)
+    if told and told == os.environ.get(LIBCUDA):  # by the run of pytest that started this one
+        told = "software"
+    require = _requires_gpu(options)
+    driver = (
+        options.cuda_driver or told or ("cuda" if require else None) or config.getini("cuda_driver")
+    )
+    if driver and driver not in NAMED and os.sep not in driver:
         _refuse("driver", driver, "software, cuda, auto, or a path with a '/' in it")
     schedule = asked("schedule")
     schedules = tuple((schedule or "all").replace("all", ",".join(SCHEDULES)).split(","))
@@ -207,25 +201,24 @@ def _choose(config: pytest.Config) -> Choice:
     if seed == "random":
         import secrets
 
-        told = getattr(config, "workerinput", {}).get("cuda_seed")
-        seed = str(secrets.randbelow(2**32)) if told is None else str(told)
+        seed = str(secrets.randbelow(2**32))
     if seed and not (seed.isascii() and seed.isdigit() and int(seed) < 2**64):
         _refuse("seed", seed, "random, or a number from 0 to 2**64-1")
-    report = bool(config.getoption("cuda_libcuda"))
+    report = bool(options.cuda_libcuda)
     if report and (driver or "software") != "software":
         raise pytest.UsageError(
             f"--cuda-libcuda is about the software driver, and the driver is {driver!r}: leave out"
             f" --cuda-driver, cuda_driver and {DRIVER}"
         )
-    isolate = bool(config.getoption("cuda_isolate") or config.getini("cuda_isolate"))
-    if isolate and config.getoption("usepdb", False):
+    isolate = bool(options.cuda_isolate or config.getini("cuda_isolate"))
+    if isolate and getattr(options, "usepdb", False):
         raise pytest.UsageError("--cuda-isolate runs tests in other processes: --pdb cannot work")
     return Choice(
         driver or "software",
         tuple(dict.fromkeys(schedules)),
         int(seed or 1),
-        _requires_gpu(config.option),
-        not (config.getoption("cuda_no_pools") or config.getini("cuda_no_pools")),
+        require,
+        not (options.cuda_no_pools or config.getini("cuda_no_pools")),
         report or bool(config.getini("cuda_libcuda")),
         report,
         isolate,
@@ -250,7 +243,7 @@ def _use(config: pytest.Config) -> None:
     config.stash[USED] = True
     choice = config.stash[CHOICE]
     os.environ[DRIVER] = choice.driver
-    if choice.report and not hasattr(config, "workerinput"):  # workers inherit the folder
+    if choice.report and not _inherits_reports():
         _ask_for_reports(config)
     if choice.driver == "software" and choice.libcuda:
         _be_libcuda(config)
@@ -268,6 +261,11 @@ def _be_libcuda(config: pytest.Config) -> None:
         os.environ.update(variables(Path(path), os.environ))
     open_here(Path(path))  # later dlopen calls of this SONAME return the same library
     os.environ[DRIVER] = os.environ[LIBCUDA] = path
+
+
+def _inherits_reports() -> bool:
+    """Whether this is a worker of pytest-xdist, whose findings the main process reports."""
+    return "PYTEST_XDIST_WORKER" in os.environ and "report=" in os.environ.get(SETTINGS, "")
 
 
 def _ask_for_reports(config: pytest.Config) -> None:

@@ -420,9 +420,22 @@ def test_a_conftest_that_uses_the_driver_gets_the_chosen_one(run, pytester, monk
         path = software_path()
         result = run(text, f"--cuda-driver={path if named_by == 'path' else 'software'}")
     else:  # without a name, the system's driver comes first
-        pytester.makeconftest("import os\nassert os.environ['CUDADRV_DRIVER'] == 'software'")
+        pytester.makeconftest("import os\nassert 'CUDADRV_DRIVER' in os.environ")
         result = run(text, ini="cuda_driver = software")
     result.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("options", [["--cuda-schedule=lazy"], ["--cuda-seed=7"]])
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_conftest_and_the_tests_use_one_driver(run, pytester, options, workers):
+    """What cudadrv has initialized is initialized for a client of libcuda.so.1, too."""
+    pytester.makeconftest(
+        "import ctypes\nimport cudadrv as cu\ncu.Device(0)\n"
+        "cuda = ctypes.CDLL('libcuda.so.1')\n"
+        "assert cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0"
+    )
+    result = run("def test(cuda_device): pass", *options, "-n", workers)
+    assert result.ret == 0
 
 
 def test_the_line_that_repeats_a_test_works_where_pytest_was_called(

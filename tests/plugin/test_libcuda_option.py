@@ -44,6 +44,18 @@ def test_all_processes_are_reported(run, workers):
     )
 
 
+@pytest.mark.parametrize(("workers", "calls"), [("0", 1), ("2", 3)])
+def test_calls_of_a_conftest_are_reported(run, pytester, workers, calls):
+    """conftest.py calls the driver when it is imported, in the main process and in each worker."""
+    pytester.makeconftest(
+        "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+        "assert (cuda.cuInit(0), cuda.cuTexRefCreate(0)) == (0, 801)"
+    )
+    result = run("def test(): pass", "--cuda-libcuda", "-n", workers)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"*{calls} cuTexRefCreate"])
+
+
 def test_without_it_nothing_is_reported(run):
     result = run("def test(cuda_device): cu.Stream()", "--cuda-schedule=eager")
     result.assert_outcomes(passed=1)
