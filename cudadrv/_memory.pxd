@@ -6,7 +6,7 @@ from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr, CUmemoryPool, CUresult
 from cudadrv._engine cimport own_memory
 from cudadrv._pool cimport Block, PoolHandle
-from cudadrv._release cimport MemoryKind
+from cudadrv._memory_kinds cimport MemoryKind
 from cudadrv._stream cimport Stream
 from cudadrv._virtual cimport Span
 
@@ -107,6 +107,6 @@ cdef own_memory *closed_state(Memory memory) except NULL
 cdef int return_to_owner(Memory memory, own_memory *closed) except -1
 cdef int leave_home(Memory memory, own_memory *closed) except -1
 cdef void stay_home(Memory memory) noexcept
-cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2
+cdef MemoryKind kind_at(Context context, CUdeviceptr address, int *device) except? NULL
 cdef int check_external(
     Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

@@ -5,8 +5,8 @@ from libc.stdint cimport uint32_t
 from cudadrv._device cimport Context, Device, Kept
 from cudadrv._driver cimport CUdeviceptr, CUmemoryPool
 from cudadrv._engine cimport own_guard, own_memory, own_stream
+from cudadrv._memory_kinds cimport MemoryKind
 from cudadrv._ordering cimport Nesting
-from cudadrv._release cimport MemoryKind
 
 
 cdef enum:
@@ -85,12 +85,8 @@ cdef class Cache:
 
 # The caches of a context, one for each kind of memory that has a pool.
 cdef class Caches(Kept):
-    cdef Cache device
-    cdef Cache locked
-    cdef Cache unified
+    cdef tuple all                  # the Caches, by `KindRow.pool`
     cdef object on_out_of_memory    # the function set as `MemoryPools.on_out_of_memory`, or None
-
-    cdef list all(self)
 
 
 cdef Cache cache_of(Context context, MemoryKind kind)

@@ -6,9 +6,9 @@ from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport CUdeviceptr, likely, unlikely
 from cudadrv._engine cimport OWN_READ, OWN_STAYS, OWN_STRICT, own_access
 from cudadrv._memory cimport Memory, chosen_address
+from cudadrv._memory_kinds cimport MemoryKind
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._pool cimport PoolHandle
-from cudadrv._release cimport MemoryKind
 from cudadrv._stream cimport Stream
 
 

@@ -1,9 +1,10 @@
 """Release: memory goes back to the driver when freeing it cannot block."""
 
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+from cudadrv._driver cimport CUdeviceptr, CUresult, CUstream
 from cudadrv._event cimport Event
 from cudadrv._engine cimport own_memory
+from cudadrv._memory_kinds cimport MemoryKind
 from cudadrv._stream cimport Stream
 
 
@@ -18,28 +19,10 @@ cdef bint is_idle(Context context) except -1
 cdef bint is_complete(Event event) noexcept
 
 
-cdef enum MemoryKind:
-    DEVICE
-    STREAM_ORDERED
-    LOCKED
-    UNIFIED
-    GROWING     # memory that grows. In the queue, its `address` is the Span
-    FOREIGN
-    CODE        # a loaded module; its `address` is the CUmodule
-    EXECUTABLE  # an executable graph with conditions; its `address` is the CUgraphExec
-    SHARED      # device memory that other processes may have mapped: its owner is a `Kept`
-    REGISTERED  # page-locked memory that other processes can map: its owner is a Segment
-    OPENED      # device memory of another process
-    EVENT       # an event; its `address` is the CUevent
-    GRAPH       # a graph; its `address` is the CUgraph
-
-
 cdef class Kept:
     cdef bint in_use(self) except -1
 
 
-cdef CUresult free_memory(
-    CUcontext context, MemoryKind kind, CUdeviceptr address) noexcept nogil
 cdef CUresult free_unnoticed(
     Context context, MemoryKind kind, CUdeviceptr address, CUstream stream) noexcept nogil
 cdef void release_part(

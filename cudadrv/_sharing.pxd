@@ -15,7 +15,8 @@ cdef class Ticket:
     cdef bytes data
     cdef uint64_t[2] digest     # the digest of the data
     # The fields of the data. `open` checks by the digest that the owner has made this ticket.
-    cdef object pid, file, start, slot, kind, offset, nbytes, total
+    cdef object pid, file, start, slot, offset, nbytes, total
+    cdef bint on_host           # whether this is page-locked memory, and not memory of a device
     cdef object event_number
     cdef tuple owner            # pid, start and file: the key of the owner in dictionaries
     cdef bytes number, uuid, memory, event

@@ -42,7 +42,7 @@ from cudadrv._refusal cimport excluding_work, refuse_close, view_end, view_line
 from cudadrv._region cimport (
     Region, dtype_name, is_region, of_present_size, plain_array, pointer_of,
 )
-from cudadrv._release cimport STREAM_ORDERED, drain, internal_stream
+from cudadrv._release cimport drain, internal_stream
 from cudadrv._sharing cimport accept_region, is_opened, return_opened, settle_shares, share_region
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport array_of, copy_array, drop_idle_stages, target_array
@@ -417,7 +417,7 @@ cdef class Buffer(Region):
         """Whether the memory was allocated on a stream, and is freed on one: device memory that was
         made with ``stream=``, and all memory of a `DriverPool`.
         """
-        return self.memory is not None and self.memory.kind == STREAM_ORDERED
+        return self.memory is not None and self.memory.kind.ordered
 
     # ---- copies and fills ----
 

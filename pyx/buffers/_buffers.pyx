@@ -36,6 +36,7 @@ from cudadrv._managed cimport (
     advice_of, advise_region, attach_region, discard_region, move_region, prefetch_region,
 )
 from cudadrv._memory cimport use_on_host
+from cudadrv._memory_kinds cimport LOCKED, REGISTERED, UNIFIED
 from cudadrv._names cimport ALLOCATION, TO
 from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
@@ -48,7 +49,6 @@ from cudadrv._place cimport check_place
 from cudadrv._pool cimport PoolHandle, chosen_pool, driver_pools_used
 from cudadrv._refusal cimport refuse_host
 from cudadrv._region cimport borrow, of_present_size, plain_array, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
@@ -331,7 +331,7 @@ cdef class HostBuffer(Buffer):
             access.effect = OWN_USES
         while True:
             # The turn is counted before the view opens, so that a failure drops no discards.
-            if self.kind == UNIFIED and not counted:
+            if self.kind.managed and not counted:
                 counted = _count_turn(self, &access)
             answer = own_export_open(engine, &access, here(), view, &conflict)
             if answer == OWN_OK:
@@ -1031,9 +1031,6 @@ capacity=None, accessible_by=None)\n--\n
     `DriverPool`; with ``capacity`` cuMemGetAllocationGranularity, cuMemAddressReserve and those of
     `grow`.
     """
-
-    def __cinit__(self):
-        self.kind = DEVICE
 
     def __init__(
         self, count, dtype="u1", *, stream=None, device=None, name=None, bint pooled=True,

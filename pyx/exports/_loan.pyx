@@ -41,7 +41,7 @@ from cudadrv._names cimport GIVE_BACK, LEND
 from cudadrv._operation cimport Operation, issue, issue_briefly, prepare
 from cudadrv._refusal cimport refuse_closed, refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
-from cudadrv._release cimport DEVICE, LOCKED, last_uses, lending_stream, users_of
+from cudadrv._release cimport last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
     Stream, legacy_stream, no_call, per_thread_stream, stream_for, stream_from_handle, takes_calls,
@@ -514,7 +514,7 @@ cdef class Loan:
         }
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        if self.region is None or self.region.kind == DEVICE:
+        if self.region is None or not self.region.kind.host_access:
             raise BufferError("the host cannot read memory of a device; copy it: buffer.to_numpy()")
         if self.stream is not None:
             raise BufferError(f"the buffer is lent to {self.stream!r}, and a memoryview is read on"
@@ -777,11 +777,10 @@ cdef tuple _checked_strides(Region region, tuple shape, object strides):
 cdef int32_t _device_type(Region region, object device) except -1:
     """Return DLPack's device type for the memory. `device` is the argument of `Buffer.lend`."""
     if device is None:
-        return DL_CUDA if region.kind == DEVICE else \
-            DL_CUDA_HOST if region.kind == LOCKED else DL_CUDA_MANAGED
+        return region.kind.dlpack
     if device == "cuda":
         return DL_CUDA
-    if device == "cpu" and region.kind != DEVICE:
+    if device == "cpu" and region.kind.host_access:
         return DL_CPU
     raise ValueError(f"device is {device!r}, and must be 'cuda' or, where the host can read the"
                      " memory, 'cpu'")
@@ -924,7 +923,7 @@ cdef object export_region(
     device = None
     wanted = None if dl_device is None else pair_of_ints(dl_device, "dl_device")
     if wanted is not None and wanted != dlpack_device_of(region):
-        if wanted == (DL_CPU, 0) and region.kind != DEVICE:
+        if wanted == (DL_CPU, 0) and region.kind.host_access:
             device = "cpu"
         elif wanted == (DL_CUDA, region.memory.context.device.ordinal):
             device = "cuda"

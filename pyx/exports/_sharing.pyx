@@ -42,15 +42,13 @@ from cudadrv._managed cimport keep_open
 from cudadrv._memory cimport (
     Memory, closed_state, leave_cache, leave_home, stay_home,
 )
+from cudadrv._memory_kinds cimport OPENED, REGISTERED, SHARED, UNIFIED
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, items_of, pointer_of
-from cudadrv._release cimport (
-    DEVICE, FOREIGN, GROWING, LOCKED, OPENED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    drain, release_later, sharing_stream,
-)
+from cudadrv._release cimport Kept, drain, release_later, sharing_stream
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, no_call
@@ -88,8 +86,13 @@ cdef enum:
     RETURNED_GONE   # the process has given the buffer back, and its work is complete
     TAKEN_BACK      # the owner has taken the buffer back before the ticket was opened
 
+# Where the memory of a ticket is.
+cdef enum:
+    ON_DEVICE = 0
+    ON_HOST = 2
+
 # The fields of a ticket: magic, the number of the owner's process, the file descriptor of its
-# board, the start time of the process, the slot, the kind of memory, the number of sizes, the
+# board, the start time of the process, the slot, where the memory is, the number of sizes, the
 # length of the dtype's text, a random number, the UUID of the device, the handle of the memory, the
 # handle of the event, the number of the event, the offset in the allocation, the bytes of the
 # buffer, the bytes of the allocation. The sizes and the text of the dtype follow.
@@ -228,7 +231,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
     if magic != TICKET_MAGIC:
         raise ValueError("the bytes are no ticket of this version of cudadrv")
     if sizes > MOST_SIZES or len(data) != TICKET.size + 8 * sizes + length or slot >= SLOTS \
-            or kind not in (DEVICE, LOCKED):
+            or kind not in (ON_DEVICE, ON_HOST):
         raise ValueError("the ticket is damaged: its parts do not fit together")
     shape = struct.unpack_from(f"<{sizes}Q", data, TICKET.size)
     dtype = _dtype_of(data[TICKET.size + 8 * sizes:])
@@ -241,7 +244,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
                          f" bytes at {offset} of {total}")
     first, second = _digest(data)   # computed here, so that `open` takes less time
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
-    ticket.kind, ticket.number, ticket.uuid = kind, number, uuid
+    ticket.on_host, ticket.number, ticket.uuid = kind == ON_HOST, number, uuid
     ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
     ticket.offset, ticket.nbytes, ticket.total = offset, nbytes, total
     ticket.shape, ticket.items, ticket.owner = shape, items_of(dtype), (pid, start, file)
@@ -493,23 +496,9 @@ cdef int _refuse_kind(Region region) except -1:
     cdef Memory memory = region.memory
     if region.nbytes == 0:
         raise ValueError(f"{region.describe()} is empty: it has no memory to share")
-    if region.kind == UNIFIED or memory.state.managed:
-        raise ValueError(f"{region.describe()} is managed memory, which the driver shares with no"
-                         " other process. Copy it to a DeviceBuffer, or to a"
-                         " LockedBuffer(..., shareable=True), and share that")
-    if memory.kind == FOREIGN:
-        raise ValueError(f"{region.describe()} is memory of another library or process, which only"
-                         " its owner can share. Copy it to a DeviceBuffer of your own")
-    if memory.kind == GROWING:
-        raise ValueError(f"{region.describe()} is memory that grows, for which cudadrv has no"
-                         " handles. Copy it to a DeviceBuffer without capacity=, and share that")
-    if memory.kind == STREAM_ORDERED:
-        raise ValueError(f"{region.describe()} is stream-ordered memory, for which the driver has"
-                         " no handles. Allocate it without stream=, outside of `with stream:`"
-                         " blocks and without a DriverPool")
-    if memory.kind == LOCKED:
-        raise ValueError(f"{region.describe()} is page-locked memory that only this process can"
-                         " map. Make it with LockedBuffer(..., shareable=True)")
+    kind = UNIFIED if region.kind.managed or memory.state.managed else memory.kind
+    if kind.not_shared is not NULL:
+        raise ValueError(f"{region.describe()} {<str>kind.not_shared}")
     return 0
 
 
@@ -520,7 +509,7 @@ cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
     cdef size_t total = 0
     cdef Sharing sharing
     cdef CUresult status
-    if memory.kind == SHARED:
+    if memory.kind.shared:
         return 0
     sharing = Sharing.__new__(Sharing)
     with nogil:
@@ -530,7 +519,7 @@ cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
         memory.context.check(status)
     sharing.handle = (<char *>&handle)[:sizeof(handle)]
     sharing.base, sharing.total = base, total
-    if memory.kind != SHARED:   # another thread may have done the same meanwhile
+    if not memory.kind.shared:  # another thread may have done the same meanwhile
         leave_cache(memory)
         memory.kind = SHARED
         memory.owner = sharing
@@ -569,7 +558,7 @@ cdef Ticket _share(Region region, Stream stream, bint waits):
         stream.refuse_captured()
     _make_board()
     _end_all()
-    if region.memory.kind != REGISTERED:
+    if not region.memory.kind.mappable:
         _share_memory(region.memory, pointer_of(region))
     shared = Shared.__new__(Shared)
     shared.memory = region.memory
@@ -577,7 +566,7 @@ cdef Ticket _share(Region region, Stream stream, bint waits):
     shared.before = new_event(stream.context, CU_EVENT_DISABLE_TIMING)
     shared.event, shared.names = _event_for(stream.context)
     events[0], events[1] = shared.before.raw, shared.event.raw
-    if region.memory.kind == REGISTERED:
+    if region.memory.kind.mappable:
         segment = region.memory.owner
         base, total = <size_t>segment.address, segment.nbytes
         handle = struct.pack("<i60x", segment.file)
@@ -592,7 +581,7 @@ cdef Ticket _share(Region region, Stream stream, bint waits):
         dtype = json.dumps(np.lib.format.dtype_to_descr(region.dtype)).encode()
         data = TICKET.pack(
             TICKET_MAGIC, getpid(), _board.file, _own_start(), shared.slot,
-            LOCKED if shared.sharing is None else DEVICE, len(shape), len(dtype), shared.number,
+            ON_HOST if shared.sharing is None else ON_DEVICE, len(shape), len(dtype), shared.number,
             region.memory.context.device.uuid_bytes(), handle, *shared.names,
             pointer_of(region) - base, region.nbytes, total)
         data += struct.pack(f"<{len(shape)}Q", *shape) + dtype
@@ -948,7 +937,7 @@ cdef Opened open_ticket(Ticket ticket, Context context):
     claim.slot, claim.pid = ticket.slot * SLOT_BYTES, getpid()
     _claim(ticket, claim, owner.board)
     claim.event = opened.event = _opened_event(context, ticket)
-    if ticket.kind == LOCKED:
+    if ticket.on_host:
         _map_locked(opened, claim)
     else:
         _map_device(opened, claim)

@@ -39,6 +39,7 @@ from cudadrv._graph_nodes cimport (
     is_of_other_context, new_condition, refuse_old_driver,
 )
 from cudadrv._kernel cimport Kernel
+from cudadrv._memory_kinds cimport EXECUTABLE
 from cudadrv._names cimport (
     CONSTANT, COPY_NODE, FILL_NODE, LAUNCH, Parts, checked_name, give_back_name, graph_launch,
     number_of_graph, operation_name, parts_of,
@@ -47,7 +48,7 @@ from cudadrv._operation cimport Operation, issue_run, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
-from cudadrv._release cimport EXECUTABLE, drain, may_finish, release_later
+from cudadrv._release cimport drain, may_finish, release_later
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport Stream, check_stream, known_stream, stream_for
 from cudadrv._token cimport Token, new_token, stand_for

@@ -36,7 +36,6 @@ from cudadrv._memory cimport Memory
 from cudadrv._names cimport COPY_NODE, FILL_NODE, LAUNCH_NODE, custom_operation
 from cudadrv._refusal cimport refuse_node
 from cudadrv._region cimport Region, borrow, check_region, of_present_size, pointer_of
-from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport REFUSED
 
@@ -379,9 +378,9 @@ cdef bint is_of_other_context(Region region, Context context) noexcept:
     cdef Memory memory = region.memory
     if memory is None or memory.pool is not None:
         return False
-    if memory.kind == FOREIGN:
+    if memory.kind.borrowed:
         return _home_of_foreign(region) not in (0, <size_t>context.raw)
-    return memory.kind in (LOCKED, REGISTERED, UNIFIED) and memory.context is not context
+    return memory.kind.host_access and memory.context is not context
 
 
 cdef size_t _home_of_foreign(Region region) noexcept:

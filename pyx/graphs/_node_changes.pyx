@@ -33,7 +33,6 @@ from cudadrv._peers cimport refuse_other_context
 from cudadrv._region cimport (
     Region, borrow, check_region, is_region, of_present_size, pointer_of,
 )
-from cudadrv._release cimport FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport here
 
 from cudadrv._buffers import DeviceBuffer, LockedBuffer
@@ -241,20 +240,12 @@ cdef int _refuse_fixed_fill(GraphNode old, Context context) except -1:
 cdef Context _home_of(Region region, Context context):
     """Return the memory's context; for stream-ordered memory, `context` (the graph's)."""
     cdef Memory memory = region.memory
-    return context if memory.pool is not None or memory.kind == STREAM_ORDERED else memory.context
+    return context if memory.kind.ordered else memory.context
 
 
 cdef str _kind_of(Region region):
     """Return the kind of memory, as far as the driver tells kinds apart in nodes that copy."""
-    cdef Memory memory = region.memory
-    cdef bint pooled = memory.pool is not None
-    if memory.kind == STREAM_ORDERED:
-        return "stream-ordered"
-    if memory.kind in (LOCKED, REGISTERED):
-        return "stream-ordered page-locked" if pooled else "page-locked"
-    if memory.kind == UNIFIED and pooled:
-        return "stream-ordered managed"
-    return "foreign" if memory.kind == FOREIGN else "device or managed"
+    return <str>region.memory.kind.in_nodes
 
 
 # ---- fills ----

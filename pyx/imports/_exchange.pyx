@@ -17,6 +17,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int32_t, uint64_t
 
 from cudadrv._buffer cimport Buffer
+from cudadrv._buffers cimport class_of_kind
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._dlpack cimport (
     DL_COMPLEX, DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED, Tensor, dl_exchange, dl_tensor,
@@ -29,22 +30,20 @@ from cudadrv._loan cimport (
     Loan, export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
 )
 from cudadrv._memory cimport Memory, kind_at, unlist_memory
+from cudadrv._memory_kinds cimport DEVICE, MemoryKind, kind_of_dlpack
 from cudadrv._names cimport IMPORT
 from cudadrv._region cimport Region, is_closed, is_ndarray
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED, drain, release_part
+from cudadrv._release cimport drain, release_part
 from cudadrv._stream cimport (
     Stream, known_stream, legacy_stream, per_thread_stream, wait_for_handle,
 )
 
-from cudadrv._buffers import DeviceBuffer, LockedBuffer, UnifiedBuffer
 from cudadrv._errors import CaptureError, CudaError
 
 cdef extern from "cudadrv/driver.h":
     enum:
         CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 
-cdef dict CLASSES = {DEVICE: DeviceBuffer, LOCKED: LockedBuffer, UNIFIED: UnifiedBuffer}
-cdef dict KINDS = {<int>DL_CUDA: DEVICE, <int>DL_CUDA_HOST: LOCKED, <int>DL_CUDA_MANAGED: UNIFIED}
 cdef str COPY_IT = "copy it: DeviceBuffer.from_array(array) or buffer.copy_from(array); or put it" \
                    " into page-locked memory: LockedBuffer.from_array(array)"
 
@@ -138,7 +137,7 @@ cdef int _check_device(object array, device) except -1:
             return 0
         raise BufferError(f"{_name(array)} is in ordinary memory, which asynchronous work cannot"
                           f" use; {COPY_IT}")
-    if device not in KINDS:
+    if kind_of_dlpack(device) is NULL:
         raise BufferError(f"{_name(array)} is on a device that is none of CUDA's (DLPack's type"
                           f" {device})")
     return 0
@@ -205,7 +204,8 @@ cdef Region _buffer_of(Tensor taken, int device, Context context, Stream stream,
         raise BufferError(f"the capsule of {name} breaks the protocol: byte_offset"
                           f" {tensor.byte_offset} is behind the last address")
     kind = _kind_of(device, context, address)
-    region = CLASSES[kind].from_address(address, count, dtype, owner=taken, device=context.device)
+    region = _class_of(kind).from_address(
+        address, count, dtype, owner=taken, device=context.device)
     region.sizes = shape
     region.read_only = taken.readonly
     if stream is not None and count:
@@ -213,17 +213,23 @@ cdef Region _buffer_of(Tensor taken, int device, Context context, Stream stream,
     return region
 
 
-cdef int _kind_of(int device, Context context, CUdeviceptr address) except -2:
+cdef MemoryKind _kind_of(int device, Context context, CUdeviceptr address) except NULL:
     """Return the kind of memory that DLPack describes as that of a device.
 
     Page-locked and managed memory may be described as memory of a device, or of the host.
     """
+    cdef MemoryKind kind
     cdef int ordinal = 0
     if address and device in (DL_CUDA, DL_CPU):
         kind = kind_at(context, address, &ordinal)
-        if kind in (LOCKED, UNIFIED):
+        if kind is not NULL and kind.host_access:
             return kind
-    return LOCKED if device == DL_CPU else KINDS[device]
+    return kind_of_dlpack(DL_CUDA_HOST if device == DL_CPU else device)
+
+
+cdef object _class_of(MemoryKind kind):
+    """Return the class of buffers over memory of this kind."""
+    return class_of_kind(<str>kind.word, "kind")
 
 
 cdef object _attribute(object array, str name):
@@ -279,6 +285,7 @@ cdef object _import_interface(object array, object stream, bint ordered, bint no
     """See `from_cuda_array`, and `_import_dlpack`."""
     cdef Region region
     cdef Stream found
+    cdef MemoryKind kind = DEVICE
     cdef int ordinal = 0
     interface = _attribute(array, "__cuda_array_interface__")
     if interface is None:
@@ -286,22 +293,21 @@ cdef object _import_interface(object array, object stream, bint ordered, bint no
                         " has __dlpack__")
     shape, dtype, address, read_only, theirs = _checked_interface(array, interface)
     count = math.prod(shape)
-    kind = DEVICE
     context = None
     if count:
         kind = kind_at(default_context(), address, &ordinal)
-        if kind not in CLASSES:
+        if kind is NULL:
             raise ValueError(f"{_name(array)} says that its memory is at {address:#x}, and that is"
                              " none of the driver's")
         context = context_of(Device(ordinal))
-    if kind == LOCKED or not count:
+    if kind.page_locked or not count:
         context = _context_near(stream)
     found = _stream_of_import(stream, context)
     if not ordered and theirs is not None:
         _wait_for_named(found, theirs)
     elif not ordered and count:
         _wait_for_legacy(found, _name(array))
-    region = CLASSES[kind].from_address(
+    region = _class_of(kind).from_address(
         address if count else 0, count, dtype, owner=array, device=context.device)
     region.sizes = shape
     region.read_only = read_only
@@ -649,7 +655,7 @@ cdef Region _new_buffer(dl_tensor *like):
     _check_device(None, like.device.device_type)
     shape = shape_of_tensor(like)
     ordinal = 0 if like.device.device_type == DL_CUDA_HOST else like.device.device_id
-    region = CLASSES[KINDS[like.device.device_type]](
+    region = _class_of(kind_of_dlpack(like.device.device_type))(
         math.prod(shape), dtype_of(like.dtype), device=Device(ordinal))
     region.sizes = shape
     return region

@@ -10,7 +10,6 @@ from cudadrv._loan cimport note_write, stream_of_exchange
 from cudadrv._memory cimport adopt_opened
 from cudadrv._names cimport OPENING
 from cudadrv._region cimport Items, Region, checked_label, fill_in
-from cudadrv._release cimport LOCKED
 from cudadrv._sharing cimport Opened, Ticket, await_owner, open_ticket, use_opened
 from cudadrv._stream cimport Stream, known_stream
 
@@ -92,7 +91,7 @@ cdef dict _devices = {}
 
 cdef Context _context_for(Ticket ticket, Stream stream):
     """Return the context in which the memory is opened."""
-    if ticket.kind == LOCKED:
+    if ticket.on_host:
         context = default_context() if stream is None else stream.context
         return context_of((<Context>context).device)
     if ticket.uuid not in _devices:
@@ -109,8 +108,8 @@ cdef Context _context_for(Ticket ticket, Stream stream):
 cdef Region _region_of(Opened opened):
     """Make a buffer over the part of the memory that the ticket is for."""
     cdef Ticket ticket = opened.ticket
-    kind = LockedBuffer if ticket.kind == LOCKED else DeviceBuffer
-    cdef Region region = kind.__new__(kind)
+    cls = LockedBuffer if ticket.on_host else DeviceBuffer
+    cdef Region region = cls.__new__(cls)
     cdef Items items = ticket.items
     cdef size_t nbytes = ticket.nbytes
     memory = adopt_opened(

@@ -22,11 +22,11 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport own_guard_shut
 from cudadrv._errors cimport check, report, uninitialized
+from cudadrv._memory_kinds cimport MemoryKind, kind_called
 from cudadrv._names cimport checked_name
 from cudadrv._peers cimport admit
 from cudadrv._place cimport place_of
 from cudadrv._pool cimport PoolHandle, blocks_of, use_driver_pools
-from cudadrv._release cimport DEVICE, LOCKED, UNIFIED
 from cudadrv._site cimport here
 
 from cudadrv._driver import missing_functions
@@ -56,8 +56,6 @@ cdef enum:
     PINNED = 1      # of CUmemAllocationType: memory of devices, and page-locked memory
     MANAGED = 2     # of CUmemAllocationType: managed memory; headers before CUDA 13.0 lack it
 
-cdef dict KINDS = {"device": DEVICE, "locked": LOCKED, "unified": UNIFIED}
-cdef dict WORDS = {DEVICE: "device", LOCKED: "locked", UNIFIED: "unified"}
 cdef dict ACCESS = {None: 0, "read": 1, "readwrite": 3}    # CUmemAccess_flags
 
 
@@ -118,15 +116,15 @@ name=None)\n--\n
         self.name = checked_name(name)
         memset(&properties, 0, sizeof(properties))
         properties.place = _choose_place(self, kind, place)
-        properties.type = MANAGED if self.kind == UNIFIED else PINNED
+        properties.type = MANAGED if self.kind.managed else PINNED
         if max_bytes is not None:
             properties.max_bytes = _checked_bytes(max_bytes, "max_bytes")
-            if properties.max_bytes == 0 or self.kind == UNIFIED:
+            if properties.max_bytes == 0 or self.kind.managed:
                 raise ValueError("max_bytes must be at least 1, and is not for unified memory")
         self.resets = resets
         _create(self, <CUmemPoolProps *>&properties)
         try:
-            if self.kind == LOCKED:
+            if self.kind.page_locked:
                 _admit_devices(self)
             if threshold:
                 self.release_threshold = threshold
@@ -152,15 +150,15 @@ name=None)\n--\n
         if kind is None:
             kind = "locked" if isinstance(place, str) else "device"
         location = _choose_place(pool, kind, place)
-        type = MANAGED if pool.kind == UNIFIED else PINNED
+        type = MANAGED if pool.kind.managed else PINNED
         with nogil:
-            if pool.kind == DEVICE:
-                check(cuDeviceGetDefaultMemPool(&raw, location.id))
-            else:
+            if pool.kind.host_access:
                 check(cuMemGetDefaultMemPool(&raw, &location, type))
+            else:
+                check(cuDeviceGetDefaultMemPool(&raw, location.id))
         pool.raw, pool.resets = raw, resets
         pool.shared = True
-        if pool.kind == LOCKED:
+        if pool.kind.page_locked:
             _admit_devices(pool)
         return pool
 
@@ -171,7 +169,7 @@ name=None)\n--\n
     @property
     def kind(self):
         """Which buffers the pool is for: "device", "locked" or "unified"."""
-        return WORDS[self.kind]
+        return <str>self.kind.word
 
     @property
     def place(self):
@@ -374,8 +372,8 @@ name=None)\n--\n
             return uninitialized(self)
         name = "" if self.name is None else f" {self.name!r}"
         place = f"device {self.device.ordinal}" if self.device is not None \
-            else f"near {self.place!r}" if self.kind == UNIFIED else self.place
-        return f"<DriverPool{name}, {WORDS[self.kind]}, {place}" \
+            else f"near {self.place!r}" if self.kind.managed else self.place
+        return f"<DriverPool{name}, {<str>self.kind.word}, {place}" \
                f"{', default' if self.shared else ''}{', closed' if self.closed_at else ''}>"
 
 
@@ -383,19 +381,20 @@ cdef CUmemLocation _choose_place(DriverPool pool, str kind, object place) except
     """Set the kind and the place of a pool. Raises if the driver has no such pools."""
     cdef CUmemLocation location
     cdef Device device
-    if kind not in KINDS:
+    cdef MemoryKind found = kind_called(kind)
+    if found is NULL:
         raise ValueError(f"kind is {kind!r}, and must be 'device', 'locked' or 'unified'")
-    pool.kind = KINDS[kind]
+    pool.kind = found
     if place is None:
-        place = "host" if pool.kind == LOCKED else Device.current()
-    if isinstance(place, Device) and pool.kind == LOCKED:
+        place = "host" if found.page_locked else Device.current()
+    if isinstance(place, Device) and found.page_locked:
         raise ValueError(f"page-locked memory is at 'host' or 'host:N', and not at {place!r}")
-    if isinstance(place, str) and pool.kind == DEVICE:
+    if isinstance(place, str) and not found.host_access:
         raise ValueError(f"memory of a device is at a Device, and not at {place!r}")
     device = place if isinstance(place, Device) else Device(0)
     if not device.attribute_value(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED):
         raise ValueError(f"{device!r} has no memory pools: its memory_pools_supported is 0")
-    if pool.kind == DEVICE and isinstance(place, Device):
+    if not found.host_access and isinstance(place, Device):
         pool.device = place
         location.type = CU_MEM_LOCATION_TYPE_DEVICE
         location.id = device.raw
@@ -403,7 +402,7 @@ cdef CUmemLocation _choose_place(DriverPool pool, str kind, object place) except
         if "cuMemGetDefaultMemPool" in missing_functions():
             raise ValueError(f"this driver has no pools of {kind} memory: that needs a driver of"
                              " CUDA 13.0")
-        if pool.kind == UNIFIED \
+        if found.managed \
                 and not device.attribute_value(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS):
             raise ValueError(f"{device!r} has no pools of unified memory: its"
                              " concurrent_managed_access is 0")
@@ -431,7 +430,7 @@ cdef int _create(DriverPool pool, const CUmemPoolProps *properties) except -1:
 cdef CUmemLocation _visitor(DriverPool pool, object place) except *:
     """Return the location of a device whose access to a pool can be chosen."""
     cdef CUmemLocation location
-    if pool.kind != DEVICE:
+    if pool.kind.host_access:
         raise ValueError(f"the memory of {pool!r} can be used everywhere; access is chosen for"
                          " device pools")
     if not isinstance(place, Device):

@@ -15,9 +15,10 @@ from cudadrv._engine cimport (
 from cudadrv._memory cimport (
     Memory, begin_growth, end_growth, list_memory, new_state, obtain,
 )
+from cudadrv._memory_kinds cimport GROWING
 from cudadrv._refusal cimport refuse_close
 from cudadrv._region cimport Items, Region, checked_count, checked_label, fill_in, items_of
-from cudadrv._release cimport GROWING, drain, drain_for_more, finish_before_free
+from cudadrv._release cimport drain, drain_for_more, finish_before_free
 from cudadrv._site cimport here
 from cudadrv._virtual cimport drop_span, map_until, new_span, reserve, round_up, unmap_from
 
@@ -111,7 +112,7 @@ cdef int _map(Memory memory, size_t end) except -1:
         obtain(memory, end, _map_call)
     except BaseException:
         if memory.span.mapped > before and not memory.context.lost:
-            finish_before_free(memory.context, GROWING)
+            finish_before_free(memory.context, memory.kind)
             with nogil:
                 status = unmap_from(memory.span, before)
             report_in(memory.context, status)
@@ -189,7 +190,7 @@ cdef int shrink_region(Region region, object count) except -1:
         if number < before:
             answer = own_bytes_free(engine, memory.state, end, memory.nbytes, &conflict)
             if answer == OWN_OK:
-                finish_before_free(memory.context, GROWING)
+                finish_before_free(memory.context, memory.kind)
                 _check_resizable(region, "shrink")
                 answer = own_memory_cut(engine, memory.state, end, here(), &conflict)
             if answer != OWN_OK:

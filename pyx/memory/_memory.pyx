@@ -13,12 +13,11 @@ from libc.stdlib cimport free, malloc
 from cudadrv._device cimport Context, attend, is_usable
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
-    CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
-    CU_MEMORYTYPE_HOST, CU_MEM_ATTACH_GLOBAL, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUcontext, CUdeviceptr,
-    CUresult, CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, cudadrv_table,
-    has_answered, in_cuMemAlloc, in_cuMemAllocManaged, in_cuMemGetAddressRange, in_cuMemHostAlloc,
-    in_cuMemHostRegister, in_cuPointerGetAttribute, last_failure, this_thread, unlikely,
+    CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
+    CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, cudadrv_table,
+    has_answered, in_cuMemGetAddressRange, in_cuPointerGetAttribute, last_failure, this_thread,
+    unlikely,
 )
 from cudadrv._operation cimport (
     REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
@@ -30,14 +29,16 @@ from cudadrv._engine cimport (
     own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_return, own_memory_reusable, own_snapshot_drop,
 )
+from cudadrv._memory_kinds cimport (
+    CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind,
+)
 from cudadrv._pool cimport (
     Block, Cache, PoolHandle, cache_of, cached_bytes, is_cached, make_room, trim_caches,
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    CODE, DEVICE, FOREIGN, GROWING, LOCKED, REGISTERED, SHARED, STREAM_ORDERED, UNIFIED, Kept,
-    MemoryKind, drain, drain_for_more, forget_homes_with, free_memory, internal_stream,
-    is_complete, is_to_be_freed, is_unused, release_later, release_part, users_of, wait_to_free,
+    Kept, drain, drain_for_more, forget_homes_with, internal_stream, is_complete, is_to_be_freed,
+    is_unused, release_later, release_part, users_of, wait_to_free,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
@@ -110,8 +111,6 @@ cdef int _write_on(
 
 # ---- one allocation ----
 
-cdef tuple KINDS = ("device", "stream-ordered", "page-locked", "managed", "growing", "foreign",
-                    "code", "executable", "device", "registered", "device")
 cdef enum:
     MOST_LINES = 20  # lines of a memory report
 cdef void *_newest = NULL  # head of the list of live memory
@@ -143,7 +142,8 @@ cdef class Memory:
             _forget_allocation(self)
             _hand_back(self, self.state)
         elif self.span is not NULL:
-            release_later(GROWING, <CUdeviceptr><size_t>self.span, self.state, self.context, None)
+            release_later(self.kind, <CUdeviceptr><size_t>self.span, self.state, self.context,
+                          None)
         else:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
 
@@ -151,9 +151,9 @@ cdef class Memory:
         """Release the memory, or raise and change nothing. May block if it is not pooled."""
         cdef own_memory *after
         attend()
-        if stream is not None and self.kind != STREAM_ORDERED:
+        if stream is not None and not self.kind.ordered:
             raise ValueError(f"{self.label} is not stream-ordered memory: close() takes no stream")
-        if self.kind == STREAM_ORDERED and self.address != 0 and not self.context.lost:
+        if self.kind.ordered and self.address != 0 and not self.context.lost:
             return _close_on(self, stream, policy)
         if self.growth is not None:
             return _close_growing(self)
@@ -173,7 +173,7 @@ cdef class Memory:
             raise
         if after is not NULL:
             _hand_back(self, after)
-        elif self.address != 0 and self.kind != FOREIGN and not self.context.lost:
+        elif self.address != 0 and not self.kind.borrowed and not self.context.lost:
             if now:
                 _free_now(self)
             else:
@@ -187,14 +187,10 @@ cdef class Memory:
         self.context.usable()
         if self.pool is not None:
             raise ValueError(f"{self.label} has memory of a DriverPool, which it cannot give away")
-        if self.kind == FOREIGN:
-            raise ValueError(f"{self.label} only borrows its memory (from_address), so it cannot"
-                             " give it away; its owner can")
-        if self.growth is not None:
-            raise ValueError(f"{self.label} has memory that grows, which it cannot give away: only"
-                             " cudadrv knows how to unmap it")
+        if self.kind.not_given is not NULL:
+            raise ValueError(f"{self.label} {<str>self.kind.not_given}")
         _end(self, "give away", False)
-        if self.kind == REGISTERED or self.kind == SHARED and (<Kept>self.owner).in_use():
+        if self.kind.mappable or self.kind.shared and (<Kept>self.owner).in_use():
             raise ValueError(f"{self.label} has memory that other processes may have mapped, so it"
                              " cannot give it away")
         if self.regions > 1:
@@ -267,9 +263,9 @@ cdef bint _wait_to_free(Memory memory) except -1:
     Returns False if the memory has to go to the queue: other processes may have it mapped, or the
     wait would never end.
     """
-    if memory.kind == SHARED:
+    if memory.kind.shared:
         return False
-    if memory.address == 0 or memory.kind == FOREIGN or memory.context.lost:
+    if memory.address == 0 or memory.kind.borrowed or memory.context.lost:
         return True
     _end(memory, "close", False)
     return wait_to_free(memory.context, memory.kind)
@@ -281,7 +277,7 @@ cdef int _free_now(Memory memory) except -1:
     cdef MemoryKind kind = memory.kind
     cdef CUresult status
     with nogil:
-        status = free_memory(memory.context.raw, kind, address)
+        status = kind.free(memory.context.raw, address, NULL)
     if status != CUDA_SUCCESS:
         memory.state.closed = False
         memory.context.raise_failure(status)
@@ -346,7 +342,7 @@ cdef int _close_growing(Memory memory) except -1:
         if not memory.state.closed:  # another thread may have closed it meanwhile
             if not memory.context.lost:
                 _end(memory, "close", False)
-                now = wait_to_free(memory.context, GROWING)
+                now = wait_to_free(memory.context, memory.kind)
             status = _close_span(memory, now)
     finally:
         end_growth(memory)
@@ -371,7 +367,7 @@ cdef CUresult _close_span(Memory memory, bint now) except *:
     if now and status == CUDA_SUCCESS:
         drop_span(span)
     else:
-        release_later(GROWING, <CUdeviceptr><size_t>span, NULL, memory.context, None)
+        release_later(memory.kind, <CUdeviceptr><size_t>span, NULL, memory.context, None)
     _let_go(memory)
     memory.closed_at = here()
     return status
@@ -564,7 +560,7 @@ cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
         first, size = memory.address + memory.start, memory.nbytes
         if memory.block is not NULL:
             first, size = memory.block.address, memory.block.nbytes
-        if (memory.kind == FOREIGN) == borrowed and first < address + nbytes \
+        if memory.kind.borrowed == borrowed and first < address + nbytes \
                 and address < first + size and not (borrowed and memory.state.closed):
             return memory
         each = memory.older
@@ -601,7 +597,7 @@ def live_buffers():
 cdef object _live_buffer(Memory memory):
     from cudadrv._records import LiveBuffer
     nbytes = memory.nbytes if memory.span is NULL else memory.span.mapped
-    return LiveBuffer(KINDS[memory.kind], memory.label, nbytes,
+    return LiveBuffer(<str>memory.kind.name, memory.label, nbytes,
                       memory.context.device.ordinal, place(memory.site))
 
 
@@ -651,7 +647,8 @@ cdef Memory allocate_memory(
     if stream is not None and stream.capture is not NULL:
         # Memory of a capture exists before the graph is launched, and no other work uses it.
         stream = None
-        kind = DEVICE if kind == STREAM_ORDERED else kind
+    if stream is not None:
+        kind = kind.on_stream
     memory.context = context
     memory.kind = kind
     memory.nbytes = nbytes
@@ -659,7 +656,7 @@ cdef Memory allocate_memory(
     memory.label = label
     memory.site = here()
     if stream is not None:
-        if kind == STREAM_ORDERED:
+        if kind.ordered:
             memory.stream = stream
             # On other streams the driver call itself orders streams, so it cannot be skipped.
             pooled = pooled and stream.order.order == OWN_NON_BLOCKING
@@ -724,7 +721,7 @@ cdef inline unsigned int _shelf_of(MemoryKind kind, unsigned int flags) noexcept
 
     Blocks on different shelves of a cache cannot replace each other.
     """
-    return kind == STREAM_ORDERED or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
+    return kind.ordered or flags & CU_MEMHOSTALLOC_WRITECOMBINED != 0
 
 
 cdef bint _reuse(Memory memory, Stream stream) except -1:
@@ -741,7 +738,7 @@ cdef bint _reuse(Memory memory, Stream stream) except -1:
     if stream is None:
         own_memory_renew(block.state, memory.nbytes)
         memory.state = block.state
-        memory.state.managed = memory.kind == UNIFIED
+        memory.state.managed = memory.kind.managed
     else:
         _reuse_on(memory, block, stream)
     memory.block = block
@@ -757,7 +754,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
     cdef int reason = -1
     try:
         memory.state = new_state(memory.nbytes)
-        memory.state.managed = memory.kind == UNIFIED
+        memory.state.managed = memory.kind.managed
         reason = _note_allocation(memory, stream)
     finally:
         if reason != 0:  # the block is unchanged, because nothing else could use it
@@ -836,7 +833,7 @@ cdef size_t _allocate(Memory memory, size_t size) except? 0:
     drain_for_more()
     memory.state = new_state(memory.nbytes)
     memory.state.managed = \
-        memory.kind == UNIFIED or (memory.pool is not None and memory.pool.kind == UNIFIED)
+        memory.kind.managed or (memory.pool is not None and memory.pool.kind.managed)
     return 0 if size == 0 else obtain(memory, size, _call)
 
 
@@ -879,33 +876,27 @@ cdef void _drop_state(own_memory *state) noexcept:
 
 cdef CUresult _call(Memory memory, size_t size) except *:
     cdef CUresult status
-    cdef StreamOrdered ordered
     cdef Segment segment
-    cdef CUcontext context = memory.context.raw
-    if memory.kind == REGISTERED:
+    if memory.kind.ordered:
+        return _call_on_stream(memory, size)
+    if memory.kind.mappable:
         segment = new_segment("cudadrv-locked", size)
         memory.owner = segment
         memory.address = <size_t>segment.address
-    if memory.kind == STREAM_ORDERED:
-        ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL)
-        if memory.pool is not None:
-            ordered.pool = memory.pool.raw
-        status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)
-        memory.address = ordered.address
-        return status
     with nogil:
-        if memory.kind == DEVICE:
-            status = in_cuMemAlloc(context, &memory.address, size)
-        elif memory.kind == REGISTERED:
-            status = in_cuMemHostRegister(
-                context, <void *>memory.address, size,
-                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
-        elif memory.kind == LOCKED:
-            status = in_cuMemHostAlloc(context, <void **>&memory.address, size, memory.flags)
-        else:
-            status = in_cuMemAllocManaged(context, &memory.address, size, CU_MEM_ATTACH_GLOBAL)
-    if memory.kind == REGISTERED and status != CUDA_SUCCESS:
+        status = memory.kind.make(memory.context.raw, &memory.address, size, memory.flags)
+    if memory.kind.mappable and status != CUDA_SUCCESS:
         memory.address, memory.owner = 0, None
+    return status
+
+
+cdef CUresult _call_on_stream(Memory memory, size_t size) except *:
+    cdef CUresult status
+    cdef StreamOrdered ordered = StreamOrdered(0, size, memory.state, False, NULL, NULL)
+    if memory.pool is not None:
+        ordered.pool = memory.pool.raw
+    status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)
+    memory.address = ordered.address
     return status
 
 
@@ -924,22 +915,22 @@ cdef Memory adopt_memory(
     memory.nbytes = nbytes
     memory.label = label
     memory.site = here()
-    memory.home = _home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None
+    memory.home = _home_of(context, address, nbytes) if kind.borrowed and nbytes else None
     if memory.home is not None:
         return _in_home(memory, address, owner)
     memory.state = new_state(nbytes)
-    memory.state.managed = kind == UNIFIED
+    memory.state.managed = kind.managed
     # No other thread runs between this check and the addition, so an address has one owner.
-    other = None if kind == FOREIGN else owner_of(address, nbytes)
+    other = None if kind.borrowed else owner_of(address, nbytes)
     if other is not None:
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
                          f" {place(other.site)}, which owns and frees it. Take it from there"
                          " with into_raw() first, or borrow it with from_address()")
-    other = None if kind == FOREIGN else _live_memory_at(address, nbytes, True)
+    other = None if kind.borrowed else _live_memory_at(address, nbytes, True)
     if other is not None:  # the bytes would have two states
         raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
                          f" {place(other.site)}, which only borrows it. Close that buffer first")
-    if kind != FOREIGN and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
+    if not kind.borrowed and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
         raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
                          " or used again. To keep it, take it with into_raw() in time")
     memory.address = address
@@ -1164,7 +1155,7 @@ cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except
     """
     cdef int device = 0
     cdef CUdeviceptr last = address + nbytes - 1
-    if kind_at(context, last, &device) == -1:
+    if kind_at(context, last, &device) is NULL:
         raise ValueError(f"memory of {nbytes} bytes at {address:#x} ends at {last:#x}, which is"
                          " none of the driver's memory")
     return 0
@@ -1183,7 +1174,7 @@ cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
     cdef Memory memory
     while each is not NULL:
         memory = <Memory>each
-        if memory.kind != CODE and memory.address + memory.start <= address \
+        if not memory.kind.opaque and memory.address + memory.start <= address \
                 and address + nbytes <= memory.address + memory.start + memory.nbytes \
                 and not memory.state.closed:
             return memory
@@ -1202,12 +1193,11 @@ cdef int check_external(
     if address == 0:
         return 0
     found = kind_at(context, address, &device)
-    if found != <int>kind:
-        words = {DEVICE: "device", LOCKED: "page-locked host", UNIFIED: "managed",
-                 -1: "none of the driver's"}
-        raise ValueError(f"{address:#x} is not {words[kind]} memory, which a {label} needs: it is"
-                         f" {words[found]} memory")
-    if kind == DEVICE and device != context.device.ordinal:
+    if found is not kind:
+        phrase = "none of the driver's" if found is NULL else <str>found.phrase
+        raise ValueError(f"{address:#x} is not {<str>kind.phrase} memory, which a {label} needs: it"
+                         f" is {phrase} memory")
+    if not kind.host_access and device != context.device.ordinal:
         raise ValueError(f"{address:#x} is memory of device {device}, not of {context.device!r};"
                          " say which one with device=")
     return 0
@@ -1219,8 +1209,8 @@ cdef bint _is_unknown(CUresult status) noexcept:
         or has_answered(status, CUDA_ERROR_NOT_FOUND)
 
 
-cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
-    """Return DEVICE, LOCKED or UNIFIED, or -1 for memory that the driver does not know."""
+cdef MemoryKind kind_at(Context context, CUdeviceptr address, int *device) except? NULL:
+    """Return DEVICE, LOCKED or UNIFIED, or NULL for memory that the driver does not know."""
     cdef unsigned int memory_type = 0
     cdef int managed = 0
     cdef CUresult status
@@ -1235,7 +1225,7 @@ cdef int kind_at(Context context, CUdeviceptr address, int *device) except -2:
             status = in_cuPointerGetAttribute(
                 context.raw, device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
     if _is_unknown(status):
-        return -1
+        return NULL
     context.check(status)
     if managed & 1:
         return UNIFIED

@@ -17,10 +17,9 @@ from cudadrv._engine cimport (
     engine, own_guard_enter, own_guard_leave, own_memory_end, own_memory_reusable, own_stream,
 )
 from cudadrv._errors cimport only_made_by, refuse_if_forked, refuse_uninitialized
+from cudadrv._memory_kinds cimport DEVICE, LOCKED, UNIFIED, MemoryKind
 from cudadrv._ordering cimport Entry, Nesting, live
-from cudadrv._release cimport (
-    DEVICE, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind, drain, free_unnoticed, release_later,
-)
+from cudadrv._release cimport drain, free_unnoticed, release_later
 from cudadrv._site cimport place
 
 from cudadrv._errors import ContextLostError, integer
@@ -102,6 +101,9 @@ cdef inline void _unlink(Blocks *blocks, Block *block, int which) noexcept:
 cdef class PoolHandle:
     """The driver's handle of a `DriverPool`. Internal to pools."""
 
+    def __cinit__(self):
+        self.kind = DEVICE
+
     cdef int usable(self) except -1:
         """Raise if nothing can be allocated from the pool."""
         refuse_if_forked()
@@ -124,10 +126,11 @@ cdef class PoolHandle:
         own_guard_leave(&self.guard)
 
 
-# The `with pool:` blocks of DriverPools, by the kind of the buffers that they are for.
-cdef Nesting _device_blocks = Nesting("cudadrv.driver_pool.device")
-cdef Nesting _locked_blocks = Nesting("cudadrv.driver_pool.locked")
-cdef Nesting _unified_blocks = Nesting("cudadrv.driver_pool.unified")
+# The `with pool:` blocks of DriverPools, by `KindRow.pool` of the buffers that they are for.
+cdef tuple _blocks = (
+    Nesting("cudadrv.driver_pool.device"), Nesting("cudadrv.driver_pool.locked"),
+    Nesting("cudadrv.driver_pool.unified"),
+)
 driver_pools_used = False
 
 
@@ -137,9 +140,7 @@ cdef void use_driver_pools() noexcept:
 
 
 cdef Nesting blocks_of(MemoryKind kind):
-    if kind == DEVICE:
-        return _device_blocks
-    return _locked_blocks if kind == LOCKED else _unified_blocks
+    return <Nesting>_blocks[kind.pool]
 
 
 cdef PoolHandle chosen_pool(MemoryKind kind, Context context):
@@ -302,18 +303,15 @@ cdef void _drop(Block *block) noexcept:
 cdef class Caches(Kept):
     """The caches of a context, by kind of memory."""
 
-    cdef list all(self):
-        return [self.device, self.locked, self.unified]
-
     cdef void end_with(self, Context context) noexcept:
         """Free the stream-ordered memory, which the driver does not free with the context.
 
         No work uses it any more, so freeing it does not block.
         """
-        cdef Block *block = self.device.all.newest
+        cdef Block *block = (<Cache>self.all[DEVICE.pool]).all.newest
         cdef CUresult status
         while block is not NULL:
-            if block.kind == STREAM_ORDERED:
+            if block.kind.ordered:
                 with nogil:
                     status = free_unnoticed(context, block.kind, block.address, CU_STREAM_LEGACY)
                 report_in(context, status)
@@ -326,16 +324,15 @@ cdef Cache cache_of(Context context, MemoryKind kind):
     if context.caches is None:
         _make_caches(context)
     caches = <Caches>context.caches
-    if kind == LOCKED:
-        return caches.locked
-    return caches.unified if kind == UNIFIED else caches.device
+    return <Cache>caches.all[kind.pool]
 
 
 cdef int _make_caches(Context context) except -1:
     cdef Caches caches = Caches()
-    caches.device, caches.locked, caches.unified = Cache(), Cache(), Cache()
-    caches.device.limit = context.device.total_memory // DEVICE_SHARE
-    caches.locked.limit = caches.unified.limit = HOST_LIMIT
+    cdef Cache device = Cache(), locked = Cache(), unified = Cache()
+    device.limit = context.device.total_memory // DEVICE_SHARE
+    locked.limit = unified.limit = HOST_LIMIT
+    caches.all = device, locked, unified
     if context.caches is None:  # another thread may have made them meanwhile
         context.caches = caches
     return 0
@@ -346,7 +343,7 @@ cdef int trim_caches() except -1:
     cdef Context context
     for context in contexts():
         if context.caches is not None:
-            for cache in (<Caches>context.caches).all():
+            for cache in (<Caches>context.caches).all:
                 (<Cache>cache).trim(0, context)
     return 0
 

@@ -22,10 +22,10 @@ from cudadrv._errors cimport refuse_if_forked, refuse_uninitialized
 from cudadrv._memory cimport (
     Memory, adopt_memory, allocate_from, allocate_memory, check_external, use_on_host,
 )
+from cudadrv._memory_kinds cimport DEVICE, FOREIGN
 from cudadrv._ordering cimport policy_name
 from cudadrv._pool cimport PoolHandle
 from cudadrv._refusal cimport refuse_closed, refuse_cut
-from cudadrv._release cimport DEVICE, FOREIGN, LOCKED, REGISTERED, STREAM_ORDERED, UNIFIED
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
@@ -136,12 +136,6 @@ cpdef object plain_array(object array):
 cdef enum:
     MOST_SIZES = 64     # dimensions of a memoryview or a NumPy array
 
-# The names of the classes by kind of memory. A class's `__name__` would be a new string each time.
-cdef dict CLASSES = {
-    DEVICE: "DeviceBuffer", STREAM_ORDERED: "DeviceBuffer", LOCKED: "LockedBuffer",
-    REGISTERED: "LockedBuffer", UNIFIED: "UnifiedBuffer",
-}
-
 last_class = class_before = None
 
 
@@ -157,6 +151,9 @@ cdef bint is_other_region(object given) noexcept:
 @cython.no_gc_clear
 cdef class Region:
     """Items of one dtype in an allocation: the base of `Buffer`."""
+
+    def __cinit__(self):
+        self.kind = DEVICE
 
     def __dealloc__(self):
         if self.memory is not None and not self.moved:
@@ -347,8 +344,7 @@ cdef class Region:
         if pool is not None:
             memory = allocate_from(pool, context, nbytes, stream, label)
         else:
-            kind = STREAM_ORDERED if stream is not None and self.kind == DEVICE else self.kind
-            memory = allocate_memory(kind, context, nbytes, flags, stream, label, pooled)
+            memory = allocate_memory(self.kind, context, nbytes, flags, stream, label, pooled)
         return fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
     cdef int adopt(
@@ -363,7 +359,7 @@ cdef class Region:
         check_external(context, self.kind, first, label)
         memory = adopt_memory(self.kind if ours else FOREIGN, context, first,
                               <size_t>number * <size_t>items.itemsize, owner, label)
-        if self.kind == UNIFIED:
+        if self.kind.managed:
             memory.state.managed = True
         return fill_in(self, memory, number, items.dtype, items.itemsize, name)
 
@@ -539,7 +535,7 @@ cdef CUdeviceptr _checked_address(object address, Py_ssize_t count, object dtype
 
 cdef str checked_label(Region region, object name):
     """Return class and name of a buffer, for messages. Raises TypeError if the name is no str."""
-    cdef str label = <str>CLASSES[region.kind]
+    cdef str label = <str>region.kind.buffer    # `__name__` would be a new string each time
     if name is None:
         return label
     if not isinstance(name, str):

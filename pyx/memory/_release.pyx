@@ -26,12 +26,9 @@ from cudadrv._device cimport (
 )
 from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING,
-    CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUmodule,
-    CUresult, CUstream, CUstreamCaptureMode, cuThreadExchangeStreamCaptureMode, cudadrv_table,
-    in_cuCtxSynchronize, in_cuEventDestroy, in_cuGraphDestroy, in_cuGraphExecDestroy,
-    in_cuIpcCloseMemHandle, in_cuMemFree, in_cuMemFreeAsync, in_cuMemFreeHost,
-    in_cuMemHostUnregister, in_cuModuleUnload, in_cuStreamWaitEvent, leave_context, this_thread,
-    was_not_called,
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUdeviceptr, CUresult, CUstream, CUstreamCaptureMode,
+    cuThreadExchangeStreamCaptureMode, cudadrv_table, in_cuCtxSynchronize, in_cuStreamWaitEvent,
+    leave_context, this_thread, was_not_called,
 )
 from cudadrv._engine cimport (
     OWN_ELSEWHERE, OWN_INTERNAL, engine, own_borrow, own_borrows, own_known,
@@ -41,8 +38,8 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport Event, new_event, now_ns, query_event, query_stream, refuse_endless
+from cudadrv._memory_kinds cimport EVENT, EXECUTABLE, FOREIGN, GRAPH
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, may_synchronize
-from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import CudaError, OwnershipError
@@ -207,14 +204,14 @@ cdef int finish_before_free(Context context, MemoryKind kind) except -1:
 cdef list _blockers(Context context, MemoryKind kind):
     """Return the contexts for whose work the driver may wait when it frees memory.
 
-    These are the contexts of its device, and those that have access to it. Several devices may use
-    memory that grows.
+    These are the contexts of its device, and those that have access to it.
     """
     cdef Context each
     found = []
     for each in contexts():
-        if not each.lost and (kind == GROWING or each.device.ordinal == context.device.ordinal
-                              or context in each.peers.all()):
+        if not each.lost and (
+                kind.several_devices or each.device.ordinal == context.device.ordinal
+                or context in each.peers.all()):
             found.append(each)
     return found
 
@@ -323,11 +320,11 @@ cdef void release_later(
     cdef releases fresh = releases(NULL, NULL, 0, 0)
     cdef pending *node
     if context.lost or cudadrv_table.forked or address == 0 \
-            or (kind == FOREIGN and (owner is None or is_unused(state))
+            or (kind.borrowed and (owner is None or is_unused(state))
                 and not _is_held(state, 0, ALL)):
         _forget(state)
-        if kind == GROWING:
-            drop_span(<Span *><size_t>address)
+        if kind.drop is not NULL:
+            kind.drop(address)
         return
     Py_INCREF(owner)
     node = <pending *>malloc(sizeof(pending))
@@ -382,9 +379,9 @@ cdef bint is_to_be_freed(CUdeviceptr address, size_t nbytes) noexcept:
     cdef CUdeviceptr first
     while node is not NULL:
         first = node.address
-        if node.kind == GROWING:
-            first = (<Span *><size_t>node.address).address
-        if node.kind not in (FOREIGN, CODE, EXECUTABLE) and node.state is not NULL \
+        if node.kind.first_byte is not NULL:
+            first = node.kind.first_byte(node.address)
+        if not node.kind.borrowed and not node.kind.opaque and node.state is not NULL \
                 and first < address + nbytes and address < first + node.state.nbytes:
             return True
         node = node.next
@@ -397,29 +394,6 @@ cdef class Kept:
     cdef bint in_use(self) except -1:
         """Whether another process may use the memory, so that it must not be freed."""
         raise NotImplementedError
-
-
-cdef CUresult free_memory(
-    CUcontext context, MemoryKind kind, CUdeviceptr address
-) noexcept nogil:
-    """Free unused memory, unload a module or destroy an executable graph. May block."""
-    if kind == GROWING:
-        return free_span(<Span *><size_t>address, True)
-    if kind == LOCKED:
-        return in_cuMemFreeHost(context, <void *><size_t>address)
-    if kind == REGISTERED:
-        return in_cuMemHostUnregister(context, <void *><size_t>address)
-    if kind == OPENED:
-        return in_cuIpcCloseMemHandle(context, address)
-    if kind == CODE:
-        return in_cuModuleUnload(context, <CUmodule><size_t>address)
-    if kind == EXECUTABLE:
-        return in_cuGraphExecDestroy(context, <CUgraphExec><size_t>address)
-    if kind == GRAPH:
-        return in_cuGraphDestroy(context, <CUgraph><size_t>address)
-    if kind == EVENT:
-        return in_cuEventDestroy(context, <CUevent><size_t>address)
-    return in_cuMemFree(context, address)
 
 
 cdef forget_function _forget_homes = NULL   # set by _memory at the first `give_back`
@@ -554,7 +528,7 @@ cdef void _prepend(releases *queue, releases *others) noexcept:
 
 
 cdef size_t _host_bytes(pending *node) noexcept:
-    return node.state.nbytes if node.state is not NULL and node.kind in (LOCKED, UNIFIED) else 0
+    return node.state.nbytes if node.state is not NULL and node.kind.host_access else 0
 
 
 cdef int _release_first(
@@ -573,7 +547,7 @@ cdef int _release_first(
         if not done:
             _append(kept, node)
     if done:
-        is_ordered = node.kind == STREAM_ORDERED
+        is_ordered = node.kind.ordered
         _finish(node)
         if is_ordered:
             behind.add(context)
@@ -588,9 +562,9 @@ cdef bint _release(
         return True
     if _is_held(node.state, node.start, node.stop):
         return False
-    if node.kind == SHARED and (<Kept>node.owner).in_use():
+    if node.kind.shared and (<Kept>node.owner).in_use():
         return False
-    if node.kind == STREAM_ORDERED:
+    if node.kind.ordered:
         return _free_behind(node, context, [] if finished else users_of(node.state))
     if node.state is NULL and not finished and _may_block(node.kind, context, idle):
         return False
@@ -600,21 +574,17 @@ cdef bint _release(
             return False
         for work in works:
             _await_quietly(work)
-        if not _never_blocks(node.kind):
+        if not node.kind.never_blocks:
             finish_before_free(context, node.kind)
     elif _may_block(node.kind, context, idle) \
             or not _users_are_idle(node.state, node.start, node.stop):
         return False
-    return node.kind == FOREIGN or _free_idle(node, context)
-
-
-cdef inline bint _never_blocks(MemoryKind kind) noexcept:
-    return kind in (FOREIGN, EVENT, GRAPH)
+    return node.kind.borrowed or _free_idle(node, context)
 
 
 cdef bint _may_block(MemoryKind kind, Context context, dict idle) except -1:
     """Whether freeing memory of a context could block. `idle` remembers which contexts are idle."""
-    if _never_blocks(kind):
+    if kind.never_blocks:
         return False
     for each in _blockers(context, kind):
         if each not in idle:
@@ -644,8 +614,8 @@ cdef void _finish(pending *node) noexcept:
         _forget(node.state)
     else:
         Py_DECREF(<object>node.home)
-    if node.kind == GROWING:
-        drop_span(<Span *><size_t>node.address)
+    if node.kind.drop is not NULL:
+        node.kind.drop(node.address)
     Py_DECREF(<object>node.owner)
     Py_DECREF(<object>node.context)
     free(node)
@@ -717,8 +687,7 @@ cdef CUresult free_unnoticed(
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status
     cuThreadExchangeStreamCaptureMode(&mode)
-    status = in_cuMemFreeAsync(context.raw, address, stream) if kind == STREAM_ORDERED \
-        else free_memory(context.raw, kind, address)
+    status = kind.free(context.raw, address, stream)
     cuThreadExchangeStreamCaptureMode(&mode)
     return status
 

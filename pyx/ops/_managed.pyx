@@ -32,7 +32,6 @@ from cudadrv._operation cimport Operation, ask, driver_call, issue, note, prepar
 from cudadrv._place cimport NUMA_NODE, check_concurrent, is_concurrent, place_of
 from cudadrv._refusal cimport refuse_host, refuse_operation
 from cudadrv._region cimport Region, borrow, check_region, pointer_of
-from cudadrv._release cimport FOREIGN, UNIFIED
 from cudadrv._site cimport here
 from cudadrv._stream cimport Stream, known_stream, no_call
 from cudadrv._token cimport Token, new_token, stand_for
@@ -254,7 +253,7 @@ cdef Token _queue_batch(int name, list regions, list places, object stream):
     cdef Stream found
     what = "discarded" if name == DISCARD_BATCH else "prefetched"
     for region in regions:
-        if not isinstance(region, Region) or (<Region>region).kind != UNIFIED:
+        if not isinstance(region, Region) or not (<Region>region).kind.managed:
             raise TypeError(f"only a UnifiedBuffer can be {what}, and not a"
                             f" {type(region).__name__}")
     for region in regions:
@@ -407,7 +406,7 @@ cdef Token attach_region(Region region, object to, object stream):
     if region.nbytes == 0:
         return nothing_to_do(ATTACH, found, None, region)
     if region.start or memory.start or region.nbytes != memory.state.nbytes \
-            or (memory.kind == FOREIGN and memory.home is None):
+            or (memory.kind.borrowed and memory.home is None):
         raise ValueError(f"{region.describe()} is not the whole of an allocation, and only whole"
                          " allocations of managed memory can be attached")
     if _is_of_pool(memory):

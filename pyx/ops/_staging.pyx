@@ -31,13 +31,14 @@ from cudadrv._engine cimport (
 from cudadrv._event cimport (
     new_event, now_ns, pause_after, query_event, refuse_endless, wait_for_event,
 )
+from cudadrv._memory_kinds cimport LOCKED
 from cudadrv._names cimport COPY_FROM_ASYNC, COPY_TO
 from cudadrv._operation cimport REFUSED, Operation, ask, attempt, issue, prepare
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, is_ndarray, plain_array, pointer_of
-from cudadrv._release cimport LOCKED, drain, is_complete, release_later
+from cudadrv._release cimport drain, is_complete, release_later
 from cudadrv._stream cimport Capturing, Stream
 from cudadrv._token cimport Token, new_token, stand_for
 

@@ -370,7 +370,7 @@ MUTATIONS = [
         "memory of another library may go while it is in use",
         "_release._release",
         "or not _users_are_idle(node.state, node.start, node.stop):",
-        "or (node.kind != FOREIGN and not _users_are_idle(node.state, node.start, node.stop)):",
+        "or (not node.kind.borrowed and not _users_are_idle(node.state, node.start, node.stop)):",
     ),
     # ---- loans ----
     (
@@ -552,7 +552,7 @@ MUTATIONS = [
     (
         "buffers over one memory have records of their own",
         "adopt_memory",
-        "_home_of(context, address, nbytes) if kind == FOREIGN and nbytes else None",
+        "_home_of(context, address, nbytes) if kind.borrowed and nbytes else None",
         "None",
     ),
     (

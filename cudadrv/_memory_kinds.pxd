@@ -1,0 +1,77 @@
+"""The kinds of memory: a table with one row a kind."""
+
+from cpython.ref cimport PyObject
+
+from cudadrv._driver cimport CUcontext, CUdeviceptr, CUresult, CUstream
+
+
+cdef enum:
+    POOLS = 3   # how many pools a context has: of device, page-locked and managed memory
+
+
+# All by which a kind of memory differs from others. What a row does not set is false or NULL.
+cdef struct KindRow:
+    # ---- what it is called: each text is a str constant, or NULL ----
+    PyObject *name          # in lists of live buffers
+    PyObject *word          # in arguments of programs: "device", "locked" or "unified"
+    PyObject *phrase        # in refusals of addresses: "page-locked host"
+    PyObject *buffer        # the class of buffers
+    PyObject *in_nodes      # as far as the driver tells kinds apart in nodes that copy
+
+    # ---- where it is, and whose it is ----
+    bint host_access        # the host can use it
+    bint page_locked        # the host's side of copies
+    bint managed            # pages move between the host and devices
+    bint several_devices    # devices that its context does not belong to may use it
+    bint borrowed           # somebody else frees it
+    bint opaque             # the address is that of an object of the driver, not of bytes
+    int pool                # which pool of a context keeps it; below POOLS
+
+    # ---- how it is made ----
+    const KindRow *on_stream    # the kind that is allocated on a stream in its place
+    bint ordered            # allocated and freed on a stream; else freed when its device is idle
+    # Makes memory of `nbytes` bytes, and sets the address. For `mappable` memory, the address is
+    # that of a Segment. The flags are those of cuMemHostAlloc.
+    CUresult (*make)(
+        CUcontext context, CUdeviceptr *address, size_t nbytes,
+        unsigned int flags) noexcept nogil
+
+    # ---- how it ends ----
+    # Frees it. May block, unless `never_blocks` is set. The stream is for `ordered` memory. NULL:
+    # nothing is freed.
+    CUresult (*free)(CUcontext context, CUdeviceptr address, CUstream stream) noexcept nogil
+    bint never_blocks
+    # For memory whose "address" in the queue of dead memory is a pointer to a struct: frees the
+    # struct, and returns the address of the first byte.
+    void (*drop)(CUdeviceptr address) noexcept nogil
+    CUdeviceptr (*first_byte)(CUdeviceptr address) noexcept nogil
+    PyObject *not_given     # why `into_raw` refuses it; NULL: it does not
+
+    # ---- how others use it ----
+    int dlpack              # DLPack's type of the device
+    bint mappable           # other processes can map it: its owner is a Segment
+    bint shared             # other processes may have mapped it: its owner is a `Kept`
+    PyObject *not_shared    # why `share` refuses it; NULL: it does not
+
+
+ctypedef const KindRow *MemoryKind
+
+
+cdef MemoryKind DEVICE
+cdef MemoryKind STREAM_ORDERED
+cdef MemoryKind LOCKED
+cdef MemoryKind UNIFIED
+cdef MemoryKind GROWING     # memory that grows. In the queue, its address is the Span
+cdef MemoryKind FOREIGN     # memory of other libraries and processes
+cdef MemoryKind SHARED      # device memory that other processes may have mapped
+cdef MemoryKind REGISTERED  # page-locked memory that other processes can map
+cdef MemoryKind OPENED      # device memory of another process
+# Not memory, but freeing it may block, too, or has to be done later:
+cdef MemoryKind CODE        # a loaded module; its address is the CUmodule
+cdef MemoryKind EXECUTABLE  # an executable graph with conditions; its address is the CUgraphExec
+cdef MemoryKind GRAPH       # a graph; its address is the CUgraph
+cdef MemoryKind EVENT       # an event; its address is the CUevent
+
+
+cdef MemoryKind kind_called(str word) except? NULL
+cdef MemoryKind kind_of_dlpack(object device_type) except? NULL
