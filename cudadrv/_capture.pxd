@@ -21,7 +21,9 @@ cdef class Holdings:
     cdef own_hold **holds       # memory that stays open as long as this object lives
     cdef size_t count
     cdef size_t room
-    cdef dict known             # the ranges that are held: (address of the state, start, stop)
+    # The ranges that are held: (address of the state, start, stop). Those of a copy are not listed.
+    cdef dict known
+    cdef Holdings copy          # what the executables have that were made since the last change
     cdef uint64_t number        # of the graph
     cdef ChildNames names
 

@@ -16,16 +16,22 @@ cdef class NodeNames(Parts):
     cdef str graph              # the graph's name in messages
 
 
+cdef class Accesses:
+    cdef own_access *each
+    cdef own_access *joined
+
+
 cdef class Uses:
     cdef uint32_t count         # number of `accesses`
     cdef bint apart             # no two of `accesses` use the same memory
-    cdef own_access *accesses   # what the whole graph uses: `each`, joined
+    cdef own_access *accesses   # what the whole graph uses: `each`, joined; in `shared`
     cdef NodeNames names
     # Of each node, also of those in bodies: the GraphNode, whether it is in a body, and the index
     # in `Graph.nodes` of the node or of the outermost node around it.
     cdef tuple items
     cdef tuple nodes            # the GraphNodes that launches run
-    cdef own_access *each       # the accesses of `nodes`, node after node
+    cdef own_access *each       # the accesses of `nodes`, node after node; in `shared`
+    cdef Accesses shared
     cdef uint32_t total         # number of accesses in `each`
     cdef list regions           # for each access in `each`: the buffer, or None
     cdef list contexts          # for each access in `each`: the context of the memory or the graph
@@ -93,3 +99,21 @@ cdef int refuse_while_busy(ExecutableGraph executable) except -1
 cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1
 cdef uint16_t name_launches(str graph, NodeNames names) except? 0
 cdef void retire_name(ExecutableGraph executable) noexcept
+
+
+
+cdef extern from *:
+    """
+    /* Returns the tuple with another item at an index. */
+    static PyObject *cudadrv_with_item(PyObject *items, Py_ssize_t index, PyObject *item) {
+        Py_ssize_t count = PyTuple_GET_SIZE(items);
+        PyObject *found = PyTuple_New(count);
+        for (Py_ssize_t i = 0; found && i < count; i++) {
+            PyObject *each = i == index ? item : PyTuple_GET_ITEM(items, i);
+            Py_INCREF(each);
+            PyTuple_SET_ITEM(found, i, each);
+        }
+        return found;
+    }
+    """
+    tuple with_item "cudadrv_with_item"(tuple items, Py_ssize_t index, object item)

@@ -12,7 +12,7 @@ cdef class Next:
     cdef Uses uses
     cdef Holdings holdings
     cdef dict disabled
-    cdef own_access *accesses
+    cdef own_access *accesses   # NULL if they stay
     cdef uint16_t operation
     cdef bint named             # this object owns the name `operation`, and gives it back
     cdef uint64_t number        # the number of the graph that has updated the executable last

@@ -95,6 +95,8 @@ cdef void remember_launch(
 cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative, cluster,
     str call=*)
+cdef Prepared new_prepared(Kernel kernel)
+cdef int pack_prepared(Prepared ready, tuple args, tuple more, str call) except -1
 cdef Py_ssize_t count_accesses(Prepared ready) except -1
 cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1
 cdef tuple described(Prepared ready)

@@ -8,6 +8,7 @@ Outlives a call: names of launches that may be unfinished (the GIL guards them).
 
 import operator
 import weakref
+from importlib import import_module
 
 cimport cython
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -94,13 +95,19 @@ cdef str _name_at(NodeNames names, size_t memory, uint64_t start, uint64_t stop,
 
 
 @cython.final
-@cython.no_gc_clear
-cdef class Uses:
-    """What launches of a graph use. A graph shares its Uses with executables that do the same."""
+@cython.no_gc
+cdef class Accesses:
+    """What the nodes of a graph use, each by itself and joined. Several Uses may share it."""
 
     def __dealloc__(self):
         free(self.each)
-        free(self.accesses)
+        free(self.joined)
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Uses:
+    """What launches of a graph use. A graph shares its Uses with executables that do the same."""
 
     cdef str called(self, own_access *access):
         """Return the name of an access in messages: a buffer, and a node that uses it."""
@@ -168,7 +175,14 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
         if node is not None:
             nodes.append(node)
             total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
-    uses = _uses_with_room(items, tuple(nodes), context, total, MOST_JOINED * total)
+    uses = Uses.__new__(Uses)
+    uses.items, uses.nodes, uses.context = items, tuple(nodes), context
+    uses.shared = Accesses.__new__(Accesses)
+    uses.each = uses.shared.each = <own_access *>malloc((total + 1) * sizeof(own_access))
+    uses.accesses = uses.shared.joined = \
+        <own_access *>malloc((MOST_JOINED * total + 1) * sizeof(own_access))
+    if uses.each is NULL or uses.accesses is NULL:
+        raise MemoryError()
     uses.names = _names_of(uses, graph)
     for node, in_body, top in items:
         node = disabled.get(top, node)
@@ -183,48 +197,37 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
 
 cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
     """Return `former` with a node in the place of another one that has the same accesses."""
-    cdef Uses uses = _uses_with_room(
-        replaced(former.items, old, new), _in_place_of(former.nodes, old, new), former.context,
-        former.total, former.count)
+    cdef Uses uses = Uses.__new__(Uses)
+    cdef Py_ssize_t at = _index_of(former.nodes, old)
+    uses.items, uses.context = replaced(former.items, old, new), former.context
+    uses.nodes = former.nodes if at < 0 else with_item(former.nodes, at, new)
+    uses.shared, uses.each, uses.accesses = former.shared, former.each, former.accesses
+    uses.total, uses.count, uses.apart = former.total, former.count, former.apart
     uses.names = former.names
     if old.site_number != new.site_number or old.operation != new.operation:
         uses.names = _names_of(uses, former.names.graph)
-    uses.total, uses.count, uses.apart = former.total, former.count, former.apart
-    memcpy(uses.each, former.each, uses.total * sizeof(own_access))
-    memcpy(uses.accesses, former.accesses, uses.count * sizeof(own_access))
     return uses
 
 
 cdef tuple replaced(tuple items, GraphNode old, GraphNode new):
     """Return items of `Uses` with a node in the place of another one."""
-    cdef Py_ssize_t i
-    found = list(items)
-    for i in range(len(found)):
-        if (<tuple>found[i])[0] is old:
-            found[i] = (new, *(<tuple>found[i])[1:])
-    return tuple(found)
+    cdef Py_ssize_t i = old.index   # unless there are bodies
+    if i >= len(items) or (<tuple>items[i])[0] is not old:
+        i = 0
+        while (<tuple>items[i])[0] is not old:
+            i += 1
+    return with_item(items, i, with_item(<tuple>items[i], 0, new))
 
 
-cdef tuple _in_place_of(tuple nodes, GraphNode old, GraphNode new):
-    cdef Py_ssize_t i
-    found = list(nodes)
-    for i in range(len(found)):
-        if found[i] is old:
-            found[i] = new
-    return tuple(found)
-
-
-cdef Uses _uses_with_room(
-    tuple items, tuple nodes, Context context, size_t each, size_t accesses
-):
-    """Make a Uses with room for accesses. The caller sets the accesses and `names`."""
-    cdef Uses uses = Uses.__new__(Uses)
-    uses.items, uses.nodes, uses.context = items, nodes, context
-    uses.each = <own_access *>malloc((each + 1) * sizeof(own_access))
-    uses.accesses = <own_access *>malloc((accesses + 1) * sizeof(own_access))
-    if uses.each is NULL or uses.accesses is NULL:
-        raise MemoryError()
-    return uses
+cdef Py_ssize_t _index_of(tuple nodes, GraphNode node) noexcept:
+    """Return the index of a node in a tuple, or -1. It is mostly that in `Graph.nodes`."""
+    cdef Py_ssize_t i = node.index
+    if i < len(nodes) and nodes[i] is node:
+        return i
+    for i in range(len(nodes)):
+        if nodes[i] is node:
+            return i
+    return -1
 
 
 cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) noexcept:
@@ -1310,8 +1313,7 @@ cdef class ExecutableGraph:
 
         Driver function: cuGraphExecUpdate.
         """
-        from cudadrv._graph_changes import update_executable
-        update_executable(self, graph)
+        _changes_module().update_executable(self, graph)
 
     def __getitem__(self, node):
         """__getitem__($self, node, /)\n--\n
@@ -1321,8 +1323,7 @@ cdef class ExecutableGraph:
         has updated it last, or of ``step.nodes``; or an index of ``step.nodes``. Raises ValueError
         for other nodes and IndexError for other indices.
         """
-        from cudadrv._graph_changes import node_of
-        return node_of(self, node)
+        return _changes_module().node_of(self, node)
 
     def __len__(self):
         """__len__($self, /)\n--\n
@@ -1365,6 +1366,16 @@ cdef class ExecutableGraph:
 
 
 only_made_by(ExecutableGraph, "use graph.instantiate()")
+
+cdef object _changes = None
+
+
+cdef object _changes_module():
+    """Return the module _graph_changes, which imports this one."""
+    global _changes
+    if _changes is None:
+        _changes = import_module("cudadrv._graph_changes")
+    return _changes
 
 
 cdef inline bint _is_usable(ExecutableGraph executable) noexcept:

@@ -28,8 +28,9 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport only_made_by
 from cudadrv._graph cimport (
     ExecutableGraph, Graph, NodeNames, Uses, check_whole, name_launches, refuse_while_busy,
-    replaced, retire_name, usable_executable, uses_of, uses_with,
+    replaced, retire_name, usable_executable, uses_of, uses_with, with_item,
 )
+from cudadrv._kernel cimport Kernel
 from cudadrv._names cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, give_back_name, number_of_graph,
 )
@@ -64,15 +65,17 @@ cdef class Next:
 
 
 cdef Next _next(ExecutableGraph executable, tuple nodes, Uses uses, Holdings holdings):
+    """Return a new state. The caller sets what else changes."""
     cdef Next following = Next.__new__(Next)
     following.nodes, following.uses, following.holdings = nodes, uses, holdings
     following.disabled = executable.disabled
     following.operation = executable.operation
     following.number, following.paired = executable.numbers[1], executable.paired
-    following.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
-    if following.accesses is NULL:
-        raise MemoryError()
-    memcpy(following.accesses, uses.accesses, uses.count * sizeof(own_access))
+    if uses.shared is not executable.uses.shared:
+        following.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
+        if following.accesses is NULL:
+            raise MemoryError()
+        memcpy(following.accesses, uses.accesses, uses.count * sizeof(own_access))
     if not _same_names(uses.names, executable.uses.names):
         following.operation = name_launches(executable.label, uses.names)
         following.named = True
@@ -92,7 +95,8 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
     executable.nodes, following.nodes = following.nodes, executable.nodes
     executable.uses, following.uses = following.uses, executable.uses
     executable.holdings, following.holdings = following.holdings, executable.holdings
-    executable.accesses, following.accesses = following.accesses, executable.accesses
+    if following.accesses is not NULL:
+        executable.accesses, following.accesses = following.accesses, executable.accesses
     executable.disabled, following.disabled = following.disabled, executable.disabled
     executable.numbers[1], executable.paired = following.number, following.paired
 
@@ -238,7 +242,7 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
 cdef str _unpaired(GraphNode old, GraphNode new, Context context):
     """Return why a node cannot take the place of the one at its index, or None."""
     cdef str reason
-    if old.after != new.after:
+    if not _same_items(old.after, new.after):
         return (f"its operation {new.index}, {new.called()}, runs after its operations {new.after},"
                 f" and {old.called()} after {old.after}. Both graphs need the same waits in the"
                 " same order")
@@ -248,6 +252,17 @@ cdef str _unpaired(GraphNode old, GraphNode new, Context context):
                 " operations")
     reason = unlike(old, new, context)
     return None if reason is None else f"{reason}. Instantiate that graph instead"
+
+
+cdef bint _same_items(tuple items, tuple others) except -1:
+    """As ``items == others``, but faster: most items are the same objects."""
+    cdef Py_ssize_t i
+    if len(items) != len(others):
+        return False
+    for i in range(len(items)):
+        if items[i] is not others[i] and items[i] != others[i]:
+            return False
+    return True
 
 
 cdef int _refuse_pair(ExecutableGraph executable, Graph graph, str reason) except -1:
@@ -491,8 +506,11 @@ cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange chang
     cdef Holdings holdings = executable.holdings
     cdef tuple nodes = executable.nodes
     cdef tuple items
-    _refuse_other_context(executable, change.node)
-    nodes = nodes[:old.index] + (change.node,) + nodes[old.index + 1:]
+    # A launch has compared its buffers' contexts with its kernel's.
+    if old.kind != LAUNCH_NODE \
+            or (<Kernel>old.kernel).module.context is not executable.context:
+        _refuse_other_context(executable, change.node)
+    nodes = with_item(nodes, old.index, change.node)
     if _same_accesses(old, change.node):
         uses = uses_with(uses, old, change.node)
     else:

@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
-from cudadrv._arguments cimport Shape, is_array, of_present_sizes
+from cudadrv._arguments cimport Shape, of_present_sizes
 from cudadrv._buffers cimport new_buffer
 from cudadrv._capture cimport GraphNode, blank_node
 from cudadrv._copy cimport check_pair, refuse_apart, refuse_other_dtype, set_item
@@ -25,7 +25,8 @@ from cudadrv._graph_nodes cimport (
     copy_params, fill_params, halves_of, launch_params,
 )
 from cudadrv._kernel cimport (
-    Prepared, borrow_of, borrows_of_launch, count_accesses, described, prepared, remember_launch,
+    Kernel, Prepared, borrow_of, borrows_of_launch, count_accesses, described, new_prepared,
+    pack_prepared, remember_launch,
 )
 from cudadrv._memory cimport Memory
 from cudadrv._names cimport COPY_NODE, FILL_NODE
@@ -114,29 +115,36 @@ cdef NodeChange change_launch(
 ):
     """Return a change of a launch. None, or empty `args`, keeps what the launch has now."""
     cdef LaunchChange change = LaunchChange.__new__(LaunchChange)
+    cdef Kernel kernel = old.kernel
+    cdef Prepared ready = new_prepared(kernel)
     cdef tuple uses = old.source
-    cdef Shape shape
-    memcpy(&shape, old.settings, sizeof(shape))
-    more = uses[old.arguments:] if borrows is None else borrows_of_launch(borrows)
+    cdef tuple more = uses[old.arguments:] if borrows is None else borrows_of_launch(borrows)
     if not args:
         args = uses[:old.arguments]
-    for value in args + more:
-        if is_array(value):
-            raise TypeError(f"a node takes buffers, not {type(value).__name__}: make one first, and"
-                            " copy the array to it, or cudadrv.from_dlpack(array)")
-    args, more = of_present_sizes(args), of_present_sizes(more)
-    change.ready = prepared(
-        old.kernel,
+    change.ready = ready
+    memcpy(&ready.shape, old.settings, sizeof(ready.shape))
+    if grid is not None or block is not None or shared_bytes is not None:
+        _fill_shape(ready, grid, block, shared_bytes)
+    pack_prepared(ready, of_present_sizes(args), of_present_sizes(more), "a node")
+    change.node = _renewed(old, ready.uses, old.target, count_accesses(ready))
+    remember_launch(change.node, kernel, &ready.shape, len(args))
+    launch_params(&change.params, ready)
+    change.node.count = <uint32_t>borrow_of(ready, change.node.accesses)
+    return change
+
+
+cdef int _fill_shape(
+    Prepared ready, object grid, object block, object shared_bytes
+) except -1:
+    """Set the shape. None keeps what it has now."""
+    cdef Shape shape = ready.shape
+    ready.kernel.fill(
+        &ready.shape,
         (shape.grid[0], shape.grid[1], shape.grid[2]) if grid is None else grid,
         (shape.block[0], shape.block[1], shape.block[2]) if block is None else block,
-        args, shape.shared_bytes if shared_bytes is None else shared_bytes, more,
-        shape.cooperative,
+        shape.shared_bytes if shared_bytes is None else shared_bytes, shape.cooperative,
         (shape.cluster[0], shape.cluster[1], shape.cluster[2]) if shape.cluster[0] else None)
-    change.node = _renewed(old, change.ready.uses, old.target, count_accesses(change.ready))
-    remember_launch(change.node, change.ready.kernel, &change.ready.shape, len(args))
-    launch_params(&change.params, change.ready)
-    change.node.count = <uint32_t>borrow_of(change.ready, change.node.accesses)
-    return change
+    return 0
 
 
 # ---- copies ----

@@ -808,14 +808,23 @@ cdef object of_present_sizes(object uses):
     they are.
     """
     if type(uses) is tuple:
-        found = []
-        for use in uses:
-            found.append(of_present_sizes(use))
-        return tuple(found)
-    if type(uses) is Access and not is_array(uses):
-        region = of_present_size(region_in(uses))
-        return uses if region is region_in(uses) else _access_to(region, (<Access>uses).mode)
+        return _all_of_present_sizes(<tuple>uses)
+    if type(uses) is Access:
+        region = region_in(uses)
+        present = None if region is None else of_present_size(region)
+        return uses if region is present else _access_to(present, (<Access>uses).mode)
     return of_present_size(uses) if is_region(uses) else uses
+
+
+cdef tuple _all_of_present_sizes(tuple uses):
+    cdef list found = None
+    cdef Py_ssize_t i
+    for i in range(len(uses)):
+        use = of_present_sizes(uses[i])
+        if use is not uses[i]:
+            found = list(uses) if found is None else found
+            found[i] = use
+    return uses if found is None else tuple(found)
 
 
 cdef Region region_of(object use):

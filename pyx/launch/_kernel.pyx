@@ -950,13 +950,26 @@ cdef Prepared prepared(
     cluster, str call="prepare"
 ):
     """Make the object that `Kernel.prepare` returns. `call` is the name of the method."""
-    cdef Prepared ready = Prepared.__new__(Prepared)
-    ready.kernel = kernel
-    kernel.usable()
+    cdef Prepared ready = new_prepared(kernel)
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
-    more = borrows_of_launch(borrows)
+    pack_prepared(ready, args, borrows_of_launch(borrows), call)
+    return ready
+
+
+cdef Prepared new_prepared(Kernel kernel):
+    """Make a Prepared, whose shape and arguments the caller sets."""
+    cdef Prepared ready = Prepared.__new__(Prepared)
+    kernel.usable()
+    ready.kernel = kernel
+    return ready
+
+
+cdef int pack_prepared(Prepared ready, tuple args, tuple more, str call) except -1:
+    """Pack the arguments for the kernel and the shape of `ready`. `more` are the borrows."""
+    cdef Kernel kernel = ready.kernel
     ready.args, ready.uses = args, args + more
-    ready.room = room_for(kernel.signature, len(args), more, cooperative, NULL, &ready.packed)
+    ready.room = room_for(
+        kernel.signature, len(args), more, ready.shape.cooperative, NULL, &ready.packed)
     if pack(kernel.signature, items_of(args), len(args), more, &ready.packed):
         for argument in args:
             if type(argument) is ArrayArgument:
@@ -964,7 +977,7 @@ cdef Prepared prepared(
                                 f" pass it to launch, or a buffer to {call}")
         raise TypeError(f"{call} takes buffers: make one of the other library's array first, with"
                         " cudadrv.from_dlpack(array)")
-    return ready
+    return 0
 
 
 cdef Py_ssize_t count_accesses(Prepared ready) except -1:

@@ -116,6 +116,7 @@ cdef class Holdings:
             return 0
         self.holds[self.count] = hold
         self.count += 1
+        self.copy = None
         return 1
 
     cdef void shrink(self, size_t count) noexcept:
@@ -130,20 +131,34 @@ cdef class Holdings:
             free(hold)
 
     cdef Holdings copied(self, str graph):
-        """Return other Holdings of the same memory, for an executable. `graph` is for messages."""
-        cdef Holdings made = new_holdings(number_of_graph(), graph, self.names)
-        cdef own_access access
+        """Return Holdings of what these hold now, for executables. `graph` is for messages."""
+        cdef Holdings made
+        cdef own_hold *hold
         cdef size_t i
-        access.gone = NULL
+        if self.copy is not None:
+            return self.copy
+        made = new_holdings(number_of_graph(), graph, self.names)
+        made.holds = <own_hold **>malloc((self.count + 1) * sizeof(own_hold *))
+        if made.holds is NULL:
+            raise MemoryError()
         for i in range(self.count):
-            access.memory = self.holds[i].memory
-            access.start, access.stop = self.holds[i].start, self.holds[i].stop
-            made.hold(&access, self.holds[i].site, self.holds[i].operation)
+            hold = <own_hold *>malloc(sizeof(own_hold))
+            if hold is NULL:
+                raise MemoryError()
+            hold[0] = self.holds[i][0]
+            hold.graph = made.number
+            if own_hold_open(engine, hold):
+                made.holds[made.count] = hold
+                made.count += 1
+            else:   # the context is lost
+                free(hold)
+        self.copy = made
         return made
 
     cdef int let_go(self, size_t count) except -1:
         """Let go all but the first `count` pieces, so that `hold` can hold them again."""
         cdef size_t i
+        self.copy = None
         for i in range(count, self.count):
             del self.known[<size_t>self.holds[i].memory, self.holds[i].start, self.holds[i].stop]
         self.shrink(count)
@@ -348,7 +363,9 @@ cdef class Plan:
 
     cdef tuple finished(self):
         """Return the nodes, without those of a capture that has not ended."""
-        return tuple(self.nodes[:self.listed]) if self.listed else ()
+        if self.listed == 0:
+            return ()
+        return tuple(self.nodes if self.listed == len(self.nodes) else self.nodes[:self.listed])
 
     cdef own_memory *memory_of(self, own_memory *memory) except NULL:
         """Return the state of memory in the engine of the plan. Makes one if there is none."""
