@@ -7,6 +7,7 @@ cdef extern from "cudadrv/mutex.h" nogil:
     ctypedef struct own_mutex:
         pass
     bint own_mutex_try(own_mutex *mutex)
+    bint own_mutex_try_alone(own_mutex *mutex)
     void own_mutex_take(own_mutex *mutex)
     void own_mutex_give(own_mutex *mutex)
 
@@ -62,6 +63,7 @@ cdef extern from "cudadrv/ownership.h" nogil:
         OWN_ATTACHED
         OWN_HELD
         OWN_CUT
+        OWN_UNUSUAL
         OWN_HAS_DISCARDS
         OWN_IS_ATTACHED
 
@@ -232,7 +234,6 @@ cdef extern from "cudadrv/ownership.h" nogil:
     void own_snapshot_copy(own_engine *engine, const own_snapshot *source, own_snapshot *target)
     void own_snapshot_drop(own_engine *engine, own_snapshot *snapshot)
     bint own_record(own_engine *engine, own_stream *stream, own_event *event)
-    void own_record_as_alone(const own_snapshot *as_of, own_event *event)
     void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event)
     bint own_join(own_engine *engine, own_stream *stream, const own_snapshot *news)
     bint own_wait(own_engine *engine, own_stream *stream, const own_snapshot *news)
@@ -256,17 +257,12 @@ cdef extern from "cudadrv/ownership.h" nogil:
     int own_obstacle(
         own_engine *engine, const own_domain *domain, const own_memory *memory, uint64_t start,
         uint64_t stop, own_conflict *conflict)
-    int own_begin(own_engine *engine, own_request *request)
-    int own_begin_run(own_engine *engine, own_request *request, own_runs *runs, bint apart)
+    int own_begin(
+        own_engine *engine, own_request *request, own_runs *runs, bint apart, bint alone)
     int own_ask(
-        own_engine *engine, own_request *request, const own_snapshot *before, own_clock *waited)
-    void own_settle(own_engine *engine, own_request *request)
-    bint own_begin_alone(own_engine *engine, own_request *request, bint apart)
-    bint own_begin_run_alone(
-        own_engine *engine, own_request *request, own_runs *runs, bint apart)
+        own_engine *engine, own_request *request, const own_runs *runs, own_clock *waited)
+    void own_settle(own_engine *engine, own_request *request, own_runs *runs, bint alone)
     void own_catch_up(own_engine *engine)
-    bint own_follows(const own_stream *stream, const own_snapshot *before)
-    void own_settle_alone(own_engine *engine, own_request *request)
     void own_undo(own_engine *engine, own_request *request)
     int own_export_open(
         own_engine *engine, const own_access *access, uint32_t site, own_export *view,

@@ -4,9 +4,8 @@ from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_STAYS, engine, own_access, own_begin_alone, own_begin_run_alone, own_clock, own_conflict,
-    own_memory, own_mutex_give, own_record_as, own_record_as_alone, own_request, own_runs,
-    own_settle, own_settle_alone,
+    OWN_OK, OWN_STAYS, engine, own_access, own_begin, own_clock, own_conflict, own_memory,
+    own_mutex_give, own_mutex_try_alone, own_request, own_runs, own_settle,
 )
 from cudadrv._site cimport site_of
 from cudadrv._stream cimport (
@@ -17,20 +16,21 @@ from cudadrv._stream cimport (
 
 cdef struct Operation:
     own_request request
-    driver_call call
+    driver_call call        # NULL: the operation makes no driver call
     void *arguments
     PyThreadState *thread   # the state of the calling thread
 
 
 cdef int issue_unusual(
     Operation *operation, Stream stream, own_runs *runs, bint apart) except? -1
+cdef int attempt(
+    Operation *operation, Stream stream, own_runs *runs, bint apart, bint waits
+) except? -1 nogil
 cdef int after_failure(
-    Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
-) except? -1
-cdef int note(Operation *operation, Stream stream) except? -1
-cdef int issue_briefly(Operation *operation, Stream stream) except? -1
-cdef int attempt(Operation *operation, Stream stream) except? -1 nogil
+    Operation *operation, Stream stream, CUresult status, bint again, bint queued, own_runs *runs
+) noexcept nogil
 cdef int ask(Operation *operation, Stream stream) except? -1
+cdef CUresult record_call(void *event, CUstream stream, bint *queued) noexcept nogil
 
 
 cdef inline void borrow_all(
@@ -72,23 +72,18 @@ cdef inline void prepare(
     operation.arguments = arguments
 
 
-cdef inline int issue(Operation *operation, Stream stream) except? -1:
+cdef inline int issue(
+    Operation *operation, Stream stream, own_runs *runs, bint apart
+) except? -1:
     """Check an operation and pass it to the driver. Returns 0, or a reason why that failed.
 
     After 0 the caller owns the snapshot `request.issued`. A reason is a status of the driver, a
     reason of enter_stream, or REFUSED minus the engine's answer.
-    """
-    return issue_run(operation, stream, NULL, False)
 
-
-cdef inline int issue_run(
-        Operation *operation, Stream stream, own_runs *runs, bint apart) except? -1:
-    """As `issue`, also for launches of executable graphs.
-
-    For such a launch, `runs` is that of the executable, because the driver runs each launch of an
-    executable after the last one, even on another stream. A launch with `runs` is refused on a
-    stream that is captured. For all other operations `runs` is NULL. `apart` is true if no two
-    accesses use the same memory, and if the accesses are those of the executable.
+    `runs` is that of an executable graph, for a launch of it: the driver runs each launch after the
+    last one, even on another stream. A launch with `runs` is refused on a stream that is captured.
+    For all other operations `runs` is NULL. `apart` is true if no two accesses use the same memory,
+    and if the accesses are those of the executable.
 
     This function is the fast path, and is inlined into the functions that make operations. It is
     for programs with one Python thread. No other thread can be in the engine then, so the engine's
@@ -102,34 +97,38 @@ cdef inline int issue_run(
     check_stream(stream)
     operation.request.stream = stream.order
     if unlikely(not is_alone(thread)) or unlikely(not takes_calls(stream)) \
-            or unlikely(not _begin_alone(&operation.request, runs, apart)):
+            or unlikely(not _take_issue_locks(stream, runs)):
         return issue_unusual(operation, stream, runs, apart)
-    PyEval_SaveThread()
-    status = call(operation.arguments, stream.raw, &queued)
-    PyEval_RestoreThread(thread)
-    if unlikely(status != CUDA_SUCCESS):
-        return after_failure(operation, stream, status, queued, runs)
-    settle(operation, stream, runs)
+    if unlikely(own_begin(engine, &operation.request, runs, apart, True) != OWN_OK):
+        give_issue_locks(stream, runs)
+        return issue_unusual(operation, stream, runs, apart)
+    if call is not NULL:
+        PyEval_SaveThread()
+        status = call(operation.arguments, stream.raw, &queued)
+        PyEval_RestoreThread(thread)
+        if unlikely(status != CUDA_SUCCESS):
+            with nogil:
+                status = <CUresult>after_failure(
+                    operation, stream, status, not queued, queued, runs)
+            give_issue_locks(stream, runs)
+            return status
+    if likely(is_alone(thread)):
+        own_settle(engine, &operation.request, runs, True)
+    else:   # another thread has started while the GIL was released
+        own_settle(engine, &operation.request, runs, False)
+    give_issue_locks(stream, runs)
     return 0
 
 
-cdef inline bint _begin_alone(own_request *request, own_runs *runs, bint apart) noexcept:
-    if runs is NULL:
-        return own_begin_alone(engine, request, apart)
-    return own_begin_run_alone(engine, request, runs, apart)
-
-
-cdef inline void settle(Operation *operation, Stream stream, own_runs *runs) noexcept:
-    """End the fast path, once the driver has the operation."""
-    if likely(is_alone(operation.thread)):
-        own_settle_alone(engine, &operation.request)
-        if runs is not NULL:
-            own_record_as_alone(&operation.request.issued, &runs.last)
-    else:
-        own_settle(engine, &operation.request)
-        if runs is not NULL:
-            own_record_as(engine, &operation.request.issued, &runs.last)
-    give_issue_locks(stream, runs)
+cdef inline bint _take_issue_locks(Stream stream, own_runs *runs) noexcept:
+    """Take the issue locks if they are free, for a caller who is alone (`is_alone`)."""
+    if runs is not NULL and unlikely(not own_mutex_try_alone(&runs.last.issue)):
+        return False
+    if likely(own_mutex_try_alone(stream.order.issue)):
+        return True
+    if runs is not NULL:
+        own_mutex_give(&runs.last.issue)
+    return False
 
 
 cdef inline void give_issue_locks(Stream stream, own_runs *runs) noexcept nogil:

@@ -7,6 +7,7 @@ from cudadrv._driver cimport CUdeviceptr, likely, unlikely
 from cudadrv._engine cimport OWN_READ, OWN_STAYS, OWN_STRICT, own_access
 from cudadrv._memory cimport Memory, chosen_address
 from cudadrv._memory_kinds cimport MemoryKind
+from cudadrv._operation cimport Operation, ask, issue
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._pool cimport PoolHandle
 from cudadrv._stream cimport Stream
@@ -117,5 +118,33 @@ cdef inline int borrow(Region region, own_access *access, int mode) except -1:
     access.effect = OWN_STAYS
     access.gone = &region.memory.gone
     return 0
+
+
+cdef int refuse_regions(
+    Operation *operation, int reason, Stream stream, object used, Region other) except -1
+
+
+cdef inline int queue(
+    Operation *operation, Stream stream, object used, Region other=None
+) except -1:
+    """Issue an operation, or raise the exception that says why it was refused.
+
+    After this, the caller owns the snapshot `request.issued`. `used` is the region of the first
+    access, and `other` that of the second one; or `used` is a list of the regions of all accesses.
+    """
+    reason = issue(operation, stream, NULL, False)
+    if unlikely(reason):
+        refuse_regions(operation, reason, stream, used, other)
+    return 0
+
+
+cdef inline int check_queue(Operation *operation, Stream stream, Region region) except -1:
+    """Raise if `queue` would refuse the operation now. Queues nothing."""
+    reason = ask(operation, stream)
+    if unlikely(reason):
+        refuse_regions(operation, reason, stream, region, None)
+    return 0
+
+
 cdef bint is_ndarray(object given) noexcept
 cpdef object plain_array(object array)

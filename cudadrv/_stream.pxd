@@ -3,7 +3,7 @@
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from cudadrv._device cimport Context, is_usable
+from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, enter_context, likely, unlikely,
 )
@@ -66,7 +66,8 @@ cdef inline int check_stream(Stream stream) except -1:
     """As `usable`, inlined for the fast path."""
     if unlikely(stream.order is NULL) or unlikely(
             (stream.order.state != OWN_OPEN) | (stream.thread != 0)
-            | (not is_usable(stream.context))):
+            # `is_usable`, to which a call would pass a new reference
+            | stream.context.lost | cudadrv_table.attention):
         stream.usable()
     return 0
 
@@ -135,6 +136,7 @@ cdef enum:
     EVENT_IS_CLOSED = -4
     EVENT_IS_CAPTURED = -5
     CAPTURE_HAS_ENDED = -6
+    ISSUE_LOCK_IS_TAKEN = -7
 
 
 # A call returns REFUSED minus the engine's answer if the engine refuses it. This is less than all
@@ -144,11 +146,9 @@ cdef enum:
 
 
 # The type of functions that make the driver calls of one operation. Such a function sets *queued
-# once the driver has accepted one of the calls.
+# once the driver has accepted one of the calls. NULL stands for an operation without driver calls.
 ctypedef CUresult (*driver_call)(
     void *arguments, CUstream stream, bint *queued) noexcept nogil
-
-cdef CUresult no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil
 
 
 cdef Stream stream_for(object stream, Context context)

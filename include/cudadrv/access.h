@@ -20,7 +20,8 @@ enum own_answer {
     OWN_DISCARDED, /* the contents of the bytes were discarded, and the request may read them */
     OWN_ATTACHED,  /* the memory is attached to another stream, or to the host */
     OWN_HELD,      /* a graph uses the memory, so it cannot be closed */
-    OWN_CUT        /* the last bytes are gone: the memory has shrunk */
+    OWN_CUT,       /* the last bytes are gone: the memory has shrunk */
+    OWN_UNUSUAL    /* own_begin was asked for the fast path only, and that is not possible */
 };
 
 /* What an access does besides reading or writing its bytes. OWN_CLOSES and OWN_LEAVES also conflict

@@ -240,37 +240,10 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     }
 }
 
-/* Sets *view to a clock of everything that is ordered before the request's operation. The caller
- * owns a reference to this clock. Returns 0 if malloc fails. */
-static inline int own_view_of_(const own_request *request, own_clock **view) {
-    if (request->passive) {
-        *view = own_clock_share(request->stream->clock);
-        return 1;
-    }
-    return own_view_(request->stream, view);
-}
-
-/* Gives the operation the next number of its stream. `view` is the clock from own_view_of_. */
-static inline void own_number_(own_request *request, own_clock *view) {
-    own_stream *stream = request->stream;
-    own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
-    request->issued = (own_snapshot){view, stream->seq, stream->slot};
-    request->forgotten = *recent;
-    *recent = (own_operation){stream->seq, request->site, request->operation};
-}
-
-/* Does own_begin on the fast path. If the request cannot take the fast path, returns 0 and changes
- * nothing. `apart` is as for own_all_usual_. */
-static inline int own_begin_usual_(own_engine *engine, own_request *request, int apart) {
-    if (__builtin_expect(!own_all_usual_(engine, request, apart), 0)) {
-        return 0;
-    }
-    own_access *access = request->accesses, *end = access + request->count;
-    own_number_(request, own_clock_share(request->stream->clock));
-    for (; access < end; access++) {
-        own_commit_usual_(engine, request, access);
-    }
-    return 1;
+/* Returns whether `before` is empty or of this stream, which then runs its next operation after it.
+ */
+static inline int own_follows_(const own_stream *stream, const own_snapshot *before) {
+    return before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq);
 }
 
 /* Joins a snapshot into *view. Returns 0 if malloc fails; then *view is dropped. */
@@ -282,11 +255,34 @@ static __attribute__((noinline)) int own_join_view_(own_clock **view, const own_
     return ok;
 }
 
-/* Does own_begin, as if the stream had waited for `before`, which may be NULL. */
+/* Sets *view to a clock of everything that is ordered before the request's operation: what its
+ * stream waits for and, if `runs` is not NULL, the last run. The caller owns a reference to this
+ * clock. Returns 0 if malloc fails. */
+static inline int own_view_of_(const own_request *request, const own_runs *runs, own_clock **view) {
+    int ok = 1;
+    if (request->passive) {
+        *view = own_clock_share(request->stream->clock);
+    } else {
+        ok = own_view_(request->stream, view);
+    }
+    return ok && (!runs || own_follows_(request->stream, &runs->last.snapshot) ||
+                  own_join_view_(view, &runs->last.snapshot));
+}
+
+/* Gives the operation the next number of its stream. `view` is the clock from own_view_of_. */
+static inline void own_number_(own_request *request, own_clock *view) {
+    own_stream *stream = request->stream;
+    own_operation *recent = &stream->recent[++stream->seq % OWN_RECENT];
+    request->issued = (own_snapshot){view, stream->seq, stream->slot};
+    request->forgotten = *recent;
+    *recent = (own_operation){stream->seq, request->site, request->operation};
+}
+
+/* Does own_begin for every operation. The fast path is in own_begin itself. */
 static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_request *request,
-                                                        const own_snapshot *before) {
+                                                        const own_runs *runs) {
     own_clock *view;
-    if (!own_view_of_(request, &view) || (before && !own_join_view_(&view, before))) {
+    if (!own_view_of_(request, runs, &view)) {
         return OWN_NO_MEMORY;
     }
     int answer = own_prepare_(engine, request, view);
@@ -299,107 +295,62 @@ static __attribute__((noinline)) int own_begin_unusual_(own_engine *engine, own_
     return answer;
 }
 
-/* Checks an operation and, if it is allowed, borrows its bytes. The caller holds the stream's issue
- * lock until own_settle or own_undo. If the answer is not OWN_OK, nothing has changed. */
-static inline int own_begin(own_engine *engine, own_request *request) {
+/* Checks an operation and, if it is allowed, borrows its bytes. Returns an own_answer. If that is
+ * not OWN_OK, nothing has changed. The caller holds the issue locks of the stream and of the runs,
+ * until own_settle or own_undo.
+ *
+ * `runs`: NULL, or the runs of an operation that is issued again and again. The driver starts each
+ * run after the last one, even if the stream does not wait for the last one; own_settle then orders
+ * the stream's later work after the last run, too.
+ * `apart`: the accesses use different memory and, with `runs`, were those of the last run, too.
+ * `alone`: no other thread can be in the engine, so its lock is not taken. Only the fast path is
+ * tried: if it is not possible, returns OWN_UNUSUAL.
+ *
+ * Always inlined, so that constant arguments leave only the code that the caller needs. */
+OWN_INLINE int own_begin(own_engine *engine, own_request *request, own_runs *runs, int apart,
+                         int alone) {
     int answer = OWN_OK;
-    own_lock(engine);
-    if (!own_begin_usual_(engine, request, 0)) {
-        answer = own_begin_unusual_(engine, request, NULL);
+    if (!alone) {
+        own_lock_clocks(engine);
     }
-    own_unlock(engine);
-    return answer;
-}
-
-/* Returns whether `before` is empty or of this stream, which then runs its next operation after it.
- */
-static inline int own_follows(const own_stream *stream, const own_snapshot *before) {
-    return before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq);
-}
-
-/* Does own_begin_run on the fast path, except for locks. If that is not possible, returns 0 and
- * changes nothing. */
-static inline int own_begin_run_usual_(own_engine *engine, own_request *request, own_runs *runs,
-                                       int apart) {
-    if (__builtin_expect(engine->runs == runs && runs->stream == request->stream && apart, 1)) {
+    if (runs &&
+        __builtin_expect(engine->runs == runs && runs->stream == request->stream && apart, 1)) {
         own_number_(request, own_clock_share(request->stream->clock));
         own_note_run_(request, runs, 1);
-        return 1;
-    }
-    if (__builtin_expect(engine->runs != NULL, 0)) {
-        own_catch_up_(engine);
-    }
-    if (__builtin_expect(!own_follows(request->stream, &runs->last.snapshot), 0) ||
-        __builtin_expect(!own_begin_usual_(engine, request, apart), 0)) {
-        return 0;
-    }
-    if (apart) {
-        own_run_first_(engine, request, runs);
-    }
-    return 1;
-}
-
-/* Like own_begin, for one more run of an operation. The driver starts it after the last run, even
- * if the stream does not wait for the last run; own_settle then orders the stream's later work
- * after the last run, too. The caller also holds the issue lock of the runs. `apart` must be 0
- * unless the accesses use different memory, and were those of the last run, too. */
-static inline int own_begin_run(own_engine *engine, own_request *request, own_runs *runs,
-                                int apart) {
-    const own_snapshot *last = &runs->last.snapshot;
-    int answer = OWN_OK;
-    own_lock_clocks(engine);
-    if (!own_begin_run_usual_(engine, request, runs, apart)) {
-        const own_snapshot *before = own_follows(request->stream, last) ? NULL : last;
-        answer = own_begin_unusual_(engine, request, before);
-    }
-    own_unlock(engine);
-    return answer;
-}
-
-/* Takes the issue lock and does own_begin on the fast path. The caller knows that no other thread
- * can be in the engine. If the lock is taken or the fast path is not possible, returns 0 and
- * changes nothing; otherwise returns 1. `apart` is as for own_all_usual_. */
-static inline int own_begin_alone(own_engine *engine, own_request *request, int apart) {
-    if (!own_mutex_try_alone(request->stream->issue)) {
-        return 0;
-    }
-    if (__builtin_expect(engine->runs != NULL, 0)) {
-        own_catch_up_(engine);
-    }
-    if (__builtin_expect(!own_begin_usual_(engine, request, apart), 0)) {
-        own_mutex_give(request->stream->issue);
-        return 0;
-    }
-    return 1;
-}
-
-/* Like own_begin_alone, for own_begin_run. Also takes the issue lock of the runs. */
-static inline int own_begin_run_alone(own_engine *engine, own_request *request, own_runs *runs,
-                                      int apart) {
-    if (__builtin_expect(!own_mutex_try_alone(&runs->last.issue), 0)) {
-        return 0;
-    }
-    if (own_mutex_try_alone(request->stream->issue)) {
-        if (own_begin_run_usual_(engine, request, runs, apart)) {
-            return 1;
+    } else {
+        if (__builtin_expect(engine->runs != NULL, 0)) {
+            own_catch_up_(engine);
         }
-        own_mutex_give(request->stream->issue);
+        if (__builtin_expect((!runs || own_follows_(request->stream, &runs->last.snapshot)) &&
+                                 own_all_usual_(engine, request, apart),
+                             1)) {
+            own_access *access = request->accesses, *end = access + request->count;
+            own_number_(request, own_clock_share(request->stream->clock));
+            for (; access < end; access++) {
+                own_commit_usual_(engine, request, access);
+            }
+            if (runs && apart) {
+                own_run_first_(engine, request, runs);
+            }
+        } else {
+            answer = alone ? OWN_UNUSUAL : own_begin_unusual_(engine, request, runs);
+        }
     }
-    own_mutex_give(&runs->last.issue);
-    return 0;
+    if (!alone) {
+        own_unlock(engine);
+    }
+    return answer;
 }
 
 /* Returns what own_begin would return if the stream had waited for everything in the clock
- * `waited`, and sets the conflict of the request. If `before` is not NULL, returns what
- * own_begin_run would return. Borrows nothing. */
-static inline int own_ask(own_engine *engine, own_request *request, const own_snapshot *before,
+ * `waited`, and sets the conflict of the request. Borrows nothing. */
+static inline int own_ask(own_engine *engine, own_request *request, const own_runs *runs,
                           own_clock *waited) {
     own_clock *view;
     int answer = OWN_NO_MEMORY;
     own_lock(engine);
     const own_snapshot news = {waited, 0, 0};
-    if (own_view_of_(request, &view) && (!before || own_join_view_(&view, before)) &&
-        (!waited || own_join_view_(&view, &news))) {
+    if (own_view_of_(request, runs, &view) && (!waited || own_join_view_(&view, &news))) {
         answer = own_check_(engine, request, view);
         own_clock_drop(view);
     }
@@ -431,33 +382,20 @@ static inline void own_supersede_(const own_engine *engine, const own_request *r
     own_ranges_join(memory, first, end);
 }
 
-OWN_ONCE void own_supersede_all_(own_engine *engine, const own_request *request);
+/* Lets the stream's clock and the default streams' rules know of an operation that the driver has.
+ */
+OWN_ONCE void own_order_later_(own_engine *engine, const own_request *request);
 
 #if OWN_BODIES
-void own_supersede_all_(own_engine *engine, const own_request *request) {
-    if (engine->runs) {
-        own_catch_up_(engine);
-    }
-    for (uint32_t i = 0; i < request->count; i++) {
-        own_supersede_(engine, request, &request->accesses[i]);
-    }
-}
-#endif
-
-/* Does own_settle after own_begin_alone, if still no other thread can be in the engine. This is
- * shorter than own_settle, because operations on the fast path do not change the stream's clock,
- * and the default streams' rules do not order them. */
-static inline void own_settle_alone(own_engine *engine, own_request *request) {
-    request->stream->settled = request->issued.seq;
-    own_over_if_lost_(engine, request->stream);
-}
-
-/* Call this when the driver has accepted the operation. */
-static inline void own_settle(own_engine *engine, own_request *request) {
+void own_order_later_(own_engine *engine, const own_request *request) {
     own_stream *stream = request->stream;
-    own_lock_clocks(engine);
     if (request->issued.clock != stream->clock) {
-        own_supersede_all_(engine, request);
+        if (engine->runs) {
+            own_catch_up_(engine);
+        }
+        for (uint32_t i = 0; i < request->count; i++) {
+            own_supersede_(engine, request, &request->accesses[i]);
+        }
         own_learn_(stream, own_clock_share(request->issued.clock));
     }
     if (request->passive) {
@@ -465,9 +403,28 @@ static inline void own_settle(own_engine *engine, own_request *request) {
     } else {
         own_count_use_(stream);
     }
+}
+#endif
+
+/* Call this when the driver has accepted the operation. Notes it as the last one of `runs`, which
+ * may be NULL.
+ *
+ * `alone`: as for own_begin, which took the fast path. Operations on the fast path do not change
+ * the stream's clock, and the default streams' rules do not order them. */
+OWN_INLINE void own_settle(own_engine *engine, own_request *request, own_runs *runs, int alone) {
+    own_stream *stream = request->stream;
+    if (!alone) {
+        own_lock_clocks(engine);
+        own_order_later_(engine, request);
+    }
     stream->settled = request->issued.seq;
     own_over_if_lost_(engine, stream);
-    own_unlock(engine);
+    if (runs) {
+        own_record_as_(&request->issued, &runs->last);
+    }
+    if (!alone) {
+        own_unlock(engine);
+    }
 }
 
 /* Returns whether own_undo can restore the former epochs of the bytes. It can if the bytes are

@@ -6,8 +6,8 @@
  * Locks: the `issue` lock of a stream is held from the check of an operation until the driver
  * has it. Callers take it. Nobody waits for it while holding the engine's lock, or while holding
  * the GIL if another Python thread could have it. The engine's own lock guards everything else
- * here. It is held for a few instructions, never across a driver call. Functions that end in
- * _alone do not take it: their callers know that no other thread can be in the engine. */
+ * here. It is held for a few instructions, never across a driver call. The fast path does not take
+ * it (`alone` in borrow.h), because no other thread can be in the engine then. */
 
 #ifndef CUDADRV_ENGINE_H
 #define CUDADRV_ENGINE_H

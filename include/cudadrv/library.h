@@ -21,4 +21,7 @@
 #define OWN_BODIES 1
 #endif
 
+/* A function that is always inlined: its constant arguments choose the code that is left. */
+#define OWN_INLINE static inline __attribute__((always_inline))
+
 #endif

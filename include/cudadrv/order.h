@@ -157,8 +157,7 @@ static inline int own_record(own_engine *engine, own_stream *stream, own_event *
     return ok;
 }
 
-/* Does own_record_as for a caller who knows that no other thread can be in the engine. */
-static inline void own_record_as_alone(const own_snapshot *as_of, own_event *event) {
+static inline void own_record_as_(const own_snapshot *as_of, own_event *event) {
     own_clock_drop(event->snapshot.clock);
     event->snapshot = *as_of;
     own_clock_share(as_of->clock);
@@ -168,7 +167,7 @@ static inline void own_record_as_alone(const own_snapshot *as_of, own_event *eve
 /* Like own_record, but the event gets the earlier snapshot `as_of` instead of a new one. */
 static inline void own_record_as(own_engine *engine, const own_snapshot *as_of, own_event *event) {
     own_lock_clocks(engine);
-    own_record_as_alone(as_of, event);
+    own_record_as_(as_of, event);
     own_unlock(engine);
 }
 

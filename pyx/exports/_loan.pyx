@@ -24,9 +24,7 @@ from cudadrv._dlpack cimport (
     check_array, dl_device as device_of_dlpack, dl_versioned, export_capsule, export_tensor,
     keeper_of_ended, pair_of_ints,
 )
-from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUevent, CUresult, CUstream, cuEventRecord, cuStreamWaitEvent, cudadrv_table,
-)
+from cudadrv._driver cimport cudadrv_table
 from cudadrv._engine cimport (
     OWN_DEFAULT, OWN_LEAVES, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_PER_THREAD, OWN_READ,
     OWN_STAYS, OWN_STRICT, OWN_USES, OWN_WAIT, OWN_WRITE, engine, own_access, own_conflict,
@@ -38,14 +36,13 @@ from cudadrv._errors cimport only_made_by, report_text
 from cudadrv._event cimport marker_of
 from cudadrv._memory cimport use_on_host
 from cudadrv._names cimport GIVE_BACK, LEND
-from cudadrv._operation cimport Operation, issue, issue_briefly, prepare
-from cudadrv._refusal cimport refuse_closed, refuse_host, refuse_operation
-from cudadrv._region cimport Region, borrow, of_present_size, pointer_of
+from cudadrv._operation cimport Operation, issue_unusual, prepare, record_call
+from cudadrv._refusal cimport refuse_closed, refuse_host
+from cudadrv._region cimport Region, borrow, of_present_size, pointer_of, queue, refuse_regions
 from cudadrv._release cimport last_uses, lending_stream, users_of
 from cudadrv._site cimport here
 from cudadrv._stream cimport (
-    Stream, legacy_stream, no_call, per_thread_stream, stream_for, stream_from_handle, takes_calls,
-    user_of,
+    Stream, legacy_stream, per_thread_stream, stream_for, stream_from_handle, takes_calls, user_of,
 )
 
 from cudadrv._device import call_after_wait
@@ -59,18 +56,6 @@ cdef enum:  # the states of a `with` block
     BUSY    # a thread begins or ends the block, or its end has failed
     ENTERED
     LEFT
-
-
-cdef CUresult _record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
-    """Record an event, because the default streams' rules order only what the driver has.
-
-    The stream then waits for the event. Without this wait, the driver could read the source of the
-    borrower's next copy too early: see `copy_call`.
-    """
-    cdef CUresult status = cuEventRecord(<CUevent>event, stream)
-    if status == CUDA_SUCCESS:
-        status = cuStreamWaitEvent(stream, <CUevent>event, 0)
-    return status
 
 
 # ---- one loan, as the engine knows it ----
@@ -170,7 +155,7 @@ cdef class Lent:
         reason = (<Capture>self.stream.capture).lend(
             self, self.stream, &operation.request, source, target)
         if reason:
-            refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
+            refuse_regions(&operation, reason, self.stream, self.region, None)
         own_snapshot_drop(engine, &operation.request.issued)
         return 0
 
@@ -196,8 +181,10 @@ cdef class Lent:
         """Issue an operation that stands for all that the borrower has queued on the stream so far.
 
         With `loan`, the operation begins this loan; with NULL, the bytes are lent already, and
-        conflicts are not checked. On a blocking stream the operation records an event: see
-        `_record_call`. `recorded` is False if recording has failed before: then the operation
+        conflicts are not checked. On a blocking stream the operation records an event, because the
+        default streams' rules order only what the driver has, and the stream waits for the event.
+        Without this wait, the driver could read the source of the borrower's next copy too early:
+        see `copy_call`. `recorded` is False if recording has failed before: then the operation
         makes no driver call. Does nothing if the borrower's work is not on a stream.
         """
         cdef Operation operation
@@ -210,19 +197,19 @@ cdef class Lent:
         if waits:
             access.policy = OWN_WAIT
         if recorded and self.event is not None:
-            prepare(&operation, LEND, &access, 1, _record_call, self.event.raw)
+            prepare(&operation, LEND, &access, 1, record_call, self.event.raw)
         else:
-            prepare(&operation, LEND, &access, 1, no_call, NULL)
+            prepare(&operation, LEND, &access, 1, NULL, NULL)
         operation.request.loan = loan
         operation.request.returns = loan is NULL
         operation.request.passive = not recorded
         if self.capture is not NULL:
             reason = (<Capture>self.capture).count_loan(self.stream, &operation.request)
             operation.request.issued.clock = NULL
-        else:
-            reason = issue_briefly(&operation, self.stream)
+        else:   # the fast path of `queue` takes no loan
+            reason = issue_unusual(&operation, self.stream, NULL, False)
         if reason:
-            refuse_operation(&operation, reason, self.stream, (self.region.describe(),))
+            refuse_regions(&operation, reason, self.stream, self.region, None)
         own_snapshot_drop(engine, &operation.request.issued)
         return 0
 
@@ -1044,10 +1031,8 @@ cdef int note_write(Region region, Stream stream, int name, int policy) except -
     access.mode = OWN_WRITE  # the owner may write what is read-only here
     access.effect = OWN_LEAVES if policy == OWN_WAIT else OWN_STAYS
     access.policy = policy
-    prepare(&operation, name, &access, 1, no_call, NULL)
+    prepare(&operation, name, &access, 1, NULL, NULL)
     operation.request.passive = True
-    reason = issue(&operation, stream)
-    if reason:
-        refuse_operation(&operation, reason, stream, (region.describe(),))
+    queue(&operation, stream, region)
     own_snapshot_drop(engine, &operation.request.issued)
     return 0

@@ -44,14 +44,13 @@ from cudadrv._memory cimport (
 )
 from cudadrv._memory_kinds cimport OPENED, REGISTERED, SHARED, UNIFIED
 from cudadrv._names cimport ACCEPT, GIVE_BACK, SHARE
-from cudadrv._operation cimport Operation, issue, prepare
+from cudadrv._operation cimport Operation, prepare
 from cudadrv._peers cimport refuse_other_context
-from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow, items_of, pointer_of
+from cudadrv._region cimport Region, borrow, items_of, pointer_of, queue
 from cudadrv._release cimport Kept, drain, release_later, sharing_stream
 from cudadrv._segment cimport Segment, close_file, new_segment, open_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, no_call
+from cudadrv._stream cimport Stream
 
 from cudadrv._device import call_after_wait
 from cudadrv._errors import BufferClosedError, BufferExportedError, OwnershipError
@@ -595,9 +594,7 @@ cdef Ticket _share(Region region, Stream stream, bint waits):
         prepare(&operation, SHARE, &access, 1, _record_call, events)
         operation.request.loan = &shared.loan
         shared.loan.borrower = (<Stream>lender).order
-        reason = issue(&operation, stream)
-        if reason:
-            refuse_operation(&operation, reason, stream, (region.describe(),))
+        queue(&operation, stream, region)
     except BaseException:
         if shared in _shares:
             _shares.remove(shared)
@@ -725,12 +722,10 @@ cdef int _order_after(Region region, Shared shared, Stream stream) except -1:
         stream.wait_for(_for_stream(shared.event, stream))
     borrow(region, &access, OWN_WRITE)
     access.start, access.stop = shared.loan.start, shared.loan.stop
-    prepare(&operation, ACCEPT, &access, 1, no_call, NULL)
+    prepare(&operation, ACCEPT, &access, 1, NULL, NULL)
     operation.request.returns = True
     operation.request.passive = True
-    reason = issue(&operation, stream)
-    if reason:
-        refuse_operation(&operation, reason, stream, (region.describe(),))
+    queue(&operation, stream, region)
     own_snapshot_drop(engine, &operation.request.issued)
     if state == RETURNED and not killed:
         _await_process(shared.event, stream, _word(shared.slot) >> 8,

@@ -45,7 +45,7 @@ from cudadrv._names cimport (
     CONSTANT, COPY_NODE, FILL_NODE, LAUNCH, Parts, checked_name, give_back_name, graph_launch,
     number_of_graph, operation_name, parts_of,
 )
-from cudadrv._operation cimport Operation, issue_run, prepare
+from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport Region, borrow, plain_array
@@ -1279,7 +1279,7 @@ cdef class ExecutableGraph:
                 accesses = accesses if room is None else <own_access *>room.start
             token = new_token(found, uses, _buffers_function)
             prepare(&operation, self.operation, accesses, <int>count, _launch_call, &self.raw)
-            reason = issue_run(&operation, found, &self.runs, uses.apart and room is None)
+            reason = issue(&operation, found, &self.runs, uses.apart and room is None)
         finally:
             self.launching -= 1
         if unlikely(reason):

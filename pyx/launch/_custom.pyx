@@ -278,7 +278,7 @@ cdef Token _issue(
         accesses = <own_access *>room.start
         _fill_accesses(uses, variables, kernels, accesses)
         prepare(&request, name, accesses, <int>count, _run, &run)
-        reason = issue_request(&request, stream)
+        reason = issue_request(&request, stream, NULL, False)
     if reason:
         refuse_operation(&request, reason, stream, _described(uses, variables, kernels))
     stand_for(token, &request)

@@ -652,7 +652,7 @@ cdef Token launch_packed(
         # The module is last, so that a refusal names a buffer rather than the module.
         borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
         prepare(&operation, kernel.operation, accesses, <int>count + 1, _launch_call, &launch)
-        reason = issue(&operation, stream)
+        reason = issue(&operation, stream, NULL, False)
     if unlikely(reason):
         refuse_operation(&operation, reason, stream, _described(kernel, packed, variables),
                          _advice(&operation.request, reason, packed))

@@ -19,9 +19,7 @@ from cudadrv._driver cimport (
     has_answered, in_cuMemGetAddressRange, in_cuPointerGetAttribute, last_failure, this_thread,
     unlikely,
 )
-from cudadrv._operation cimport (
-    REFUSED, Operation, borrow_all, driver_call, issue, note, prepare,
-)
+from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, prepare
 from cudadrv._names cimport ALLOCATION, RELEASE
 from cudadrv._engine cimport (
     OWN_CLOSES, OWN_HELD, OWN_MEMORY_CLOSED, OWN_NON_BLOCKING, OWN_OK, OWN_STAYS, OWN_STRICT,
@@ -42,7 +40,7 @@ from cudadrv._release cimport (
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
-from cudadrv._stream cimport Stream, check_stream, no_call
+from cudadrv._stream cimport Stream, check_stream
 from cudadrv._virtual cimport Span, drop_span, free_span
 
 from cudadrv._errors import BufferBorrowedError, CudaOutOfMemoryError, OwnershipError
@@ -73,8 +71,7 @@ cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1
 
     Returns 0, or CUDA_ERROR_OUT_OF_MEMORY from the driver. Raises for other failures.
     """
-    return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label,
-                     no_call if memory.cached else _allocate_call)
+    return _write_on(memory, stream, ALLOCATION, OWN_STRICT, label, _allocate_call)
 
 
 cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1:
@@ -84,20 +81,22 @@ cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) ex
     "unchecked" counts as "strict" here.
     """
     return _write_on(memory, stream, RELEASE, OWN_WAIT if policy == OWN_WAIT else OWN_STRICT, label,
-                     no_call if memory.cached else _free_call)
+                     _free_call)
 
 
 cdef int _write_on(
     StreamOrdered *memory, Stream stream, int name, int policy, str label, driver_call call
 ) except? -1:
-    """Issue the call as a write of the whole memory."""
+    """Issue the call as a write of the whole memory. `cached` memory needs no call."""
     cdef Operation operation
     cdef own_access access
     borrow_all(memory.state, &access, OWN_WRITE, policy)
     access.effect = OWN_CLOSES if name == RELEASE else OWN_STAYS
+    if memory.cached:
+        call = NULL
     prepare(&operation, name, &access, 1, call, memory)
     operation.request.passive = True
-    reason = note(&operation, stream) if memory.cached else issue(&operation, stream)
+    reason = issue(&operation, stream, NULL, False)
     if reason == 0:
         if memory.after is not NULL:
             own_memory_prepare_used(memory.after, memory.nbytes, &operation.request)

@@ -23,9 +23,10 @@ from cudadrv._memory cimport (
     Memory, adopt_memory, allocate_from, allocate_memory, check_external, use_on_host,
 )
 from cudadrv._memory_kinds cimport DEVICE, FOREIGN
+from cudadrv._operation cimport Operation
 from cudadrv._ordering cimport policy_name
 from cudadrv._pool cimport PoolHandle
-from cudadrv._refusal cimport refuse_closed, refuse_cut
+from cudadrv._refusal cimport refuse_closed, refuse_cut, refuse_operation
 from cudadrv._site cimport place
 from cudadrv._stream cimport Stream
 
@@ -439,6 +440,18 @@ cdef Region of_present_size(Region region):
 cdef int refuse_writing(Region region) except -1:
     raise BufferError(f"{region.describe()} is memory of another library that says it is read-only;"
                       " a kernel that only reads it: cudadrv.read(buffer)")
+
+
+cdef int refuse_regions(
+    Operation *operation, int reason, Stream stream, object used, Region other
+) except -1:
+    """Raise the exception for a reason that `issue` returned. The other arguments are `queue`'s."""
+    cdef Region region
+    described = []
+    for region in used if type(used) is list else (used, other):
+        if region is not None:
+            described.append(region.describe())
+    return refuse_operation(operation, reason, stream, tuple(described))
 
 
 cdef bint is_closed(Region region) noexcept:

@@ -23,9 +23,9 @@ from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport marker_of
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._peers cimport refuse_unreachable
-from cudadrv._refusal cimport refuse_operation
 from cudadrv._region cimport (
-    Region, borrow, check_region, of_present_size, overlap, plain_array, pointer_of,
+    Region, borrow, check_region, of_present_size, overlap, plain_array, pointer_of, queue,
+    refuse_regions,
 )
 from cudadrv._release cimport internal_stream
 from cudadrv._stream cimport Stream, innermost_stream, known_stream, stream_for
@@ -94,9 +94,7 @@ cdef Token copy_async(int name, Region target, Region source, object stream, str
         copy.marker = marker_of(found.context).raw
     token = new_token(found, source, target)
     prepare(&operation, name, accesses, 2, copy_call, &copy)
-    reason = issue(&operation, found)
-    if unlikely(reason):
-        refuse_operation(&operation, reason, found, (target.describe(), source.describe()))
+    queue(&operation, found, target, source)
     stand_for(token, &operation)
     return token
 
@@ -183,12 +181,12 @@ cdef Token _copy_across(int name, Region target, Region source, Stream stream):
     copy.nbytes = target.nbytes
     token = new_token(stream, source, target)
     prepare(&operation, name, uses, 2, _peer_call, &copy)
-    reason = issue(&operation, stream)
+    reason = issue(&operation, stream, NULL, False)
     if reason > 0 and is_sticky(<CUresult>reason):
         _find_lost(target.memory.context)
         _find_lost(source.memory.context)
     if reason:
-        refuse_operation(&operation, reason, stream, (target.describe(), source.describe()))
+        refuse_regions(&operation, reason, stream, target, source)
     stand_for(token, &operation)
     return token
 
@@ -490,9 +488,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     memcpy(fill.item, item, sizeof(fill.item))
     token = new_token(stream, None, region)
     prepare(&operation, name, &access, 1, _fill_call, &fill)
-    reason = issue(&operation, stream)
-    if unlikely(reason):
-        refuse_operation(&operation, reason, stream, (region.describe(),))
+    queue(&operation, stream, region)
     if unlikely(stand_for(token, &operation)) and isinstance(token.asked, GraphNode):
         memcpy((<GraphNode>token.asked).settings, fill.item, sizeof(fill.item))
     return token

@@ -28,12 +28,12 @@ from cudadrv._names cimport (
     ATTACH, DISCARD, DISCARD_AND_PREFETCH, DISCARD_BATCH, PREFETCH, PREFETCH_BATCH, TO,
     operation_name,
 )
-from cudadrv._operation cimport Operation, ask, driver_call, issue, note, prepare
+from cudadrv._operation cimport Operation, driver_call, prepare
 from cudadrv._place cimport NUMA_NODE, check_concurrent, is_concurrent, place_of
-from cudadrv._refusal cimport refuse_host, refuse_operation
-from cudadrv._region cimport Region, borrow, check_region, pointer_of
+from cudadrv._refusal cimport refuse_host
+from cudadrv._region cimport Region, borrow, check_queue, check_region, pointer_of, queue
 from cudadrv._site cimport here
-from cudadrv._stream cimport Stream, known_stream, no_call
+from cudadrv._stream cimport Stream, known_stream
 from cudadrv._token cimport Token, new_token, stand_for
 
 from cudadrv._driver import missing_functions
@@ -160,11 +160,9 @@ cdef Token _hand_over(Region region, object place, Stream stream):
     access.mode = OWN_WRITE  # no byte changes, so read-only memory is allowed
     access.effect = OWN_MOVES
     token = new_token(stream, None, region)
-    prepare(&operation, TO, &access, 1, no_call, NULL)
+    prepare(&operation, TO, &access, 1, NULL, NULL)
     operation.request.passive = True
-    reason = note(&operation, stream)
-    if reason:
-        refuse_operation(&operation, reason, stream, (region.describe(),))
+    queue(&operation, stream, region)
     if not isinstance(place, Device):
         own_turn_end(engine, &access)
     stand_for(token, &operation)
@@ -318,21 +316,15 @@ cdef Token _queue(int name, list regions, list places, Stream stream):
 
 cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token token) except -1:
     cdef Operation operation
-    cdef Region region
     cdef driver_call call = _call_for(name)
     prepare(&operation, name, ranges.accesses, <int>ranges.count, call, ranges)
-    operation.request.passive = call == no_call
-    reason = note(&operation, stream) if call == no_call else issue(&operation, stream)
-    if reason:
-        described = []
-        for region in regions:
-            described.append(region.describe())
-        refuse_operation(&operation, reason, stream, tuple(described))
+    operation.request.passive = call is NULL
+    queue(&operation, stream, regions)
     stand_for(token, &operation)
     return 0
 
 
-cdef driver_call _call_for(int name) except NULL:
+cdef driver_call _call_for(int name) except? NULL:
     """Return the function that makes the driver call: a prefetch or no call if the driver has no
     discards.
     """
@@ -341,7 +333,9 @@ cdef driver_call _call_for(int name) except NULL:
     discards = DISCARD_CALL not in missing_functions()
     if name == DISCARD_AND_PREFETCH:
         return _discard_and_prefetch_call if discards else _prefetch_call
-    return _discard_call if discards else no_call
+    if discards:
+        return _discard_call
+    return NULL
 
 
 cdef int _check_nodes(Stream stream) except -1:
@@ -422,13 +416,10 @@ cdef Token attach_region(Region region, object to, object stream):
     operation.request.attachment.site = operation.request.site
     operation.request.attachment.stream = own_tag(found.order) if only is not None \
         else OWN_NO_STREAM if to == "host" else 0
-    reason = ask(&operation, found)
-    if reason == 0:
-        # The next buffer in this memory would inherit the attachment, so it leaves the pool.
-        leave_cache(memory)
-        reason = issue(&operation, found)
-    if reason:
-        refuse_operation(&operation, reason, found, (region.describe(),))
+    check_queue(&operation, found, region)
+    # The next buffer in this memory would inherit the attachment, so it leaves the pool.
+    leave_cache(memory)
+    queue(&operation, found, region)
     stand_for(token, &operation)
     # The attachment would end with the stream, so the memory keeps the stream alive.
     if memory.home is not None:

@@ -33,11 +33,12 @@ from cudadrv._event cimport (
 )
 from cudadrv._memory_kinds cimport LOCKED
 from cudadrv._names cimport COPY_FROM_ASYNC, COPY_TO
-from cudadrv._operation cimport REFUSED, Operation, ask, attempt, issue, prepare
+from cudadrv._operation cimport REFUSED, Operation, attempt, issue, prepare
 from cudadrv._peers cimport refuse_other_context
 from cudadrv._pool cimport trim_caches
-from cudadrv._refusal cimport refuse_operation
-from cudadrv._region cimport Region, borrow, is_ndarray, plain_array, pointer_of
+from cudadrv._region cimport (
+    Region, borrow, check_queue, is_ndarray, plain_array, pointer_of, queue, refuse_regions,
+)
 from cudadrv._release cimport drain, is_complete, release_later
 from cudadrv._stream cimport Capturing, Stream
 from cudadrv._token cimport Token, new_token, stand_for
@@ -336,10 +337,7 @@ cdef int refuse_early(int name, Region region, Stream stream) except -1:
             + ("; or, if each launch shall read what the array has now, from graph.constant(array)"
                if name == COPY_FROM_ASYNC else ""))
     prepare_staged(&operation, &copy, name, region)
-    reason = ask(&operation, stream)
-    if reason:
-        refuse_operation(&operation, reason, stream, (region.describe(),))
-    return 0
+    return check_queue(&operation, stream, region)
 
 
 # ---- large copies, in chunks ----
@@ -732,12 +730,12 @@ cdef int _run(Transfer *transfer, Region region, Stream stream) except -1:
                 refuse_endless(&transfer.operation.request.issued)
         elif reason == REFUSED - OWN_MUST_WAIT:  # `issue` inserts the waits that the policy allows
             at = _aim(transfer)
-            reason = issue(&transfer.operation, stream)
+            reason = issue(&transfer.operation, stream, NULL, False)
             _note(transfer, at, reason)
             if reason == 0:
                 reason = LOOK
         if reason != LOOK and reason != DONE:
-            refuse_operation(&transfer.operation, reason, stream, (region.describe(),))
+            refuse_regions(&transfer.operation, reason, stream, region, None)
     own_join_host(engine, &transfer.operation.request.issued)
     return 0
 
@@ -793,7 +791,7 @@ cdef void _note(Transfer *transfer, uint32_t at, int reason) noexcept nogil:
 
 cdef int _issue(Transfer *transfer, Stream stream) except? -1 nogil:
     at = _aim(transfer)
-    reason = attempt(&transfer.operation, stream)
+    reason = attempt(&transfer.operation, stream, NULL, False, True)
     _note(transfer, at, reason)
     return reason
 
@@ -876,10 +874,10 @@ cdef int _queue(
     cdef StagedCopy copy
     prepare_staged(operation, &copy, name, region)
     aim(&copy, stage.data, stage.event.raw, 0, region.nbytes)
-    reason = issue(operation, stream)
-    note_use(&stage.last, operation, &copy)
-    if reason:
-        refuse_operation(operation, reason, stream, (region.describe(),))
+    try:
+        queue(operation, stream, region)
+    finally:
+        note_use(&stage.last, operation, &copy)
     return 0
 
 

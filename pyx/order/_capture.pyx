@@ -43,7 +43,7 @@ from cudadrv._names cimport (
 from cudadrv._site cimport here, place
 from cudadrv._stream cimport (
     CAPTURE_HAS_ENDED, EVENT_IS_CLOSED, HANDED_OUT, IN_CAPTURE, REFUSED, STREAM_IS_CAPTURING,
-    STREAM_IS_CLOSED, Capturing, Stream, driver_call, no_call, wait_in_captures_with,
+    STREAM_IS_CLOSED, Capturing, Stream, driver_call, wait_in_captures_with,
 )
 
 from cudadrv._errors import CaptureError
@@ -586,7 +586,8 @@ cdef class Checks:
                 answer = own_ask(self.engines[i], &self.requests[i], NULL, NULL)
         for i in range(self.count):
             if answer == OWN_OK:
-                self.failed, answer = i, own_begin(self.engines[i], &self.requests[i])
+                self.failed = i
+                answer = own_begin(self.engines[i], &self.requests[i], NULL, False, False)
                 begun += answer == OWN_OK
         if answer == OWN_OK:
             return 0
@@ -599,7 +600,7 @@ cdef class Checks:
         """Settle the requests after the driver call: the driver has the operation."""
         cdef int i
         for i in range(self.count):
-            own_settle(self.engines[i], &self.requests[i])
+            own_settle(self.engines[i], &self.requests[i], NULL, False)
             if i:   # the node keeps the snapshot of the first request
                 own_snapshot_drop(self.engines[i], &self.requests[i].issued)
         self.unlock()
@@ -1017,7 +1018,7 @@ cdef class Capture(Capturing):
         Returns what `issue` returns. `source` and `target` are as for `newest_node`.
         """
         request.loan = &lending.loan
-        reason = self.add_node(stream, request, no_call, NULL)
+        reason = self.add_node(stream, request, NULL, NULL)
         if reason:
             return reason
         lending.node = newest_node(source, target)
@@ -1041,7 +1042,7 @@ cdef class Capture(Capturing):
         cdef int reason
         cdef Checks checks = self.plan.checks_of(self.orders[<size_t>self.slots[stream]], request)
         with nogil:
-            reason = _issue(self, None, stream, checks, no_call, NULL, &queued)
+            reason = _issue(self, None, stream, checks, NULL, NULL, &queued)
         if reason == 0:
             own_snapshot_drop(&self.plan.engine, &checks.requests[0].issued)
         return 0 if reason == CAPTURE_HAS_ENDED else reason
@@ -1355,7 +1356,7 @@ cdef int _issue(
 ) noexcept nogil:
     """Check an operation, and capture it. Sets *queued if the driver has captured a part of it.
 
-    `node` gets the driver's nodes. It may be None if the call is `no_call`, which has none.
+    `node` gets the driver's nodes. It may be None if `call` is NULL, because then there are none.
     """
     cdef bint pushed = False
     cdef int reason = CAPTURE_HAS_ENDED
@@ -1369,11 +1370,12 @@ cdef int _issue(
         if reason == CUDA_SUCCESS:
             reason = checks.begin()
             if reason == 0:
-                reason = call(arguments, stream.raw, queued)
-                if reason == CUDA_SUCCESS and call != no_call:
-                    node.raw_count = 2 if queued[0] else 1
-                    reason = _find_nodes(stream.raw, node)
-                    queued[0] = True
+                if call is not NULL:
+                    reason = call(arguments, stream.raw, queued)
+                    if reason == CUDA_SUCCESS:
+                        node.raw_count = 2 if queued[0] else 1
+                        reason = _find_nodes(stream.raw, node)
+                        queued[0] = True
                 if reason == CUDA_SUCCESS:
                     checks.settle()
                 elif queued[0]:

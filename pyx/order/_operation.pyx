@@ -3,27 +3,27 @@
 An operation is checked, recorded and passed to the driver while the stream's issue lock is held. So
 the driver gets the operations in the order that the engine has recorded. The GIL is released
 meanwhile; in a program with one Python thread it is released only for the driver call (`issue`). If
-an operation is refused, nothing was recorded and nothing was queued. `note` is for operations that
-make no driver call. It keeps the GIL, unless it has to wait for a lock or to look for a capture.
+an operation is refused, nothing was recorded and nothing was queued. An operation that makes no
+driver call keeps the GIL, unless it has to wait for a lock or to look for a capture.
 """
 
 import atexit
 
 from cudadrv._capture cimport Capture
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUresult, cudadrv_table, enter_context, is_current, leave_context, likely,
-    unlikely,
+    CUDA_SUCCESS, CUevent, CUresult, CUstream, cuEventRecord, cuStreamWaitEvent, cudadrv_table,
+    enter_context, is_current, leave_context, likely, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_NO_MEMORY, OWN_OK, engine, own_ask, own_begin, own_begin_alone,
-    own_begin_run, own_clock, own_clock_drop, own_conflict, own_foresee, own_known,
-    own_lock_both, own_mutex_give, own_mutex_take, own_mutex_try, own_record_as, own_request,
-    own_runs, own_settle, own_settle_alone, own_snapshot, own_snapshot_drop, own_undo,
+    OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_begin, own_clock, own_clock_drop, own_conflict,
+    own_foresee, own_known, own_lock_both, own_mutex_take, own_mutex_try, own_request, own_runs,
+    own_settle, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport Event
 from cudadrv._stream cimport (
-    REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream, names_context, user_of,
+    ISSUE_LOCK_IS_TAKEN, REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream,
+    names_context, user_of,
 )
 
 
@@ -40,17 +40,23 @@ atexit.register(_note_the_end)
 cdef int issue_unusual(
     Operation *operation, Stream stream, own_runs *runs, bint apart
 ) except? -1:
-    """The slow path of `issue` and `issue_run`, which can issue every operation.
+    """The slow path of `issue`, which can issue every operation.
 
-    Inserts the waits that the policy wants. The caller has set `request.stream`.
+    Inserts the waits that the policy wants.
     """
     cdef Capture capture
     cdef Asked asked
     cdef int reason
     works = None
+    check_stream(stream)
+    operation.request.stream = stream.order
     while True:
-        with nogil:
-            reason = _attempt(operation, stream, runs, apart)
+        reason = ISSUE_LOCK_IS_TAKEN
+        if _keeps_gil(operation, stream):
+            reason = attempt(operation, stream, runs, apart, False)
+        if reason == ISSUE_LOCK_IS_TAKEN:
+            with nogil:
+                reason = attempt(operation, stream, runs, apart, True)
         if unlikely(reason == STREAM_IS_CAPTURING) and stream.capture is not NULL \
                 and runs is NULL:
             capture = <Capture>stream.capture
@@ -63,7 +69,7 @@ cdef int issue_unusual(
                 stream.context.check(<CUresult>reason)
             return reason
         asked.request = &operation.request
-        asked.before = NULL if runs is NULL else &runs.last.snapshot
+        asked.runs = runs
         works = missing_waits(&operation.request.conflict, _still_in_the_way, &asked)
         if works is None:
             return reason
@@ -71,56 +77,87 @@ cdef int issue_unusual(
             stream.wait(work)
 
 
-cdef int after_failure(
-    Operation *operation, Stream stream, CUresult status, bint queued, own_runs *runs
-) except? -1:
-    """Handle a failed driver call of the fast path, and return what `issue_run` has to return.
+cdef bint _keeps_gil(Operation *operation, Stream stream) noexcept:
+    """Whether an operation keeps the GIL if its issue lock is free, because it never blocks.
 
-    The engine has recorded the operation. The caller has taken the issue locks.
+    With other Python threads, only operations without any driver call keep it.
+    """
+    if operation.call is NULL:
+        return not stream.exposed or is_alone(operation.thread)
+    return operation.call == record_call and is_alone(operation.thread)
+
+
+cdef CUresult record_call(void *event, CUstream stream, bint *queued) noexcept nogil:
+    """Record an event on the stream, and let the stream wait for it. Never blocks (`keeps_gil`)."""
+    cdef CUresult status = cuEventRecord(<CUevent>event, stream)
+    if status == CUDA_SUCCESS:
+        status = cuStreamWaitEvent(stream, <CUevent>event, 0)
+    return status
+
+
+cdef int attempt(
+    Operation *operation, Stream stream, own_runs *runs, bint apart, bint waits
+) except? -1 nogil:
+    """Check an operation and pass it to the driver. Unlike `issue`, inserts no waits.
+
+    Returns what `issue` returns. If `waits` is false, and another thread has the stream's issue
+    lock, does nothing and returns ISSUE_LOCK_IS_TAKEN; `runs` must then be NULL. The caller has set
+    `request.stream`, and checked that the stream is usable.
     """
     cdef bint pushed = False
-    cdef int reason
-    with nogil:
-        reason = _after_failure(operation, stream, status, not queued, queued, &pushed)
+    cdef bint queued = False
+    cdef bint direct
+    cdef int reason = 0
+    cdef int answer
+    if runs is not NULL:
+        own_lock_both(stream.order.issue, &runs.last.issue)
+    elif waits:
+        own_mutex_take(stream.order.issue)
+    elif not own_mutex_try(stream.order.issue):
+        return ISSUE_LOCK_IS_TAKEN
+    direct = names_context(stream) | ((operation.call is NULL) & (not stream.exposed))
+    if unlikely(not direct):
+        reason = enter_stream(stream, &pushed)
+    if likely(reason == 0):
+        answer = own_begin(engine, &operation.request, runs, apart, False)
+        if likely(answer == OWN_OK):
+            if operation.call is not NULL:
+                reason = operation.call(operation.arguments, stream.raw, &queued)
+            if likely(reason == CUDA_SUCCESS):
+                own_settle(engine, &operation.request, runs, False)
+            else:
+                reason = after_failure(
+                    operation, stream, <CUresult>reason, direct and not queued, queued, runs)
+        else:
+            reason = REFUSED - answer
         leave_context(pushed)
-    if runs is not NULL and reason == CUDA_SUCCESS:
-        own_record_as(engine, &operation.request.issued, &runs.last)
     give_issue_locks(stream, runs)
     return reason
 
 
-cdef int note(Operation *operation, Stream stream) except? -1:
-    """As `issue`, for an operation that makes no driver call."""
-    cdef int answer = OWN_NO_MEMORY
-    check_stream(stream)
-    operation.request.stream = stream.order
-    if is_alone(operation.thread) and not stream.exposed \
-            and own_begin_alone(engine, &operation.request, False):
-        own_settle_alone(engine, &operation.request)
-        own_mutex_give(stream.order.issue)
-        return 0
-    if not stream.exposed and own_mutex_try(stream.order.issue):
-        answer = own_begin(engine, &operation.request)
-        if answer == OWN_OK:
-            own_settle(engine, &operation.request)
-        own_mutex_give(stream.order.issue)
-    return 0 if answer == OWN_OK else issue(operation, stream)
+cdef int after_failure(
+    Operation *operation, Stream stream, CUresult status, bint again, bint queued, own_runs *runs
+) noexcept nogil:
+    """Settle or undo an operation whose driver call failed; return the driver's final status.
 
-
-cdef int issue_briefly(Operation *operation, Stream stream) except? -1:
-    """As `issue`, for an operation that makes no driver call, or only records and waits for events.
-
-    Such calls never block (`keeps_gil`). So the GIL is kept if there is no other Python thread,
-    even if another library has the stream. In that case `note` does not keep the GIL.
+    `again` is true if the call was made in whatever context was current. If that was not the
+    stream's context, it may be the reason for the failure. So the call is then repeated in the
+    stream's context.
     """
-    cdef int reason
-    check_stream(stream)
-    operation.request.stream = stream.order
-    if likely(is_alone(operation.thread)):
-        reason = attempt(operation, stream)
-        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):
-            return reason
-    return issue_unusual(operation, stream, NULL, False)
+    cdef bint pushed = False
+    if again and not is_current(stream.context.raw):
+        status = enter_context(stream.context.raw, &pushed)
+        if status == CUDA_SUCCESS:
+            status = operation.call(operation.arguments, stream.raw, &queued)
+    if status == CUDA_SUCCESS:
+        own_settle(engine, &operation.request, runs, False)
+    elif queued:  # it is partly queued, but no token takes over its snapshot
+        own_settle(engine, &operation.request, NULL, False)
+        own_snapshot_drop(engine, &operation.request.issued)
+    else:
+        own_undo(engine, &operation.request)
+    leave_context(pushed)
+    return status
 
 
 cdef int ask(Operation *operation, Stream stream) except? -1:
@@ -135,7 +172,7 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
     operation.request.stream = stream.order
     answer = own_ask(engine, &operation.request, NULL, NULL)
     if answer == OWN_MUST_WAIT:
-        asked.request, asked.before = &operation.request, NULL
+        asked.request, asked.runs = &operation.request, NULL
         if _in_the_way(&operation.request.conflict, _still_in_the_way, &asked) is not None:
             return 0
     return 0 if answer == OWN_OK else REFUSED - answer
@@ -143,77 +180,11 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
 
 cdef struct Asked:
     own_request *request
-    const own_snapshot *before  # the argument `before` of own_ask, or NULL
+    const own_runs *runs    # as for own_ask
 
 
 cdef int _still_in_the_way(void *asked, own_clock *waited) noexcept nogil:
-    return own_ask(engine, (<Asked *>asked).request, (<Asked *>asked).before, waited)
-
-
-cdef int attempt(Operation *operation, Stream stream) except? -1 nogil:
-    """Check an operation and pass it to the driver. Inserts no waits, unlike `issue`.
-
-    Returns what `issue` returns. The caller has set `request.stream`, and checked that the stream
-    is usable.
-    """
-    return _attempt(operation, stream, NULL, False)
-
-
-cdef inline int _attempt(
-    Operation *operation, Stream stream, own_runs *runs, bint apart
-) except? -1 nogil:
-    """Do what `attempt` does; if `runs` is not NULL, what `issue_run` does."""
-    cdef bint pushed = False
-    cdef bint queued = False
-    cdef bint direct
-    cdef int reason = 0
-    cdef int answer
-    if runs is NULL:
-        own_mutex_take(stream.order.issue)
-    else:
-        own_lock_both(stream.order.issue, &runs.last.issue)
-    direct = names_context(stream)
-    if unlikely(not direct):
-        reason = enter_stream(stream, &pushed)
-    if likely(reason == 0):
-        answer = own_begin(engine, &operation.request) if runs is NULL \
-            else own_begin_run(engine, &operation.request, runs, apart)
-        if likely(answer == OWN_OK):
-            reason = operation.call(operation.arguments, stream.raw, &queued)
-            if likely(reason == CUDA_SUCCESS):
-                own_settle(engine, &operation.request)
-            else:
-                reason = _after_failure(
-                    operation, stream, <CUresult>reason, direct and not queued, queued, &pushed)
-            if runs is not NULL and reason == CUDA_SUCCESS:
-                own_record_as(engine, &operation.request.issued, &runs.last)
-        else:
-            reason = REFUSED - answer
-        leave_context(pushed)
-    give_issue_locks(stream, runs)
-    return reason
-
-
-cdef int _after_failure(
-    Operation *operation, Stream stream, CUresult status, bint again, bint queued, bint *pushed
-) noexcept nogil:
-    """Settle or undo an operation whose driver call failed; return the driver's final status.
-
-    `again` is true if the call was made in whatever context was current. If that was not the
-    stream's context, it may be the reason for the failure. So the call is then repeated in the
-    stream's context.
-    """
-    if again and not is_current(stream.context.raw):
-        status = enter_context(stream.context.raw, pushed)
-        if status == CUDA_SUCCESS:
-            status = operation.call(operation.arguments, stream.raw, &queued)
-    if status == CUDA_SUCCESS or queued:
-        own_settle(engine, &operation.request)
-        if status != CUDA_SUCCESS:  # it is partly queued, but no token takes over its snapshot
-            own_snapshot_drop(engine, &operation.request.issued)
-    else:
-        own_undo(engine, &operation.request)
-    return status
+    return own_ask(engine, (<Asked *>asked).request, (<Asked *>asked).runs, waited)
 
 
 # ---- what the policy "wait" inserts ----

@@ -755,11 +755,6 @@ cdef Context context_for(Stream stream, object device):
 
 # ---- driver calls on a stream ----
 
-cdef CUresult no_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
-    """Do nothing: the call of an operation that only the engine has to know."""
-    return CUDA_SUCCESS
-
-
 cdef bint no_capture_goes_on(Stream stream) noexcept nogil:
     """Whether the driver says that the stream is not capturing."""
     cdef CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE

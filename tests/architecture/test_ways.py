@@ -12,7 +12,7 @@ NAMED = sorted(set(re.findall(r"`(\w+)`(?: of `\w+`)? in\s+`([\w/.]+)`", WAYS)))
 
 
 def defines(text, name):
-    return re.search(rf"^\s*(?:cdef|def|static)\b[^=\n]*\b{name}\(", text, re.MULTILINE)
+    return re.search(rf"^\s*(?:cdef|def|static|OWN_\w+)\b[^=\n]*\b{name}\(", text, re.MULTILINE)
 
 
 def test_the_ways_are_found():

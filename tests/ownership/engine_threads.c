@@ -133,7 +133,7 @@ static void finish(own_request *request, thread *self) {
         }
         own_undo(&engine, request);
     } else {
-        own_settle(&engine, request);
+        own_settle(&engine, request, NULL, 0);
         if (below(self, 4) == 0) { /* as if somebody had waited for its token */
             own_join_host(&engine, &request->issued);
         }
@@ -143,7 +143,7 @@ static void finish(own_request *request, thread *self) {
 
 static void submit(own_request *request, thread *self) {
     own_mutex_take(request->stream->issue);
-    int answer = own_begin(&engine, request);
+    int answer = own_begin(&engine, request, NULL, 0, 0);
     if (answer == OWN_OK) {
         if (request->loan) {
             ((loan *)request->loan)->open = 1;

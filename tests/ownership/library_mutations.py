@@ -216,10 +216,10 @@ MUTATIONS = [
     ),
     (
         "a loan that is refused counts as begun",
-        "issue_briefly",
-        "        if likely(reason not in (STREAM_IS_CAPTURING, REFUSED - OWN_MUST_WAIT)):\n"
-        "            return reason\n",
-        "        if likely(reason != STREAM_IS_CAPTURING):\n            return 0\n",
+        "issue_unusual",
+        "            reason = attempt(operation, stream, runs, apart, False)\n",
+        "            reason = attempt(operation, stream, runs, apart, False)\n"
+        "            reason = reason if reason >= REFUSED else 0\n",
     ),
     # ---- default streams ----
     (
@@ -737,15 +737,15 @@ MUTATIONS = [
     ),
     (
         "launches on two streams count as repeated",
-        "own_begin_run_usual_",
+        "own_begin",
         "engine->runs == runs && runs->stream == request->stream && apart",
         "engine->runs == runs && apart",
     ),
     (
         "a launch is not ordered after the last one",
-        "_attempt",
-        "            if runs is not NULL and reason == CUDA_SUCCESS:\n",
-        "            if False:\n",
+        "own_settle",
+        "    if (runs) {\n",
+        "    if (0) {\n",
     ),
     (
         "a graph writes nothing",
@@ -781,7 +781,7 @@ MUTATIONS = [
     ),
     (
         "launches are not ordered after the last one on another stream",
-        "own_follows",
+        "own_follows_",
         "before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq)",
         "1",
     ),
@@ -1308,9 +1308,9 @@ MUTATIONS = [
     ),
     (
         "what the driver refused stays borrowed",
-        "_after_failure",
+        "after_failure",
         "        own_undo(engine, &operation.request)\n",
-        "        own_settle(engine, &operation.request)\n",
+        "        own_settle(engine, &operation.request, NULL, False)\n",
     ),
     # ---- tickets ----
     (

@@ -244,7 +244,7 @@ MUTATIONS = [
     ),
     (
         "what may have queued nothing is work that the rules count",
-        "own_settle",
+        "own_order_later_",
         "    if (request->passive) {\n        own_count_passive_",
         "    if (0) {\n        own_count_passive_",
     ),
@@ -343,9 +343,9 @@ MUTATIONS = [
     ),
     (
         "what the only thread handed over is not settled",
-        "own_settle_alone",
-        "    request->stream->settled = request->issued.seq;\n",
-        "",
+        "own_settle",
+        "    stream->settled = request->issued.seq;\n",
+        "    if (!alone) {\n        stream->settled = request->issued.seq;\n    }\n",
     ),
     (
         "a usual operation cannot be undone",
@@ -653,7 +653,7 @@ MUTATIONS = [
     ),
     (
         "default streams' order leaves what it orders",
-        "own_settle",
+        "own_order_later_",
         "if (request->issued.clock != stream->clock) {",
         "if (0) {",
     ),

@@ -12,14 +12,14 @@ from cudadrv._engine cimport (
     OWN_ATTACHED, OWN_ATTACHES, OWN_BLOCKING, OWN_BORROWED, OWN_CLOSES, OWN_CUT, OWN_DISCARDED,
     OWN_DISCARDS, OWN_EXPORTED, OWN_LEAVES, OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MOVES, OWN_MUST_WAIT,
     OWN_NON_BLOCKING, OWN_NO_MEMORY, OWN_NO_STREAM, OWN_OK, OWN_OPEN, OWN_REACH, OWN_READ,
-    OWN_SHARED, OWN_SHARES, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_USES,
-    OWN_WAIT, OWN_WRITE, own_access, own_begin, own_begin_alone, own_borrow, own_borrows,
-    own_bytes_leave, own_conflict, own_memory_return, own_memory_cut, own_memory_extend,
+    OWN_SHARED, OWN_SHARES, OWN_STAYS, OWN_STREAM_CLOSED, OWN_STRICT, OWN_UNCHECKED, OWN_UNUSUAL,
+    OWN_USES, OWN_WAIT, OWN_WRITE, own_access, own_begin, own_borrow, own_borrows, own_bytes_leave,
+    own_conflict, own_memory_return, own_memory_cut, own_memory_extend,
     own_discard, own_discarded, own_domain, own_domain_lose, own_domain_open, own_domain_snapshot,
     own_engine, own_engine_prepare, own_event, own_export, own_export_close, own_export_open,
     own_join_host, own_known, own_lend_open, own_memory, own_memory_clear, own_memory_free,
-    own_memory_inherit, own_memory_prepare, own_mutex_give, own_record, own_request, own_settle,
-    own_settle_alone, own_snapshot, own_snapshot_drop, own_snapshot_take, own_stream,
+    own_memory_inherit, own_memory_prepare, own_record, own_request, own_settle, own_snapshot,
+    own_snapshot_drop, own_snapshot_take, own_stream,
     own_stream_close, own_stream_known, own_stream_open, own_stream_release, own_tag, own_undo,
     own_wait,
 )
@@ -185,27 +185,23 @@ cdef class StreamState:
         request.attachment.site = site
         request.attachment.stream = tag_of(attach_to)
         # On odd sequence numbers, try the fast path of a program's only thread: tests cover both.
-        alone = self.stream.seq % 2 and own_begin_alone(engine, &request, False)
-        answer = OWN_OK if alone else own_begin(engine, &request)
+        answer = OWN_UNUSUAL
+        if self.stream.seq % 2:
+            answer = own_begin(engine, &request, NULL, False, True)
+        alone = answer == OWN_OK
+        if not alone:
+            answer = own_begin(engine, &request, NULL, False, False)
         if answer == OWN_OK:
             try:
                 # This is in place of the driver call: `__bool__` can call anything.
                 failed = bool(driver_fails)
             except BaseException:
                 own_undo(engine, &request)
-                if alone:
-                    own_mutex_give(self.stream.issue)
                 raise
             if failed:
                 own_undo(engine, &request)
-            elif alone:
-                own_settle_alone(engine, &request)
-            else:
-                own_settle(engine, &request)
-            if alone:
-                own_mutex_give(self.stream.issue)
-            if failed:
                 return "driver_failed", None
+            own_settle(engine, &request, NULL, alone)
             issued = Snapshot.__new__(Snapshot, self.domain.engine)
             issued.snapshot = request.issued
             return "ok", issued

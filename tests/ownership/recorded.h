@@ -324,9 +324,18 @@ static inline void recorded_own_memory_renew(own_memory *memory, uint64_t nbytes
     recorded_own_memory_prepare(memory, nbytes);
 }
 
-static inline int recorded_own_begin(own_engine *engine, own_request *request) {
-    int answer = own_begin(engine, request);
-    if (recorded_log.all) {
+/* Notes that the program makes a call that replay.py does not know, on the given line. */
+static inline void recorded_other(uint32_t line) {
+    recorded_put_unlocked((recorded){.call = RECORDED_OTHER, .site = line});
+}
+
+/* replay.py knows neither the fast path of a program's only thread (`alone`) nor runs. */
+static inline int recorded_own_begin(uint32_t line, own_engine *engine, own_request *request,
+                                     own_runs *runs, int apart, int alone) {
+    int answer = own_begin(engine, request, runs, apart, alone);
+    if (runs || alone) {
+        recorded_other(line);
+    } else if (recorded_log.all) {
         recorded *place = recorded_new(request->count);
         for (uint32_t i = 0; i < request->count; i++) {
             *place++ = recorded_access(&request->accesses[i]);
@@ -346,8 +355,9 @@ static inline int recorded_own_begin(own_engine *engine, own_request *request) {
     return answer;
 }
 
-static inline void recorded_own_settle(own_engine *engine, own_request *request) {
-    own_settle(engine, request);
+static inline void recorded_own_settle(own_engine *engine, own_request *request, own_runs *runs,
+                                       int alone) {
+    own_settle(engine, request, runs, alone);
     recorded one =
         recorded_on(request->stream, recorded_snapshot(RECORDED_SETTLE, &request->issued));
     one.flags |= recorded_flags(request);
@@ -476,16 +486,11 @@ static inline int recorded_own_discarded(own_engine *engine, const own_memory *m
     return any;
 }
 
-/* Notes that the program makes a call that replay.py does not know, on the given line. */
-static inline void recorded_other(uint32_t line) {
-    recorded_put_unlocked((recorded){.call = RECORDED_OTHER, .site = line});
-}
-
 #define own_stream_open(...) recorded_own_stream_open(__VA_ARGS__)
 #define own_stream_close(...) recorded_own_stream_close(__VA_ARGS__)
 #define own_stream_known(...) recorded_own_stream_known(__VA_ARGS__)
 #define own_memory_prepare(...) recorded_own_memory_prepare(__VA_ARGS__)
-#define own_begin(...) recorded_own_begin(__VA_ARGS__)
+#define own_begin(...) recorded_own_begin(__LINE__, __VA_ARGS__)
 #define own_settle(...) recorded_own_settle(__VA_ARGS__)
 #define own_undo(...) recorded_own_undo(__VA_ARGS__)
 #define own_record(...) recorded_own_record(__VA_ARGS__)
@@ -513,8 +518,6 @@ static inline void recorded_other(uint32_t line) {
 #define own_lend_anyway(...) (recorded_other(__LINE__), own_lend_anyway(__VA_ARGS__))
 #define own_keep_open(...) (recorded_other(__LINE__), own_keep_open(__VA_ARGS__))
 #define own_hold_open(...) (recorded_other(__LINE__), own_hold_open(__VA_ARGS__))
-#define own_begin_run(...) (recorded_other(__LINE__), own_begin_run(__VA_ARGS__))
-#define own_begin_alone(...) (recorded_other(__LINE__), own_begin_alone(__VA_ARGS__))
 #define own_stream_reopen(...) (recorded_other(__LINE__), own_stream_reopen(__VA_ARGS__))
 #define own_domain_lose(...) (recorded_other(__LINE__), own_domain_lose(__VA_ARGS__))
 

@@ -30,11 +30,11 @@ static void issue(own_stream *stream, own_memory *source, own_memory *target, ui
         {.memory = target, .start = at, .stop = at + 8, .mode = OWN_WRITE},
     };
     own_request request = {.stream = stream, .accesses = accesses, .count = 2};
-    if (own_begin(&engine, &request) != OWN_OK) {
+    if (own_begin(&engine, &request, NULL, 0, 0) != OWN_OK) {
         puts("refused");
         exit(1);
     }
-    own_settle(&engine, &request);
+    own_settle(&engine, &request, NULL, 0);
     own_snapshot_drop(&engine, &request.issued);
 }
 
