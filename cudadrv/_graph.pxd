@@ -101,7 +101,6 @@ cdef uint16_t name_launches(str graph, NodeNames names) except? 0
 cdef void retire_name(ExecutableGraph executable) noexcept
 
 
-
 cdef extern from *:
     """
     /* Returns the tuple with another item at an index. */
