@@ -19,7 +19,7 @@ LIBRARY = "_compiled" + EXTENSION_SUFFIXES[0]
 NAMES = frozenset(
     """
     _arguments _buffer _buffers _capture _closing _copy _custom _device _dlpack _driver
-    _driver_pool _engine _errors _event _exchange _graph _graph_changes _graph_nodes
+    _driver_pool _engine _errors _event _exchange _foreign _graph _graph_changes _graph_nodes
     _growing _joined _kernel _kinds _library _loan _managed _memory _memory_kinds _migrations
     _module _names _node_changes _offload _opening _operation _ordering _peers _place _pool _refusal
     _region _release _segment _sharing _site _staging _stream _token _virtual

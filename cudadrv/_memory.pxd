@@ -8,7 +8,7 @@ from cudadrv._engine cimport own_memory
 from cudadrv._pool cimport Block, PoolHandle
 from cudadrv._memory_kinds cimport MemoryKind
 from cudadrv._stream cimport Stream
-from cudadrv._virtual cimport Span
+from cudadrv._virtual cimport Growth, Span
 
 
 cdef struct StreamOrdered:
@@ -24,14 +24,22 @@ cdef int allocate_on(StreamOrdered *memory, Stream stream, str label) except? -1
 cdef int free_on(StreamOrdered *memory, Stream stream, int policy, str label) except? -1
 
 
+cdef class Memory
+
+
+cdef class Home:
+    cdef object key             # the key of the home among all homes
+    cdef list works             # events behind its uses, or None: see `_is_complete`
+    cdef size_t returns_of_works    # `returns` when these events were recorded
+    cdef bint remembered        # whether the list of `return_to_owner` keeps the home
+    cdef Memory following       # the next home in that list, or None
+
+
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
     cdef own_memory *state      # the engine's record of the memory; that of `home` if there is one
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
-    cdef Span *span             # the Span of memory that grows; NULL for other or closed memory
-    cdef object growth          # the lock for grow, shrink and close; None for other memory
-    cdef unsigned long long growing_in  # the thread that has this lock, or 0
-    cdef uint32_t growing_at    # the line at which that thread took the lock
+    cdef Growth growth          # the span of memory that grows; None for other memory
     cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
@@ -43,14 +51,11 @@ cdef class Memory:
     cdef Memory left            # the former home: other threads may have pointers to its state
     cdef uint8_t gone           # whether the memory has left its home; the engine sets this
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
-    cdef bint is_home           # whether this stands for a whole allocation of another library
-    cdef object key             # the key of this home among all homes
+    # What only a home has that stands for a whole allocation of another library, else None. Other
+    # homes are buffers of the program.
+    cdef Home whole
     cdef size_t members         # how many Memory objects share the state of this home
     cdef size_t returns         # how often bytes of this home were given back to their owner
-    cdef list works             # events behind the uses of this home, or None: see `_is_complete`
-    cdef size_t returns_of_works    # `returns` when these events were recorded
-    cdef bint remembered        # whether the list of `return_to_owner` keeps this home
-    cdef Memory following       # the next home in that list, or None
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef Stream attached        # the stream that managed memory is attached to, or None
     cdef PoolHandle pool        # the DriverPool that the memory comes from, or None
@@ -69,19 +74,24 @@ cdef class Memory:
     cdef int give_away(self) except -1
 
 
+cdef inline Span *span_of(Memory memory) noexcept:
+    """Return the span of memory that grows; NULL for other or closed memory."""
+    return NULL if memory.growth is None else memory.growth.span
+
+
 # The type of functions by which `obtain` allocates. They return the driver's status.
 ctypedef CUresult (*allocate_function)(Memory memory, size_t size) except *
 
 
 cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) except? 0
-cdef int begin_growth(Memory memory, str verb) except -1
-cdef int end_growth(Memory memory) except -1
 cdef void leave_cache(Memory memory) noexcept
 cdef own_memory *new_state(size_t nbytes) except NULL
 cdef void list_memory(Memory memory) noexcept
 cdef void show_memory(Memory memory) noexcept
 cdef void unlist_memory(Memory memory) noexcept
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes)
+cdef Memory live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed)
+cdef Memory live_memory_around(CUdeviceptr address, size_t nbytes)
 cdef str label_at(CUdeviceptr address)
 cdef Memory code_memory(Context context, str label)
 cdef Memory variable_memory(
@@ -96,17 +106,9 @@ cdef Memory allocate_memory(
     bint pooled)
 cdef Memory allocate_from(
     PoolHandle pool, Context context, size_t nbytes, Stream stream, str label)
-cdef Memory adopt_memory(
-    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label)
-cdef Memory adopt_opened(
-    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
-    object owner, str label)
 
 
+cdef dict homes
 cdef own_memory *closed_state(Memory memory) except NULL
-cdef int return_to_owner(Memory memory, own_memory *closed) except -1
 cdef int leave_home(Memory memory, own_memory *closed) except -1
 cdef void stay_home(Memory memory) noexcept
-cdef MemoryKind kind_at(Context context, CUdeviceptr address, int *device) except? NULL
-cdef int check_external(
-    Context context, MemoryKind kind, CUdeviceptr address, str label) except -1

@@ -3,6 +3,9 @@ from typing import final
 from cudadrv._records import LiveBuffer
 
 @final
+class Home: ...
+
+@final
 class Memory: ...
 
 def live_buffers() -> list[LiveBuffer]: ...

@@ -1,5 +1,7 @@
 """Virtual: reserved addresses, and the memory that is mapped to them."""
 
+from libc.stdint cimport uint32_t
+
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CUcontext, CUdeviceptr, CUmemAccessDesc, CUmemGenericAllocationHandle, CUresult,
@@ -7,7 +9,7 @@ from cudadrv._driver cimport (
 
 
 # Reserved addresses, the first `mapped` of which have memory. Memory is mapped and unmapped in
-# pieces. The lock of its Memory guards a span (see _growing.pyx).
+# pieces. The lock of its Growth guards a span.
 cdef struct Span:
     CUcontext context       # current in all driver calls
     CUdeviceptr address     # 0 before the addresses are reserved and after they are freed
@@ -22,6 +24,18 @@ cdef struct Span:
     size_t devices          # number of elements of `users`
     # Memory whose handle could not be released, or 0. The next call tries again.
     CUmemGenericAllocationHandle unreleased
+
+
+# What only memory that grows has. Its lock is held by a thread that changes the span, closes the
+# memory, or moves its buffer.
+cdef class Growth:
+    cdef Span *span         # NULL if the memory is closed
+    cdef object lock
+    cdef unsigned long long thread  # the thread that has the lock, or 0
+    cdef uint32_t site      # the line at which that thread took the lock
+
+    cdef int begin(self, str verb, str label) except -1
+    cdef int end(self) except -1
 
 
 cdef inline size_t round_up(const Span *span, size_t nbytes) noexcept nogil:

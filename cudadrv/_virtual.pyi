@@ -1,1 +1,6 @@
-# This module has no names for Python. It is only cimported.
+"""Reserved addresses, and the memory that is mapped to them. Other modules cimport it."""
+
+from typing import final
+
+@final
+class Growth: ...

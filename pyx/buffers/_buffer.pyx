@@ -23,14 +23,13 @@ from cudadrv._engine cimport (
     own_discarded, own_held, own_memory_end, own_next_held, own_obstacle, own_suspect,
 )
 from cudadrv._errors cimport close_at_end, refuse_if_forked
+from cudadrv._foreign cimport return_to_owner
 from cudadrv._library cimport ensure_driver
 from cudadrv._dlpack cimport exchange_capsule
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )
-from cudadrv._memory cimport (
-    begin_growth, closed_state, end_growth, label_at, return_to_owner, stay_home, use_on_host,
-)
+from cudadrv._memory cimport closed_state, label_at, stay_home, use_on_host
 from cudadrv._names cimport (
     COPY_FROM, COPY_FROM_ASYNC, COPY_TO, COPY_TO_ASYNC, FILL, FILL_ASYNC, GIVE_BACK, graph_name,
     host_wait, operation_name, stream_name,
@@ -713,11 +712,11 @@ cdef class Buffer(Region):
         if self.memory.growth is None or self.part:
             return _taken(self)
         memory = self.memory
-        begin_growth(memory, "move")
+        memory.growth.begin("move", memory.label)
         try:
             moved = _taken(self)
         finally:
-            end_growth(memory)
+            memory.growth.end()
         return moved
 
     def into_raw(self):

@@ -26,10 +26,11 @@ from cudadrv._dlpack cimport (
 )
 from cudadrv._driver cimport CUdeviceptr, likely
 from cudadrv._engine cimport OWN_UNCHECKED
+from cudadrv._foreign cimport kind_at
 from cudadrv._loan cimport (
     Loan, export_to_c, follow_returns, note_write, protocol_handle, stream_of_exchange,
 )
-from cudadrv._memory cimport Memory, kind_at, unlist_memory
+from cudadrv._memory cimport Memory, unlist_memory
 from cudadrv._memory_kinds cimport DEVICE, MemoryKind, kind_of_dlpack
 from cudadrv._names cimport IMPORT
 from cudadrv._region cimport Region, is_closed, is_ndarray

@@ -6,8 +6,8 @@ Outlives a call: the devices by their UUIDs (the GIL guards them).
 from cudadrv._device cimport Context, Device, context_of, default_context
 from cudadrv._engine cimport OWN_UNCHECKED
 from cudadrv._errors cimport refuse_uninitialized
+from cudadrv._foreign cimport adopt_opened
 from cudadrv._loan cimport note_write, stream_of_exchange
-from cudadrv._memory cimport adopt_opened
 from cudadrv._names cimport OPENING
 from cudadrv._region cimport Items, Region, checked_label, fill_in
 from cudadrv._sharing cimport Opened, Ticket, await_owner, open_ticket, use_opened

@@ -12,17 +12,16 @@ from cudadrv._driver cimport (
 from cudadrv._engine cimport (
     OWN_OK, engine, own_bytes_free, own_conflict, own_memory_cut, own_memory_extend,
 )
-from cudadrv._memory cimport (
-    Memory, begin_growth, end_growth, list_memory, new_state, obtain,
-)
+from cudadrv._memory cimport Memory, list_memory, new_state, obtain, span_of
 from cudadrv._memory_kinds cimport GROWING
 from cudadrv._refusal cimport refuse_close
 from cudadrv._region cimport Items, Region, checked_count, checked_label, fill_in, items_of
 from cudadrv._release cimport drain, drain_for_more, finish_before_free
 from cudadrv._site cimport here
-from cudadrv._virtual cimport drop_span, map_until, new_span, reserve, round_up, unmap_from
+from cudadrv._virtual cimport (
+    Growth, Span, drop_span, map_until, new_span, reserve, round_up, unmap_from,
+)
 
-from _thread import allocate_lock
 from collections.abc import Iterable
 
 
@@ -79,17 +78,17 @@ cdef Memory _reserved(Context context, size_t nbytes, list devices, str label):
     memory.nbytes = nbytes
     memory.label = label
     memory.site = here()
-    memory.growth = allocate_lock()
+    memory.growth = Growth()
     memory.state = new_state(nbytes)
-    memory.span = new_span(context, nbytes, devices)
+    memory.growth.span = new_span(context, nbytes, devices)
     drain_for_more()
     with nogil:
-        status = reserve(memory.span)
-    if memory.span.address == 0:
-        drop_span(memory.span)
-        memory.span = NULL
+        status = reserve(memory.growth.span)
+    if memory.growth.span.address == 0:
+        drop_span(memory.growth.span)
+        memory.growth.span = NULL
     context.check(status)
-    memory.address = memory.span.address
+    memory.address = memory.growth.span.address
     return memory
 
 
@@ -98,23 +97,23 @@ cdef Memory _reserved(Context context, size_t nbytes, list devices, str label):
 cdef CUresult _map_call(Memory memory, size_t end) except *:
     cdef CUresult status
     with nogil:
-        status = map_until(memory.span, end)
+        status = map_until(memory.growth.span, end)
     return status
 
 
 cdef int _map(Memory memory, size_t end) except -1:
     """Let the devices use the first `end` bytes. Maps what is missing, or raises."""
-    cdef size_t before = memory.span.mapped
+    cdef size_t before = memory.growth.span.mapped
     cdef CUresult status
-    if end <= memory.span.usable:
+    if end <= memory.growth.span.usable:
         return 0
     try:
         obtain(memory, end, _map_call)
     except BaseException:
-        if memory.span.mapped > before and not memory.context.lost:
+        if memory.growth.span.mapped > before and not memory.context.lost:
             finish_before_free(memory.context, memory.kind)
             with nogil:
-                status = unmap_from(memory.span, before)
+                status = unmap_from(memory.growth.span, before)
             report_in(memory.context, status)
         raise
     return 0
@@ -122,7 +121,7 @@ cdef int _map(Memory memory, size_t end) except -1:
 
 cdef int _check_resizable(Region region, str verb) except -1:
     region.usable()
-    if region.memory.span is NULL:
+    if span_of(region.memory) is NULL:
         raise ValueError(f"cannot {verb} {region.describe()}: its size is fixed. Memory that grows"
                          f" is made with capacity=: DeviceBuffer(count, dtype, capacity=most)")
     if region.part:
@@ -147,7 +146,7 @@ cdef int grow_region(Region region, object count) except -1:
     cdef Py_ssize_t number = checked_count(count, items)
     _check_resizable(region, "grow")
     memory = region.memory
-    begin_growth(memory, "grow")
+    memory.growth.begin("grow", memory.label)
     try:
         _check_resizable(region, "grow")  # another thread may have closed or moved it meanwhile
         if number > capacity_of(region):
@@ -161,7 +160,7 @@ cdef int grow_region(Region region, object count) except -1:
         own_memory_extend(engine, memory.state, <size_t>number * <size_t>items.itemsize)
         _resize(region, number)
     finally:
-        end_growth(memory)
+        memory.growth.end()
     return 0
 
 
@@ -179,7 +178,7 @@ cdef int shrink_region(Region region, object count) except -1:
     cdef size_t end = <size_t>number * <size_t>items.itemsize
     _check_resizable(region, "shrink")
     memory = region.memory
-    begin_growth(memory, "shrink")
+    memory.growth.begin("shrink", memory.label)
     try:
         attend()
         _check_resizable(region, "shrink")
@@ -198,7 +197,7 @@ cdef int shrink_region(Region region, object count) except -1:
             _resize(region, number)
             _unmap(region, before, end)
     finally:
-        end_growth(memory)
+        memory.growth.end()
     return drain(False)
 
 
@@ -206,11 +205,12 @@ cdef int _unmap(Region region, Py_ssize_t before, size_t end) except -1:
     """Give back the memory behind `end`. If the driver gives back nothing, undo the shrinking."""
     cdef Memory memory = region.memory
     cdef CUresult status
-    cdef size_t mapped = memory.span.mapped
-    end = round_up(memory.span, end)
+    cdef Span *span = memory.growth.span
+    cdef size_t mapped = span.mapped
+    end = round_up(span, end)
     with nogil:
-        status = unmap_from(memory.span, end)
-    if status != CUDA_SUCCESS and memory.span.mapped == mapped:
+        status = unmap_from(span, end)
+    if status != CUDA_SUCCESS and span.mapped == mapped:
         _resize(region, before)
         own_memory_extend(engine, memory.state, region.nbytes)
     return memory.context.check(status)
@@ -228,9 +228,10 @@ cdef object capacity_of(Region region):
 cdef tuple devices_of(Region region):
     """Return the devices that may use the memory, the one that has it first."""
     cdef size_t i
+    cdef Span *span = span_of(region.memory)
     found = []
-    if region.memory.span is NULL:
+    if span is NULL:
         return (region.memory.context.device,)
-    for i in range(region.memory.span.devices):
-        found.append(Device(region.memory.span.users[i].location.id))
+    for i in range(span.devices):
+        found.append(Device(span.users[i].location.id))
     return tuple(found)

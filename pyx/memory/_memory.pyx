@@ -1,8 +1,7 @@
 """Memory: one allocation, which a buffer and its parts share. Allocates, lists and closes it.
 
-Outlives a call: the list of live allocations; the states that buffers over one allocation of
-another library share; and which of these have to be kept because bytes were given back (the GIL
-guards them).
+Outlives a call: the list of live allocations, and the homes of those of other libraries (the GIL
+guards both).
 """
 
 from collections import Counter
@@ -12,11 +11,8 @@ from libc.stdlib cimport free, malloc
 
 from cudadrv._device cimport Context, attend, is_usable
 from cudadrv._driver cimport (
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS,
-    CU_MEMHOSTALLOC_WRITECOMBINED, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-    CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr, CUresult,
-    CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, cudadrv_table,
-    has_answered, in_cuMemGetAddressRange, in_cuPointerGetAttribute, last_failure, this_thread,
+    CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_MEMHOSTALLOC_WRITECOMBINED, CUdeviceptr, CUresult,
+    CUstream, cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, cudadrv_table, last_failure,
     unlikely,
 )
 from cudadrv._operation cimport REFUSED, Operation, borrow_all, driver_call, issue, prepare
@@ -27,16 +23,13 @@ from cudadrv._engine cimport (
     own_memory_end, own_memory_forget, own_memory_free, own_memory_prepare, own_memory_prepare_used,
     own_memory_renew, own_memory_return, own_memory_reusable, own_snapshot_drop,
 )
-from cudadrv._memory_kinds cimport (
-    CODE, DEVICE, FOREIGN, LOCKED, STREAM_ORDERED, UNIFIED, MemoryKind,
-)
+from cudadrv._memory_kinds cimport CODE, FOREIGN, STREAM_ORDERED, MemoryKind
 from cudadrv._pool cimport (
-    Block, Cache, PoolHandle, cache_of, cached_bytes, is_cached, make_room, trim_caches,
+    Block, Cache, PoolHandle, cache_of, cached_bytes, make_room, trim_caches,
 )
 from cudadrv._refusal cimport refuse_close, refuse_operation
 from cudadrv._release cimport (
-    Kept, drain, drain_for_more, forget_homes_with, internal_stream, is_complete, is_to_be_freed,
-    is_unused, release_later, release_part, users_of, wait_to_free,
+    Kept, drain, drain_for_more, internal_stream, release_later, release_part, wait_to_free,
 )
 from cudadrv._segment cimport Segment, new_segment
 from cudadrv._site cimport here, place
@@ -116,6 +109,12 @@ cdef void *_newest = NULL  # head of the list of live memory
 
 
 @cython.final
+@cython.no_gc_clear
+cdef class Home:
+    """What memory has that stands for a whole allocation of another library."""
+
+
+@cython.final
 @cython.freelist(64)
 @cython.no_gc_clear
 cdef class Memory:
@@ -131,7 +130,7 @@ cdef class Memory:
         if self.pool is not None:
             self.owner = self.pool  # keeps the pool alive until the memory is freed
             _leave_pool(self)
-        if self.is_home:
+        if self.whole is not None:
             _forget_home(self)
         if self.home is not None:
             self.home.members -= 1
@@ -140,8 +139,8 @@ cdef class Memory:
         elif self.block is not NULL:
             _forget_allocation(self)
             _hand_back(self, self.state)
-        elif self.span is not NULL:
-            release_later(self.kind, <CUdeviceptr><size_t>self.span, self.state, self.context,
+        elif span_of(self) is not NULL:
+            release_later(self.kind, <CUdeviceptr><size_t>span_of(self), self.state, self.context,
                           None)
         else:
             release_later(self.kind, self.address, self.state, self.context, self.owner)
@@ -256,6 +255,17 @@ cdef void stay_home(Memory memory) noexcept:
     own_memory_return(engine, memory.state)
 
 
+# The homes of memory that cudadrv did not allocate: addresses of Memory objects, by the address of
+# the first byte of the allocation.
+cdef dict homes = {}
+
+
+cdef void _forget_home(Memory home) noexcept:
+    # Allocates nothing, so it cannot fail: no address of a dead object may stay in the dictionary.
+    if <size_t>homes.get(home.whole.key, 0) == <size_t><void *>home:
+        del homes[home.whole.key]
+
+
 cdef bint _wait_to_free(Memory memory) except -1:
     """Wait until freeing the memory cannot block, or raise if it is in use.
 
@@ -284,49 +294,6 @@ cdef int _free_now(Memory memory) except -1:
 
 
 # ---- memory that grows ----
-#
-# A thread that maps or unmaps memory, closes it, or moves its buffer, has the lock of the span. It
-# waits for this lock without the GIL, but only if it has no other such lock: otherwise two threads
-# could wait for each other.
-
-cdef dict _growing = {}     # how many of these locks a thread has, by its number
-
-
-cdef int begin_growth(Memory memory, str verb) except -1:
-    """Take the lock of the span. Raises if this thread has it, or has another one and must wait.
-
-    This happens in a finalizer that runs during `grow`, or in a function that makes room for it.
-    """
-    cdef unsigned long thread = this_thread()
-    site = here()
-    if not memory.growth.acquire(False):
-        if memory.growing_in == thread or thread in _growing:
-            who = "and has called this one" if memory.growing_in == thread else \
-                "in another thread, for which a call that changes the size of a buffer cannot wait"
-            raise BufferBorrowedError(
-                f"cannot {verb} {memory.label}:\n"
-                f"  a call at {place(memory.growing_at)} is just changing its size, {who}.\n"
-                "  Do it when that call has returned.")
-        memory.growth.acquire()
-    memory.growing_in, memory.growing_at = thread, site
-    try:
-        _growing[thread] = _growing.get(thread, 0) + 1
-    except BaseException:
-        memory.growing_in = 0
-        memory.growth.release()
-        raise
-    return 0
-
-
-cdef int end_growth(Memory memory) except -1:
-    cdef unsigned long thread = memory.growing_in
-    _growing[thread] -= 1
-    if _growing[thread] == 0:
-        del _growing[thread]
-    memory.growing_in = 0
-    memory.growth.release()
-    return 0
-
 
 cdef int _close_growing(Memory memory) except -1:
     """Close memory that grows, or raise and change nothing. May block.
@@ -336,7 +303,7 @@ cdef int _close_growing(Memory memory) except -1:
     """
     cdef CUresult status = CUDA_SUCCESS
     cdef bint now = True
-    begin_growth(memory, "close")
+    memory.growth.begin("close", memory.label)
     try:
         if not memory.state.closed:  # another thread may have closed it meanwhile
             if not memory.context.lost:
@@ -344,7 +311,7 @@ cdef int _close_growing(Memory memory) except -1:
                 now = wait_to_free(memory.context, memory.kind)
             status = _close_span(memory, now)
     finally:
-        end_growth(memory)
+        memory.growth.end()
     return memory.context.check(status)
 
 
@@ -353,7 +320,7 @@ cdef CUresult _close_span(Memory memory, bint now) except *:
     closed in spite of it. Unless it is to be freed `now`, the span goes to the queue.
     """
     cdef CUresult status = CUDA_SUCCESS
-    cdef Span *span = memory.span
+    cdef Span *span = memory.growth.span
     cdef size_t mapped = span.mapped
     _end(memory, "close", True)
     if now and not memory.context.lost:
@@ -362,7 +329,7 @@ cdef CUresult _close_span(Memory memory, bint now) except *:
     if status != CUDA_SUCCESS and span.mapped == mapped and mapped:
         memory.state.closed = False
         memory.context.raise_failure(status)
-    memory.span = NULL
+    memory.growth.span = NULL
     if now and status == CUDA_SUCCESS:
         drop_span(span)
     else:
@@ -545,10 +512,10 @@ cdef void unlist_memory(Memory memory) noexcept:
 
 cdef Memory owner_of(CUdeviceptr address, size_t nbytes):
     """Return the live memory that owns any of these bytes, or None. Lets no other thread run."""
-    return _live_memory_at(address, nbytes, False)
+    return live_memory_at(address, nbytes, False)
 
 
-cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
+cdef Memory live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
     """As `owner_of`; with `borrowed`, return live memory that only borrows any of the bytes."""
     cdef void *each = _newest
     cdef Memory memory
@@ -561,6 +528,21 @@ cdef Memory _live_memory_at(CUdeviceptr address, size_t nbytes, bint borrowed):
             first, size = memory.block.address, memory.block.nbytes
         if memory.kind.borrowed == borrowed and first < address + nbytes \
                 and address < first + size and not (borrowed and memory.state.closed):
+            return memory
+        each = memory.older
+    return None
+
+
+cdef Memory live_memory_around(CUdeviceptr address, size_t nbytes):
+    """Return the live memory that contains all of these bytes, or None. Lets no other thread run.
+    """
+    cdef void *each = _newest
+    cdef Memory memory
+    while each is not NULL:
+        memory = <Memory>each
+        if not memory.kind.opaque and memory.address + memory.start <= address \
+                and address + nbytes <= memory.address + memory.start + memory.nbytes \
+                and not memory.state.closed:
             return memory
         each = memory.older
     return None
@@ -595,7 +577,7 @@ def live_buffers():
 
 cdef object _live_buffer(Memory memory):
     from cudadrv._records import LiveBuffer
-    nbytes = memory.nbytes if memory.span is NULL else memory.span.mapped
+    nbytes = memory.nbytes if span_of(memory) is NULL else span_of(memory).mapped
     return LiveBuffer(<str>memory.kind.name, memory.label, nbytes,
                       memory.context.device.ordinal, place(memory.site))
 
@@ -851,8 +833,8 @@ cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) excep
         status = allocate(memory, size)
         again = status == CUDA_ERROR_OUT_OF_MEMORY and make_room(memory.context, size)
     if status == CUDA_ERROR_OUT_OF_MEMORY:
-        if memory.span is not NULL:
-            size -= memory.span.usable
+        if span_of(memory) is not NULL:
+            size -= span_of(memory).usable
         raise CudaOutOfMemoryError(
             <int>status, last_failure().decode(),
             f"{size} bytes were requested for {memory.label}. {memory_report()}")
@@ -897,335 +879,3 @@ cdef CUresult _call_on_stream(Memory memory, size_t size) except *:
     status = <CUresult>allocate_on(&ordered, memory.stream, memory.label)
     memory.address = ordered.address
     return status
-
-
-cdef Memory adopt_memory(
-    MemoryKind kind, Context context, CUdeviceptr address, size_t nbytes, object owner, str label
-):
-    """Make the Memory of bytes that cudadrv did not allocate.
-
-    If cudadrv shall free the bytes, raises ValueError if another live Memory owns or borrows some
-    of them, or if a dead Memory owned some that are not freed yet.
-    """
-    cdef Memory memory = Memory.__new__(Memory)
-    cdef Memory other
-    memory.context = context
-    memory.kind = kind
-    memory.nbytes = nbytes
-    memory.label = label
-    memory.site = here()
-    memory.home = _home_of(context, address, nbytes) if kind.borrowed and nbytes else None
-    if memory.home is not None:
-        return _in_home(memory, address, owner)
-    memory.state = new_state(nbytes)
-    memory.state.managed = kind.managed
-    # No other thread runs between this check and the addition, so an address has one owner.
-    other = None if kind.borrowed else owner_of(address, nbytes)
-    if other is not None:
-        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
-                         f" {place(other.site)}, which owns and frees it. Take it from there"
-                         " with into_raw() first, or borrow it with from_address()")
-    other = None if kind.borrowed else _live_memory_at(address, nbytes, True)
-    if other is not None:  # the bytes would have two states
-        raise ValueError(f"{address:#x} lies in a live {other.label}, made at"
-                         f" {place(other.site)}, which only borrows it. Close that buffer first")
-    if not kind.borrowed and (is_to_be_freed(address, nbytes) or is_cached(address, nbytes)):
-        raise ValueError(f"{address:#x} lies in memory of a buffer that has died, and will be freed"
-                         " or used again. To keep it, take it with into_raw() in time")
-    memory.address = address
-    memory.owner = owner
-    list_memory(memory)
-    return memory
-
-
-cdef Memory adopt_opened(
-    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes,
-    object owner, str label
-):
-    """Make the Memory of a part of an allocation that another process has shared.
-
-    It has a home of its own, with no uses. The ticket has ordered all earlier uses of these bytes.
-    Those that this process has recorded for an earlier ticket must not count again: whether the
-    driver maps this ticket's memory to the same address depends on timing.
-    """
-    cdef Memory memory = Memory.__new__(Memory)
-    memory.context, memory.kind, memory.nbytes = context, FOREIGN, nbytes
-    memory.label, memory.site = label, here()
-    memory.home = Memory.__new__(Memory)
-    _make_home(memory.home, context, first, size)
-    return _in_home(memory, address, owner)
-
-
-cdef Memory _in_home(Memory memory, CUdeviceptr address, object owner):
-    """Finish a Memory that has a home."""
-    memory.home.members += 1
-    memory.state = memory.home.state
-    memory.start = address - memory.home.address
-    memory.address = memory.home.address
-    memory.owner = owner
-    list_memory(memory)
-    return memory
-
-
-# ---- the state that foreign memory shares ----
-#
-# Arrays of another library may overlap each other, and may lie in a buffer of cudadrv. So all their
-# uses are recorded in one state: that of their home, the driver's allocation in which they lie.
-
-# The homes of memory that cudadrv did not allocate: addresses of Memory objects, by the address of
-# the first byte of the allocation.
-cdef dict _homes = {}
-
-
-cdef Memory _home_of(Context context, CUdeviceptr address, size_t nbytes):
-    """Return the home of these bytes, perhaps a new one.
-
-    Returns None if the driver does not know the allocation, and no live memory contains the bytes.
-    """
-    cdef CUdeviceptr first = 0
-    cdef size_t size = 0
-    cdef CUresult status
-    with nogil:
-        status = in_cuMemGetAddressRange(context.raw, &first, &size, address)
-    if not _is_unknown(status):
-        context.check(status)
-    if status == CUDA_SUCCESS and address + nbytes > first + size:
-        _refuse_end(context, address, nbytes)
-    if status != CUDA_SUCCESS:
-        return _known_home(address, nbytes, address, nbytes)
-    if not first <= address or address + nbytes > first + size:
-        first, size = address, nbytes
-    return _home_at(context, first, size, address, nbytes)
-
-
-cdef Memory _home_at(
-    Context context, CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
-):
-    """Return the home of bytes in an allocation, perhaps a new one."""
-    cdef Memory made = Memory.__new__(Memory)   # first: this may run a finalizer that makes a home
-    cdef Memory home = _known_home(first, size, address, nbytes)
-    if home is not None:
-        return home
-    # No other thread runs here, so none can make a second home for the allocation.
-    _make_home(made, context, first, size)
-    made.is_home = True
-    made.key = first
-    _homes[made.key] = <size_t><void *>made
-    return made
-
-
-cdef int _make_home(Memory made, Context context, CUdeviceptr first, size_t size) except -1:
-    made.context, made.kind, made.address, made.nbytes = context, FOREIGN, first, size
-    made.label = "memory of another library"
-    made.state = new_state(size)
-    return 0
-
-
-cdef Memory _known_home(
-    CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
-):
-    """Return the home of this allocation, else the home of live memory around these bytes, or this
-    memory itself if it has no home. Returns None if there is neither.
-
-    Lets no other thread in.
-    """
-    cdef Memory live
-    cdef Memory home = None
-    if first in _homes:
-        home = <Memory><void *><size_t>_homes[first]
-        if home.nbytes != size:
-            home = None
-        elif home.members:
-            return home
-    # No buffer uses the home. Its owner may have freed the allocation since then, and the driver
-    # may have given the same addresses to a buffer of cudadrv.
-    live = _live_memory_around(address, nbytes)
-    if live is None:
-        return home
-    return live if live.home is None else live.home
-
-
-# ---- what was given back ----
-#
-# The owner of an array that was given back works on the stream of `give_back` again. A later import
-# of the same bytes has to be ordered after that stream, so the home must not be forgotten before
-# the host knows that the stream's work up to `give_back` is complete. It does not matter whether
-# the driver has completed that work: what an import orders must not depend on timing.
-
-cdef enum:
-    FEW_HOMES = 2       # a call looks at this many homes
-    MORE_HOMES = 4      # the same if there are many: the driver has to be asked twice about each
-    MANY_HOMES = 1024   # with more homes, the driver is asked whether their work is complete
-
-cdef Memory _first_home = None  # a list of the homes that are kept, linked by `following`
-cdef Memory _last_home = None
-cdef size_t _kept_homes = 0     # the length of that list
-
-
-cdef int return_to_owner(Memory memory, own_memory *closed) except -1:
-    """Close foreign memory after its bytes were given back by the operation GIVE_BACK.
-
-    `closed` is as for `leave_home`.
-    """
-    cdef Memory home = memory.home
-    if home.is_home and not home.remembered:    # other homes are buffers of the program
-        forget_homes_with(_forget_complete)
-        _forget_complete()
-        home.remembered = True
-        _keep_home(home)
-    home.returns += 1
-    return leave_home(memory, closed)
-
-
-cdef void _keep_home(Memory home) noexcept:
-    """Append a home to the list. Needs no memory, so it cannot fail."""
-    global _first_home, _last_home, _kept_homes
-    if _last_home is None:
-        _first_home = home
-    else:
-        _last_home.following = home
-    _last_home = home
-    _kept_homes += 1
-
-
-cdef Memory _take_home():
-    """Remove the first home from the list and return it, or return None."""
-    global _first_home, _last_home, _kept_homes
-    cdef Memory home = _first_home
-    if home is not None:
-        _first_home, home.following = home.following, None
-        if _first_home is None:
-            _last_home = None
-        _kept_homes -= 1
-    return home
-
-
-cdef int _forget_complete() except -1:
-    """Forget homes whose uses are known to be complete. Looks at a few homes only."""
-    cdef Memory home
-    cdef size_t few = min(<size_t>(FEW_HOMES if _kept_homes < MANY_HOMES else MORE_HOMES),
-                          _kept_homes)
-    while few:
-        few -= 1
-        home = _take_home()
-        if home is None:
-            break
-        if _may_be_unfinished(home):
-            _keep_home(home)
-        else:
-            home.remembered, home.returns, home.works = False, 0, None
-    return 0
-
-
-cdef bint _may_be_unfinished(Memory home) noexcept:
-    if home.context.lost or is_unused(home.state):
-        return False
-    if _kept_homes < MANY_HOMES or home.members:
-        return True
-    try:    # the program imports new allocations all the time, and never waits
-        return not _is_complete(home)
-    except Exception:   # the driver has failed; a call that can say so will find this, too
-        return True
-
-
-cdef bint _is_complete(Memory home) except -1:
-    """Whether the driver has completed all uses of a home up to its last return.
-
-    The streams may always have other work. So the first question records events, and a later one
-    asks whether these are complete. Other threads may use the home meanwhile.
-    """
-    cdef size_t returns = home.returns
-    if home.works is None or home.returns_of_works != returns:
-        works = users_of(home.state)
-        if home.returns == returns and None not in works:
-            home.works, home.returns_of_works = works, returns
-        return False
-    for work in home.works:
-        if not is_complete(work):
-            return False
-    return not home.members and home.returns == returns
-
-
-cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except -1:
-    """Raise ValueError if the driver does not know the last byte.
-
-    If the driver knows the last byte, the bytes are assumed to lie in several allocations, which
-    are mapped next to each other.
-    """
-    cdef int device = 0
-    cdef CUdeviceptr last = address + nbytes - 1
-    if kind_at(context, last, &device) is NULL:
-        raise ValueError(f"memory of {nbytes} bytes at {address:#x} ends at {last:#x}, which is"
-                         " none of the driver's memory")
-    return 0
-
-
-cdef void _forget_home(Memory home) noexcept:
-    # Allocates nothing, so it cannot fail: no address of a dead object may stay in the dictionary.
-    if <size_t>_homes.get(home.key, 0) == <size_t><void *>home:
-        del _homes[home.key]
-
-
-cdef Memory _live_memory_around(CUdeviceptr address, size_t nbytes):
-    """Return the live memory that contains all of these bytes, or None. Lets no other thread run.
-    """
-    cdef void *each = _newest
-    cdef Memory memory
-    while each is not NULL:
-        memory = <Memory>each
-        if not memory.kind.opaque and memory.address + memory.start <= address \
-                and address + nbytes <= memory.address + memory.start + memory.nbytes \
-                and not memory.state.closed:
-            return memory
-        each = memory.older
-    return None
-
-
-# ---- memory by address ----
-
-cdef int check_external(
-    Context context, MemoryKind kind, CUdeviceptr address, str label
-) except -1:
-    """Raise ValueError if the driver does not know the address as memory of this kind and device.
-    """
-    cdef int device = context.device.ordinal
-    if address == 0:
-        return 0
-    found = kind_at(context, address, &device)
-    if found is not kind:
-        phrase = "none of the driver's" if found is NULL else <str>found.phrase
-        raise ValueError(f"{address:#x} is not {<str>kind.phrase} memory, which a {label} needs: it"
-                         f" is {phrase} memory")
-    if not kind.host_access and device != context.device.ordinal:
-        raise ValueError(f"{address:#x} is memory of device {device}, not of {context.device!r};"
-                         " say which one with device=")
-    return 0
-
-
-cdef bint _is_unknown(CUresult status) noexcept:
-    """Whether a function has answered that the driver does not know an address."""
-    return has_answered(status, CUDA_ERROR_INVALID_VALUE) \
-        or has_answered(status, CUDA_ERROR_NOT_FOUND)
-
-
-cdef MemoryKind kind_at(Context context, CUdeviceptr address, int *device) except? NULL:
-    """Return DEVICE, LOCKED or UNIFIED, or NULL for memory that the driver does not know."""
-    cdef unsigned int memory_type = 0
-    cdef int managed = 0
-    cdef CUresult status
-    context.usable()
-    with nogil:
-        status = in_cuPointerGetAttribute(
-            context.raw, &memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
-        if status == CUDA_SUCCESS:
-            status = in_cuPointerGetAttribute(
-                context.raw, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address)
-        if status == CUDA_SUCCESS:
-            status = in_cuPointerGetAttribute(
-                context.raw, device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
-    if _is_unknown(status):
-        return NULL
-    context.check(status)
-    if managed & 1:
-        return UNIFIED
-    return LOCKED if memory_type == CU_MEMORYTYPE_HOST else DEVICE

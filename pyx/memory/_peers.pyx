@@ -24,6 +24,7 @@ from cudadrv._driver cimport (
     in_cuCtxDisablePeerAccess, in_cuCtxEnablePeerAccess, in_cuPointerGetAttribute,
 )
 from cudadrv._errors cimport check
+from cudadrv._memory cimport span_of
 from cudadrv._region cimport Region, pointer_of
 from cudadrv._stream cimport Stream
 from cudadrv._virtual cimport can_use
@@ -258,8 +259,8 @@ cdef bint reaches(Context context, Region region) except -1:
     cdef CUdeviceptr address
     if context.device == peer.device or _contexts(context, peer) in _ending:
         return False
-    if region.memory.span is not NULL:  # memory that is mapped later has the same users
-        return can_use(region.memory.span, context)
+    if span_of(region.memory) is not NULL:  # memory that is mapped later has the same users
+        return can_use(span_of(region.memory), context)
     if region.nbytes == 0:
         return peer in context.peers.all()
     address = pointer_of(region)
@@ -315,7 +316,7 @@ cdef str _way_to_access(Region region, Context context):
         return ""
     if not can_access(context.device, peer.device):
         return f": {context.device!r} cannot access the memory of {peer.device!r}"
-    if region.memory.span is not NULL:
+    if span_of(region.memory) is not NULL:
         return ", or name the device when the buffer is made:" \
                f" accessible_by=[cudadrv.Device({context.device.ordinal})]"
     if region.memory.pool is not None:

@@ -19,9 +19,8 @@ from cudadrv._device cimport Context
 from cudadrv._driver cimport CUdeviceptr
 from cudadrv._engine cimport engine, own_is_cut
 from cudadrv._errors cimport refuse_if_forked, refuse_uninitialized
-from cudadrv._memory cimport (
-    Memory, adopt_memory, allocate_from, allocate_memory, check_external, use_on_host,
-)
+from cudadrv._foreign cimport adopt_memory, check_external
+from cudadrv._memory cimport Memory, allocate_from, allocate_memory, use_on_host
 from cudadrv._memory_kinds cimport DEVICE, FOREIGN
 from cudadrv._operation cimport Operation
 from cudadrv._ordering cimport policy_name

@@ -3,8 +3,11 @@
 Memory that grows keeps its address: it reserves addresses for all that it may become, and maps
 memory to the first of them. The functions here call the driver, and know neither buffers nor the
 engine. After a failed call, a span is as before, or has more memory than its buffer uses.
+
+Outlives a call: how many locks of spans each thread has (the GIL guards it).
 """
 
+cimport cython
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
@@ -14,8 +17,12 @@ from cudadrv._driver cimport (
     CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOC_GRANULARITY_MINIMUM, CU_MEM_LOCATION_TYPE_DEVICE,
     CUmemAccessDesc, CUmemAllocationProp, CUresult, in_cuMemAddressFree, in_cuMemAddressReserve,
     in_cuMemCreate, in_cuMemGetAllocationGranularity, in_cuMemMap, in_cuMemRelease,
-    in_cuMemSetAccess, in_cuMemUnmap,
+    in_cuMemSetAccess, in_cuMemUnmap, this_thread,
 )
+from cudadrv._site cimport here, place
+
+from _thread import allocate_lock
+from cudadrv._errors import BufferBorrowedError
 
 cdef enum:
     # The most bytes of a piece. Only whole pieces go back to the driver, so pieces must not be too
@@ -180,3 +187,55 @@ cdef bint can_use(const Span *span, Context context) noexcept:
         if span.users[i].location.id == context.device.ordinal:
             return True
     return False
+
+
+# ---- who may change a span ----
+#
+# A thread waits for the lock of a span without the GIL, but only if it has no other such lock:
+# otherwise two threads could wait for each other.
+
+cdef dict _locks = {}   # how many of these locks a thread has, by its number
+
+
+@cython.final
+cdef class Growth:
+    """What only memory that grows has: its span, and the lock for changes of it."""
+
+    def __cinit__(self):
+        self.lock = allocate_lock()
+
+    cdef int begin(self, str verb, str label) except -1:
+        """Take the lock. Raises if this thread has it, or has another one and must wait.
+
+        This happens in a finalizer that runs during `grow`, or in a function that makes room for
+        it.
+        """
+        cdef unsigned long thread = this_thread()
+        site = here()
+        if not self.lock.acquire(False):
+            if self.thread == thread or thread in _locks:
+                who = "and has called this one" if self.thread == thread else \
+                    "in another thread, for which a call that changes the size of a buffer cannot" \
+                    " wait"
+                raise BufferBorrowedError(
+                    f"cannot {verb} {label}:\n"
+                    f"  a call at {place(self.site)} is just changing its size, {who}.\n"
+                    "  Do it when that call has returned.")
+            self.lock.acquire()
+        self.thread, self.site = thread, site
+        try:
+            _locks[thread] = _locks.get(thread, 0) + 1
+        except BaseException:
+            self.thread = 0
+            self.lock.release()
+            raise
+        return 0
+
+    cdef int end(self) except -1:
+        cdef unsigned long thread = self.thread
+        _locks[thread] -= 1
+        if _locks[thread] == 0:
+            del _locks[thread]
+        self.thread = 0
+        self.lock.release()
+        return 0

@@ -558,13 +558,13 @@ MUTATIONS = [
     (
         "each import of an allocation has records of its own",
         "_known_home",
-        "    if first in _homes:\n",
+        "    if first in homes:\n",
         "    if False:\n",
     ),
     (
         "an address in a buffer of ours has records of its own",
         "_known_home",
-        "    live = _live_memory_around(address, nbytes)\n",
+        "    live = live_memory_around(address, nbytes)\n",
         "    live = None\n",
     ),
     (
