@@ -18,6 +18,9 @@ from cudadrv._token import Token
 class NodeNames(Parts): ...
 
 @final
+class Accesses: ...
+
+@final
 class Uses: ...
 
 @final
