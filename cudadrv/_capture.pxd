@@ -197,8 +197,6 @@ cdef class Capture(Capturing):
     cdef int count_loan(self, Stream stream, own_request *request) except? -1
     cdef int count_loans(self) except -1
     cdef int close_loan(self, Lending lending) except -1
-    cdef list in_the_way(self, Checks checks, list streams)
-    cdef Stream stream_of(self, uint16_t slot, list streams)
     cdef GraphNode nothing(self, Stream stream)
     cdef Point point_at(self, Stream stream)
     cdef int record_point(self, Stream stream, Event event, Point point) except -1

@@ -22,7 +22,7 @@ NAMES = frozenset(
     _driver_pool _engine _errors _event _exchange _foreign _graph _graph_changes _graph_nodes
     _growing _joined _kernel _kinds _library _loan _managed _memory _memory_kinds _migrations
     _module _names _node_changes _offload _opening _operation _ordering _peers _place _pool _refusal
-    _region _release _segment _sharing _site _staging _stream _token _virtual
+    _region _release _segment _sharing _site _staging _stream _token _virtual _waits
     """.split()  # noqa: SIM905
 )
 

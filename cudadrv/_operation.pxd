@@ -4,8 +4,8 @@ from cpython.pystate cimport PyThreadState, PyThreadState_Get
 
 from cudadrv._driver cimport CUDA_SUCCESS, CUresult, CUstream, cudadrv_table, likely, unlikely
 from cudadrv._engine cimport (
-    OWN_OK, OWN_STAYS, engine, own_access, own_begin, own_clock, own_conflict, own_memory,
-    own_mutex_give, own_mutex_try_alone, own_request, own_runs, own_settle,
+    OWN_OK, OWN_STAYS, engine, own_access, own_begin, own_memory, own_mutex_give,
+    own_mutex_try_alone, own_request, own_runs, own_settle,
 )
 from cudadrv._site cimport site_of
 from cudadrv._stream cimport (
@@ -135,10 +135,3 @@ cdef inline void give_issue_locks(Stream stream, own_runs *runs) noexcept nogil:
     if runs is not NULL:
         own_mutex_give(&runs.last.issue)
     own_mutex_give(stream.order.issue)
-
-
-# The type of functions that return the engine's answer to a request, as if everything in the clock
-# `waited` had been waited for. If there is still a conflict, it is described in the request.
-ctypedef int (*question)(void *request, own_clock *waited) noexcept nogil
-
-cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request)

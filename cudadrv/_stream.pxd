@@ -26,6 +26,7 @@ cdef class Capturing:
     cdef int record(self, Stream stream, Event event) except -1
     cdef int admit(self, Stream stream) except -1
     cdef int wait(self, Stream stream, Event event) except -1
+    cdef Stream user_of(self, unsigned int slot)
 
 
 cdef class Stream:

@@ -38,10 +38,9 @@ from cudadrv._managed cimport (
 from cudadrv._memory cimport use_on_host
 from cudadrv._memory_kinds cimport LOCKED, REGISTERED, UNIFIED
 from cudadrv._names cimport ALLOCATION, TO
-from cudadrv._operation cimport missing_waits
 from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_OK, OWN_READ, OWN_USES, OWN_WRITE, engine, own_access, own_ask_host,
-    own_clock, own_conflict, own_export, own_export_close, own_export_open, own_turn,
+    own_conflict, own_export, own_export_close, own_export_open, own_turn,
     own_turn_begins, own_turn_end,
 )
 from cudadrv._ordering cimport Nesting
@@ -53,6 +52,7 @@ from cudadrv._site cimport here, place as line_at
 from cudadrv._staging cimport copy_on_host
 from cudadrv._stream cimport Stream, context_for, known_stream, stream_for
 from cudadrv._token cimport Token
+from cudadrv._waits cimport Question, missing_waits
 
 from cudadrv._errors import BufferExportedError
 
@@ -126,11 +126,6 @@ cdef int _check_scalar(HostBuffer buffer) except -1:
 
 
 # ---- what the host can see ----
-
-cdef struct HostRequest:
-    own_access *access
-    own_conflict *conflict
-
 
 cdef struct Exported:
     own_export view
@@ -322,7 +317,7 @@ cdef class HostBuffer(Buffer):
         """
         cdef own_access access
         cdef own_conflict conflict
-        cdef HostRequest request = HostRequest(&access, &conflict)
+        cdef Question question = Question(engine, &conflict, NULL, NULL, &access, NULL)
         cdef bint counted = False
         if unlikely(self.memory.unused):
             use_on_host(self.memory)
@@ -338,7 +333,7 @@ cdef class HostBuffer(Buffer):
                 break
             works = None
             if answer == OWN_MUST_WAIT:
-                works = missing_waits(&conflict, _still_in_the_way, &request)
+                works = missing_waits(&question)
             if works is None:
                 return refuse_host(answer, &conflict, "export" if verb == "block" else verb,
                                    self.describe())
@@ -433,11 +428,6 @@ cdef Exported *_exported(tuple shape, Py_ssize_t itemsize) except NULL:
         exported.strides[count] = stride
         stride *= max(exported.shape[count], 1)  # as NumPy does
     return exported
-
-
-cdef int _still_in_the_way(void *request, own_clock *waited) noexcept nogil:
-    cdef HostRequest *asked = <HostRequest *>request
-    return own_ask_host(engine, asked.access, waited, asked.conflict)
 
 
 cdef void _release(Py_buffer *view) noexcept:

@@ -28,11 +28,11 @@ from cudadrv._device cimport ENDS_GRAPH, attend, report_end, report_in
 from cudadrv._engine cimport (
     OWN_LEGACY, OWN_MEMORY_CLOSED, OWN_MUST_WAIT, OWN_NON_BLOCKING, OWN_OK, OWN_OPEN, OWN_USES,
     engine, own_access, own_ask, own_begin, own_clock, own_clock_drop, own_domain_open,
-    own_engine_end, own_engine_prepare, own_export_close, own_foresee, own_hold, own_hold_close,
-    own_hold_open, own_is_joined, own_lock_both, own_memory, own_memory_clear, own_memory_prepare,
-    own_mutex, own_mutex_give, own_mutex_take, own_request, own_settle, own_snapshot,
-    own_snapshot_copy, own_snapshot_drop, own_snapshot_take, own_stream, own_stream_close,
-    own_stream_open, own_stream_release, own_undo, own_unlock_both, own_wait,
+    own_engine_end, own_engine_prepare, own_export_close, own_hold, own_hold_close, own_hold_open,
+    own_is_joined, own_lock_both, own_memory, own_memory_clear, own_memory_prepare, own_mutex,
+    own_mutex_give, own_mutex_take, own_request, own_settle, own_snapshot, own_snapshot_copy,
+    own_snapshot_drop, own_snapshot_take, own_stream, own_stream_close, own_stream_open,
+    own_stream_release, own_undo, own_unlock_both, own_wait,
 )
 from cudadrv._errors cimport only_made_by
 from cudadrv._event cimport Captured, Event, new_event
@@ -45,6 +45,7 @@ from cudadrv._stream cimport (
     CAPTURE_HAS_ENDED, EVENT_IS_CLOSED, HANDED_OUT, IN_CAPTURE, REFUSED, STREAM_IS_CAPTURING,
     STREAM_IS_CLOSED, Capturing, Stream, driver_call, wait_in_captures_with,
 )
+from cudadrv._waits cimport Question, missing_waits
 
 from cudadrv._errors import CaptureError
 
@@ -962,6 +963,7 @@ cdef class Capture(Capturing):
         cdef Plan plan = self.plan
         cdef GraphNode node
         cdef Checks checks = None
+        cdef Question question
         cdef size_t slot, held
         cdef int reason
         cdef bint queued = False
@@ -970,7 +972,6 @@ cdef class Capture(Capturing):
         node.kind = node_kind(request.operation)
         if self.ended:
             return CAPTURE_HAS_ENDED
-        streams = self.streams
         slot = self.slots[stream]
         held = plan.holdings.count
         reason = REFUSED
@@ -987,13 +988,16 @@ cdef class Capture(Capturing):
             while True:
                 with nogil:
                     reason = _issue(self, node, stream, checks, call, arguments, &queued)
-                others = None
-                if reason == REFUSED - OWN_MUST_WAIT:
-                    others = self.in_the_way(checks, streams)
-                if others is None:
+                if reason != REFUSED - OWN_MUST_WAIT or checks.failed != 0:
+                    break   # nothing can wait for work around a body
+                question = Question(
+                    &plan.engine, &checks.requests[0].conflict, &checks.requests[0], NULL, NULL,
+                    <void *>self)
+                works = missing_waits(&question)
+                if works is None and not self.ended:    # else the next turn finds the end
                     break
-                for other in others:
-                    stream.wait(other)
+                while works:
+                    stream.wait(works.pop(0))
         finally:
             if reason:
                 plan.forget(node, held)
@@ -1068,41 +1072,16 @@ cdef class Capture(Capturing):
                 break
         return 0
 
-    cdef list in_the_way(self, Checks checks, list streams):
-        """Return the streams that an operation has to wait for: `streams` are those of the capture.
-
-        Returns None if something cannot be waited for: a stream of another thread, a node that was
-        added without a capture, or work around a body. So no wait is inserted for an operation that
-        is then refused.
-        """
-        cdef own_request *request = &checks.requests[0]
-        cdef own_clock *waited = NULL
-        cdef int answer = OWN_MUST_WAIT
-        cdef Stream stream
-        found = []
-        if checks.failed != 0:
-            return None
-        try:
-            while answer == OWN_MUST_WAIT:
-                stream = self.stream_of(request.conflict.epoch.slot, streams)
-                if stream is None or (stream.thread and stream.thread != this_thread()):
-                    return None
-                found.append(stream)
-                if not own_foresee(&self.plan.engine, request.conflict.epoch.slot, &waited):
-                    raise MemoryError()
-                with nogil:
-                    answer = own_ask(&self.plan.engine, request, NULL, waited)
-        finally:
-            own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
-        return found if answer == OWN_OK else []    # else another thread has captured something
-
-    cdef Stream stream_of(self, uint16_t slot, list streams):
-        """Return the stream with a slot in the engine of the plan, or None."""
+    cdef Stream user_of(self, unsigned int slot):
         cdef size_t i
-        cdef size_t count = len(streams)
+        cdef size_t count = len(self.streams)
+        cdef Stream stream
         for i in range(count):
             if self.orders[i].slot == slot:
-                return streams[i]
+                stream = self.streams[i]
+                if stream.closed or stream.thread not in (0, this_thread()):
+                    return None
+                return stream
         return None
 
     cdef GraphNode nothing(self, Stream stream):

@@ -15,16 +15,15 @@ from cudadrv._driver cimport (
     enter_context, is_current, leave_context, likely, unlikely,
 )
 from cudadrv._engine cimport (
-    OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_begin, own_clock, own_clock_drop, own_conflict,
-    own_foresee, own_known, own_lock_both, own_mutex_take, own_mutex_try, own_request, own_runs,
-    own_settle, own_snapshot_drop, own_undo,
+    OWN_MUST_WAIT, OWN_OK, engine, own_ask, own_begin, own_lock_both, own_mutex_take,
+    own_mutex_try, own_runs, own_settle, own_snapshot_drop, own_undo,
 )
 from cudadrv._errors cimport is_sticky
-from cudadrv._event cimport Event
 from cudadrv._stream cimport (
     ISSUE_LOCK_IS_TAKEN, REFUSED, STREAM_IS_CAPTURING, Stream, check_stream, enter_stream,
-    names_context, user_of,
+    names_context,
 )
+from cudadrv._waits cimport Question, missing_waits, users_in_the_way
 
 
 # ---- operations ----
@@ -45,7 +44,7 @@ cdef int issue_unusual(
     Inserts the waits that the policy wants.
     """
     cdef Capture capture
-    cdef Asked asked
+    cdef Question question
     cdef int reason
     works = None
     check_stream(stream)
@@ -68,9 +67,8 @@ cdef int issue_unusual(
             if unlikely(works is not None) and reason > 0 and is_sticky(<CUresult>reason):
                 stream.context.check(<CUresult>reason)
             return reason
-        asked.request = &operation.request
-        asked.runs = runs
-        works = missing_waits(&operation.request.conflict, _still_in_the_way, &asked)
+        question = _question(operation, runs)
+        works = missing_waits(&question)
         if works is None:
             return reason
         for work in works:
@@ -165,103 +163,18 @@ cdef int ask(Operation *operation, Stream stream) except? -1:
 
     Called before costly preparations. Returns 0 also for conflicts that the policy "wait" resolves.
     """
-    cdef Asked asked
+    cdef Question question
     stream.usable()
     if stream.capture is not NULL:
         stream.refuse_captured()
     operation.request.stream = stream.order
     answer = own_ask(engine, &operation.request, NULL, NULL)
     if answer == OWN_MUST_WAIT:
-        asked.request, asked.runs = &operation.request, NULL
-        if _in_the_way(&operation.request.conflict, _still_in_the_way, &asked) is not None:
+        question = _question(operation, NULL)
+        if users_in_the_way(&question) is not None:
             return 0
     return 0 if answer == OWN_OK else REFUSED - answer
 
 
-cdef struct Asked:
-    own_request *request
-    const own_runs *runs    # as for own_ask
-
-
-cdef int _still_in_the_way(void *asked, own_clock *waited) noexcept nogil:
-    return own_ask(engine, (<Asked *>asked).request, (<Asked *>asked).runs, waited)
-
-
-# ---- what the policy "wait" inserts ----
-#
-# All streams whose work conflicts are found before the first wait is inserted. If one of these
-# streams cannot be waited for, the request is refused, and a refused request must not have inserted
-# any wait.
-
-cdef list missing_waits(own_conflict *conflict, question still_in_the_way, void *request):
-    """Return the events to wait for, one for each stream whose work conflicts with a request.
-
-    Returns an empty list if the caller only has to ask the engine again. Returns None if one of the
-    streams cannot be waited for in this thread; `conflict` then says which stream. Raises
-    OwnershipError if one of the streams is capturing.
-    """
-    users = _in_the_way(conflict, still_in_the_way, request)
-    return users and _events_of(users)
-
-
-cdef list _in_the_way(own_conflict *conflict, question still_in_the_way, void *request):
-    """As `missing_waits`, but return what to wait for: a Stream, or the last Event of a closed one.
-
-    Records no event.
-    """
-    cdef own_clock *waited = NULL
-    cdef int answer = OWN_MUST_WAIT
-    users = []
-    try:
-        while answer == OWN_MUST_WAIT:
-            user = user_of(conflict.epoch.slot, conflict.epoch.seq)
-            if _can_be_waited_for(user):
-                users.append(user)
-            elif isinstance(user, Stream) and (<Stream>user).closed:
-                continue  # closed after `user_of` found it; the next turn finds its last event
-            elif not own_known(engine, conflict.epoch.slot, conflict.epoch.seq):
-                return None
-            if not own_foresee(engine, conflict.epoch.slot, &waited):
-                raise MemoryError()
-            with nogil:
-                answer = still_in_the_way(request, waited)
-    finally:
-        own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
-    # With another answer, another thread has caused a conflict meanwhile that no wait resolves.
-    return users if answer == OWN_OK else []
-
-
-cdef list _events_of(list users):
-    """Return an event for each user. The user is a Stream, or the last Event of a closed stream.
-
-    For a Stream, a new event is recorded after all its work. Returns an empty list if a stream was
-    closed meanwhile; the caller then asks the engine again.
-    """
-    events = []
-    try:
-        for user in users:
-            events.append(user if isinstance(user, Event) else (<Stream>user).waitable())
-    except ValueError:
-        return []
-    return events
-
-
-cdef bint _can_be_waited_for(user) except -1:
-    """Whether an event can stand for a user now.
-
-    The user is the last Event of a closed stream, a Stream, or None.
-    """
-    cdef Stream stream
-    cdef int reason
-    if user is None or isinstance(user, Event):
-        return user is not None
-    stream = user
-    try:
-        stream.usable()
-        with nogil:
-            reason = stream.probe()
-        if reason:
-            stream.refuse(reason)
-    except ValueError:  # the stream is another thread's default stream, or was closed meanwhile
-        return False
-    return True
+cdef Question _question(Operation *operation, own_runs *runs) noexcept:
+    return Question(engine, &operation.request.conflict, &operation.request, runs, NULL, NULL)

@@ -86,6 +86,13 @@ cdef class Capturing:
         """Let a stream wait for an event of the capture. The stream joins the capture."""
         raise NotImplementedError
 
+    cdef Stream user_of(self, unsigned int slot):
+        """Return the stream of the capture that has this slot in the engine of its plan.
+
+        Returns None if no stream has it, or if this thread cannot wait for the stream.
+        """
+        raise NotImplementedError
+
 
 @cython.final
 @cython.no_gc_clear

@@ -131,3 +131,8 @@ def test_refusals_by_hand_are_listed():
     ours = {"_region.queue", "_region.check_queue", "_region.refuse_regions"}
     assert ours <= found
     assert found - ours == BY_HAND.keys()
+
+
+def test_one_loop_finds_all_that_a_request_has_to_wait_for():
+    found = {name for name, text in all_functions(CYTHON).items() if calls(text, ["own_foresee"])}
+    assert found == {"_waits.users_in_the_way"}
