@@ -1,9 +1,7 @@
-"""Copies between buffers, and fills."""
+"""Copies between buffers."""
 
-from libc.string cimport memcpy
-
-from cudadrv._driver cimport CUdeviceptr, CUevent, CUresult, CUstream, likely, unlikely
-from cudadrv._region cimport Region, check_region
+from cudadrv._driver cimport CUdeviceptr, CUevent, CUresult, CUstream, likely
+from cudadrv._region cimport Region
 from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
@@ -35,21 +33,3 @@ cdef inline Stream required_stream(object stream, Region region, str method):
     if likely(isinstance(stream, Stream)):
         return <Stream>stream
     return current_stream(stream, region, method)
-
-
-# The value of the last fill is kept, because programs often repeat a fill.
-cdef object last_value          # an int or a float: immutable, so `is` can compare them
-cdef object last_dtype          # the dtype of `last_item`
-cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
-
-cdef int set_new_item(unsigned char *item, object value, Region region) except -1
-cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream)
-
-
-cdef inline int set_item(unsigned char *item, object value, Region region) except -1:
-    """Convert a value to an item of the buffer. Raises if the device cannot fill with this item."""
-    if likely(value is last_value and region.dtype is last_dtype):
-        memcpy(item, last_item, sizeof(last_item))
-        return 0
-    check_region(region)
-    return set_new_item(item, value, region)

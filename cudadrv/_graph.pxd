@@ -3,11 +3,12 @@
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 
 from cudadrv._capture cimport Capture, DriverGraph, GraphNode, Holdings
+from cudadrv._conditions cimport ConditionKind
 from cudadrv._device cimport Context
 from cudadrv._driver cimport CUgraph, CUgraphExec
 from cudadrv._engine cimport own_access, own_runs
-from cudadrv._graph_nodes cimport Builder, ConditionKind
 from cudadrv._names cimport Parts
+from cudadrv._node cimport Builder
 from cudadrv._stream cimport Stream
 
 

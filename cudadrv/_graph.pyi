@@ -8,9 +8,9 @@ from cudadrv._buffer import Buffer
 from cudadrv._buffers import LockedBuffer
 from cudadrv._capture import Capture, GraphNode
 from cudadrv._graph_changes import ExecutableNode
-from cudadrv._graph_nodes import Builder
 from cudadrv._kernel import Kernel, _Sizes
 from cudadrv._names import Parts
+from cudadrv._node import Builder
 from cudadrv._stream import _AnyStream
 from cudadrv._token import Token
 

@@ -5,12 +5,16 @@ from cudadrv._buffer import Buffer, _Item
 from cudadrv._capture import GraphNode
 from cudadrv._graph import ExecutableGraph
 from cudadrv._kernel import _Sizes
+from cudadrv._node import NodeChange
 
 def update_executable(executable: ExecutableGraph, graph: object) -> None: ...
 def node_of(executable: ExecutableGraph, node: GraphNode | SupportsIndex) -> ExecutableNode: ...
 
 @final
 class Next: ...
+
+@final
+class Switch(NodeChange): ...
 
 @final
 class ExecutableNode:

@@ -12,8 +12,7 @@ from libc.string cimport memcpy
 
 from cudadrv._closing cimport make_room
 from cudadrv._copy cimport (
-    blocking_stream, copy_and_wait, copy_async, fill_region, nothing_to_do, required_stream,
-    set_item,
+    blocking_stream, copy_and_wait, copy_async, nothing_to_do, required_stream,
 )
 from cudadrv._device cimport Context, attend, context_of, contexts
 from cudadrv._driver cimport CUdeviceptr, cudadrv_table, likely, unlikely, words
@@ -26,6 +25,7 @@ from cudadrv._errors cimport close_at_end, refuse_if_forked
 from cudadrv._foreign cimport return_to_owner
 from cudadrv._library cimport ensure_driver
 from cudadrv._dlpack cimport exchange_capsule
+from cudadrv._fill cimport fill_region, set_item
 from cudadrv._loan cimport (
     ON_NOTHING, ON_STREAM, dlpack_device_of, export_region, new_loan, note_write,
 )

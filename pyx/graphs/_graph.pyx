@@ -20,6 +20,11 @@ from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
     Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
 )
+from cudadrv._conditions cimport (
+    CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, ConditionKind, add_child, add_conditional,
+    conditional_call, is_of_other_context, new_condition, refuse_old_driver,
+)
+from cudadrv._copy_node cimport add_copy
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
     CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, cuGraphLaunch,
@@ -34,17 +39,15 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport (
     close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
 )
-from cudadrv._graph_nodes cimport (
-    CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, Builder, ConditionKind, add_child,
-    add_conditional, add_copy, add_fill, add_launch, conditional_call, fill_request,
-    is_of_other_context, new_condition, refuse_old_driver,
-)
+from cudadrv._fill_node cimport add_fill
 from cudadrv._kernel cimport Kernel
+from cudadrv._launch_node cimport add_launch
 from cudadrv._memory_kinds cimport EXECUTABLE
 from cudadrv._names cimport (
     CONSTANT, COPY_NODE, FILL_NODE, LAUNCH, Parts, checked_name, give_back_name, graph_launch,
     number_of_graph, operation_name, parts_of,
 )
+from cudadrv._node cimport Builder, fill_request
 from cudadrv._operation cimport Operation, issue, prepare
 from cudadrv._ordering cimport policies_used, policy_in_force
 from cudadrv._refusal cimport refuse_operation

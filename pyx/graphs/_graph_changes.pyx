@@ -11,7 +11,9 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from cudadrv._buffers cimport new_buffer
 from cudadrv._capture cimport DriverGraph, GraphNode, Holdings, new_holdings
+from cudadrv._copy_node cimport change_copy
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
@@ -19,27 +21,28 @@ from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
-    CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, cudadrv_table, has_answered,
-    in_cuGraphExecUpdate, last_failure,
+    CUcontext, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, cudadrv_table,
+    has_answered, in_cuGraphExecUpdate, in_cuGraphNodeSetEnabled, last_failure,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
 )
 from cudadrv._errors cimport only_made_by
+from cudadrv._fill_node cimport change_fill, fill_into, refuse_fixed_fill, same_fill
 from cudadrv._graph cimport (
     ExecutableGraph, Graph, NodeNames, Uses, check_whole, name_launches, refuse_while_busy,
     replaced, retire_name, usable_executable, uses_of, uses_with, with_item,
 )
 from cudadrv._kernel cimport Kernel
+from cudadrv._launch_node cimport change_launch
 from cudadrv._names cimport (
     COPY_NODE, FILL_NODE, LAUNCH_NODE, OTHER_NODE, give_back_name, number_of_graph,
 )
-from cudadrv._node_changes cimport (
-    NodeChange, change_copy, change_fill, change_launch, disable, enable, same_fill, unlike,
-)
+from cudadrv._node cimport NodeChange, home_in_nodes, unlike
 from cudadrv._refusal cimport refuse_closed
 from cudadrv._region cimport Region
 
+from cudadrv._buffers import DeviceBuffer, LockedBuffer
 from cudadrv._errors import BufferBorrowedError, CaptureError, CudaError
 
 cdef extern from "cudadrv/driver.h":
@@ -175,7 +178,7 @@ cdef Next _update_by(ExecutableGraph executable, Graph graph):
     disabled = {}
     changes = []
     for index in executable.disabled:
-        changes.append(disable(nodes[index], executable.context))
+        changes.append(_disable(nodes[index], executable.context))
         disabled[index] = _in_place(changes[-1])
     if disabled:
         uses = uses_of(uses.items, graph.label, executable.context, disabled)
@@ -426,10 +429,10 @@ cdef class ExecutableNode:
             if wanted == (self.index in executable.disabled):
                 disabled = dict(executable.disabled)
                 if wanted:
-                    change, present = enable(old), disabled.pop(self.index)
+                    change, present = _enable(old), disabled.pop(self.index)
                     undo = None if present is None else same_fill(present)
                 else:
-                    change, undo = disable(old, executable.context), enable(old)
+                    change, undo = _disable(old, executable.context), _enable(old)
                     disabled[self.index] = _in_place(change)
                 following = _next(
                     executable, executable.nodes,
@@ -675,3 +678,50 @@ cdef int _make(
         raise CudaError(<int>status, last_failure().decode(), OTHER_MEMORY)
     executable.context.check(status)
     return 0
+
+
+# ---- enabling nodes ----
+
+@cython.final
+cdef class Switch(NodeChange):
+    """Whether launches of the graph run a node, which is a launch or a copy."""
+
+    cdef unsigned int enabled
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        return in_cuGraphNodeSetEnabled(context, executable, raw, self.enabled)
+
+
+cdef NodeChange _disable(GraphNode node, Context context):
+    """Return the change that disables a node."""
+    return _fill_elsewhere(node, context) if node.kind == FILL_NODE else _switch(node, False)
+
+
+cdef NodeChange _enable(GraphNode node):
+    """Return the change that enables a node."""
+    return same_fill(node) if node.kind == FILL_NODE else _switch(node, True)
+
+
+cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
+    """Return the change that lets a fill write to memory which nothing else uses.
+
+    A disabled fill writes there, because driver 580 loses the order of the nodes before and after a
+    memset node that cuGraphNodeSetEnabled has disabled. The node of the change keeps this memory.
+    """
+    cdef Region present = old.target
+    cdef Context home = context if old.stream is not None else home_in_nodes(present, context)
+    refuse_fixed_fill(old, context)
+    cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
+    # The driver accepts only memory of the same context. If that is not the graph's context, the
+    # memory is page-locked, which both contexts can use.
+    return fill_into(old, new_buffer(
+        DeviceBuffer if home is context else LockedBuffer, count, present.dtype, home, None,
+        "of a disabled fill"))
+
+
+cdef NodeChange _switch(GraphNode node, bint enabled):
+    cdef Switch change = Switch.__new__(Switch)
+    change.node, change.enabled = node, enabled
+    return change

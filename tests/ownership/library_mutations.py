@@ -873,7 +873,7 @@ MUTATIONS = [
     ),
     (
         "a node is ordered after all that its branch has",
-        "_graph_nodes._order_after",
+        "_node._order_after",
         "            if plan.tails.get(other.snapshot.slot) == other.index:\n",
         "            if plan.tails.get(other.snapshot.slot) is not None:\n",
     ),
@@ -1277,7 +1277,7 @@ MUTATIONS = [
     ),
     (
         "changed nodes grow with their buffers",
-        "_node_changes._renewed",
+        "_node.renewed",
         "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
         "    node.source, node.target = source, target\n",
     ),

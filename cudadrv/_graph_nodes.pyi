@@ -1,3 +1,0 @@
-from cudadrv._capture import Receiver
-
-class Builder(Receiver): ...

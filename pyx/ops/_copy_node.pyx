@@ -1,0 +1,115 @@
+"""Copies as nodes of graphs, and as changes of nodes."""
+
+cimport cython
+from libc.stdint cimport uint16_t
+from libc.string cimport memset
+
+from cudadrv._capture cimport GraphNode, after_of
+from cudadrv._copy cimport check_pair, device_side_of, refuse_apart
+from cudadrv._device cimport Context
+from cudadrv._driver cimport (
+    CUDA_MEMCPY3D, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED, CUcontext,
+    CUgraphExec, CUgraphNode, CUresult, in_cuGraphAddMemcpyNode, in_cuGraphExecMemcpyNodeSetParams,
+)
+from cudadrv._engine cimport OWN_READ, OWN_WRITE, own_access, own_request
+from cudadrv._names cimport COPY_NODE, custom_operation
+from cudadrv._node cimport (
+    Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
+    kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed,
+)
+from cudadrv._region cimport Region, borrow, pointer_of
+
+cdef uint16_t ADD_COPY = custom_operation("add_copy")
+
+
+cdef CUresult _node_call(
+    void *arguments, Place *place, CUgraphNode *nodes, int *count
+) noexcept nogil:
+    return in_cuGraphAddMemcpyNode(
+        place.context, nodes, place.graph, place.after, place.count, <CUDA_MEMCPY3D *>arguments,
+        place.context)
+
+
+cdef GraphNode add_copy(Builder graph, object destination, object origin, object after):
+    cdef GraphNode node
+    cdef own_request request
+    cdef own_access accesses[2]
+    cdef CUDA_MEMCPY3D copy
+    cdef tuple nodes = after_of(after)
+    cdef Region target = node_region(destination, "add_copy")
+    cdef Region source = node_region(origin, "add_copy")
+    cdef Context context
+    check_pair(target, source)
+    refuse_apart(target, source)
+    context = context_for(graph, device_side_of(target, source))
+    if target.nbytes == 0 or pointer_of(target) == pointer_of(source):
+        fill_request(&request, ADD_COPY, NULL, 0)
+        return add_node(graph, context, &request, nodes, nothing_call, NULL, source, target, ())
+    borrow(target, &accesses[0], OWN_WRITE)
+    borrow(source, &accesses[1], OWN_READ)
+    copy_params(&copy, target, source)
+    fill_request(&request, ADD_COPY, accesses, 2)
+    node = add_node(graph, context, &request, nodes, _node_call, &copy, source, target,
+                    (target.describe(), source.describe()))
+    node.kind = COPY_NODE
+    return node
+
+
+cdef void copy_params(CUDA_MEMCPY3D *params, Region target, Region source) noexcept:
+    """Fill in the driver's description of a copy, with the kinds of memory that captures use."""
+    # In a capture, a copy between page-locked buffers is a cuMemcpyAsync.
+    cdef bint on_host = source.host_side and target.host_side
+    memset(params, 0, sizeof(params[0]))
+    params.srcMemoryType = CU_MEMORYTYPE_UNIFIED if on_host \
+        else CU_MEMORYTYPE_HOST if source.host_side else CU_MEMORYTYPE_DEVICE
+    params.dstMemoryType = CU_MEMORYTYPE_UNIFIED if on_host \
+        else CU_MEMORYTYPE_HOST if target.host_side else CU_MEMORYTYPE_DEVICE
+    params.srcHost, params.dstHost = \
+        <void *><size_t>pointer_of(source), <void *><size_t>pointer_of(target)
+    params.srcDevice, params.dstDevice = pointer_of(source), pointer_of(target)
+    params.WidthInBytes, params.Height, params.Depth = target.nbytes, 1, 1
+
+
+@cython.final
+cdef class CopyChange(NodeChange):
+    """Another source or target of a copy."""
+
+    cdef CUDA_MEMCPY3D params
+
+    cdef CUresult make(
+        self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
+    ) noexcept nogil:
+        return in_cuGraphExecMemcpyNodeSetParams(
+            context, executable, raw, &self.params, context)
+
+
+cdef NodeChange change_copy(GraphNode old, Context context, object source, object target):
+    """Return a change of a copy. None keeps the present buffer."""
+    cdef CopyChange change = CopyChange.__new__(CopyChange)
+    cdef Region to = changed_region(old, "target", target, old.target)
+    cdef Region origin = changed_region(old, "source", source, old.source)
+    check_pair(to, origin)
+    refuse_apart(to, origin)
+    if pointer_of(to) == pointer_of(origin):
+        raise ValueError(f"{to.describe()} and {origin.describe()} are the same bytes")
+    _refuse_fixed_copy(old, context)
+    refuse_unlike(old, "target", to, old.target, context)
+    refuse_unlike(old, "source", origin, old.source, context)
+    change.node = renewed(old, origin, to, 2)
+    change.node.count = 2
+    borrow(to, &change.node.accesses[0], OWN_WRITE)
+    borrow(origin, &change.node.accesses[1], OWN_READ)
+    copy_params(&change.params, to, origin)
+    return change
+
+
+cdef int _refuse_fixed_copy(GraphNode old, Context context) except -1:
+    """Refuse a copy that driver 580 changes only once."""
+    cdef Region target = old.target, source = old.source
+    if kind_in_nodes(target).startswith("stream-ordered") and kind_in_nodes(source) == "page-locked" \
+            and home_in_nodes(source, context) is not context:
+        raise ValueError(f"{old.called()} cannot be changed: it copies {source.describe()},"
+                         f" page-locked memory of {source.memory.context!r}, to stream-ordered"
+                         f" memory in a graph of {context!r}. Capture the graph with other memory,"
+                         " and instantiate that")
+    return 0

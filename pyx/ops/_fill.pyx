@@ -1,0 +1,219 @@
+"""Fills of buffers. Those of graphs are in _fill_node.
+
+Outlives a call: the last fill's value and dtype (the GIL guards them).
+"""
+
+import numpy as np
+
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from libc.math cimport isinf
+from libc.stdint cimport uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from cudadrv._capture cimport GraphNode
+from cudadrv._copy cimport nothing_to_do
+from cudadrv._driver cimport (
+    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, cuMemsetD16Async, cuMemsetD2D32Async,
+    cuMemsetD32Async, cuMemsetD8Async, unlikely,
+)
+from cudadrv._engine cimport OWN_WRITE, own_access
+from cudadrv._operation cimport Operation, prepare
+from cudadrv._peers cimport refuse_unreachable
+from cudadrv._region cimport (
+    Region, borrow, check_region, of_present_size, plain_array, pointer_of, queue,
+)
+from cudadrv._stream cimport Stream
+from cudadrv._token cimport Token, new_token, stand_for
+
+cdef object _plain_dtype = None     # the dtype that was last passed to _code_of
+cdef int _plain_code = 0            # what _code_of returned for `_plain_dtype`
+
+last_value = None
+last_dtype = None
+
+
+cdef int set_new_item(unsigned char *item, object value, Region region) except -1:
+    global last_value, last_dtype
+    cdef bytes slowly
+    dtype = region.dtype
+    cdef int code = _code_of(dtype)
+    if type(value) is int and _set_integer(item, value, code) \
+            or type(value) is float and _set_float(item, value, code):
+        memcpy(last_item, item, sizeof(last_item))
+        last_value = value
+        # Set last, because dropping the old dtype can run Python code that calls a fill, too.
+        last_dtype = dtype
+        return 0
+    if dtype.itemsize not in (1, 2, 4, 8):
+        raise TypeError(
+            f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
+            " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
+    # A dtype whose alignment is smaller than its items allows parts that begin at any byte. An
+    # address that is not chosen yet must not be chosen here: the host may be the first user.
+    if (region.memory.address + region.start) % min(region.itemsize, 4):
+        raise ValueError(
+            f"{region.describe()} starts at byte {region.start}, and the device fills items of"
+            f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
+            " array instead: copy_from(numpy.full(count, value, dtype))")
+    slowly = _item(value, dtype).tobytes()
+    memcpy(item, <const char *>slowly, len(slowly))
+    return 0
+
+
+cdef int _code_of(object dtype) except -1:
+    """Return a code for the kind and size of a dtype, such as ``ord("i") << 8 | 4`` for int32.
+
+    Returns 0 unless the items are integers or floats that C can represent.
+    """
+    global _plain_dtype, _plain_code
+    cdef int code
+    if dtype is not _plain_dtype:
+        plain = dtype.kind in "iuf" and dtype.isnative and dtype.itemsize in (1, 2, 4, 8)
+        code = ord(dtype.kind) << 8 | dtype.itemsize if plain else 0
+        _plain_code = code
+        # Set last, because dropping the old dtype can run Python code that calls a fill, too.
+        _plain_dtype = dtype
+        return code
+    return _plain_code
+
+
+cdef bint _set_integer(unsigned char *item, object value, int code) except -1:
+    """Set an integer that fits into 64 bits and into the item. Returns False if it does not fit."""
+    cdef int overflow = 0
+    cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    cdef int bits = 8 * (code & 0xff)
+    cdef int kind = code >> 8
+    if overflow:
+        return False
+    if kind == c"f":
+        return _set_float(item, <double>number, code)
+    if kind == c"u":
+        if number < 0 or bits < 64 and number >> bits:
+            return False
+    elif kind != c"i" or number >> (bits - 1) not in (0, -1):
+        return False
+    memcpy(item, &number, 8)  # all hosts of CUDA are little-endian
+    return True
+
+
+cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
+    cdef float single = <float>number
+    if code == (c"f" << 8 | 8):
+        memcpy(item, &number, 8)
+        return True
+    if code == (c"f" << 8 | 4) and isinf(single) == isinf(number):
+        memcpy(item, &single, 4)
+        return True
+    return False
+
+
+cdef object _item(object value, object dtype):
+    """Return a 0-dimensional array of the dtype with the value. Raises if the dtype cannot hold it.
+    """
+    item = np.zeros((), dtype)
+    if isinstance(value, np.ndarray):
+        value = plain_array(value)
+        if not value.shape:
+            value = value[()]
+    if dtype.names is not None and not (isinstance(value, np.void) and value.dtype == dtype):
+        if not isinstance(value, tuple) or len(value) != len(dtype.names):
+            raise TypeError(f"fill of dtype {dtype} takes a tuple of {len(dtype.names)} values")
+        for name, part in zip(dtype.names, value):
+            item[name] = _item(part, dtype[name]) if dtype[name].subdtype is None else part
+    elif isinstance(value, (int, np.integer)) and dtype.kind in "iufc" \
+            and not isinstance(value, np.timedelta64):
+        _set_number(item, int(value))
+    else:
+        _set_same_kind(item, value)
+    return item
+
+
+cdef int _set_number(object item, object value) except -1:
+    """Set an integer of any size, or raise ValueError."""
+    try:
+        if item.dtype.kind in "iu" \
+                and not np.iinfo(item.dtype).min <= value <= np.iinfo(item.dtype).max:
+            raise OverflowError
+        _set_quietly(item, value, "unsafe")
+        if item.dtype.kind in "fc" and not np.isfinite(item):
+            raise OverflowError
+    except OverflowError:
+        raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}") from None
+    return 0
+
+
+cdef int _set_same_kind(object item, object value) except -1:
+    """Set a value that NumPy casts without a change of kind. Only precision may be lost."""
+    given = np.asarray(value)
+    if given.shape:
+        raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
+    # NumPy would convert another kind of value to a text.
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:
+        raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
+    _set_quietly(item, given, "same_kind")
+    if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
+            or item.dtype.kind in "SUV" and given.itemsize > item.itemsize and item != given:
+        raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}")
+    return 0
+
+
+cdef int _set_quietly(object item, object value, str casting) except -1:
+    """Set an item. NumPy does not warn of an overflow, because the caller checks for overflows."""
+    state = np.errstate(over="ignore")
+    state.__enter__()
+    try:
+        np.copyto(item, value, casting=casting)
+    finally:
+        state.__exit__(None, None, None)
+    return 0
+
+
+cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcept nogil:
+    cdef Fill *fill = <Fill *>arguments
+    cdef CUresult status
+    cdef uint16_t half = 0
+    cdef uint32_t low = 0
+    cdef uint32_t high = 0
+    if fill.itemsize == 1:
+        return cuMemsetD8Async(fill.target, fill.item[0], fill.count, stream)
+    if fill.itemsize == 2:
+        memcpy(&half, fill.item, 2)
+        return cuMemsetD16Async(fill.target, half, fill.count, stream)
+    memcpy(&low, fill.item, 4)
+    if fill.itemsize == 4:
+        return cuMemsetD32Async(fill.target, low, fill.count, stream)
+    memcpy(&high, &fill.item[4], 4)
+    if low == high:
+        return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
+    # The driver cannot fill items of 8 bytes. So the lower halves of all items are filled as one
+    # column of a matrix, and the upper halves as another.
+    status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
+    if status == CUDA_SUCCESS:
+        queued[0] = True
+        status = cuMemsetD2D32Async(fill.target + 4, 8, high, 1, fill.count, stream)
+    return status
+
+
+cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream):
+    """Queue a fill of a whole buffer."""
+    cdef Operation operation
+    cdef own_access access
+    cdef Fill fill
+    cdef Token token
+    check_region(region)
+    refuse_unreachable(region, stream)
+    if unlikely(stream.capture is not NULL):
+        region = of_present_size(region)
+    if unlikely(region.nbytes == 0):
+        return nothing_to_do(name, stream, None, region)
+    borrow(region, &access, OWN_WRITE)
+    fill.target = pointer_of(region)
+    fill.count = region.count
+    fill.itemsize = region.itemsize
+    memcpy(fill.item, item, sizeof(fill.item))
+    token = new_token(stream, None, region)
+    prepare(&operation, name, &access, 1, _fill_call, &fill)
+    queue(&operation, stream, region)
+    if unlikely(stand_for(token, &operation)) and isinstance(token.asked, GraphNode):
+        memcpy((<GraphNode>token.asked).settings, fill.item, sizeof(fill.item))
+    return token
