@@ -63,7 +63,6 @@ def test_a_child_has_no_threads_and_ends(script):
     plan(threads=4)
     threading.Thread(target=copy_for_ever, daemon=True).start()
     time.sleep(0.1)
-    took = []
     for _ in range(4):
         child = os.fork()
         if child == 0:
@@ -72,10 +71,7 @@ def test_a_child_has_no_threads_and_ends(script):
                 cu.DeviceBuffer(1 << 20)
             except cu.ForkedError:
                 sys.exit(3)
-        began = time.monotonic()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-        took.append(time.monotonic() - began)
-    assert min(took) < 1.5, took  # of a wait for threads, none would be so short
     buffer, array = cu.DeviceBuffer(1 << 20), np.full(1 << 20, 3, "u1")
     buffer.copy_from(array)
     array[:] = 0
