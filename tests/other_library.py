@@ -1,21 +1,11 @@
 """Another library for tests: its memory, its kernel, and its arrays (other_library.c)."""
 
 import ctypes
-import functools
 import gc
-import importlib.util
-import os
-import shlex
-import subprocess
-import sysconfig
-import tempfile
-from pathlib import Path
+
+import extensions
 
 import cudadrv as cu
-
-SOURCE = Path(__file__).with_name("other_library.c")
-INCLUDE = Path(__file__).parents[1] / "include"
-
 
 ADD = """
 .version 6.4
@@ -60,16 +50,6 @@ class Library:
             assert self.driver.cuMemFree_v2(ctypes.c_uint64(self.address)) == 0
 
 
-@functools.cache
 def compiled():
     """The compiled module of other_library.c: arrays with the C exchange API of DLPack."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "other_library.so"
-        compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-        flags = ["-O2", "-Wall", "-Wno-unused-function", "-Werror", "-shared", "-fPIC"]
-        folders = [f"-I{sysconfig.get_path('include')}", f"-I{INCLUDE}"]
-        subprocess.run([*compiler, *flags, *folders, str(SOURCE), "-o", str(target)], check=True)
-        found = importlib.util.spec_from_file_location("other_library", target)
-        module = importlib.util.module_from_spec(found)
-        found.loader.exec_module(module)
-        return module
+    return extensions.compiled("other_library")

@@ -5,6 +5,7 @@ import gc
 import sys
 import threading
 
+import extensions
 import numpy as np
 import pytest
 from capsules import Consumer
@@ -69,20 +70,20 @@ def test_a_capsule_that_nobody_consumes_ends_with_itself(make, stream, other):
 
 
 def test_no_end_is_lost_where_memory_runs_out(make, stream):
-    memory = pytest.importorskip("_testcapi")
+    memory = extensions.compiled("no_memory")
     for number in range(40):
         buffers = [make("device", 8) for _ in range(4)]
         cu.Device(0).synchronize()
         consumers = [Consumer(each.__dlpack__(stream=stream.handle)) for each in buffers]
         for consumer in consumers:
             consumer.end_without_the_gil()
-        memory.set_nomemory(number, number + 1)
+        memory.begin(number, number + 1)
         try:
             buffers[0].fill_async(1, stream)  # ends the returned loans before it does anything else
         except MemoryError:
             pass
         finally:
-            memory.remove_mem_hooks()
+            memory.end()
         stream.synchronize()
         for each in buffers:
             each.close()

@@ -4,6 +4,7 @@ import gc
 import sys
 from pathlib import Path
 
+import extensions
 import numpy as np
 import pytest
 
@@ -59,19 +60,19 @@ def test_the_driver_and_the_text_agree_on_the_parameters(driver, stream, nth):
 
 
 def test_no_module_is_lost_where_memory_runs_out(driver):
-    memory = pytest.importorskip("_testcapi")
+    memory = extensions.compiled("no_memory")
     cu.Module(PTX)  # imports modules and fills caches
     before = loaded()
     met = 0
     for number in range(600):
         module = None
-        memory.set_nomemory(number, number + 1)
+        memory.begin(number, number + 1)
         try:
             module = cu.Module(PTX, name="one")
         except MemoryError:
             met += 1
         finally:
-            memory.remove_mem_hooks()
+            memory.end()
     assert met > 20
     assert module is not None, "more allocations than looked at"
     del module
@@ -128,7 +129,7 @@ NO_MEMORY = {
 
 @pytest.mark.parametrize("name", NO_MEMORY)
 def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
-    memory = pytest.importorskip("_testcapi")
+    memory = extensions.compiled("no_memory")
     if name == "kernel" and sys.version_info[:2] == (3, 12):
         pytest.skip("a new kernel looks into the PTX, in Python, and CPython 3.12 crashes there")
     module, buffer = cu.Module(PTX), cu.DeviceBuffer.zeros(100, "u1", name="b")
@@ -136,13 +137,13 @@ def test_lists_that_cannot_grow_drop_nothing_twice(driver, stream, name):
     buffer.fill_async(1, stream)
     with stream:
         for number in range(STEPS):
-            memory.set_nomemory(number, number + 1)
+            memory.begin(number, number + 1)
             try:
                 NO_MEMORY[name](module, buffer)
             except (MemoryError, pytest.fail.Exception):
                 pass
             finally:
-                memory.remove_mem_hooks()
+                memory.end()
     stream.synchronize()
     gc.collect()
     assert sys.getrefcount(buffer) < 10

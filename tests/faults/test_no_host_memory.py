@@ -1,11 +1,12 @@
 """The host runs out of memory in the middle of a call: no state is lost, and nothing leaks."""
 
+import extensions
 import numpy as np
 import pytest
 
 import cudadrv as cu
 
-_testcapi = pytest.importorskip("_testcapi")
+memory = extensions.compiled("no_memory")
 
 STEPS = 60  # more allocations of Python objects than any call makes
 
@@ -15,13 +16,13 @@ def with_failing_allocation(number: int, call) -> bool:
 
     Returns whether it raised MemoryError.
     """
-    _testcapi.set_nomemory(number, number + 1)
+    memory.begin(number, number + 1)
     try:
         call()
     except MemoryError:
         return True
     finally:
-        _testcapi.remove_mem_hooks()
+        memory.end()
     return False
 
 
@@ -53,13 +54,13 @@ def test_an_offload_without_memory_ends_with_a_later_wait(stream):
     """If there is no memory even to make the arrays writable again, a later wait does so."""
     array, met = np.zeros(16, "u4"), 0
     for number in range(0, 300, 2):
-        _testcapi.set_nomemory(number, number + 9)
+        memory.begin(number, number + 9)
         try:
             try:
                 with cu.offload(inout=array, stream=stream):
                     pass
             finally:  # first, because an `except` may need memory
-                _testcapi.remove_mem_hooks()
+                memory.end()
         except MemoryError:
             met += 1
         stream.synchronize()
