@@ -9,7 +9,7 @@ Importing cudadrv loads no driver and uses no device. It enables the GIL of a fr
 import sys
 from typing import TYPE_CHECKING
 
-from cudadrv import _finder  # isort: skip  # it finds modules that are imported below
+from cudadrv import _finder  # isort: skip  # finds the modules that are imported below
 from cudadrv._buffer import Buffer, reap
 from cudadrv._buffers import (
     DeviceBuffer,

@@ -25,18 +25,19 @@ ENCODING: Any = {"encoding": "utf-8", "errors": "surrogateescape"}
 # inside double quotes.
 SHELL_IN_PATHS = frozenset('$`"')
 SHELL_IN_OPTIONS = frozenset("$`")  # a double quote is allowed: -DNAME="text"
-# Variables by which nvcc, its profile, and its host compiler take options and folders.
+# Environment variables with options and folders for nvcc, its profile, and its host compiler.
 VARIABLES = (
     *("INCLUDES", "SYSTEM_INCLUDES", "CUDAFE_FLAGS", "CICC_PATH", "NVVMIR_LIBRARY_DIR"),
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
 )
-# The host compiler appends to the file that this variable names what it has read, unless an option
-# or another variable already has it write such a list. nvcc's own -MD is no help: it preprocesses
-# the source for the host as well, which may fail, and omits the files of -imacros.
+# This environment variable names a file, to which the host compiler appends the list of files that
+# it has read, unless an option or another variable already makes it write such a list. nvcc's own
+# -MD cannot be used: it preprocesses the source for the host as well, which may fail, and omits the
+# files of -imacros.
 LISTING_VARIABLE = "SUNPRO_DEPENDENCIES"
 FIRST_HEADER = "cuda_runtime.h"  # nvcc has each source include it
 OPTIONS_FILE = re.compile(r"--?(?:optf|options-file)(?:=(.*))?", re.DOTALL)
-# Options with which the compiler reads files that are in no list.
+# Options that make the compiler read files that its list of files does not contain.
 UNLISTED_OF_NVCC = re.compile(r"--?(?:ldir|libdevice-directory)\b")
 UNLISTED_OF_NVRTC = re.compile(r"-Xcudafe|--?[\w-]*(?:pch|bundled)")
 FOLDER_OF_NVRTC = re.compile(r"(?:-I|--include-path)=?(.*)", re.DOTALL)
@@ -257,7 +258,7 @@ class Nvcc(Compiler):
         command: Sequence[str],
         environ: Mapping[str, str],
     ) -> Inputs | None:
-        """Return what a command has read, from a list of files and from what nvcc says it runs."""
+        """Return the inputs of a command, from the list of files and the output of nvcc -dryrun."""
         options = self.all_options(options)
         named = _files_of_options(options)
         if named is None or any(map(UNLISTED_OF_NVCC.match, options)):
@@ -269,7 +270,7 @@ class Nvcc(Compiler):
         if len(calls) != 1 or SHELL_IN_OPTIONS.intersection(calls[0]):
             return None
         call = shlex.split(calls[0])
-        # Else the list is only that of a call by which nvcc asks for the host compiler's version.
+        # A list without this header is only that of nvcc's call for the host compiler's version.
         if FIRST_HEADER in call and FIRST_HEADER not in {Path(file).name for file in files}:
             return None
         path = variables.get("PATH", environ.get("PATH", ""))
@@ -307,7 +308,7 @@ def _run_program(
 def _check_ptx(
     ptx: str, compiler: Compiler, source: Source, log: str, command: Sequence[str]
 ) -> None:
-    """Raise CompileError unless this is PTX. With some options a compiler writes something else."""
+    """Raise CompileError unless this is PTX. Some options make a compiler write another format."""
     if not re.search(r"^\s*\.version\s+\d", ptx, re.MULTILINE):
         what = f"{compiler} wrote no PTX for {source.name}; see the options"
         raise CompileError(what, log, command)
@@ -456,8 +457,9 @@ class Nvrtc(Compiler):
             return Compiled(ptx, log, self._inputs(given, files))
 
     def _run(self, source: Source, given: Sequence[str], adding: Sequence[str]) -> tuple[str, str]:
-        """Return PTX and log. The second options are left out if this NVRTC does not know them."""
-        # NVRTC searches the folder of a source for included files. A text is in none.
+        """Return PTX and log. If this NVRTC does not know the options in `adding`, omits them."""
+        # NVRTC searches the folder of a source for included files. A text without a file gets a
+        # folder that cannot exist.
         file, text = source.path or NO_FILE, source.text if source.path else _with_name(source)
         program = self._call("nvrtcCreateProgram", *map(_encoded, (text, str(file))), 0, [], [])
         try:

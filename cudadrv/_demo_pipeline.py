@@ -48,7 +48,7 @@ class Source:
 
 
 def read_at(file: FileIO, start: int, room: Bytes) -> int:
-    """Fill an array with the bytes of a file from a position on. Returns their number."""
+    """Fill an array from a file, starting at an offset. Returns the number of bytes read."""
     file.seek(start)
     done = 0
     while done < room.size:
@@ -60,7 +60,7 @@ def read_at(file: FileIO, start: int, room: Bytes) -> int:
 
 
 class Demo:
-    """Chunks of a file that go to the device and come back, several of them at a time."""
+    """Copies several chunks of a file to the device and back at the same time."""
 
     def __init__(self, file: FileIO, nbytes: int, chunk: int, buffers: int) -> None:
         self.file = file
@@ -72,7 +72,7 @@ class Demo:
         self.expected = np.empty(chunk, "u1")
 
     def count(self, stream: cu.Stream, work: cu.DeviceBuffer, _: cu.DeviceBuffer) -> cu.Token:
-        """Queue the kernel of a chunk. It counts the bytes, and leaves them as they are."""
+        """Queue the kernel of a chunk. It counts the bytes and does not change them."""
         blocks = -(-work.count // BLOCK_BYTES)
         return self.kernel.launch(
             blocks, BLOCK, cu.read(work), work.count, self.bins, stream=stream

@@ -691,8 +691,8 @@ cdef extern from "cudadrv/driver.h" nogil:
     void leave_context "cudadrv_leave"(bint pushed)
 
 
-# Functions by which the software driver asks for the names of operations and buffers. It declares
-# the same struct as cudadrvSoftWords in its control.h.
+# Functions that the software driver calls to get the names of operations and buffers. Its control.h
+# declares the same struct as cudadrvSoftWords.
 cdef struct Words:
     int (*operation)(unsigned long long tag, unsigned long long *label) noexcept nogil
     int (*describe_operation)(
@@ -706,7 +706,7 @@ cdef bint was_not_called() noexcept nogil
 
 
 cdef inline bint has_answered(CUresult status, CUresult answer) noexcept nogil:
-    """Whether a function of a context (`in_cu...`) has answered with a status that is no error.
+    """Whether a function of a context (`in_cu...`) returned `answer`, which is not an error here.
 
     The call that makes the context current can fail with the same status.
     """

@@ -119,7 +119,7 @@ def _write_compiler(path: Path, nvrtc: Path | None) -> None:
 
 
 def _elf_hash(name: bytes) -> bytes:
-    """Return the hash of a version's name, as ELF files have it."""
+    """Return the ELF hash of the name of a symbol version."""
     value = 0
     for letter in name:
         value = (value << 4) + letter
@@ -136,7 +136,7 @@ def _content_of(name: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a library. Programs may go on using the file that had its name before."""
+    """Write a library. Programs that have loaded the previous file keep using that file."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_bytes(content)
     unfinished.chmod(0o755)
@@ -144,7 +144,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is one that `lay_out` writes, or a link to one that was removed."""
+    """Whether `lay_out` wrote this file, or the path is a dangling link to such a file."""
     if not path.exists():
         return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
     content = path.read_bytes()

@@ -37,7 +37,7 @@ cdef class Home:
 
 cdef class Memory:
     cdef Context context        # kept alive: the driver frees memory with its context
-    cdef own_memory *state      # the engine's record of the memory; that of `home` if there is one
+    cdef own_memory *state      # the engine's record of the memory; shared with `home`, if any
     cdef Block *block           # the pool's block that contains the memory; NULL if not pooled
     cdef Growth growth          # the span of memory that grows; None for other memory
     cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen
@@ -48,11 +48,11 @@ cdef class Memory:
     # For memory of another library, the Memory of the whole allocation, whose state it shares: see
     # `_home_of`. None for all other memory.
     cdef Memory home
-    cdef Memory left            # the former home: other threads may have pointers to its state
+    cdef Memory left            # the former home; other threads may have pointers to its state
     cdef uint8_t gone           # whether the memory has left its home; the engine sets this
     cdef size_t start           # offset of the memory in `home`; `address` is the address of `home`
-    # What only a home has that stands for a whole allocation of another library, else None. Other
-    # homes are buffers of the program.
+    # Set only if this Memory is a home that represents a whole allocation of another library. None
+    # for all other Memory, and for homes that are buffers of the program.
     cdef Home whole
     cdef size_t members         # how many Memory objects share the state of this home
     cdef size_t returns         # how often bytes of this home were given back to their owner
@@ -60,7 +60,7 @@ cdef class Memory:
     cdef Stream attached        # the stream that managed memory is attached to, or None
     cdef PoolHandle pool        # the DriverPool that the memory comes from, or None
     cdef object owner           # keeps foreign memory alive, or None
-    cdef object migrations      # None, or how often blocks of it changed sides: see _migrations.pyx
+    cdef object migrations      # None, or how often its blocks have migrated: see _migrations.pyx
     cdef bint advised           # whether advice decides where managed memory is
     cdef str label              # class and name of the first buffer over the memory
     cdef Py_ssize_t loans       # how many loans of the memory, and blocks of `back`, have not ended

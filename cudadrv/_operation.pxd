@@ -51,7 +51,7 @@ cdef inline bint is_alone(PyThreadState *thread) noexcept:
 
     `thread` is the state of the calling thread.
     """
-    # Not `and`: the compiler would lose which branch of the callers is usual.
+    # Not `and`: the compiler would lose which branch of the callers is likely.
     return is_only_thread(thread) & (not cudadrv_table.ending)
 
 
@@ -80,10 +80,10 @@ cdef inline int issue(
     After 0 the caller owns the snapshot `request.issued`. A reason is a status of the driver, a
     reason of enter_stream, or REFUSED minus the engine's answer.
 
-    `runs` is that of an executable graph, for a launch of it: the driver runs each launch after the
-    last one, even on another stream. A launch with `runs` is refused on a stream that is captured.
-    For all other operations `runs` is NULL. `apart` is true if no two accesses use the same memory,
-    and if the accesses are those of the executable.
+    For a launch of an executable graph, `runs` belongs to the executable: the driver runs each
+    launch after the previous one, even on another stream. Such a launch is refused on a stream that
+    is captured. For all other operations `runs` is NULL. `apart` is true if the accesses are the
+    executable's own array, and no two of them use the same memory.
 
     This function is the fast path, and is inlined into the functions that make operations. It is
     for programs with one Python thread. No other thread can be in the engine then, so the engine's

@@ -161,7 +161,10 @@ def live_objects() -> dict[str, int]:
 
 
 def calls(function: str = "") -> int:
-    """Return how often a driver function, given by its exported name, was called; ``""``: any."""
+    """Return how often a driver function was called.
+
+    ``function`` is its exported name; ``""`` counts the calls of all functions.
+    """
     return int(_library().cudadrvSoftCalls(function.encode()))
 
 

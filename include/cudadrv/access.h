@@ -43,8 +43,8 @@ typedef struct own_export {
     own_memory *memory;
     struct own_export *next;         /* in the memory's list */
     struct own_export *next_managed; /* in the engine's list of host views of managed memory */
-    /* The stream of a loan, which may use the bytes in any case; NULL for a host view. A request
-     * that begins a loan takes its own stream, unless the caller has set another one here. */
+    /* The stream of a loan, whose work may always use the bytes. NULL for a host view. In a request
+     * that begins a loan, NULL stands for the request's stream. */
     own_stream *borrower;
     uint64_t start, stop;
     uint32_t site;

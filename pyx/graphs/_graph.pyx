@@ -387,7 +387,7 @@ cdef class Graph(Builder):
     def to_dot(self):
         """Return the graph as a text in the DOT language, which Graphviz draws.
 
-        Each node tells its operation, its line, its stream, and the buffers that it reads and
+        Each node shows its operation, its line, its stream, and the buffers that it reads and
         writes. Bodies of conditional nodes are not drawn: draw them by themselves. Raises
         ValueError if the graph is closed. Makes no driver call.
         """
@@ -398,9 +398,9 @@ cdef class Graph(Builder):
         """Return a picture of the graph: the text of an SVG file, which needs no other file.
 
         Each stream has a column, and so have nodes that were added without a capture. A node stands
-        below those that it runs after. Nodes tell what those of `to_dot` tell, and bodies of
-        conditional nodes are not drawn either. Notebooks show a graph as this picture. Raises
-        ValueError if the graph is closed. Makes no driver call.
+        below those that it runs after. A node shows the same information as in `to_dot`. Bodies of
+        conditional nodes are not drawn: draw them by themselves. Notebooks show a graph as this
+        picture. Raises ValueError if the graph is closed. Makes no driver call.
         """
         from cudadrv._graph_picture import svg
         return svg(*_drawn(self))

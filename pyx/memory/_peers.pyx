@@ -1,10 +1,10 @@
-"""Peers: access of a device to the memory of another one, and what connects two devices.
+"""Peers: access of a device to the memory of another one, and the link between two devices.
 
 A kernel can use memory of another device only if its context has access to it; otherwise the kernel
 would lose its context. So the access is checked before each launch, and does not end while a kernel
 may run. Copies between devices need no access.
 
-Outlives a call: which default pools `enable_access` has opened, and which access is just being
+Outlives a call: which default pools `enable_access` has opened, and which accesses are being
 ended (the GIL guards both).
 """
 
@@ -32,7 +32,7 @@ from cudadrv._virtual cimport can_use
 from cudadrv._errors import OwnershipError
 
 
-# ---- what connects two devices ----
+# ---- the link between two devices ----
 
 def can_access(Device device, Device peer):
     """Whether a device can get access to the memory of another one. True for the same device."""
@@ -64,13 +64,13 @@ cdef int _attribute(CUdevice_P2PAttribute attribute, Device device, Device peer)
 
 # ---- access ----
 #
-# Another thread may end access between the check of a launch and its driver call. So whoever ends
-# access first adds it to `_ending`, then counts `access_ends` up, and then looks for unfinished
-# work. A launch compares the counter after the engine has recorded the launch and before the driver
-# gets it. If the counter has changed, the launch is checked again, and is refused while the access
-# is in `_ending`.
+# Another thread may end access between the check of a launch and its driver call. So a thread that
+# ends access first adds it to `_ending`, then increments `access_ends`, and then looks for
+# unfinished work. A launch compares the counter after the engine has recorded the launch and before
+# the driver gets it. If the counter has changed, the launch is checked again, and is refused while
+# the access is in `_ending`.
 
-# The access that is just being ended, as pairs of numbers: two contexts, or a pool and a device.
+# The accesses that are being ended, as pairs of numbers: two contexts, or a pool and a device.
 cdef set _ending = set()
 # The keys are pairs of ordinals: a device, and the device to whose default pool it got access. The
 # values are the numbers of resets at that time (see _device.pxd).
@@ -251,8 +251,9 @@ cdef bint _is_last(Context context, Context peer) except -1:
 # ---- whether a stream can use memory ----
 
 cdef bint reaches(Context context, Region region) except -1:
-    """Whether kernels of a context can use device memory of another one. Asks the driver, because
-    other libraries can give access, too.
+    """Whether kernels of a context can use device memory of another one.
+
+    Asks the driver, because other libraries can give access, too.
     """
     cdef Context peer = region.memory.context
     cdef CUmemoryPool pool = NULL
@@ -310,7 +311,7 @@ cdef int _refuse(Region region, Stream stream, str more) except -1:
 
 
 cdef str _way_to_access(Region region, Context context):
-    """Return what lets a context use memory of another one, as a part of a message."""
+    """Return the part of a message that says how a context can use memory of another one."""
     cdef Context peer = region.memory.context
     if context.device == peer.device:
         return ""

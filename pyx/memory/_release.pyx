@@ -631,7 +631,7 @@ call_after_wait(_drain_idle)
 cdef Stream internal_stream(Context context):
     """Return the internal stream of a context, for blocking methods without a stream.
 
-    It is ordered only after work that the host knows to be complete.
+    This stream is ordered only after work that the host knows to be complete.
     """
     return _own_stream(context, "internal")
 
@@ -639,8 +639,8 @@ cdef Stream internal_stream(Context context):
 cdef Stream _free_stream(Context context):
     """Return the internal stream that frees stream-ordered memory, after waiting for its users.
 
-    Blocking copies use another stream, because what they wait for must not depend on when memory
-    dies.
+    Blocking copies use another stream: otherwise the time at which memory dies would decide which
+    work they wait for.
     """
     return _own_stream(context, "freeing")
 

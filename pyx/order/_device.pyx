@@ -539,7 +539,7 @@ cdef class Context:
             _current.set(current[1])
         except MemoryError:
             _end_block(current)
-        if self.lost or cudadrv_table.forked:  # leaving a block raises nothing then, like close()
+        if self.lost or cudadrv_table.forked:  # like close(), raise nothing then
             return
         with nogil:
             self.check(cuCtxPopCurrent(&popped))

@@ -52,8 +52,8 @@ void move_to(PageState &state, int processor) {
     state.copies.clear();
 }
 
-// Changes the state as a use by the processor does. Returns true if the use was a fault that moved
-// or copied the bytes.
+// Updates the state for a use by the processor. Returns true if the use was a fault that moved or
+// copied the bytes.
 bool use(PageState &state, int processor, bool write) {
     if (state.place == nowhere) {
         move_to(state, is_host(state.preferred) ? the_host : processor);
@@ -73,8 +73,8 @@ bool use(PageState &state, int processor, bool write) {
     bool alone = state.copies.empty();
     bool is_preferred =
         state.preferred.type != no_location.type && processor_at(state.preferred) == state.place;
-    // A device can use pages where they are if they are mapped for it. The host cannot use the
-    // memory of a device.
+    // A device can use pages at their current place if they are mapped for it. The host cannot use
+    // the memory of a device.
     if (processor != the_host && alone && (is_preferred || state.accessed_by.count(processor)))
         return false;
     move_to(state, processor);
@@ -99,7 +99,7 @@ void hash_copies(Managed &managed, size_t first, size_t last) {
     });
 }
 
-// Applies a use of whole blocks by a processor.
+// Updates the states for a use of whole blocks by a processor, and counts its faults.
 void use_blocks(Managed &managed, size_t first, size_t last, int processor, bool write) {
     size_t begin = first * block_bytes, end = std::min(last * block_bytes, size_of(managed));
     size_t counted = first; // the first block for which this use has counted no fault

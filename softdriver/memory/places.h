@@ -16,8 +16,8 @@ struct Managed;
 // the program's page table: the driver removes a page from this table when the page is no longer on
 // the host, and the system puts the page back when the host uses it.
 
-// How often blocks have been moved or copied because the host, or a device, used them where they
-// were not.
+// How often blocks have been moved or copied because the host, or a device, used them while they
+// were elsewhere.
 struct PageFaults {
     uint64_t host = 0, device = 0;
 };
@@ -30,8 +30,8 @@ inline int processor_at(const CUmemLocation &location) {
     return location.type == location_device ? location.id : the_host;
 }
 
-// Called when work of a device has used these bytes. Moves the blocks that the device cannot use
-// where they are. Bytes that are not in managed memory are ignored.
+// Called after work of a device has used these bytes. Blocks to which the device has no access at
+// their current place are moved to the device or copied. Ignores bytes outside of managed memory.
 void use_pages(Device &device, const std::vector<Range> &reads, const std::vector<Range> &writes);
 // Moves pages to a processor, or gives it a copy if they are mostly read.
 void move_pages(const Pages &pages, int processor);
@@ -43,8 +43,8 @@ void forget_pages(Managed &managed);
 // If managed memory exceeds the capacity of the device, moves some of its pages to the host. The
 // pages that have not been used for longest go first.
 void make_room(Device &device);
-// Updates places and copies for what the host has used and written since the last call. The driver
-// does not see uses of the host when they happen.
+// Updates places and copies after uses and writes of the host since the last call. The driver does
+// not see uses of the host when they happen.
 void notice_host(const Pages &pages);
 // Returns the sum for all blocks in which these pages are.
 PageFaults faults_of(const Pages &pages);

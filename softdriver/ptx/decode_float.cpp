@@ -75,8 +75,8 @@ template <class Operation> Handler of_numbers(Type type, const Manner &manner) {
                                             : nullptr;
 }
 
-// Selects the handler for a 16-bit format or a pair of 16-bit numbers. They are only rounded to
-// nearest.
+// Selects the handler for a 16-bit format or a pair of 16-bit numbers. Only rounding to nearest is
+// supported.
 template <class Operation> Handler of_halves(Type type, const Manner &manner) {
     constexpr Rounding nearest = Rounding::Nearest;
     if (manner.rounding != nearest)

@@ -49,7 +49,8 @@ class RaceOrder {
     // Orders the operation `gate` before all work that the context submits later.
     void add_gate(const Context &context, const OperationPtr &gate);
     void remove_gates(const Context &context) { gates_.erase(&context); }
-    // Checks whether values have come that streams wait for.
+    // Checks the pending waits. If an awaited value has been written, determines the places of all
+    // pending operations for which this is possible now.
     void look();
     // Call this when the scheduler has ended this wait, because the value has come.
     void arrived(const Operation &wait);
@@ -82,7 +83,7 @@ class RaceOrder {
     // Returns the host's clock: operations in it need no checks against later work. Returns null
     // while operations are pending, because the host knew less when it submitted these.
     RaceClockPtr settled() const { return pending_.empty() ? host_ : nullptr; }
-    // Visits all pending operations, which are waits for values that have not come, and the work
+    // Visits all pending operations: waits for values that have not been written, and the work
     // behind these waits.
     template <class Visit> void each_waiting(Visit visit) const {
         for (const Pending &pending : pending_)

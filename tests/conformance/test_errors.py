@@ -74,14 +74,14 @@ def test_pointer_attributes_of_unknown_memory(client):
     buffer = ctypes.create_string_buffer(64)
     address = ctypes.addressof(buffer)
     value = ctypes.c_int(-9)
-    for attribute in (2, 9):  # the attributes memory type and device ordinal
+    for attribute in (2, 9):  # MEMORY_TYPE and DEVICE_ORDINAL
         assert client.call("cuPointerGetAttribute", ctypes.byref(value), attribute, address) == 1
         assert value.value == -9
     kinds = (ctypes.c_int * 1)(2)
     results = (ctypes.c_void_p * 1)(ctypes.addressof(value))
     assert client.call("cuPointerGetAttributes", 1, kinds, results, address) == SUCCESS
     assert value.value == 0
-    kinds = (ctypes.c_int * 2)(4, 11)  # the attributes host pointer and start of the range
+    kinds = (ctypes.c_int * 2)(4, 11)  # HOST_POINTER and RANGE_START_ADDR
     values = (ctypes.c_uint64 * 2)(7, 7)
     results = (ctypes.c_void_p * 2)(ctypes.addressof(values), ctypes.addressof(values) + 8)
     client.ok("cuPointerGetAttributes", 2, kinds, results, address)

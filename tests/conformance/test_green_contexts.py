@@ -16,7 +16,7 @@ from .client import (
     SUCCESS,
 )
 
-# These tests check what cuda.h says. No GPU has answered yet.
+# These tests check what cuda.h documents. They have not run on a GPU yet.
 unasked = pytest.mark.cuda_software
 # These tests need a device with two multiprocessors, such as the software driver's device.
 two_processors = pytest.mark.cuda_software
@@ -327,7 +327,7 @@ def test_queues(client):
         assert (found.type, found.limit, found.scope) == (kind, 3, BALANCED)
         stream = stream_of(client, green), ctypes.byref(found), kind
         assert client.call("cuStreamGetDevResource", *stream) == INVALID_TYPE
-    # The queues of one green context can be those of another one.
+    # Another green context can use the same queues.
     assert describe(client, whole(client), found)[0] == SUCCESS
     client.ok("cuDeviceGetDevResource", 0, ctypes.byref(found), QUEUE)
     assert (found.type, found.limit, found.scope) == (QUEUE, 8, 0)
@@ -404,7 +404,7 @@ def context_of(client, green):
 
 
 def test_a_green_context_is_current(client, make):
-    """A green context has a CUcontext of its own, in which streams belong to it."""
+    """A green context has its own CUcontext. Streams made in it belong to the green context."""
     green, primary = make(), client.lib.primary
     context = context_of(client, green)
     assert context == context_of(client, green) != primary
@@ -488,7 +488,7 @@ def test_a_record_waits_for_all_streams_of_a_green_context(client, make):
 
 
 def test_a_wait_holds_all_later_work_of_a_green_context(client, make):
-    """The wait also holds the work of streams that are made after the wait.
+    """The wait also blocks the work of streams that are made after the wait.
 
     On an H100, a stream of the green context without later work may be idle.
     """

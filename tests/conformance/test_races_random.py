@@ -31,7 +31,7 @@ class Oracle:
         return len(self.before) - 1
 
     def races(self):
-        """The set of races. A race is the pair of the words that name its two accesses."""
+        """The set of races. A race is the pair of the `words` of its two accesses."""
         found = set()
         for a, b in itertools.combinations(range(len(self.before)), 2):
             if a in self.before[b] or b in self.before[a]:
@@ -43,7 +43,7 @@ class Oracle:
 
 
 class Walk:
-    """A random program, which is made while it runs on the driver and in the oracle."""
+    """A random program. Each step is chosen when it runs, on the driver and in the oracle."""
 
     def __init__(self, client, seed):
         self.client, self.random, self.oracle = client, random.Random(seed), Oracle()
@@ -62,7 +62,7 @@ class Walk:
         self.host = self.oracle.node([])
 
     def after(self, stream):
-        """The nodes that new work of a stream follows, without the host's node."""
+        """The nodes that a new operation of a stream runs after, except the host's node."""
         others = [stream]
         if stream == self.legacy:
             others += self.blocking
@@ -213,7 +213,7 @@ OPERATION = re.compile(
 
 
 def reported(text):
-    """The two accesses that a report names, in the words of the oracle."""
+    """The two accesses that a report names, each as the `words` of `Walk.access`."""
     address = int(re.search(r"memory (0x\w+)", text)[1], 16)
     return frozenset(
         (name, stream, does, address, int(start), int(end))

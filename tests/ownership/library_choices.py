@@ -34,7 +34,7 @@ class Choices:
         self.streams, self.events, self.tokens = [], [], []
         self.buffers, self.views, self.loans, self.raws = [], [], [], []
         self.holders, self.theirs, self.constants, self.modules = [], [], [], []
-        self.travellers = []  # arrays over which no buffer of the program is
+        self.travellers = []  # arrays of other libraries that no buffer of the program covers
         self.prepared, self.results = [], []
         self.several = False  # whether the program has several contexts
 

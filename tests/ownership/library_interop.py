@@ -317,9 +317,10 @@ class InteropChoices(GroupChoices):
             self.constants.append(made)
 
     def round_trips(self):
-        """Import an array, use it and give it back, several times. Only the library remembers this.
+        """Import an array, use it and give it back, several times.
 
-        No other buffer keeps the records of the allocation meanwhile.
+        The program has no other buffer over the array. Between the imports, only the library keeps
+        records of the allocation.
         """
         place = self.pick_place()
         if len(self.travellers) < 2:

@@ -198,14 +198,14 @@ class Content:
 class Plan(Oracle):
     """The order of a graph's nodes. It contains no other work, and no views.
 
-    The body of a conditional node has a plan of its own. In `outer`, the plan of the graph around
+    The body of a conditional node has its own plan. In `outer`, the plan of the graph around
     the body, the body's operations are work on the line of the conditional node, `entry`.
     """
 
     def __init__(self, outer=None):
         super().__init__()
         self.domain = self.open_domain(False)
-        self.alike = {}  # for each memory, the memory that stands for it in this plan
+        self.alike = {}  # for each memory, its model in this plan
         self.operations = []
         self.outer, self.entry = outer, None
         self.holding = outer.holding if outer else Holding()
@@ -351,7 +351,7 @@ class Capture:
 
     def __init__(self, origin, plan, after=()):
         self.plan, plan.block, plan.captured = plan, self, True
-        self.inside = {}  # for each stream, the plan's stream that stands for it
+        self.inside = {}  # for each captured stream, its model in the plan
         self.first = len(plan.operations)
         self.lents = []  # the open loans in it
         self.calls = []  # nodes of the work that borrowers queued in loans
@@ -378,7 +378,7 @@ class Capture:
         return self.plan.snapshot(self.inside[stream], record)
 
     def wait_inside(self, stream, point):
-        """Let a stream wait for a point of the capture. By the wait, it joins the capture."""
+        """Let a stream wait for a point of the capture. The wait makes it a part of the capture."""
         self.join(stream)
         self.plan.wait(self.inside[stream], point)
 
@@ -569,7 +569,7 @@ def union(operations, policies, policy):
 
 
 def together(modes):
-    """The mode that stands for several uses of a byte."""
+    """The combined mode of several uses of a byte."""
     if "write" in modes or {"read", "reach"} <= modes:
         return "write"
     return min(modes, key=("read", "reach", "shared").index)
