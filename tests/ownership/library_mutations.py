@@ -336,7 +336,7 @@ MUTATIONS = [
     ),
     (
         "a fill of 8 bytes writes the lower half only",
-        "_copy._fill_call",
+        "_fill._fill_call",
         "fill.target + 4, 8, high",
         "fill.target, 8, low",
     ),
@@ -861,7 +861,7 @@ MUTATIONS = [
     (
         "a fill takes memory of another context",
         "_unlike",
-        "not known or _home_of(present, context) is _home_of(region, context)\n",
+        "not known or home_in_nodes(present, context) is home_in_nodes(region, context)\n",
         "True\n",
     ),
     # ---- nodes that are added ----
@@ -1271,15 +1271,15 @@ MUTATIONS = [
     ),
     (
         "added nodes grow with their buffers",
-        "_new_node",
-        "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
-        "    node.source, node.target = source, target\n",
+        "node_region",
+        "    return of_present_size(<Region>given)\n",
+        "    return given\n",
     ),
     (
         "changed nodes grow with their buffers",
-        "_node.renewed",
-        "    node.source, node.target = of_present_sizes(source), of_present_sizes(target)\n",
-        "    node.source, node.target = source, target\n",
+        "changed_region",
+        "    region = of_present_size(region)\n",
+        "",
     ),
     # ---- captures of other libraries ----
     (
