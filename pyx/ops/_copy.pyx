@@ -1,7 +1,5 @@
 """Copies between buffers. Those of graphs are in _copy_node."""
 
-import numpy as np
-
 from cudadrv._capture cimport Capture
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (

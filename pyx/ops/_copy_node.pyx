@@ -106,7 +106,8 @@ cdef NodeChange change_copy(GraphNode old, Context context, object source, objec
 cdef int _refuse_fixed_copy(GraphNode old, Context context) except -1:
     """Refuse a copy that driver 580 changes only once."""
     cdef Region target = old.target, source = old.source
-    if kind_in_nodes(target).startswith("stream-ordered") and kind_in_nodes(source) == "page-locked" \
+    if kind_in_nodes(target).startswith("stream-ordered") \
+            and kind_in_nodes(source) == "page-locked" \
             and home_in_nodes(source, context) is not context:
         raise ValueError(f"{old.called()} cannot be changed: it copies {source.describe()},"
                          f" page-locked memory of {source.memory.context!r}, to stream-ordered"

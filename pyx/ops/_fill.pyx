@@ -13,8 +13,8 @@ from libc.string cimport memcpy
 from cudadrv._capture cimport GraphNode
 from cudadrv._copy cimport nothing_to_do
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, cuMemsetD16Async, cuMemsetD2D32Async,
-    cuMemsetD32Async, cuMemsetD8Async, unlikely,
+    CUDA_SUCCESS, CUresult, CUstream, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
+    cuMemsetD8Async, unlikely,
 )
 from cudadrv._engine cimport OWN_WRITE, own_access
 from cudadrv._operation cimport Operation, prepare
