@@ -76,7 +76,6 @@ class Choice(NamedTuple):
 
 
 CHOICE = pytest.StashKey[Choice]()
-FORMER = pytest.StashKey[dict[str, str | None]]()
 USED = pytest.StashKey[bool]()
 REPORTS = pytest.StashKey[Path]()
 LOST_IN = pytest.StashKey[str]()
@@ -151,8 +150,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{marker}: {text}")
     if CHOICE not in config.stash:  # a conftest.py names the plugin
         _start(config, config.option)
-    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
-        seed = config.workerinput["cuda_seed"]
+    # A worker of pytest-xdist takes the seed of the main process, if that has this plugin.
+    seed = getattr(config, "workerinput", {}).get("cuda_seed")
+    if seed is not None:
         config.stash[CHOICE] = config.stash[CHOICE]._replace(seed=seed)
 
 
@@ -164,7 +164,7 @@ def _start(config: pytest.Config, options: argparse.Namespace) -> None:
 
 
 def _restore_environment_later(config: pytest.Config) -> None:
-    former = config.stash[FORMER] = {name: os.environ.get(name) for name in ENVIRONMENT}
+    former = {name: os.environ.get(name) for name in ENVIRONMENT}
 
     def restore() -> None:
         for name, value in former.items():
