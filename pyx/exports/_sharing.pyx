@@ -22,11 +22,12 @@ from posix.unistd cimport getpid
 
 from cudadrv._device cimport Context, contexts
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
+    CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, CU_EVENT_DISABLE_TIMING, CU_EVENT_INTERPROCESS,
     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE,
-    CU_STREAM_NON_BLOCKING, CUcontext, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle,
-    CUresult, CUstream, cuEventRecord, cudadrv_table, in_cuEventRecord, in_cuIpcGetEventHandle,
-    in_cuIpcGetMemHandle, in_cuIpcOpenMemHandle, in_cuMemGetAddressRange, in_cuMemHostRegister,
+    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_STREAM_NON_BLOCKING, CUcontext, CUdeviceptr,
+    CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, CUstream, cuEventRecord, cudadrv_table,
+    in_cuEventRecord, in_cuIpcGetEventHandle, in_cuIpcGetMemHandle, in_cuIpcOpenMemHandle,
+    in_cuMemGetAddressRange, in_cuMemHostRegister, in_cuPointerGetAttribute,
     in_cuStreamCreateWithPriority, in_cuStreamDestroy, in_cuStreamWaitEvent,
 )
 from cudadrv._engine cimport (
@@ -501,13 +502,16 @@ cdef int _refuse_kind(Region region) except -1:
     return 0
 
 
-cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
+cdef int _share_memory(Region region) except -1:
     """Make the handle of device memory, unless it has one. The memory leaves its pool."""
+    cdef Memory memory = region.memory
+    cdef CUdeviceptr address = pointer_of(region)
     cdef CUipcMemHandle handle
     cdef CUdeviceptr base = 0
     cdef size_t total = 0
     cdef Sharing sharing
     cdef CUresult status
+    cdef int has_handle = 1
     if memory.kind.shared:
         return 0
     sharing = Sharing.__new__(Sharing)
@@ -515,7 +519,17 @@ cdef int _share_memory(Memory memory, CUdeviceptr address) except -1:
         status = in_cuIpcGetMemHandle(memory.context.raw, &handle, address)
         if status == CUDA_SUCCESS:
             status = in_cuMemGetAddressRange(memory.context.raw, &base, &total, address)
-        memory.context.check(status)
+        elif status == CUDA_ERROR_INVALID_VALUE:    # of from_raw: the kind of memory is not known
+            in_cuPointerGetAttribute(
+                memory.context.raw, &has_handle, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                address)
+        if has_handle:
+            memory.context.check(status)
+    if not has_handle:
+        raise ValueError(
+            f"{region.describe()} is memory for which the driver has no handles: it is from a pool"
+            " or a mapping, not from cuMemAlloc. Copy it to a DeviceBuffer made without stream=,"
+            " and share that")
     sharing.handle = (<char *>&handle)[:sizeof(handle)]
     sharing.base, sharing.total = base, total
     if not memory.kind.shared:  # another thread may have done the same meanwhile
@@ -558,7 +572,7 @@ cdef Ticket _share(Region region, Stream stream, bint waits):
     _make_board()
     _end_all()
     if not region.memory.kind.mappable:
-        _share_memory(region.memory, pointer_of(region))
+        _share_memory(region)
     shared = Shared.__new__(Shared)
     shared.memory = region.memory
     shared.number = os.urandom(16)

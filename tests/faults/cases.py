@@ -283,10 +283,10 @@ def wrong_afterwards(answer, usual, excused=()):
         else:
             wrong = borrowed_still(answer.error) + still_in_force() + unsound()
             answer.error = None
-            more = leftovers() - Counter(usual)
-            if more:  # a thread of the library may still hold references for a moment
+            more, tries = leftovers() - Counter(usual), 20
+            while more and tries:  # a thread of the library may still hold references for a moment
                 time.sleep(0.1)
-                more = leftovers() - Counter(usual)
+                more, tries = leftovers() - Counter(usual), tries - 1
             wrong += [
                 f"{count} {kind} too many"
                 for kind, count in more.items()

@@ -45,7 +45,10 @@ def wrong_cases(kind, which, names):
     assert done.returncode == 0, done.stderr[-4000:]
     assert [line.split(":")[0] for line in lines if line.endswith(" cases")] == list(names)
     found = [json.loads(line) for line in lines if line.startswith("{")]
-    return [f"{each['program']} {each['case']}: {each['wrong']}" for each in found]
+    return [
+        f"{each['program']} {each['case']}: {each['wrong']}, after it said {each.get('said')}"
+        for each in found
+    ]
 
 
 @pytest.fixture(params=["driver_faults", "memory_faults", "interrupts"])

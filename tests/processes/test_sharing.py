@@ -141,6 +141,18 @@ def test_what_is_lent_is_not_shared(driver):
     buffer.accept(stream=stream)
 
 
+def test_memory_of_a_pool_that_was_taken_over_is_not_shared(driver):
+    """`from_raw` cannot know that the memory is from a pool. The driver has no handle of it."""
+    stream = cu.Stream()
+    ordered = cu.DeviceBuffer(64, stream=stream)
+    stream.synchronize()
+    taken = cu.DeviceBuffer.from_raw(ordered.into_raw(), 64, name="mine")
+    with pytest.raises(ValueError, match=r"'mine'\[0:64\].*no handles.*Copy it"):
+        taken.share(stream)
+    taken.fill(1, stream=stream)
+    taken.close()
+
+
 def test_parts_are_shared_alone(other):
     stream = cu.Stream()
     buffer = filled(100)
