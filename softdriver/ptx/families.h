@@ -38,6 +38,7 @@ void add_copies(Opcodes &opcodes);
 void add_matrix_moves(Opcodes &opcodes);
 void add_matrix_products(Opcodes &opcodes);
 void add_wmma(Opcodes &opcodes);
+void add_wgmma(Opcodes &opcodes);
 void add_video(Opcodes &opcodes);
 void add_textures(Opcodes &opcodes);
 void add_surfaces(Opcodes &opcodes);

@@ -146,6 +146,13 @@ void Warp::release(unsigned barrier) {
             group.wait = Group::Wait::None;
 }
 
+const Step *Warp::waits_at(unsigned barrier) const {
+    if (waiting_.size() != 1)
+        return nullptr;
+    const Group &group = waiting_.front();
+    return group.wait == Group::Wait::Barrier && group.number == barrier ? group.next - 1 : nullptr;
+}
+
 void Warp::jumped_back() {
     if (waiting_.empty())
         return;

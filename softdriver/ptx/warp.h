@@ -70,6 +70,8 @@ struct Warp {
     uint64_t run(uint64_t steps);
     std::string what_it_waits_for() const;
     void release(unsigned barrier);
+    // Returns the step at which all lanes wait for this barrier, or null.
+    const Step *waits_at(unsigned barrier) const;
 
     // The functions up to exit() change the running group. Steps call them.
     void jump(const Step *target);                 // all lanes jump

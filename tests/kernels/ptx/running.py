@@ -45,6 +45,7 @@ def run(
     blocks: int = 1,
     shared: int = 0,
     capability: int = 80,
+    target: str = "",
     version: str = "8.0",
     declared: str = "",
     before: str = "",
@@ -53,10 +54,12 @@ def run(
     """Run a kernel on a copy of `result`, and return the copy.
 
     In `body`, %rd1 is the address of the copy, %rd2 that of `given`, and %r1 the index of the
-    thread in its block. `directives` are inserted after the list of parameters.
+    thread in its block. `directives` are inserted after the list of parameters. `target` is the
+    target of the PTX, if it is not `capability`.
     """
     require(capability)
-    target = min(capability, 90) if cu.driver_info().is_software else capability
+    if not target:
+        target = str(min(capability, 90) if cu.driver_info().is_software else capability)
     parts = {"declared": declared, "before": before, "directives": directives, "body": body}
     text = TEXT.format(version=version, target=target, **parts)
     given, result = np.ascontiguousarray(given), np.array(result)
