@@ -54,6 +54,7 @@ NAMES = [
     "kernels",
     "kernel_faults",
     "peers",
+    "zeroed",
 ]
 
 

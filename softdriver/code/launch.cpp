@@ -232,6 +232,8 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
         return status;
     if (unusable)
         return unusable;
+    if (request.for_node && !stream->capture)
+        return CUDA_ERROR_NOT_SUPPORTED;
     CUresult status = prepare_launch(function, *stream->owner, request, prepared);
     if (!status && stream->capture)
         status = check_node(prepared);

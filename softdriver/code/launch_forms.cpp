@@ -75,7 +75,8 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
     case completion_event:
         return has_event(attribute) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
     case updatable_node:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        request.for_node = true;
+        return value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -3,6 +3,7 @@
 #include "device/coredump.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace soft {
 namespace {
@@ -107,21 +108,39 @@ SOFT_API(cuCtxCreate_v2, (CUcontext * context, unsigned flags, CUdevice ordinal)
     return CUDA_SUCCESS;
 }
 
+// Only a device that MPS shares has execution affinities. An empty list asks for none.
 SOFT_API(cuCtxCreate_v3,
          (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned flags,
           CUdevice ordinal),
          (context, affinity, count, flags, ordinal)) {
-    if (affinity || count)
+    if (count < 0 || (count && !affinity))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (count)
         return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     return cuCtxCreate_v2_body(call, context, flags, ordinal);
 }
 
+namespace {
+
+// CUctxCreateParams, which older headers lack. All zero, it asks for a regular context.
+struct ContextParameters {
+    CUexecAffinityParam *affinity;
+    int affinity_count;
+    const void *graphics; // a command queue whose resources the context shares
+};
+
+} // namespace
+
 SOFT_API(cuCtxCreate_v4,
-         (CUcontext * context, CUctxCreateParams *parameters, unsigned flags, CUdevice ordinal),
-         (context, parameters, flags, ordinal)) {
-    if (parameters)
+         (CUcontext * context, CUctxCreateParams *given, unsigned flags, CUdevice ordinal),
+         (context, given, flags, ordinal)) {
+    ContextParameters parameters = {};
+    if (given)
+        std::memcpy(&parameters, given, sizeof parameters);
+    if (parameters.graphics)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return cuCtxCreate_v2_body(call, context, flags, ordinal);
+    return cuCtxCreate_v3_body(call, context, parameters.affinity, parameters.affinity_count, flags,
+                               ordinal);
 }
 
 SOFT_API(cuCtxDestroy_v2, (CUcontext handle), (handle)) {

@@ -141,6 +141,7 @@ cuLogsUnregisterCallback p
 cuArrayCreate_v2 pp|cuArray3DCreate_v2 pp|cuArrayGetDescriptor_v2 pp|cuArray3DGetDescriptor_v2 pp
 cuArrayDestroy p|cuArrayGetPlane ppu|cuArrayGetSparseProperties pp
 cuArrayGetMemoryRequirements ppi|cuMipmappedArrayCreate ppu|cuMipmappedArrayDestroy p
+cuCtxCreate_v3 ppiui|cuCtxCreate_v4 ppui
 cuMipmappedArrayGetLevel ppu|cuMipmappedArrayGetSparseProperties pp
 cuMipmappedArrayGetMemoryRequirements ppi|cuMemcpyHtoA_v2 pzpz|cuMemcpyAtoH_v2 ppzz
 cuMemcpyDtoA_v2 pzdz|cuMemcpyAtoD_v2 dpzz|cuMemcpyAtoA_v2 pzpzz|cuMemcpyHtoAAsync_v2 pzpzp

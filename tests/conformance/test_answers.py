@@ -21,7 +21,7 @@ SECTIONS = (
     "kernel_faults kernels modules jit functions libraries launches kernel_parameters link_logs "
     "old_launches cooperation graphs graph_nodes "
     "graph_runs virtual arrays texture_objects textures texture_code texture_faults surfaces "
-    "sharing"
+    "sharing zeroed"
 )  # sections that take long come first
 # Sections whose answers can depend on when operations run.
 SCHEDULED = (

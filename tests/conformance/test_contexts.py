@@ -17,6 +17,8 @@ from .client import (
 )
 
 UNSUPPORTED_LIMIT = 215
+UNSUPPORTED_EXEC_AFFINITY = 224
+NOT_SUPPORTED = 801
 
 
 @pytest.fixture
@@ -27,6 +29,16 @@ def context(client):
     yield context.value
     client.call("cuCtxDestroy_v2", context)
     client.ok("cuCtxSetCurrent", client.lib.primary)
+
+
+class CreateParameters(ctypes.Structure):
+    """A CUctxCreateParams."""
+
+    _fields_ = [
+        ("affinity", ctypes.c_void_p),
+        ("affinity_count", ctypes.c_int),
+        ("graphics", ctypes.c_void_p),
+    ]
 
 
 def current(client):
@@ -44,6 +56,49 @@ def test_stack(client, context):
     assert current(client) == context
     client.ok("cuCtxDestroy_v2", context)
     assert current(client) == client.lib.primary
+
+
+def check_regular(client, handle):
+    """Check that a context is current and works, and destroy it."""
+    address, value = ctypes.c_uint64(), ctypes.c_uint32()
+    assert current(client) == handle.value
+    client.ok("cuMemAlloc_v2", ctypes.byref(address), 64)
+    client.ok("cuMemsetD32_v2", address, 7, 16)
+    client.ok("cuMemcpyDtoH_v2", ctypes.byref(value), address, 4)
+    assert value.value == 7
+    client.ok("cuCtxDestroy_v2", handle)
+
+
+@pytest.mark.parametrize("given", ["nothing", "zeros", "an empty list"])
+def test_created_with_parameters_that_ask_for_nothing(client, given):
+    client.require("cuCtxCreate_v4")
+    handle, some = ctypes.c_void_p(), (ctypes.c_uint64 * 4)()
+    empty = CreateParameters(affinity=ctypes.addressof(some))
+    parameters = {"nothing": None, "zeros": CreateParameters(), "an empty list": empty}[given]
+    client.ok("cuCtxCreate_v4", ctypes.byref(handle), parameters and ctypes.byref(parameters), 0, 0)
+    check_regular(client, handle)
+
+
+@pytest.mark.parametrize("given", ["nothing", "an empty list"])
+def test_created_with_no_affinity(client, given):
+    handle, some = ctypes.c_void_p(), (ctypes.c_uint64 * 4)()
+    affinity = None if given == "nothing" else some
+    client.ok("cuCtxCreate_v3", ctypes.byref(handle), affinity, 0, 0, 0)
+    check_regular(client, handle)
+
+
+def test_created_with_what_a_device_lacks(software):
+    handle, some = ctypes.c_void_p(), (ctypes.c_uint64 * 4)()
+    at = ctypes.addressof(some)
+    out = ctypes.byref(handle)
+    assert software("cuCtxCreate_v3", out, some, 1, 0, 0) == UNSUPPORTED_EXEC_AFFINITY
+    assert software("cuCtxCreate_v3", out, None, 1, 0, 0) == INVALID_VALUE
+    assert software("cuCtxCreate_v3", out, some, -1, 0, 0) == INVALID_VALUE
+    affinity = ctypes.byref(CreateParameters(affinity=at, affinity_count=1))
+    assert software("cuCtxCreate_v4", out, affinity, 0, 0) == UNSUPPORTED_EXEC_AFFINITY
+    graphics = ctypes.byref(CreateParameters(graphics=at))
+    assert software("cuCtxCreate_v4", out, graphics, 0, 0) == NOT_SUPPORTED
+    assert handle.value is None
 
 
 def test_pop_from_nothing(client):

@@ -13,6 +13,7 @@ SIZE = 64
 # Kinds of nodes.
 KERNEL, MEMCPY, MEMSET, HOST, CHILD, EMPTY, WAIT, RECORD = range(8)
 ALLOC, FREE, CONDITIONAL = 10, 11, 13
+NOT_SUPPORTED = 801
 
 
 class Params(ctypes.Structure):
@@ -278,6 +279,23 @@ def test_programmatic_launches_are_captured_with_their_edge(client, allowed):
     client.ok("cuGraphGetEdges_v2", graph.handle, from_nodes, to_nodes, data, ctypes.byref(count))
     # If allowed, the edge starts at the port PROGRAMMATIC and has the type PROGRAMMATIC.
     assert bytes(data) == (b"\1\0\1" if allowed else bytes(3)) + bytes(5)
+    launched(client, graph.exec(), stream)
+
+
+@pytest.mark.parametrize("updatable", [0, 1])
+def test_launches_that_say_whether_kernels_can_update_them(software, client, updatable):
+    def launch():
+        attribute = Attribute(13, 0, (updatable,))  # DEVICE_UPDATABLE_KERNEL_NODE
+        config = Launch((1, 1, 1, 1, 1, 1, 0), stream, ctypes.addressof(attribute), 1)
+        return client.call("cuLaunchKernelEx", ctypes.byref(config), function, None, None)
+
+    stream, function = client.stream(), client.function(client.module(TEXT), "count")
+    assert launch() == NOT_SUPPORTED  # only nodes have this attribute
+    with captured(client, stream) as graph:
+        status = launch()
+        if updatable:
+            client.launch(function, stream)
+    assert status == (NOT_SUPPORTED if updatable else SUCCESS)
     launched(client, graph.exec(), stream)
 
 
