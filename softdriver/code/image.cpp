@@ -75,9 +75,10 @@ CUresult read_fatbin(std::optional<std::string_view> container, Image &image) {
         image.texts.push_back(std::move(found.text));
         return CUDA_SUCCESS;
     case ptx::FatbinText::Outcome::NoneFits:
-        note(Note::RefusedImage, "a fatbin without PTX that this device can run");
+        note(Note::RefusedImage, found.why);
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     default:
+        note(Note::RefusedImage, found.why);
         return CUDA_ERROR_INVALID_IMAGE;
     }
 }

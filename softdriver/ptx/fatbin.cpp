@@ -1,6 +1,7 @@
 #include "ptx/fatbin.h"
 
 #include "ptx/lz4.h"
+#include "ptx/zstd.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,8 +15,9 @@ namespace {
 constexpr uint32_t container_magic = 0xBA55ED50;
 constexpr size_t largest_container = size_t{1} << 40;
 constexpr size_t longest_text = size_t{1} << 30;
+constexpr size_t most_names = 8; // of devices, in a message
 constexpr uint16_t ptx_kind = 1;
-constexpr uint64_t compressed_lz4 = 0x2000, compressed_otherwise = 0x1000 | 0x8000;
+constexpr uint64_t compressed_lz4 = 0x2000, compressed_zstd = 0x8000, compressed_otherwise = 0x1000;
 // Flags of entries that run on one device only (such as sm_90a) or on one family (such as sm_100f).
 constexpr uint64_t for_one_device = 0x100000, for_one_family = 0x200000;
 
@@ -69,9 +71,9 @@ bool fits(const Entry &entry, int capability) {
     return made_for <= capability;
 }
 
-// Collects the entries that have PTX. Returns false if an entry is longer than the rest of the
-// container.
-bool read_entries(std::string_view rest, std::vector<Candidate> &texts) {
+// Collects the entries. Returns false if an entry is longer than the rest of the container.
+bool read_entries(std::string_view rest, std::vector<Candidate> &texts,
+                  std::vector<Candidate> &binaries) {
     while (!rest.empty()) {
         Candidate candidate;
         Entry &entry = candidate.entry;
@@ -83,8 +85,7 @@ bool read_entries(std::string_view rest, std::vector<Candidate> &texts) {
             return false;
         candidate.payload = rest.substr(0, entry.bytes);
         rest.remove_prefix(entry.bytes);
-        if (entry.kind == ptx_kind)
-            texts.push_back(candidate);
+        (entry.kind == ptx_kind ? texts : binaries).push_back(candidate);
     }
     return true;
 }
@@ -97,21 +98,57 @@ FatbinText text_of(const Candidate &candidate) {
     const Entry &entry = candidate.entry;
     FatbinText found;
     found.outcome = FatbinText::Outcome::Found;
-    if (!(entry.flags & compressed_lz4)) {
+    if (!(entry.flags & (compressed_lz4 | compressed_zstd))) {
         found.text = candidate.payload;
         return found;
     }
     if (entry.text_bytes > longest_text)
         return failed(FatbinText::Outcome::Broken, "a text in the fatbin is too long");
-    auto text =
-        decompress_lz4(candidate.payload.substr(0, entry.compressed_bytes), entry.text_bytes);
+    auto decompress = entry.flags & compressed_zstd ? decompress_zstd : decompress_lz4;
+    auto text = decompress(candidate.payload.substr(0, entry.compressed_bytes), entry.text_bytes);
     if (!text || text->size() != entry.text_bytes)
         return failed(FatbinText::Outcome::Broken, "a compressed text in the fatbin is broken");
     found.text = std::move(*text);
     return found;
 }
 
-std::string device_name(int capability) { return "sm_" + std::to_string(capability); }
+std::string device_name(const Entry &entry) {
+    return "sm_" + std::to_string(entry.capability) +
+           (entry.flags & for_one_device   ? "a"
+            : entry.flags & for_one_family ? "f"
+                                           : "");
+}
+
+// The devices for which the entries are made, such as "sm_75, sm_90a": each once, and not too many.
+std::string device_names(const std::vector<Candidate> &entries) {
+    std::vector<std::string> names;
+    for (const Candidate &each : entries) {
+        std::string name = device_name(each.entry);
+        if (std::find(names.begin(), names.end(), name) != names.end())
+            continue;
+        bool enough = names.size() == most_names;
+        names.push_back(enough ? "..." : std::move(name));
+        if (enough)
+            break;
+    }
+    std::string all;
+    for (const std::string &name : names)
+        all += (all.empty() ? "" : ", ") + name;
+    return all;
+}
+
+std::string why_none_fits(const std::vector<Candidate> &texts,
+                          const std::vector<Candidate> &binaries, int capability) {
+    std::string number = std::to_string(capability);
+    if (!texts.empty())
+        return "the fatbin has no PTX for sm_" + number + " or an older device, only for " +
+               device_names(texts);
+    return (binaries.empty() ? "the fatbin is empty"
+                             : "the fatbin has only machine code (" + device_names(binaries) +
+                                   "), and only PTX can run here") +
+           (": add PTX, for example by nvcc -gencode=arch=compute_" + number + ",code=compute_" +
+            number);
+}
 
 } // namespace
 
@@ -160,32 +197,29 @@ std::optional<std::string_view> fatbin_at(const void *data) {
 
 FatbinText text_of_fatbin(std::string_view data, int capability) {
     Container container;
-    std::vector<Candidate> texts;
+    std::vector<Candidate> texts, binaries;
     if (!read_header(data, container) || container.magic != container_magic ||
         container.header_bytes < sizeof container || container.header_bytes > data.size() ||
         container.bytes > data.size() - container.header_bytes)
         return failed(FatbinText::Outcome::Broken, "the fatbin's header is broken");
-    if (!read_entries(data.substr(container.header_bytes, container.bytes), texts))
+    if (!read_entries(data.substr(container.header_bytes, container.bytes), texts, binaries))
         return failed(FatbinText::Outcome::Broken, "an entry of the fatbin is broken");
     const Candidate *best = nullptr;
-    bool compressed = false;
+    bool unreadable = false;
     for (const Candidate &each : texts) {
-        bool readable = !(each.entry.flags & compressed_otherwise);
         if (!fits(each.entry, capability))
             continue;
-        compressed |= !readable;
-        if (readable && (!best || best->entry.capability < each.entry.capability))
+        if (each.entry.flags & compressed_otherwise)
+            unreadable = true;
+        else if (!best || best->entry.capability < each.entry.capability)
             best = &each;
     }
     if (best)
         return text_of(*best);
-    if (compressed)
-        return failed(FatbinText::Outcome::NoneFits,
-                      "the PTX in the fatbin is compressed with zstd, which this driver cannot "
-                      "read: compile with --compress-mode=speed or --no-compress");
     return failed(FatbinText::Outcome::NoneFits,
-                  "the fatbin has no PTX for " + device_name(capability) + " or an older device" +
-                      (texts.empty() ? ": binaries alone cannot run here" : ""));
+                  unreadable ? "the PTX in the fatbin is compressed in a way that this driver does "
+                               "not know: compile with --no-compress"
+                             : why_none_fits(texts, binaries, capability));
 }
 
 } // namespace soft::ptx

@@ -30,7 +30,7 @@ struct FatbinText {
 };
 
 // Selects the PTX for the newest target that is not newer than `capability`, which is 75 for 7.5.
-// If the PTX is compressed, it must be compressed with LZ4.
+// The PTX may be compressed with LZ4 or with Zstandard.
 FatbinText text_of_fatbin(std::string_view container, int capability);
 
 } // namespace soft::ptx

@@ -1,6 +1,8 @@
 """Modules, libraries and links: what the probe does not ask, or cannot show."""
 
+import base64
 import ctypes
+import struct
 
 import pytest
 
@@ -8,7 +10,7 @@ from .client import INVALID_HANDLE, INVALID_VALUE
 from .kernels import COUNT, FILL, HEAD, TEXT, VARIABLES
 
 NOT_FOUND = 500
-INVALID_PTX = 218
+INVALID_IMAGE, INVALID_PTX = 200, 218
 ERROR_LOG, ERROR_LOG_SIZE = 5, 6
 
 WRONG = HEAD + b".visible .entry k()\n{\n    .reg .b32 %r<2>;\n    frobnicate.u32 %r0, %r1;\n}\n"
@@ -21,6 +23,39 @@ def test_kernels_are_found_by_name(client):
     assert client.function(module, "fill") == one
     found = ctypes.c_void_p()
     assert client.call("cuModuleGetFunction", ctypes.byref(found), module, b"Fill") == NOT_FOUND
+
+
+# extern "C" __global__ void twice(unsigned *x) { x[threadIdx.x] *= 2; }
+# as nvcc 13.0 -fatbin -gencode=arch=compute_75,code=compute_75 compresses it: with Zstandard.
+COMPRESSED = base64.b64decode(
+    """
+    UO1VugEAEABIAQAAAAAAAAEAAQFQAAAA+AAAAAAAAADyAAAAQAAAAAAACQBLAAAAAAAAAAAAAAARgAAAAAAAAAAAAA
+    AAAAAAcwEAAAAAAABIAAAAAAAAAAAAAAAAAAAAKLUv/WBzAEUHAEJNKiJQaZwDGFnRT3l+LEmLReJ2LGamhiprbvBt
+    k3d+TlWdKZ4FAP/Cv7Hfd4nwm6RSXAH8KhKplF0WVGb2XWrh5tZQJ0HfA+UWj1SJpFMEfZXimBO5R6OoLE6LryKRKu
+    F3sPu/CMOB35GLWcQ6vCOVxdF8+ukVLnCkaRYjaULsMQN9QC9aIybCi4zWbOc02BaTndBgA2E/ZqY3DDQQzNjPY1GP
+    KEEyogZfT/oZKEACIiiMDxAgS6vpAXBkMMvNOzijpKa84GQBxLEBcfcAH/LYD2nv2XiLLKfsEEA0NRaUBexvEqqAih
+    AAAAAAAAA=
+    """
+)
+
+
+def test_a_fatbin_as_nvcc_compresses_it(client):
+    values = client.device(16)
+    client.write(values, struct.pack("4I", 1, 2, 3, 4))
+    function = client.function(client.module(COMPRESSED), "twice")
+    assert client.launch(function, None, ctypes.c_uint64(values), block=4) == 0
+    client.ok("cuCtxSynchronize")
+    assert struct.unpack("4I", client.read(values, 16)) == (2, 4, 6, 8)
+
+
+def test_a_compressed_fatbin_that_is_damaged(software):
+    module = ctypes.c_void_p()
+    for place in range(96, 338):  # from the frame's magic to its end
+        damaged = COMPRESSED[:place] + bytes([COMPRESSED[place] ^ 0x55]) + COMPRESSED[place + 1 :]
+        status = software("cuModuleLoadData", ctypes.byref(module), damaged)
+        assert status in (0, INVALID_IMAGE, INVALID_PTX)  # the text may be another one
+        if status == 0:
+            software.ok("cuModuleUnload", module)
 
 
 def test_variables_have_their_first_values_and_are_copied_to(client):

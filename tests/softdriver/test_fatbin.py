@@ -9,7 +9,7 @@ from limits import PATIENCE
 
 from .sanitized import ADDRESS, PTX_DUMP, Build
 
-LZ4, ZSTD, ONE_DEVICE, ONE_FAMILY = 0x2000, 0x8000, 0x100000, 0x200000
+LZ4, ZSTD, UNKNOWN, ONE_DEVICE, ONE_FAMILY = 0x2000, 0x8000, 0x1000, 0x100000, 0x200000
 pytestmark = pytest.mark.slow
 
 
@@ -79,8 +79,9 @@ def test_the_newest_that_fits(text_of, capability, expected):
 def test_particular_devices(text_of, flags, made_for, capability, fits):
     good, text = text_of(container(entry(b"special\0", made_for, flags=flags)), capability)
     assert good == fits
-    assert text == ("special\0" if fits else f"the fatbin has no PTX for sm_{capability} or an "
-                    "older device")  # fmt: skip
+    name = f"sm_{made_for}" + {ONE_DEVICE: "a", ONE_FAMILY: "f"}.get(flags, "")
+    none = f"the fatbin has no PTX for sm_{capability} or an older device, only for {name}"
+    assert text == ("special\0" if fits else none)
 
 
 # Texts and their compressed blocks, made by hand: literals, then matches that overlap their output.
@@ -122,18 +123,57 @@ def test_broken_block(text_of, block, text_bytes):
     )
 
 
+# "text" four times, in a frame of Zstandard with one block as it is.
+FRAME = b"\x28\xb5\x2f\xfd\x20\x10\x81\0\0" + b"text" * 4
+
+
+def test_zstandard(text_of):
+    code = container(entry(FRAME, 75, flags=ZSTD, text_bytes=16))
+    assert text_of(code, 75) == (True, "text" * 4)
+
+
+@pytest.mark.parametrize(
+    ("frame", "text_bytes"),
+    [(FRAME[:-1], 16), (FRAME, 15), (FRAME, 17), (b"", 0), (b"\0" * 20, 16), (FRAME, 1 << 62)],
+)
+def test_broken_frame(text_of, frame, text_bytes):
+    good, why = text_of(container(entry(frame, 75, flags=ZSTD, text_bytes=text_bytes)), 75)
+    assert not good
+    assert why in (
+        "a compressed text in the fatbin is broken",
+        "a text in the fatbin is too long",
+    )
+
+
 def test_other_compression(text_of):
-    packed = entry(b"\x28\xb5\x2f\xfd", 75, flags=ZSTD, text_bytes=4)
+    packed = entry(b"packed", 75, flags=UNKNOWN)
     good, why = text_of(container(packed), 75)
     assert not good
-    assert "compressed with zstd" in why
+    assert "compressed in a way that this driver does not know" in why
     assert text_of(container(packed, entry(b"readable", 70)), 75) == (True, "readable")
 
 
 def test_binaries_alone(text_of):
-    good, why = text_of(container(entry(b"\x7fELF", 75, kind=2)), 75)
+    binaries = [entry(b"\x7fELF", 75, kind=2), entry(b"\x7fELF", 90, kind=2, flags=ONE_DEVICE)]
+    good, why = text_of(container(*binaries, binaries[0]), 75)
     assert not good
-    assert why.endswith("binaries alone cannot run here")
+    assert why == (
+        "the fatbin has only machine code (sm_75, sm_90a), and only PTX can run here: "
+        "add PTX, for example by nvcc -gencode=arch=compute_75,code=compute_75"
+    )
+
+
+def test_nothing(text_of):
+    good, why = text_of(container(), 75)
+    assert not good
+    assert why.startswith("the fatbin is empty: add PTX")
+
+
+def test_many_binaries(text_of):
+    code = container(*(entry(b"", made_for, kind=2) for made_for in range(20, 20_000)))
+    good, why = text_of(code, 75)
+    assert not good
+    assert "sm_20, sm_21, sm_22, sm_23, sm_24, sm_25, sm_26, sm_27, ...)" in why
 
 
 GOOD = container(entry(b"text\0\0\0\0", 75))
@@ -161,7 +201,7 @@ def test_lying_headers(text_of, code):
     assert why in ("the fatbin's header is broken", "an entry of the fatbin is broken")
 
 
-@pytest.mark.parametrize("mode", ["none", "speed"])
+@pytest.mark.parametrize("mode", ["none", "speed", "balance", "size"])
 def test_of_a_compiler(text_of, tmp_path, mode):
     if not shutil.which("nvcc"):
         pytest.skip("there is no nvcc")
