@@ -36,6 +36,7 @@ SETTINGS = {
     "races": ("MODE", "data races: record (for the report), print, abort or off"),
     "devices": ("N", "number of devices, 0 to 16"),
     "driver": ("VERSION", "version of CUDA that the driver reports, such as 13.5"),
+    "capability": ("X.Y", "compute capability of the devices: 9.0 or 10.0"),
     "memory": ("SIZE", "memory of each device, such as 256MiB"),
 }
 NEWEST = "driver=13.5"  # accepts the PTX of the newest compilers

@@ -74,6 +74,10 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         settings.concurrent_managed = value == "1";
     } else if (name == "driver") {
         return parse_driver(value, settings);
+    } else if (name == "capability") {
+        if (value != "9.0" && value != "10.0")
+            return "capability must be 9.0 or 10.0, not '" + value + "'";
+        settings.capability = value == "9.0" ? 90 : 100;
     } else if (name == "free_waits") {
         return parse_free_waits(value, settings);
     } else if (name == "races") {
@@ -129,6 +133,7 @@ std::string settings_text(const Settings &settings) {
            ",seed=" + std::to_string(settings.seed) +
            ",driver=" + std::to_string(settings.driver / 1000) + "." +
            std::to_string(settings.driver % 1000 / 10) +
+           ",capability=" + (settings.capability == 90 ? "9.0" : "10.0") +
            ",free_waits=" + free_waits_names[static_cast<int>(settings.free_waits)] +
            ",devices=" + std::to_string(settings.devices) +
            ",memory=" + std::to_string(settings.memory) +

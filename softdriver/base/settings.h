@@ -20,7 +20,8 @@ enum class FreeWaits { Chosen, Always, Never };
 struct Settings {
     Schedule schedule = Schedule::Eager;
     uint64_t seed = 1;
-    int driver = 13000; // what cuDriverGetVersion returns
+    int driver = 13000;  // what cuDriverGetVersion returns
+    int capability = 90; // the compute capability of the devices
     FreeWaits free_waits = FreeWaits::Chosen;
     int devices = 1;
     size_t memory = size_t(1) << 30;

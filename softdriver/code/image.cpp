@@ -69,7 +69,7 @@ void read_linked(const char *from, Image &image) {
 CUresult read_fatbin(std::optional<std::string_view> container, Image &image) {
     if (!container)
         return CUDA_ERROR_INVALID_IMAGE;
-    ptx::FatbinText found = ptx::text_of_fatbin(*container, device_capability);
+    ptx::FatbinText found = ptx::text_of_fatbin(*container, device_capability());
     switch (found.outcome) {
     case ptx::FatbinText::Outcome::Found:
         image.texts.push_back(std::move(found.text));

@@ -63,6 +63,21 @@ const TargetVersion *find_target(int capability) {
     return nullptr;
 }
 
+// Says why the device cannot run programs for this target. Returns an empty text if it can. Targets
+// such as sm_90a are for one capability only, and those such as sm_100f for one family.
+std::string why_not_for_device(const ptx::Program &program) {
+    int capability = device_capability();
+    char kind = program.target.empty() ? '\0' : program.target.back();
+    std::string device = "this device, which is sm_" + std::to_string(capability);
+    if (!find_target(program.capability) || program.capability > capability)
+        return "the target " + program.target + " is unknown or newer than " + device +
+               (program.capability == 100 ? " (the setting capability=10.0 makes it newer)" : "");
+    bool fits = kind == 'a'   ? program.capability == capability
+                : kind == 'f' ? capability >= 100 && program.capability / 10 == capability / 10
+                              : true;
+    return fits ? "" : "the target " + program.target + " is not for " + device;
+}
+
 // Adds a problem if the PTX version does not support the target, the device does not support the
 // target, or the program has too many bytes of constants or of parameters.
 void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &problems) {
@@ -75,10 +90,8 @@ void check_limits(const ptx::Program &program, std::vector<ptx::Problem> &proble
         fail("version " + std::to_string(program.version / 10) + "." +
              std::to_string(program.version % 10) + " does not know the target sm_" +
              std::to_string(program.capability));
-    if (!target || program.capability > device_capability)
-        fail("the target sm_" + std::to_string(program.capability) +
-             " is unknown or newer than this device, which is sm_" +
-             std::to_string(device_capability));
+    if (std::string why = why_not_for_device(program); !why.empty())
+        fail(why);
     if (constant_bytes(program) > constant_limit)
         fail("more than 64 KiB of constants: " + std::to_string(constant_bytes(program)) +
              " bytes");
@@ -217,7 +230,7 @@ CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) 
 }
 
 CUresult JitOptions::check_target(int capability) const {
-    if (target_ < 0 || target_ == device_capability)
+    if (target_ < 0 || target_ == device_capability())
         return CUDA_SUCCESS;
     if (!target_)
         return CUDA_ERROR_INVALID_IMAGE;

@@ -59,7 +59,7 @@ CUresult read_function_attribute(const ptx::Program &program, const ptx::Kernel 
         *value = program.capability;
         break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = device_capability;
+        *value = device_capability();
         break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         *value = 0;

@@ -36,8 +36,8 @@ extern "C" int cudadrvSoftDescribeDevice(int place, cudadrvSoftDevice *told) {
     std::snprintf(told->uuid, sizeof told->uuid, "%s", soft::uuid_text(place).c_str());
     told->memory = settings.memory;
     told->bus = soft::pci_bus(place);
-    told->major = soft::device_capability / 10;
-    told->minor = soft::device_capability % 10;
+    told->major = soft::device_capability() / 10;
+    told->minor = soft::device_capability() % 10;
     if (lock)
         soft::add_use(*told, place);
     return CUDA_SUCCESS;

@@ -203,6 +203,7 @@ static std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Probl
     Decoding decoding{tree, problems, *library, is_part, {}, {}};
     program->version = tree.version;
     program->capability = tree.capability;
+    program->target = tree.target;
     prepare(decoding, *program);
     for (size_t i = 0; i < tree.functions.size(); i++)
         if (tree.functions[i].defined)

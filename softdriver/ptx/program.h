@@ -38,6 +38,7 @@ struct Kernel {
 // The decoded code of a module. It does not change after its creation.
 struct Program {
     int version = 0, capability = 0;
+    std::string target; // such as "sm_90a"
     std::vector<Kernel> kernels;
     std::vector<Variable> variables;    // in .global and .const, with their initial values
     std::vector<std::string> functions; // names of the visible functions that are not kernels

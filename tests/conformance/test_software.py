@@ -18,7 +18,7 @@ INVALID_PTX, UNSUPPORTED_PTX_VERSION = 218, 222
 def settings(software):
     yield software.configure
     software.configure("schedule=eager,seed=1,memory=1GiB,fault=none,driver=13.0")
-    software.configure("free_waits=schedule")
+    software.configure("free_waits=schedule,capability=9.0")
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
@@ -93,6 +93,46 @@ def test_new_instructions_are_refused_with_their_line(software, settings):
     assert status == INVALID_PTX
     assert "line 6" in log
     assert "frobnicate.u32" in log
+
+
+HEAD = b".version 9.0\n.target %s\n.address_size 64\n"
+
+
+@pytest.mark.parametrize(
+    ("capability", "fits", "others"),
+    [
+        ("9.0", "sm_75 sm_90 sm_90a", "sm_100 sm_100a sm_100f sm_120 sm_80a sm_90f"),
+        ("10.0", "sm_90 sm_100 sm_100a sm_100f", "sm_90a sm_103 sm_103a sm_120f"),
+    ],
+)
+def test_the_capability_of_the_devices(software, settings, capability, fits, others):
+    """PTX for older devices loads, and PTX for one device or family only there."""
+    settings(f"capability={capability}")
+    assert f",capability={capability}," in software.settings()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    software.ok("cuDeviceComputeCapability", ctypes.byref(major), ctypes.byref(minor), 0)
+    assert f"{major.value}.{minor.value}" == capability
+    for target in fits.split():
+        assert load(software, HEAD % target.encode())[0] == SUCCESS
+    for target in others.split():
+        status, log = load(software, HEAD % target.encode())
+        assert status == INVALID_PTX
+        assert f"the target {target} is " in log
+
+
+def test_capabilities_that_no_device_has(software, settings):
+    for value in ("9", "8.0", "10.3", "12.0", "90", ""):
+        assert software("cudadrvSoftConfigure", f"capability={value}".encode()) != SUCCESS
+        assert "9.0 or 10.0" in software.error()
+
+
+def test_tcgen05_is_refused_by_name(software, settings):
+    settings("driver=13.5,capability=10.0")
+    body = b".reg .b32 %r<2>;\ntcgen05.wait::ld.sync.aligned;\nret;"
+    status, log = load(software, HEAD % b"sm_100a" + b".entry k() {\n%s\n}\n" % body)
+    assert status == INVALID_PTX
+    assert "line 6" in log
+    assert "tcgen05.wait::ld.sync.aligned: not supported by the software driver" in log
 
 
 @pytest.mark.parametrize("driver", ["11.8", "12.10", "13.6", "14.0", "13", "13.0.1", "new"])
