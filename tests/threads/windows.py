@@ -97,6 +97,9 @@ class Moments:
         self.library = ctypes.CDLL(os.environ["CUDADRV_DRIVER"])
         self.library.wait_for_moment.restype = ctypes.c_char_p
         self.second = second
+        # A program makes thousands of collections, which would visit everything imported so far.
+        gc.collect()
+        gc.freeze()
 
     def pause(self) -> None:
         """Let the other thread run, if this is the moment."""
