@@ -138,6 +138,7 @@ cdef struct Frame:
     # Memory on the stack for a few arguments.
     unsigned long long values[FEW_WORDS]
     Operand operands[FEW_ARGUMENTS]
+    void *pointers[FEW_ARGUMENTS]   # only for nodes of graphs: see `point_to_values`
 
 
 cdef bint is_array(object value) except -1
@@ -145,6 +146,7 @@ cdef tuple with_regions(
     PyObject *const *values, Py_ssize_t count, Stream stream, list used, list captures)
 cdef Room room_on_heap(
     Signature signature, Py_ssize_t count, Py_ssize_t uses, bint cooperative, Packed *packed)
+cdef void point_to_values(Signature signature, Py_ssize_t count, Packed *packed) noexcept
 cdef int pack_unknown(
     Signature signature, PyObject *const *arguments, Py_ssize_t count, Packed *packed) except -1
 cdef int pack_borrows(

@@ -50,6 +50,9 @@ cdef class GraphNode:
     cdef own_access *accesses
     cdef uint32_t count
     cdef Py_ssize_t index       # in `Graph.nodes`
+    # Of a node in a body, once the graph has been used: the index in `Graph.nodes` of the outermost
+    # node around it. Of other nodes -1.
+    cdef Py_ssize_t outermost
     cdef tuple after            # indices of the nodes on which it depends
     # Until the capture ends: the Capture, which lists the node and ends before the node does, else
     # NULL.

@@ -726,4 +726,6 @@ cdef extern from "cudadrv/calls.h":
     vectorcallfunc exchange_call(object callable, vectorcallfunc function)
     PyObject *const *items_of(tuple objects)
     tuple tuple_of(PyObject *const *objects, Py_ssize_t count)
+    object call_with_tuple(
+        object method, type cls, PyObject *const *given, size_t nargsf, PyObject *names)
     Py_ssize_t PyVectorcall_NARGS(size_t nargsf)

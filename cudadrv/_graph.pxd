@@ -5,7 +5,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from cudadrv._capture cimport Capture, DriverGraph, GraphNode, Holdings
 from cudadrv._conditions cimport ConditionKind
 from cudadrv._device cimport Context
-from cudadrv._driver cimport CUgraph, CUgraphExec
+from cudadrv._driver cimport CUgraph, CUgraphExec, CUgraphNode, cudadrv_table
 from cudadrv._engine cimport own_access, own_runs
 from cudadrv._names cimport Parts
 from cudadrv._node cimport Builder
@@ -27,11 +27,12 @@ cdef class Uses:
     cdef bint apart             # no two of `accesses` use the same memory
     cdef own_access *accesses   # what the whole graph uses: `each`, joined; in `shared`
     cdef NodeNames names
-    # Of each node, also of those in bodies: the GraphNode, whether it is in a body, and the index
-    # in `Graph.nodes` of the node or of the outermost node around it.
-    cdef tuple items
-    cdef tuple nodes            # the GraphNodes that launches run
-    cdef own_access *each       # the accesses of `nodes`, node after node; in `shared`
+    cdef list nodes             # as in `Graph.nodes`
+    cdef list every             # `nodes` and those in bodies; without bodies `nodes` itself
+    # The keys are the indices of the disabled nodes. The value of a fill is the node that runs
+    # instead of it; other values are None.
+    cdef dict disabled
+    cdef own_access *each       # the accesses of what launches run, node after node; in `shared`
     cdef Accesses shared
     cdef uint32_t total         # number of accesses in `each`
     cdef list regions           # for each access in `each`: the buffer, or None
@@ -40,6 +41,7 @@ cdef class Uses:
 
     cdef str called(self, own_access *access)
     cdef tuple targets(self, own_access *accesses, uint32_t count)
+    cdef list running(self)
     cdef int find_buffers(self) except -1
 
 
@@ -77,43 +79,32 @@ cdef class ExecutableGraph:
     cdef int launching          # number of threads that are launching it; close() raises for them
     cdef bint changing          # it is being changed: no launch and no other change may begin
     cdef str label
-    cdef tuple nodes            # as in `Graph.nodes`
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from
-    cdef list raws              # the nodes of `original`: the driver names nodes to change by them
+    # Two of each node of `original`, by which the driver names nodes that change. The second one is
+    # NULL if the driver has only one.
+    cdef CUgraphNode *raws
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    # The keys are the indices of the disabled nodes. The value of a fill is the node that runs
-    # instead of it; other values are None.
-    cdef dict disabled
     cdef bint conditional       # it has conditions: destroying it would wait for the device
     # Whether the nodes at the same index of `raws` and of `nodes` are known to be the same node.
     cdef bint paired
     cdef object __weakref__
 
 
-cdef Uses uses_of(tuple items, str graph, Context context, dict disabled)
+cdef Uses uses_of(list nodes, list every, str graph, Context context, dict disabled)
 cdef Uses uses_with(Uses former, GraphNode old, GraphNode new)
-cdef tuple replaced(tuple items, GraphNode old, GraphNode new)
+cdef list replaced(list nodes, GraphNode old, GraphNode new)
 cdef int check_whole(Graph graph) except -1
 cdef Uses usable_executable(ExecutableGraph executable)
+
+
+cdef inline bint is_usable_executable(ExecutableGraph executable) noexcept:
+    """Whether `usable_executable` would not raise. Inlined for the fast path."""
+    return (executable.raw is not NULL) & (executable.broken is None) \
+        & (not cudadrv_table.forked)
+
+
 cdef int refuse_while_busy(ExecutableGraph executable) except -1
 cdef int refuse_launch(ExecutableGraph executable, Stream stream) except -1
 cdef uint16_t name_launches(str graph, NodeNames names) except? 0
 cdef void retire_name(ExecutableGraph executable) noexcept
-
-
-cdef extern from *:
-    """
-    /* Returns the tuple with another item at an index. */
-    static PyObject *cudadrv_with_item(PyObject *items, Py_ssize_t index, PyObject *item) {
-        Py_ssize_t count = PyTuple_GET_SIZE(items);
-        PyObject *found = PyTuple_New(count);
-        for (Py_ssize_t i = 0; found && i < count; i++) {
-            PyObject *each = i == index ? item : PyTuple_GET_ITEM(items, i);
-            Py_INCREF(each);
-            PyTuple_SET_ITEM(found, i, each);
-        }
-        return found;
-    }
-    """
-    tuple with_item "cudadrv_with_item"(tuple items, Py_ssize_t index, object item)

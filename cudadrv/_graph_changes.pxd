@@ -8,10 +8,8 @@ from cudadrv._graph cimport ExecutableGraph, Uses
 
 
 cdef class Next:
-    cdef tuple nodes
     cdef Uses uses
     cdef Holdings holdings
-    cdef dict disabled
     cdef own_access *accesses   # NULL if they stay
     cdef uint16_t operation
     cdef bint named             # this object owns the name `operation`, and gives it back

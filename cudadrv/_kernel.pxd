@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint16_t
 
-from cudadrv._arguments cimport Limits, Packed, Room, Shape, Signature, Takes
+from cudadrv._arguments cimport Frame, Limits, Packed, Room, Shape, Signature, Takes
 from cudadrv._capture cimport GraphNode
 from cudadrv._driver cimport (
     CUfunction, CUfunction_attribute, CUlaunchAttribute, CUresult, CUstream, likely, unlikely,
@@ -95,10 +95,10 @@ cdef void remember_launch(
 cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative, cluster,
     str call=*)
-cdef Prepared new_prepared(Kernel kernel)
-cdef int pack_prepared(Prepared ready, tuple args, tuple more, str call) except -1
-cdef Py_ssize_t count_accesses(Prepared ready) except -1
-cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1
-cdef tuple described(Prepared ready)
-cdef str advice_of(Prepared ready, own_request *request, int reason)
+cdef Room pack_all(
+    Kernel kernel, tuple args, tuple more, bint cooperative, str call, Frame *frame, Packed *packed)
+cdef Py_ssize_t count_accesses(Kernel kernel, Packed *packed) except -1
+cdef Py_ssize_t borrow_of(Kernel kernel, Packed *packed, own_access *accesses) except -1
+cdef tuple described(Kernel kernel, Packed *packed, list variables)
+cdef str advice_of(own_request *request, int reason, Packed *packed)
 cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil

@@ -67,6 +67,11 @@ cdef bint is_other_region(object given) noexcept
 cdef Region of_present_size(Region region)
 
 
+cdef inline bint grows(Region region) noexcept:
+    """Whether the size of a buffer can change: it grows with its memory."""
+    return region.memory is not None and region.memory.growth is not None and not region.part
+
+
 cdef inline bint is_region(object given) noexcept:
     """As isinstance(given, Region), but faster for the last two classes."""
     return type(given) is last_class or type(given) is class_before or is_other_region(given)

@@ -12,7 +12,7 @@ from importlib import import_module
 
 cimport cython
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 
 from cudadrv._arguments cimport Room, new_room
@@ -27,7 +27,7 @@ from cudadrv._conditions cimport (
 from cudadrv._copy_node cimport add_copy
 from cudadrv._device cimport ENDS_EXECUTABLE, Context, default_context, report_end
 from cudadrv._driver cimport (
-    CUdeviceptr, CUgraph, CUgraphExec, CUresult, CUstream, cuGraphLaunch,
+    CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, cuGraphLaunch,
     cudadrv_table, has_answered, in_cuGraphCreate, in_cuGraphExecDestroy,
     in_cuGraphInstantiateWithFlags, likely, unlikely,
 )
@@ -134,6 +134,18 @@ cdef class Uses:
             found.append(self.called(&accesses[i]))
         return tuple(found)
 
+    cdef list running(self):
+        """Return the nodes that launches run, also those in bodies."""
+        cdef GraphNode node
+        if not self.disabled:
+            return self.every
+        found = []
+        for node in self.every:
+            node = self.disabled.get(node.index, node) if node.outermost < 0 else node
+            if node is not None:
+                found.append(node)
+        return found
+
     cdef int find_buffers(self) except -1:
         """Set `regions` and `contexts`. Only messages and policies need them."""
         cdef GraphNode node
@@ -144,7 +156,7 @@ cdef class Uses:
             return 0
         regions = []
         contexts = []
-        for node in self.nodes:
+        for node in self.running():
             if isinstance(node.source, Uses):
                 (<Uses>node.source).find_buffers()
                 regions.extend((<Uses>node.source).regions)
@@ -163,23 +175,19 @@ cdef class Uses:
         return 0
 
 
-cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
+cdef Uses uses_of(list nodes, list every, str graph, Context context, dict disabled):
     """Join what nodes use, except disabled ones. `graph` is their graph's name in messages.
 
-    `disabled` is that of an ExecutableGraph.
+    `every` is `nodes` with those in bodies.
     """
     cdef GraphNode node
-    cdef Py_ssize_t top
     cdef uint32_t total = 0
-    cdef Uses uses
-    nodes = []
-    for node, _, top in items:
-        node = disabled.get(top, node)
-        if node is not None:
-            nodes.append(node)
-            total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
-    uses = Uses.__new__(Uses)
-    uses.items, uses.nodes, uses.context = items, tuple(nodes), context
+    cdef Uses uses = Uses.__new__(Uses)
+    cdef list running
+    uses.nodes, uses.every, uses.disabled, uses.context = nodes, every, disabled, context
+    running = uses.running()
+    for node in running:
+        total += (<Uses>node.source).total if isinstance(node.source, Uses) else node.count
     uses.shared = Accesses.__new__(Accesses)
     uses.each = uses.shared.each = <own_access *>malloc((total + 1) * sizeof(own_access))
     uses.accesses = uses.shared.joined = \
@@ -187,11 +195,9 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
     if uses.each is NULL or uses.accesses is NULL:
         raise MemoryError()
     uses.names = _names_of(uses, graph)
-    for node, in_body, top in items:
-        node = disabled.get(top, node)
-        if node is not None:
-            _add_accesses(uses, node, in_body, False)
-            _add_accesses(uses, node, in_body, True)
+    for node in running:
+        _add_accesses(uses, node, False)
+        _add_accesses(uses, node, True)
     if not own_join_accesses(uses.each, total, -1, uses.accesses, &uses.count):
         raise MemoryError()
     uses.apart = own_are_apart(uses.accesses, uses.count)
@@ -201,9 +207,10 @@ cdef Uses uses_of(tuple items, str graph, Context context, dict disabled):
 cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
     """Return `former` with a node in the place of another one that has the same accesses."""
     cdef Uses uses = Uses.__new__(Uses)
-    cdef Py_ssize_t at = _index_of(former.nodes, old)
-    uses.items, uses.context = replaced(former.items, old, new), former.context
-    uses.nodes = former.nodes if at < 0 else with_item(former.nodes, at, new)
+    uses.nodes = uses.every = replaced(former.nodes, old, new)
+    if former.every is not former.nodes:
+        uses.every = replaced(former.every, old, new)
+    uses.disabled, uses.context = former.disabled, former.context
     uses.shared, uses.each, uses.accesses = former.shared, former.each, former.accesses
     uses.total, uses.count, uses.apart = former.total, former.count, former.apart
     uses.names = former.names
@@ -212,28 +219,17 @@ cdef Uses uses_with(Uses former, GraphNode old, GraphNode new):
     return uses
 
 
-cdef tuple replaced(tuple items, GraphNode old, GraphNode new):
-    """Return items of `Uses` with a node in the place of another one."""
-    cdef Py_ssize_t i = old.index   # unless there are bodies
-    if i >= len(items) or (<tuple>items[i])[0] is not old:
-        i = 0
-        while (<tuple>items[i])[0] is not old:
-            i += 1
-    return with_item(items, i, with_item(<tuple>items[i], 0, new))
+cdef list replaced(list nodes, GraphNode old, GraphNode new):
+    """Return the list with a node in the place of another one, which is in the list."""
+    cdef list found = list(nodes)
+    cdef Py_ssize_t i = old.index   # nodes in bodies come between other nodes
+    while nodes[i] is not old:
+        i += 1
+    found[i] = new
+    return found
 
 
-cdef Py_ssize_t _index_of(tuple nodes, GraphNode node) noexcept:
-    """Return the index of a node in a tuple, or -1. It is mostly that in `Graph.nodes`."""
-    cdef Py_ssize_t i = node.index
-    if i < len(nodes) and nodes[i] is node:
-        return i
-    for i in range(len(nodes)):
-        if nodes[i] is node:
-            return i
-    return -1
-
-
-cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) noexcept:
+cdef void _add_accesses(Uses uses, GraphNode node, bint written) noexcept:
     """Add the accesses of a node that write, if `written`, or else those that only read.
 
     The caller adds the reads first, because a node may read everything before it writes.
@@ -241,11 +237,11 @@ cdef void _add_accesses(Uses uses, GraphNode node, bint in_body, bint written) n
     cdef uint32_t i
     if isinstance(node.source, Uses):   # another graph, whose buffers may have several policies
         for i in range(0 if written else (<Uses>node.source).total):
-            _add_access(uses, &(<Uses>node.source).each[i], in_body)
+            _add_access(uses, &(<Uses>node.source).each[i], node.outermost >= 0)
         return
     for i in range(node.count):
         if (node.accesses[i].mode != OWN_READ) == written:
-            _add_access(uses, &node.accesses[i], in_body)
+            _add_access(uses, &node.accesses[i], node.outermost >= 0)
 
 
 cdef void _add_access(Uses uses, own_access *access, bint in_body) noexcept:
@@ -274,23 +270,22 @@ cdef Region _region_at(tuple buffers, own_access *access, Py_ssize_t *found):
     return None
 
 
-cdef tuple _items_of(tuple nodes):
-    """Return the items of `Uses` for the nodes of a graph."""
+cdef list _with_bodies(list nodes):
+    """Return the nodes of a graph and those in their bodies."""
     found = []
-    _flatten(nodes, False, -1, found)
-    return tuple(found)
+    _flatten(nodes, -1, found)
+    return nodes if len(found) == len(nodes) else found
 
 
-cdef int _flatten(tuple nodes, bint in_body, Py_ssize_t top, list found) except -1:
-    """Append nodes and those in their bodies. `top` is the index of the outermost node, or -1."""
+cdef int _flatten(object nodes, Py_ssize_t outermost, list found) except -1:
+    """Append nodes and those in their bodies. `outermost` is that of `nodes`."""
     cdef GraphNode node
     cdef Plan body
-    cdef Py_ssize_t index
     for node in nodes:
-        index = node.index if top < 0 else top
-        found.append((node, in_body, index))
+        node.outermost = outermost
+        found.append(node)
         for body in node.plans or ():
-            _flatten(body.finished(), True, index, found)
+            _flatten(body.finished(), node.index if outermost < 0 else outermost, found)
     return 0
 
 
@@ -300,7 +295,7 @@ cdef NodeNames _names_of(Uses uses, str graph):
     cdef own_access *access
     cdef uint32_t i
     names.graph, names.accesses = graph, []
-    for node in uses.nodes:
+    for node in uses.running():
         inner = parts_of(node.operation)
         if isinstance(inner, NodeNames):    # another graph
             for used, start, stop, mode, name, site, inside in (<NodeNames>inner).accesses:
@@ -315,7 +310,7 @@ cdef NodeNames _names_of(Uses uses, str graph):
     return names
 
 
-cdef str _count_of(tuple nodes):
+cdef str _count_of(object nodes):
     return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
@@ -729,11 +724,11 @@ cdef class Graph(Builder):
         _check_instance(self)
         self.context.usable()
         uses = self.uses()
-        made.context, made.nodes = self.context, self.plan.finished()
+        made.context = self.context
         made.uses, made.holdings = uses, self.plan.holdings.copied(self.label)
-        made.original, made.raws = self.driver_graph, _raws_of(made.nodes)
+        made.original, made.raws = self.driver_graph, _raws_of(uses.nodes)
         made.numbers[0] = made.numbers[1] = self.number
-        made.disabled, made.paired, made.conditional = {}, True, bool(self.plan.conditions)
+        made.paired, made.conditional = True, bool(self.plan.conditions)
         made.accesses = <own_access *>malloc((uses.count + 1) * sizeof(own_access))
         if made.accesses is NULL:
             raise MemoryError()
@@ -929,9 +924,9 @@ cdef class Graph(Builder):
         """Return what the nodes use, without the nodes of a capture that has not ended."""
         cdef uint64_t changes = self.plan.root().changes
         if self.known is None or self.seen != changes:
-            items = _items_of(self.plan.finished())
+            nodes = list(self.plan.finished())
             self.known, self.seen = uses_of(
-                items, self.label, self.context, {}), changes
+                nodes, _with_bodies(nodes), self.label, self.context, {}), changes
         return self.known
 
     cdef object add_bodies(
@@ -1109,7 +1104,7 @@ cdef int _check_bodies(Plan plan, Context context) except -1:
     return 0
 
 
-cdef int _check_body(str body, tuple nodes, Context context) except -1:
+cdef int _check_body(str body, object nodes, Context context) except -1:
     cdef GraphNode node
     for node in nodes:
         if isinstance(node.source, Uses):   # a child graph
@@ -1125,14 +1120,17 @@ cdef int _check_body(str body, tuple nodes, Context context) except -1:
     return 0
 
 
-cdef list _raws_of(tuple nodes):
-    """Return the driver's nodes of each node, as a tuple of numbers. A loan has none."""
+cdef CUgraphNode *_raws_of(list nodes) except NULL:
+    """Return the driver's nodes, as `ExecutableGraph.raws` has them. A loan has none."""
     cdef GraphNode node
-    found = []
+    cdef int part
+    cdef CUgraphNode *raws = <CUgraphNode *>calloc(2 * len(nodes) + 1, sizeof(CUgraphNode))
+    if raws is NULL:
+        raise MemoryError()
     for node in nodes:
-        raws = (<size_t>node.raws[0], <size_t>node.raws[1])
-        found.append(raws[:node.raw_count])
-    return found
+        for part in range(node.raw_count):
+            raws[2 * node.index + part] = node.raws[part]
+    return raws
 
 
 cdef void _drop_driver_graph(Graph graph) noexcept:
@@ -1190,7 +1188,7 @@ def _buffers_in(Uses uses not None, bint written):
     """Return the buffers of the nodes, for the token of a launch."""
     cdef GraphNode node
     found = []
-    for node in uses.nodes:
+    for node in uses.running():
         for region in (node.writes if written else node.reads):
             if region not in found:
                 found.append(region)
@@ -1221,6 +1219,7 @@ cdef class ExecutableGraph:
         own_catch_up(engine)
         own_snapshot_drop(engine, &self.runs.last.snapshot)
         free(self.accesses)
+        free(self.raws)
 
     @property
     def closed(self):
@@ -1230,8 +1229,7 @@ cdef class ExecutableGraph:
     @property
     def nodes(self):
         """The operations of a launch, a tuple of `GraphNode` in the order of their capture."""
-        usable_executable(self)
-        return self.nodes
+        return tuple(usable_executable(self).nodes)
 
     def launch(self, stream=None):
         """Queue a launch of the graph. Does not wait for it.
@@ -1271,7 +1269,8 @@ cdef class ExecutableGraph:
             found = <Stream>stream
         else:
             found = _stream_of_launch(self, stream)
-        if unlikely((found.context is not self.context) | self.changing | (not _is_usable(self))):
+        if unlikely((found.context is not self.context) | self.changing
+                    | (not is_usable_executable(self))):
             refuse_launch(self, found)
         uses, accesses = self.uses, self.accesses
         count = uses.count
@@ -1316,7 +1315,9 @@ cdef class ExecutableGraph:
 
         Driver function: cuGraphExecUpdate.
         """
-        _changes_module().update_executable(self, graph)
+        if _update_executable is None:
+            _import_changes()
+        _update_executable(self, graph)
 
     def __getitem__(self, node):
         """__getitem__($self, node, /)\n--\n
@@ -1326,13 +1327,14 @@ cdef class ExecutableGraph:
         has updated it last, or of ``step.nodes``; or an index of ``step.nodes``. Raises ValueError
         for other nodes and IndexError for other indices.
         """
-        return _changes_module().node_of(self, node)
+        if _node_of is None:
+            _import_changes()
+        return _node_of(self, node)
 
     def __len__(self):
         """__len__($self, /)\n--\n
         The number of nodes."""
-        usable_executable(self)
-        return len(self.nodes)
+        return len(usable_executable(self).nodes)
 
     def close(self):
         """Destroy the executable, and let its memory go. Closing twice does nothing.
@@ -1352,7 +1354,7 @@ cdef class ExecutableGraph:
         own_catch_up(engine)
         retire_name(self)
         drain(False)
-        self.uses = self.holdings = self.original = self.nodes = None
+        self.uses = self.holdings = self.original = None
 
     def __enter__(self):
         """``with step:`` closes it at the end of the block."""
@@ -1364,27 +1366,22 @@ cdef class ExecutableGraph:
         close_at_end(self, exception, "executable graph")
 
     def __repr__(self):
-        state = "closed" if self.raw is NULL else _count_of(self.nodes)
+        state = "closed" if self.raw is NULL else _count_of(self.uses.nodes)
         return f"<ExecutableGraph of {self.label}, {state}>"
 
 
 only_made_by(ExecutableGraph, "use graph.instantiate()")
 
-cdef object _changes = None
+# Functions of the module _graph_changes, which imports this one.
+cdef object _update_executable = None
+cdef object _node_of = None
 
 
-cdef object _changes_module():
-    """Return the module _graph_changes, which imports this one."""
-    global _changes
-    if _changes is None:
-        _changes = import_module("cudadrv._graph_changes")
-    return _changes
-
-
-cdef inline bint _is_usable(ExecutableGraph executable) noexcept:
-    """Whether `usable_executable` would not raise. Inlined for the fast path."""
-    return (executable.raw is not NULL) & (executable.broken is None) \
-        & (not cudadrv_table.forked)
+cdef int _import_changes() except -1:
+    global _update_executable, _node_of
+    changes = import_module("cudadrv._graph_changes")
+    _update_executable, _node_of = changes.update_executable, changes.node_of
+    return 0
 
 
 cdef Stream _stream_of_launch(ExecutableGraph executable, object stream):
@@ -1476,9 +1473,9 @@ cdef void _destroy_executable(ExecutableGraph executable) noexcept:
         return
     if executable.conditional:
         release_later(EXECUTABLE, <CUdeviceptr><size_t>raw, NULL, executable.context,
-                      (executable.original, executable.nodes))
+                      (executable.original, executable.uses))
         return
     with nogil:
         status = in_cuGraphExecDestroy(executable.context.raw, raw)
     report_end(status, ENDS_EXECUTABLE, <size_t>raw, executable.context,
-               (executable.original, executable.nodes))
+               (executable.original, executable.uses))

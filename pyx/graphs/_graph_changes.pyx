@@ -7,14 +7,17 @@ and then cannot fail any more. Meanwhile launches and other changes are refused.
 import operator
 
 cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from cudadrv._arguments cimport Frame
 from cudadrv._buffers cimport new_buffer
 from cudadrv._capture cimport DriverGraph, GraphNode, Holdings, new_holdings
 from cudadrv._copy_node cimport change_copy
-from cudadrv._device cimport Context
+from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED,
@@ -22,7 +25,8 @@ from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
     CUcontext, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, cudadrv_table,
-    has_answered, in_cuGraphExecUpdate, in_cuGraphNodeSetEnabled, last_failure,
+    PyVectorcall_NARGS, call_with_tuple, exchange_call, has_answered, in_cuGraphExecUpdate,
+    in_cuGraphNodeSetEnabled, last_failure, tuple_of, unlikely,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
@@ -30,8 +34,8 @@ from cudadrv._engine cimport (
 from cudadrv._errors cimport only_made_by
 from cudadrv._fill_node cimport change_fill, fill_into, refuse_fixed_fill, same_fill
 from cudadrv._graph cimport (
-    ExecutableGraph, Graph, NodeNames, Uses, check_whole, name_launches, refuse_while_busy,
-    replaced, retire_name, usable_executable, uses_of, uses_with, with_item,
+    ExecutableGraph, Graph, NodeNames, Uses, check_whole, is_usable_executable, name_launches,
+    refuse_while_busy, replaced, retire_name, usable_executable, uses_of, uses_with,
 )
 from cudadrv._kernel cimport Kernel
 from cudadrv._launch_node cimport change_launch
@@ -55,6 +59,7 @@ cdef extern from "cudadrv/driver.h":
 
 @cython.final
 @cython.no_gc
+@cython.freelist(4)
 cdef class Next:
     """The new state of an executable graph. `_take_over` exchanges it for the old state.
 
@@ -67,11 +72,10 @@ cdef class Next:
             give_back_name(self.operation)
 
 
-cdef Next _next(ExecutableGraph executable, tuple nodes, Uses uses, Holdings holdings):
+cdef Next _next(ExecutableGraph executable, Uses uses, Holdings holdings):
     """Return a new state. The caller sets what else changes."""
     cdef Next following = Next.__new__(Next)
-    following.nodes, following.uses, following.holdings = nodes, uses, holdings
-    following.disabled = executable.disabled
+    following.uses, following.holdings = uses, holdings
     following.operation = executable.operation
     following.number, following.paired = executable.numbers[1], executable.paired
     if uses.shared is not executable.uses.shared:
@@ -95,21 +99,28 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
     if following.operation != executable.operation:
         retire_name(executable)
         executable.operation, following.named = following.operation, False
-    executable.nodes, following.nodes = following.nodes, executable.nodes
     executable.uses, following.uses = following.uses, executable.uses
     executable.holdings, following.holdings = following.holdings, executable.holdings
     if following.accesses is not NULL:
         executable.accesses, following.accesses = following.accesses, executable.accesses
-    executable.disabled, following.disabled = following.disabled, executable.disabled
     executable.numbers[1], executable.paired = following.number, following.paired
+
+
+cdef int _put_in_place(Uses uses, GraphNode node) except -1:
+    """Exchange a node for one with the same accesses."""
+    uses.nodes[node.index] = node
+    uses.regions = uses.contexts = None     # its buffers may have other names and policies
+    return 0
 
 
 cdef int _begin_change(ExecutableGraph executable) except -1:
     """Refuse other changes and launches, until the caller resets `changing`."""
-    usable_executable(executable)
-    executable.context.usable()
-    usable_executable(executable)   # again: from here on no other thread runs
-    refuse_while_busy(executable)
+    if unlikely(not (is_usable_executable(executable) and is_usable(executable.context))):
+        usable_executable(executable)
+        executable.context.usable()
+        usable_executable(executable)   # again: from here on no other thread runs
+    if unlikely(executable.launching or executable.changing):
+        refuse_while_busy(executable)
     executable.changing = True
     return 0
 
@@ -165,7 +176,6 @@ cdef Next _update(ExecutableGraph executable, Graph graph):
 cdef Next _update_by(ExecutableGraph executable, Graph graph):
     cdef DriverGraph driver_graph
     cdef Uses uses
-    cdef tuple nodes
     cdef CUgraphExecUpdateResultInfo info
     cdef Next following
     cdef CUresult status
@@ -173,17 +183,14 @@ cdef Next _update_by(ExecutableGraph executable, Graph graph):
     if graph.context is not executable.context:
         raise ValueError(f"{graph.label} belongs to {graph.context!r}, and this executable of"
                          f" {executable.label} to {executable.context!r}")
-    nodes, uses, driver_graph = graph.plan.finished(), graph.uses(), graph.driver_graph
-    paired = _pair(executable, graph, nodes)
-    disabled = {}
-    changes = []
-    for index in executable.disabled:
-        changes.append(_disable(nodes[index], executable.context))
-        disabled[index] = _in_place(changes[-1])
-    if disabled:
-        uses = uses_of(uses.items, graph.label, executable.context, disabled)
-    following = _next(executable, nodes, uses, graph.plan.holdings.copied(graph.label))
-    following.number, following.paired, following.disabled = graph.number, paired, disabled
+    uses, driver_graph = graph.uses(), graph.driver_graph
+    paired = _pair(executable, graph, uses.nodes)
+    changes = None
+    if executable.uses.disabled:
+        changes = []
+        uses = _with_disabled(executable, uses, changes)
+    following = _next(executable, uses, graph.plan.holdings.copied(graph.label))
+    following.number, following.paired = graph.number, paired
     memset(&info, 0, sizeof(info))
     with nogil:
         status = in_cuGraphExecUpdate(
@@ -191,9 +198,19 @@ cdef Next _update_by(ExecutableGraph executable, Graph graph):
         if status != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE:
             executable.context.check(status)
     if status != CUDA_SUCCESS:
-        _refuse_update(executable, graph.label, nodes, &info)
-    _disable_again(executable, changes)
+        _refuse_update(executable, graph.label, uses.nodes, &info)
+    if changes is not None:
+        _disable_again(executable, changes)
     return following
+
+
+cdef Uses _with_disabled(ExecutableGraph executable, Uses uses, list changes):
+    """Return what launches use if the nodes stay disabled that are now. Appends to `changes`."""
+    disabled = {}
+    for index in executable.uses.disabled:
+        changes.append(_disable(uses.nodes[index], executable.context))
+        disabled[index] = _in_place(changes[-1])
+    return uses_of(uses.nodes, uses.every, uses.names.graph, executable.context, disabled)
 
 
 cdef GraphNode _in_place(NodeChange change):
@@ -213,7 +230,7 @@ cdef int _disable_again(ExecutableGraph executable, list changes) except -1:
     return 0
 
 
-cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
+cdef bint _pair(ExecutableGraph executable, Graph graph, list nodes) except -1:
     """Check that the nodes of the graph can take the places of those of the executable.
 
     The driver pairs nodes by their order and by the order of their edges. If these are the same in
@@ -221,7 +238,7 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
     for all of the driver's nodes; for those of other projects' operations it is not.
     """
     cdef GraphNode old, new
-    cdef tuple present = executable.nodes
+    cdef list present = executable.uses.nodes
     cdef bint known = executable.paired
     cdef Py_ssize_t i
     cdef str reason
@@ -230,12 +247,14 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
                      f"it has {len(nodes)} operations, and the executable {len(present)}. Both need"
                      " the same operations in the same order")
     for i in range(len(nodes)):
-        old, new = present[i], nodes[i]
-        reason = _unpaired(old, new, executable.context)
-        if reason is not None:
-            _refuse_pair(executable, graph, reason)
-        known = known and old.kind != OTHER_NODE and new.kind != OTHER_NODE
-    if not known and executable.disabled:
+        old, new = <GraphNode>present[i], <GraphNode>nodes[i]
+        if old.kind != LAUNCH_NODE or new.kind != LAUNCH_NODE \
+                or not same_items(old.after, new.after):
+            reason = _unpaired(old, new, executable.context)
+            if reason is not None:
+                _refuse_pair(executable, graph, reason)
+            known = known and old.kind != OTHER_NODE and new.kind != OTHER_NODE
+    if not known and executable.uses.disabled:
         _refuse_pair(executable, graph,
                      "nodes are disabled, and which of the driver's nodes belong to an operation of"
                      " another project is not known. Enable them first")
@@ -245,7 +264,7 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, tuple nodes) except -1:
 cdef str _unpaired(GraphNode old, GraphNode new, Context context):
     """Return why a node cannot take the place of the one at its index, or None."""
     cdef str reason
-    if not _same_items(old.after, new.after):
+    if not same_items(old.after, new.after) and old.after != new.after:
         return (f"its operation {new.index}, {new.called()}, runs after its operations {new.after},"
                 f" and {old.called()} after {old.after}. Both graphs need the same waits in the"
                 " same order")
@@ -257,15 +276,23 @@ cdef str _unpaired(GraphNode old, GraphNode new, Context context):
     return None if reason is None else f"{reason}. Instantiate that graph instead"
 
 
-cdef bint _same_items(tuple items, tuple others) except -1:
-    """As ``items == others``, but faster: most items are the same objects."""
-    cdef Py_ssize_t i
-    if len(items) != len(others):
-        return False
-    for i in range(len(items)):
-        if items[i] is not others[i] and items[i] != others[i]:
-            return False
-    return True
+cdef extern from *:
+    """
+    /* Returns whether the items of two tuples are the same objects. */
+    static inline int cudadrv_same_items(PyObject *one, PyObject *other) {
+        Py_ssize_t count = PyTuple_GET_SIZE(one);
+        if (count != PyTuple_GET_SIZE(other)) {
+            return 0;
+        }
+        for (Py_ssize_t i = 0; i < count; i++) {
+            if (PyTuple_GET_ITEM(one, i) != PyTuple_GET_ITEM(other, i)) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    """
+    bint same_items "cudadrv_same_items"(tuple one, tuple other)
 
 
 cdef int _refuse_pair(ExecutableGraph executable, Graph graph, str reason) except -1:
@@ -274,14 +301,14 @@ cdef int _refuse_pair(ExecutableGraph executable, Graph graph, str reason) excep
 
 
 cdef int _refuse_update(
-    ExecutableGraph executable, str graph, tuple nodes, CUgraphExecUpdateResultInfo *info
+    ExecutableGraph executable, str graph, list nodes, CUgraphExecUpdateResultInfo *info
 ) except -1:
     cdef GraphNode node
     cdef str where = ""
     for node in nodes:
         if info.errorNode is not NULL and info.errorNode in (node.raws[0], node.raws[1]):
             where = f" It is operation {node.index}, {node.called()}, in the place of" \
-                    f" {(<GraphNode>executable.nodes[node.index]).called()}."
+                    f" {(<GraphNode>executable.uses.nodes[node.index]).called()}."
     reason = REASONS.get(info.result, f"CUgraphExecUpdateResult {<int>info.result}")
     raise CaptureError(f"{graph} cannot update this executable of {executable.label}: {reason}."
                        f"{where} Instantiate that graph instead")
@@ -292,8 +319,7 @@ cdef int _refuse_update(
 def node_of(ExecutableGraph executable not None, node):
     """Do what `ExecutableGraph.__getitem__` says."""
     cdef ExecutableNode found
-    usable_executable(executable)
-    count = len(executable.nodes)
+    count = len(usable_executable(executable).nodes)
     if isinstance(node, GraphNode):
         index = _index_of(executable, node)
     else:
@@ -310,7 +336,7 @@ def node_of(ExecutableGraph executable not None, node):
 cdef Py_ssize_t _index_of(ExecutableGraph executable, GraphNode node) except -1:
     """Return the index of a node. Raises ValueError if it is of another graph."""
     if node.graph_number not in (executable.numbers[0], executable.numbers[1]) \
-            or not 0 <= node.index < len(executable.nodes):
+            or not 0 <= node.index < len(executable.uses.nodes):
         raise ValueError(f"{node!r} is no node of this executable of {executable.label}")
     return node.index
 
@@ -372,30 +398,7 @@ cdef class ExecutableNode:
         Driver functions: cuGraphExecKernelNodeSetParams, cuGraphExecMemcpyNodeSetParams,
         cuGraphExecMemsetNodeSetParams.
         """
-        cdef ExecutableGraph executable = self.executable
-        cdef NodeChange change, undo = None
-        cdef GraphNode old
-        cdef Next following = None
-        _begin_change(executable)
-        try:
-            old = _known_node(executable, self.index)
-            shape = grid, block, shared_bytes, borrows
-            _refuse_others(old, args, shape, source, target, value)
-            if old.kind == LAUNCH_NODE:
-                change = change_launch(old, args, grid, block, shared_bytes, borrows)
-            elif old.kind == COPY_NODE:
-                change = change_copy(old, executable.context, source, target)
-            else:
-                change = change_fill(old, executable.context, target, value)
-                undo = same_fill(executable.disabled.get(self.index, old))
-            following = _following(executable, old, change)
-            # For a disabled fill, this only finds out whether the driver accepts the change.
-            _make(executable, old, change, undo)
-            if old.kind == FILL_NODE and self.index in executable.disabled:
-                _disable_again(executable, [undo])
-            _take_over(executable, following)
-        finally:
-            executable.changing = False
+        _set(self, args, grid, block, shared_bytes, borrows, source, target, value)
 
     @property
     def enabled(self):
@@ -412,8 +415,7 @@ cdef class ExecutableNode:
         Driver functions of the setter: cuGraphNodeSetEnabled; for fills cuMemAlloc and
         cuGraphExecMemsetNodeSetParams.
         """
-        _node_of(self)
-        return self.index not in self.executable.disabled
+        return self.index not in usable_executable(self.executable).disabled
 
     @enabled.setter
     def enabled(self, value):
@@ -421,25 +423,24 @@ cdef class ExecutableNode:
         cdef GraphNode old
         cdef NodeChange change, undo = None
         cdef Next following = None
+        cdef Uses uses
         cdef dict disabled
         cdef bint wanted = value
         _begin_change(executable)
         try:
             old = _known_node(executable, self.index)
-            if wanted == (self.index in executable.disabled):
-                disabled = dict(executable.disabled)
+            uses = executable.uses
+            if wanted == (self.index in uses.disabled):
+                disabled = dict(uses.disabled)
                 if wanted:
                     change, present = _enable(old), disabled.pop(self.index)
                     undo = None if present is None else same_fill(present)
                 else:
                     change, undo = _disable(old, executable.context), _enable(old)
                     disabled[self.index] = _in_place(change)
-                following = _next(
-                    executable, executable.nodes,
-                    uses_of(executable.uses.items, executable.uses.names.graph, executable.context,
-                            disabled),
-                    executable.holdings)
-                following.disabled = disabled
+                uses = uses_of(
+                    uses.nodes, uses.every, uses.names.graph, executable.context, disabled)
+                following = _next(executable, uses, executable.holdings)
                 _make(executable, old, change, undo)
                 _take_over(executable, following)
         finally:
@@ -448,23 +449,73 @@ cdef class ExecutableNode:
     def __repr__(self):
         if self.executable.raw is NULL:
             return f"<ExecutableNode {self.index} of {self.executable!r}>"
-        off = ", disabled" if self.index in self.executable.disabled else ""
-        called = (<GraphNode>self.executable.nodes[self.index]).called()
+        off = ", disabled" if self.index in self.executable.uses.disabled else ""
+        called = (<GraphNode>self.executable.uses.nodes[self.index]).called()
         return f"<ExecutableNode {self.index} of {self.executable.label}: {called}{off}>"
 
 
 only_made_by(ExecutableNode, "use step[node], where step is an ExecutableGraph")
 
 
-cdef GraphNode _node_of(ExecutableNode node):
+cdef int _set(
+    ExecutableNode node, tuple args, object grid, object block, object shared_bytes, object borrows,
+    object source, object target, object value
+) except -1:
+    """See `ExecutableNode.set`."""
     cdef ExecutableGraph executable = node.executable
-    usable_executable(executable)
-    return executable.nodes[node.index]
+    cdef Py_ssize_t index = node.index
+    cdef NodeChange change, undo = None
+    cdef GraphNode old
+    cdef Next following = None
+    cdef Frame frame
+    cdef bint of_launch = len(args) > 0 or grid is not None or block is not None \
+        or shared_bytes is not None or borrows is not None
+    _begin_change(executable)
+    try:
+        old = _known_node(executable, index)
+        _refuse_others(old, of_launch, source, target, value)
+        if old.kind == LAUNCH_NODE:
+            change = change_launch(old, args, grid, block, shared_bytes, borrows, &frame)
+        elif old.kind == COPY_NODE:
+            change = change_copy(old, executable.context, source, target)
+        else:
+            change = change_fill(old, executable.context, target, value)
+            undo = same_fill(executable.uses.disabled.get(index, old))
+        following = _following(executable, old, change)
+        # For a disabled fill, this only finds out whether the driver accepts the change.
+        _make(executable, old, change, undo)
+        if old.kind == FILL_NODE and index in executable.uses.disabled:
+            _disable_again(executable, [undo])
+        if following is None:
+            _put_in_place(executable.uses, change.node)
+        else:
+            _take_over(executable, following)
+    finally:
+        executable.changing = False
+    return 0
+
+
+cdef object _set_directly(
+    object method, PyObject *const *given, size_t nargsf, PyObject *names
+):
+    """Fast path of `ExecutableNode.set` (see `calls.h`): calls without keywords."""
+    cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
+    if unlikely(names is not NULL or count == 0 or type(<object>given[0]) is not ExecutableNode):
+        return call_with_tuple(method, ExecutableNode, given, nargsf, names)
+    _set(<ExecutableNode>given[0], tuple_of(&given[1], count - 1), None, None, None, None,
+         None, None, None)
+
+
+exchange_call(ExecutableNode.set, _set_directly)
+
+
+cdef GraphNode _node_of(ExecutableNode node):
+    return usable_executable(node.executable).nodes[node.index]
 
 
 cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
     """Return a node that can be changed. Raises CaptureError for others."""
-    cdef GraphNode node = executable.nodes[index]
+    cdef GraphNode node = <GraphNode>executable.uses.nodes[index]
     if executable.original.raw is NULL:
         raise CaptureError(f"{node.called()} of {executable.label} cannot be changed any more: a"
                            " capture into that graph has failed, and the driver has destroyed it."
@@ -482,46 +533,49 @@ cdef GraphNode _known_node(ExecutableGraph executable, Py_ssize_t index):
 
 
 cdef int _refuse_others(
-    GraphNode node, tuple args, tuple shape, object source, object target, object value
+    GraphNode node, bint of_launch, object source, object target, object value
 ) except -1:
     """Refuse arguments of `set` that belong to other operations, and a call without any."""
-    cdef bint launches = node.kind == LAUNCH_NODE
-    cdef str takes = "arguments, grid=, block=, shared_bytes= and borrows=" if launches \
-        else "source= and target=" if node.kind == COPY_NODE else "target= and value="
-    cdef bint of_launch = len(args) > 0 or _has_any(shape)
-    cdef bint of_others = _has_any((source, target, value))
-    if of_launch == of_others or of_launch != launches \
+    cdef bint of_others = source is not None or target is not None or value is not None
+    if of_launch == of_others or of_launch != (node.kind == LAUNCH_NODE) \
             or (source if node.kind == FILL_NODE else value) is not None:
+        takes = "arguments, grid=, block=, shared_bytes= and borrows=" \
+            if node.kind == LAUNCH_NODE \
+            else "source= and target=" if node.kind == COPY_NODE else "target= and value="
         raise TypeError(f"set of {node.called()} takes {takes}")
     return 0
 
 
-cdef bint _has_any(tuple given) noexcept:
-    for each in given:
-        if each is not None:
-            return True
-    return False
-
-
 cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange change):
-    """Return the state of an executable after a change of a node. Raises if the node conflicts."""
+    """Return the state of an executable after a change of a node. Raises if the node conflicts.
+
+    Returns None if the node can get into the list of nodes, and nothing else changes.
+    """
     cdef Uses uses = executable.uses
-    cdef Holdings holdings = executable.holdings
-    cdef tuple nodes = executable.nodes
-    cdef tuple items
+    cdef list nodes, every
     # A launch has compared its buffers' contexts with its kernel's.
     if old.kind != LAUNCH_NODE \
             or (<Kernel>old.kernel).module.context is not executable.context:
         _refuse_other_context(executable, change.node)
-    nodes = with_item(nodes, old.index, change.node)
     if _same_accesses(old, change.node):
-        uses = uses_with(uses, old, change.node)
-    else:
-        _refuse_conflicts(executable, change)
-        items = replaced(uses.items, old, change.node)
-        holdings = _hold(items, executable, change)
-        uses = uses_of(items, uses.names.graph, executable.context, executable.disabled)
-    return _next(executable, nodes, uses, holdings)
+        if Py_REFCNT(uses) == 2 and _fits_in_place(uses, old, change.node):
+            # Only the executable and the variable here refer to `uses`: neither the graph nor
+            # tokens of launches keep it as it is.
+            return None
+        return _next(executable, uses_with(uses, old, change.node), executable.holdings)
+    _refuse_conflicts(executable, change)
+    nodes = every = replaced(uses.nodes, old, change.node)
+    if uses.every is not uses.nodes:
+        every = replaced(uses.every, old, change.node)
+    holdings = _hold(every, executable, change)
+    uses = uses_of(nodes, every, uses.names.graph, executable.context, uses.disabled)
+    return _next(executable, uses, holdings)
+
+
+cdef bint _fits_in_place(Uses uses, GraphNode old, GraphNode new) noexcept:
+    """Whether a Uses stays right if a node with the same accesses gets into its list of nodes."""
+    return uses.every is uses.nodes \
+        and old.site_number == new.site_number and old.operation == new.operation
 
 
 cdef int _refuse_other_context(ExecutableGraph executable, GraphNode node) except -1:
@@ -549,13 +603,13 @@ cdef bint _same_accesses(GraphNode old, GraphNode new) noexcept:
     return True
 
 
-cdef Holdings _hold(tuple items, ExecutableGraph executable, NodeChange change):
+cdef Holdings _hold(list nodes, ExecutableGraph executable, NodeChange change):
     """Hold what all nodes use. Raises BufferClosedError if memory of the changed node is closed."""
     cdef Holdings holdings = new_holdings(
         number_of_graph(), executable.label, executable.holdings.names)
     cdef GraphNode node
     cdef uint32_t i
-    for node, _, _ in items:
+    for node in nodes:
         for i in range(node.count):
             # Other nodes may use empty parts of closed memory: a graph does not hold empty parts.
             if not holdings.hold(&node.accesses[i], node.site_number, node.operation) \
@@ -568,9 +622,9 @@ cdef int _refuse_conflicts(ExecutableGraph executable, NodeChange change) except
     """Refuse a change that conflicts with a node that the graph does not order with it."""
     cdef GraphNode other
     cdef uint32_t i, k
-    ordered = _ordered_with(executable.nodes, change.node.index)
-    for other, _, top in executable.uses.items:
-        if top in ordered:
+    ordered = _ordered_with(executable.uses.nodes, change.node.index)
+    for other in executable.uses.every:
+        if (other.index if other.outermost < 0 else other.outermost) in ordered:
             continue
         for i in range(change.node.count):
             for k in range(other.count):
@@ -579,7 +633,7 @@ cdef int _refuse_conflicts(ExecutableGraph executable, NodeChange change) except
     return 0
 
 
-cdef set _ordered_with(tuple nodes, Py_ssize_t index):
+cdef set _ordered_with(list nodes, Py_ssize_t index):
     """Return the indices of a node and of all nodes that are ordered before or after it."""
     cdef GraphNode node
     cdef GraphNode changed = nodes[index]
@@ -597,7 +651,7 @@ cdef set _ordered_with(tuple nodes, Py_ssize_t index):
     return found | _reached(behind, index) | {index}
 
 
-cdef bint _is_after_end(GraphNode loan, tuple nodes, set before):
+cdef bint _is_after_end(GraphNode loan, list nodes, set before):
     """Whether a node that runs after the nodes `before` also runs after the end of a loan."""
     cdef GraphNode node
     for index in before:
@@ -656,14 +710,11 @@ cdef int _make(
 
     `undo` reverts the first part of a node that has two parts.
     """
-    cdef tuple handles = executable.raws[old.index]
-    cdef CUgraphNode raws[2]
-    cdef int count = <int>len(handles)
+    cdef CUgraphNode *raws = &executable.raws[2 * old.index]
+    cdef int count = 1 if raws[1] is NULL else 2
     cdef int part
     cdef CUresult status = CUDA_SUCCESS
     cdef CUresult again = CUDA_SUCCESS
-    for part in range(count):
-        raws[part] = <CUgraphNode><size_t>handles[part]
     with nogil:
         for part in range(count):
             status = change.make(executable.raw, raws[part], part, executable.context.raw)

@@ -26,14 +26,14 @@ from cudadrv._driver cimport (
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUdeviceptr, CUfunction, CUresult, has_answered,
-    in_cuFuncGetParamInfo, likely, unlikely,
+    in_cuFuncGetParamInfo, items_of, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
 from cudadrv._errors cimport only_made_by
 from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._offload cimport IN, ArrayArgument, Capture
 from cudadrv._region cimport (
-    Region, is_closed, is_region, of_present_size, overlap, plain_array,
+    Region, grows, is_closed, is_region, of_present_size, overlap, plain_array,
 )
 from cudadrv._stream cimport Stream
 
@@ -599,7 +599,6 @@ cdef Room room_on_heap(
     cdef bint known = signature.count >= 0
     cdef size_t nbytes = signature.nbytes if known else WIDEST
     cdef Room room
-    cdef Py_ssize_t i
     nbytes += -nbytes % ALIGNED
     room = new_room(nbytes + count * sizeof(void *) + uses * sizeof(Operand))
     use_block(packed, <unsigned char *>room.start, signature.nbytes)
@@ -607,10 +606,15 @@ cdef Room room_on_heap(
     packed.pointers = <void **>(packed.operands + uses)
     if cooperative or not known:
         packed.extra = NULL
-    # If the parameters are not known, `pack_unknown` sets the pointers.
+    point_to_values(signature, count, packed)   # unless `pack_unknown` sets the pointers
+    return room
+
+
+cdef void point_to_values(Signature signature, Py_ssize_t count, Packed *packed) noexcept:
+    """Set the pointers to the values of known parameters."""
+    cdef Py_ssize_t i
     for i in range(min(count, signature.count)):
         packed.pointers[i] = packed.values + signature.parameters[i].offset
-    return room
 
 
 cdef bint is_array(object value) except -1:
@@ -818,9 +822,13 @@ cdef object of_present_sizes(object uses):
 
 cdef tuple _all_of_present_sizes(tuple uses):
     cdef list found = None
+    cdef PyObject *const *each = items_of(uses)
     cdef Py_ssize_t i
     for i in range(len(uses)):
-        use = of_present_sizes(uses[i])
+        if type(<object>each[i]) is float or type(<object>each[i]) is int \
+                or (is_region(<object>each[i]) and not grows(<Region>each[i])):
+            continue
+        use = of_present_sizes(<object>each[i])
         if use is not uses[i]:
             found = list(uses) if found is None else found
             found[i] = use

@@ -655,8 +655,8 @@ cdef Token launch_packed(
         prepare(&operation, kernel.operation, accesses, <int>count + 1, _launch_call, &launch)
         reason = issue(&operation, stream, NULL, False)
     if unlikely(reason):
-        refuse_operation(&operation, reason, stream, _described(kernel, packed, variables),
-                         _advice(&operation.request, reason, packed))
+        refuse_operation(&operation, reason, stream, described(kernel, packed, variables),
+                         advice_of(&operation.request, reason, packed))
     if unlikely(stand_for(token, &operation)):
         _remember(token, kernel, &launch, packed)
     if uses is None:
@@ -774,8 +774,8 @@ cdef int _ask_without_arrays(
     prepare(&operation, kernel.operation, accesses, <int>i + 1, NULL, NULL)
     reason = ask(&operation, stream)
     if reason:
-        refuse_operation(&operation, reason, stream, _described(kernel, packed, variables),
-                         _advice(&operation.request, reason, packed))
+        refuse_operation(&operation, reason, stream, described(kernel, packed, variables),
+                         advice_of(&operation.request, reason, packed))
     return 0
 
 
@@ -850,7 +850,7 @@ cdef int find_variables(Kernel kernel) except -1:
     return 0
 
 
-cdef tuple _described(Kernel kernel, Packed *packed, list variables):
+cdef tuple described(Kernel kernel, Packed *packed, list variables):
     """Return how a refusal names the memory of each access."""
     cdef Memory memory
     cdef Py_ssize_t i
@@ -864,7 +864,7 @@ cdef tuple _described(Kernel kernel, Packed *packed, list variables):
     return tuple(found)
 
 
-cdef str _advice(own_request *request, int reason, Packed *packed):
+cdef str advice_of(own_request *request, int reason, Packed *packed):
     """Return what a program can do about a refusal besides ordering the work, or ""."""
     cdef own_conflict *conflict = &request.conflict
     cdef bint by_launch
@@ -951,51 +951,49 @@ cdef Prepared prepared(
     cluster, str call="prepare"
 ):
     """Make the object that `Kernel.prepare` returns. `call` is the name of the method."""
-    cdef Prepared ready = new_prepared(kernel)
-    kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
-    pack_prepared(ready, args, borrows_of_launch(borrows), call)
-    return ready
-
-
-cdef Prepared new_prepared(Kernel kernel):
-    """Make a Prepared, whose shape and arguments the caller sets."""
     cdef Prepared ready = Prepared.__new__(Prepared)
+    cdef tuple more
     kernel.usable()
     ready.kernel = kernel
+    kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
+    more = borrows_of_launch(borrows)
+    ready.args, ready.uses = args, args + more
+    ready.room = pack_all(kernel, args, more, cooperative, call, NULL, &ready.packed)
     return ready
 
 
-cdef int pack_prepared(Prepared ready, tuple args, tuple more, str call) except -1:
-    """Pack the arguments for the kernel and the shape of `ready`. `more` are the borrows."""
-    cdef Kernel kernel = ready.kernel
-    ready.args, ready.uses = args, args + more
-    ready.room = room_for(
-        kernel.signature, len(args), more, ready.shape.cooperative, NULL, &ready.packed)
-    if pack(kernel.signature, items_of(args), len(args), more, &ready.packed):
+cdef Room pack_all(
+    Kernel kernel, tuple args, tuple more, bint cooperative, str call, Frame *frame, Packed *packed
+):
+    """Pack the arguments of a launch that is not queued now. `more` are its borrows.
+
+    Arrays are refused: `call` is what cannot take them. `frame` may be NULL. Returns what
+    `room_for` returns.
+    """
+    cdef Room room = room_for(kernel.signature, len(args), more, cooperative, frame, packed)
+    if pack(kernel.signature, items_of(args), len(args), more, packed):
         for argument in args:
             if type(argument) is ArrayArgument:
                 raise TypeError(f"{call} takes buffers, and {argument!r} is copied at each launch:"
                                 f" pass it to launch, or a buffer to {call}")
         raise TypeError(f"{call} takes buffers: make one of the other library's array first, with"
                         " cudadrv.from_dlpack(array)")
-    return 0
+    return room
 
 
-cdef Py_ssize_t count_accesses(Prepared ready) except -1:
+cdef Py_ssize_t count_accesses(Kernel kernel, Packed *packed) except -1:
     """Return how many accesses `borrow_of` fills in at most."""
-    if ready.kernel.changes != ready.kernel.module.changes:
-        find_variables(ready.kernel)
-    return ready.packed.operand_count + len(ready.kernel.variables) + 1
+    if kernel.changes != kernel.module.changes:
+        find_variables(kernel)
+    return packed.operand_count + len(kernel.variables) + 1
 
 
-cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1:
-    """Fill in the accesses of a prepared launch, after `count_accesses`. Returns their number.
+cdef Py_ssize_t borrow_of(Kernel kernel, Packed *packed, own_access *accesses) except -1:
+    """Fill in the accesses of a node that launches, after `count_accesses`. Returns their number.
 
     Repeats a part of `launch_packed`. A function for both would cost a call there, because the
     compiler inlines only functions with a single caller.
     """
-    cdef Kernel kernel = ready.kernel
-    cdef Packed *packed = &ready.packed
     cdef Region region
     cdef Memory memory
     cdef Py_ssize_t count
@@ -1016,13 +1014,3 @@ cdef Py_ssize_t borrow_of(Prepared ready, own_access *accesses) except -1:
             count += 1
     borrow_all(kernel.module.code.state, &accesses[count], OWN_SHARED, OWN_STRICT)
     return count + 1
-
-
-cdef tuple described(Prepared ready):
-    """Return how a refusal names the memory of each access of `borrow_of`."""
-    return _described(ready.kernel, &ready.packed, ready.kernel.variables)
-
-
-cdef str advice_of(Prepared ready, own_request *request, int reason):
-    """Return what a program can do about a refusal of the launch besides ordering it, or ""."""
-    return _advice(request, reason, &ready.packed)

@@ -4,7 +4,9 @@ cimport cython
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy, memset
 
-from cudadrv._arguments cimport Room, Shape, new_room, of_present_sizes
+from cudadrv._arguments cimport (
+    Frame, Packed, Room, Shape, new_room, of_present_sizes, point_to_values,
+)
 from cudadrv._capture cimport GraphNode, after_of
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
@@ -14,8 +16,8 @@ from cudadrv._driver cimport (
 )
 from cudadrv._engine cimport own_access, own_request
 from cudadrv._kernel cimport (
-    Kernel, Prepared, advice_of, borrow_of, borrows_of_launch, count_accesses, described,
-    new_prepared, pack_prepared, prepared, remember_launch, set_cluster,
+    Kernel, Prepared, advice_of, borrow_of, borrows_of_launch, check_kernel, count_accesses,
+    described, pack_all, prepared, remember_launch, set_cluster,
 )
 from cudadrv._names cimport LAUNCH_NODE
 from cudadrv._node cimport (
@@ -72,32 +74,34 @@ cdef GraphNode add_launch(
     cdef Prepared ready = prepared(
         kernel, grid, block, of_present_sizes(args), shared_bytes,
         of_present_sizes(borrows_of_launch(borrows)), cooperative, cluster, "add_launch")
+    cdef Packed *packed = &ready.packed
     cdef Context context = kernel.module.context
     cdef int reason = VARIABLES_CHANGED
     launch.shape, launch.changes = &ready.shape, &kernel.module.changes
-    launch_params(&launch.params, ready)
+    launch_params(&launch.params, kernel, &ready.shape, packed)
     while reason == VARIABLES_CHANGED:
         kernel.usable()
-        room = new_room(count_accesses(ready) * sizeof(own_access))
+        room = new_room(count_accesses(kernel, packed) * sizeof(own_access))
         launch.seen = kernel.changes
         fill_request(&request, kernel.operation, <own_access *>room.start, 0)
-        request.count = <uint32_t>borrow_of(ready, request.accesses)
+        request.count = <uint32_t>borrow_of(kernel, packed, request.accesses)
         node = try_to_add(graph, context, &request, nodes, _launch_call, &launch, ready.uses,
                           buffers_in, None, &reason)
     if reason:
-        refuse(graph, context, &request, reason, described(ready),
-               advice_of(ready, &request, reason))
+        refuse(graph, context, &request, reason, described(kernel, packed, kernel.variables),
+               advice_of(&request, reason, packed))
     node.kind = LAUNCH_NODE
     remember_launch(node, kernel, &ready.shape, len(args))
     return node
 
 
-cdef void launch_params(CUDA_KERNEL_NODE_PARAMS *params, Prepared ready) noexcept:
-    """Fill in the driver's description of a launch. It points into `ready`."""
-    cdef Shape *shape = &ready.shape
+cdef void launch_params(
+    CUDA_KERNEL_NODE_PARAMS *params, Kernel kernel, const Shape *shape, const Packed *packed
+) noexcept:
+    """Fill in the driver's description of a launch. It points into `packed`."""
     memset(params, 0, sizeof(params[0]))
-    params.func = ready.kernel.raw
-    params.kernelParams = ready.packed.pointers
+    params.func = kernel.raw
+    params.kernelParams = packed.pointers
     params.gridDimX, params.gridDimY, params.gridDimZ = \
         shape.grid[0], shape.grid[1], shape.grid[2]
     params.blockDimX, params.blockDimY, params.blockDimZ = \
@@ -106,11 +110,13 @@ cdef void launch_params(CUDA_KERNEL_NODE_PARAMS *params, Prepared ready) noexcep
 
 
 @cython.final
+@cython.no_gc
 cdef class LaunchChange(NodeChange):
     """Other arguments, or another shape, of a launch."""
 
-    cdef Prepared ready
-    cdef CUDA_KERNEL_NODE_PARAMS params     # points into `ready`
+    cdef CUDA_KERNEL_NODE_PARAMS params     # points into `packed`
+    cdef Packed packed
+    cdef Room room                          # what `packed` points into, if that is not a Frame
 
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
@@ -118,41 +124,59 @@ cdef class LaunchChange(NodeChange):
         return in_cuGraphExecKernelNodeSetParams(context, executable, raw, &self.params)
 
     cdef tuple targets(self):
-        return described(self.ready)
+        cdef Kernel kernel = self.node.kernel
+        return described(kernel, &self.packed, kernel.variables)
 
 
 cdef NodeChange change_launch(
-    GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows
+    GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows,
+    Frame *frame
 ):
-    """Return a change of a launch. None, or empty `args`, keeps what the launch has now."""
+    """Return a change of a launch. None, or empty `args`, keeps what the launch has now.
+
+    The caller keeps `frame` as long as the change.
+    """
     cdef LaunchChange change = LaunchChange.__new__(LaunchChange)
+    cdef Packed *packed = &change.packed
     cdef Kernel kernel = old.kernel
-    cdef Prepared ready = new_prepared(kernel)
-    cdef tuple uses = old.source
-    cdef tuple more = uses[old.arguments:] if borrows is None else borrows_of_launch(borrows)
+    cdef Shape shape
+    cdef tuple more = _borrows_in(old) if borrows is None else borrows_of_launch(borrows)
+    check_kernel(kernel)
+    memcpy(&shape, old.settings, sizeof(shape))
     if not args:
-        args = uses[:old.arguments]
-    change.ready = ready
-    memcpy(&ready.shape, old.settings, sizeof(ready.shape))
+        args = (<tuple>old.source)[:old.arguments]
     if grid is not None or block is not None or shared_bytes is not None:
-        _fill_shape(ready, grid, block, shared_bytes)
-    pack_prepared(ready, of_present_sizes(args), of_present_sizes(more), "a node")
-    change.node = renewed(old, ready.uses, old.target, count_accesses(ready))
-    remember_launch(change.node, kernel, &ready.shape, len(args))
-    launch_params(&change.params, ready)
-    change.node.count = <uint32_t>borrow_of(ready, change.node.accesses)
+        _fill_shape(kernel, &shape, grid, block, shared_bytes)
+    args = of_present_sizes(args)
+    if more:
+        more = of_present_sizes(more)
+    change.room = pack_all(kernel, args, more, shape.cooperative, "a node", frame, packed)
+    if change.room is None:
+        packed.pointers = frame.pointers
+        point_to_values(kernel.signature, len(args), packed)
+    change.node = renewed(
+        old, args + more if more else args, old.target, count_accesses(kernel, packed))
+    change.node.count = <uint32_t>borrow_of(kernel, packed, change.node.accesses)
+    remember_launch(change.node, kernel, &shape, len(args))
+    launch_params(&change.params, kernel, &shape, packed)
     return change
 
 
+cdef tuple _borrows_in(GraphNode node):
+    """Return the `borrows` of a launch."""
+    cdef tuple uses = node.source
+    return () if node.arguments == len(uses) else uses[node.arguments:]
+
+
 cdef int _fill_shape(
-    Prepared ready, object grid, object block, object shared_bytes
+    Kernel kernel, Shape *shape, object grid, object block, object shared_bytes
 ) except -1:
     """Set the shape. None keeps what it has now."""
-    cdef Shape shape = ready.shape
-    ready.kernel.fill(
-        &ready.shape,
-        (shape.grid[0], shape.grid[1], shape.grid[2]) if grid is None else grid,
-        (shape.block[0], shape.block[1], shape.block[2]) if block is None else block,
-        shape.shared_bytes if shared_bytes is None else shared_bytes, shape.cooperative,
-        (shape.cluster[0], shape.cluster[1], shape.cluster[2]) if shape.cluster[0] else None)
+    cdef Shape now = shape[0]
+    kernel.fill(
+        shape,
+        (now.grid[0], now.grid[1], now.grid[2]) if grid is None else grid,
+        (now.block[0], now.block[1], now.block[2]) if block is None else block,
+        now.shared_bytes if shared_bytes is None else shared_bytes, now.cooperative,
+        (now.cluster[0], now.cluster[1], now.cluster[2]) if now.cluster[0] else None)
     return 0

@@ -431,9 +431,7 @@ cdef Region of_present_size(Region region):
     Whoever reads the size more than once needs it, because between two reads other threads may let
     the buffer grow or shrink.
     """
-    if region.memory is None or region.memory.growth is None or region.part:
-        return region
-    return region.part_of(slice(None))
+    return region.part_of(slice(None)) if grows(region) else region
 
 
 cdef int refuse_writing(Region region) except -1:

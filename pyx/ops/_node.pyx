@@ -9,6 +9,7 @@ Each operation has its node and the changes of its node beside its call on a str
 `_fill_node`, `_launch_node`.
 """
 
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport uint16_t
 from libc.stdlib cimport malloc
@@ -251,6 +252,7 @@ cdef Region node_region(object given, str call):
 
 # ---- changes of nodes of executable graphs ----
 
+@cython.no_gc
 cdef class NodeChange:
     """A change of a node of an executable graph."""
 

@@ -201,6 +201,7 @@ cdef class DriverGraph:
 
 @cython.final
 @cython.no_gc_clear
+@cython.freelist(16)
 cdef class GraphNode:
     """GraphNode(*args, **kwargs)\n--\n
     One operation of a graph: `Graph.nodes` lists them in the order in which they were captured or
@@ -271,7 +272,7 @@ only_made_by(GraphNode, "nodes come from captures and from graph.add_copy(...) a
 cdef GraphNode blank_node(str graph, Stream stream):
     """Make a node, whose other fields the caller fills in."""
     cdef GraphNode node = GraphNode.__new__(GraphNode)
-    node.graph, node.stream = graph, stream
+    node.graph, node.stream, node.outermost = graph, stream, -1
     return node
 
 

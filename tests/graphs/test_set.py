@@ -776,3 +776,71 @@ def test_whether_it_is_enabled_is_asked_once(world, step):
     with pytest.raises(KeyError):
         step[FILL].enabled = Answer()
     assert step[FILL].enabled
+
+
+# ---- the same memory again, which is the fast path ----
+
+
+@pytest.fixture
+def adder(world, module):
+    """An executable that was changed once, so that nothing else refers to what it uses."""
+    world.graph.add_launch(module["add_into"], 1, 16, world.out, cu.read(world.work), world.out, 16)
+    step = world.graph.instantiate()
+    change(step, world, world.work)
+    return step
+
+
+def change(step, world, source):
+    step[0].set(world.out, cu.read(source), world.out, 16)
+
+
+def test_a_tuple_of_nodes_keeps_its_nodes(world, adder):
+    before = adder.nodes
+    change(adder, world, world.work.view("u4"))
+    assert [region.dtype for region in before[0].reads] == ["f4"]
+    assert [region.dtype for region in adder.nodes[0].reads] == ["u4"]
+    assert [region.dtype for region in adder[0].node.reads] == ["u4"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_token_tells_what_its_launch_has_read(world, adder, kept):
+    token = adder.launch(world.main)
+    if not kept:
+        token = None
+    change(adder, world, world.work.view("u4"))
+    later = adder.launch(world.main)
+    assert [region.dtype for region in later.reads] == ["u4"]
+    assert token is None or [region.dtype for region in token.reads] == ["f4"]
+
+
+def test_other_buffers_over_the_same_bytes_have_their_policy_and_name(world, adder):
+    view = world.work.view("u4")
+    world.work.fill_async(1, world.side)
+    world.work.ordering = "wait"
+    adder.launch(world.main)
+    world.work.fill_async(1, world.side.wait(world.main) or world.side)
+    for _ in range(2):
+        change(adder, world, view)
+    with pytest.raises(cu.BufferBorrowedError, match=r"'work'.* \(uint32\) in launch of add_into"):
+        adder.launch(world.main)
+    change(adder, world, world.work)
+    adder.launch(world.main)
+
+
+def test_a_refused_change_leaves_the_node(world, adder):
+    before = adder[0].node
+    with pytest.raises(TypeError):
+        change(adder, world, "nothing")
+    assert adder[0].node is before
+
+
+def test_set_is_a_method_of_nodes(step):
+    kind = type(step[FILL])
+    for given in ((), (3,), (3, 4.0), (step,)):
+        with pytest.raises(TypeError, match=r"^set is a method of cudadrv\."):
+            kind.set(*given)
+    kind.set(step[FILL], value=4)
+    with pytest.raises(TypeError, match="'colour'"):
+        step[FILL].set(colour=3)
+    with pytest.raises(TypeError, match=r"set of fill_async at .* takes target= and value="):
+        step[FILL].set()

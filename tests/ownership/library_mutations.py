@@ -768,10 +768,8 @@ MUTATIONS = [
     (
         "an operation writes before it reads",
         "uses_of",
-        "            _add_accesses(uses, node, in_body, False)\n"
-        "            _add_accesses(uses, node, in_body, True)\n",
-        "            _add_accesses(uses, node, in_body, True)\n"
-        "            _add_accesses(uses, node, in_body, False)\n",
+        "        _add_accesses(uses, node, False)\n        _add_accesses(uses, node, True)\n",
+        "        _add_accesses(uses, node, True)\n        _add_accesses(uses, node, False)\n",
     ),
     (
         "what a graph writes first is needed",
@@ -813,26 +811,32 @@ MUTATIONS = [
     (
         "a change conflicts with nothing",
         "_refuse_conflicts",
-        "        if top in ordered:\n",
-        "        if top in ordered or other is not None:\n",
+        "other.outermost) in ordered:\n",
+        "other.outermost) in ordered or other is not None:\n",
     ),
     (
         "what a changed node uses is not held",
         "_following",
-        "        holdings = _hold(items, executable, change)\n",
-        "        pass\n",
+        "    holdings = _hold(every, executable, change)\n",
+        "    holdings = executable.holdings\n",
     ),
     (
         "launches use what a node has used before its change",
         "_following",
-        "        items = replaced(uses.items, old, change.node)\n",
-        "        items = uses.items\n",
+        "    nodes = every = replaced(uses.nodes, old, change.node)\n",
+        "    nodes = every = uses.nodes\n",
+    ),
+    (
+        "a launch has the policies of the buffers before a change",
+        "_put_in_place",
+        "    uses.regions = uses.contexts = None",
+        "    pass",
     ),
     (
         "launches use what disabled nodes use",
         "_graph_changes.pyx",
-        "executable.context,\n                            disabled),\n",
-        "executable.context,\n                            frozenset()),\n",
+        "uses.names.graph, executable.context, disabled)\n                following",
+        "uses.names.graph, executable.context, {})\n                following",
     ),
     (
         "an executable keeps what it used before a change",
@@ -843,19 +847,19 @@ MUTATIONS = [
     (
         "an update enables all nodes",
         "_update_by",
-        "    if disabled:\n        uses",
-        "    if False:\n        uses",
+        "        uses = _with_disabled(executable, uses, changes)\n",
+        "        _with_disabled(executable, uses, changes)\n",
     ),
     (
         "an update lets disabled fills run",
         "_update_by",
-        "    _disable_again(executable, changes)\n    return following",
-        "    return following",
+        "        _disable_again(executable, changes)\n",
+        "        pass\n",
     ),
     (
         "a changed fill runs although it is disabled",
-        "ExecutableNode.set",
-        "if old.kind == FILL_NODE and self.index in executable.disabled:",
+        "_graph_changes._set",
+        "if old.kind == FILL_NODE and index in executable.uses.disabled:",
         "if False:",
     ),
     (
@@ -911,8 +915,8 @@ MUTATIONS = [
     (
         "launches do not use what is in bodies",
         "_flatten",
-        "            _flatten(body.finished(), True, index, found)\n",
-        "            _flatten(body.finished()[:0], True, index, found)\n",
+        "            _flatten(body.finished(), ",
+        "            _flatten(body.finished()[:0], ",
     ),
     # ---- threads and signals ----
     (
