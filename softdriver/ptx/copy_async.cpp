@@ -2,6 +2,7 @@
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 #include "ptx/mbarrier.h"
+#include "ptx/tensor_map.h"
 
 #include <algorithm>
 #include <cstring>
@@ -179,8 +180,11 @@ void decode_bulk(Decoder &decoder) {
         decoder.take("read");
         return decode_group(decoder, 1);
     }
+    bool tensor = decoder.take("tensor");
     if (decoder.take("prefetch"))
-        return decode_prefetch(decoder);
+        return tensor ? decode_tensor_prefetch(decoder) : decode_prefetch(decoder);
+    if (tensor)
+        return decode_tensor_copy(decoder);
     if (decoder.take("mbarrier::complete_tx::bytes"))
         return decode_bulk_load(decoder);
     if (decoder.take("bulk_group"))

@@ -39,6 +39,7 @@ void add_matrix_moves(Opcodes &opcodes);
 void add_matrix_products(Opcodes &opcodes);
 void add_wmma(Opcodes &opcodes);
 void add_wgmma(Opcodes &opcodes);
+void add_tensor_maps(Opcodes &opcodes);
 void add_video(Opcodes &opcodes);
 void add_textures(Opcodes &opcodes);
 void add_surfaces(Opcodes &opcodes);

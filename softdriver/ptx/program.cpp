@@ -20,7 +20,7 @@ const std::unordered_map<std::string_view, Decode> &opcodes() {
                          add_stack,       add_clusters,     add_mbarriers,
                          add_copies,      add_matrix_moves, add_matrix_products,
                          add_wmma,        add_video,        add_textures,
-                         add_surfaces,    add_wgmma})
+                         add_surfaces,    add_wgmma,        add_tensor_maps})
             add(all);
         return all;
     }();

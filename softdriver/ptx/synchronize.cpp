@@ -101,11 +101,29 @@ void decode_barrier(Decoder &decoder) {
     decoder.emit(barrier);
 }
 
+// Decodes the rest of fence.proxy.tensormap::generic. An acquiring fence has an address and a size.
+void decode_map_fence(Decoder &decoder) {
+    bool acquires = decoder.take("acquire");
+    if (!acquires && !decoder.take("release"))
+        decoder.refuse(".acquire or .release is missing");
+    if (!decoder.take("cta"))
+        decoder.code().communicates = true;
+    decoder.take_any({"cluster", "gpu", "sys"});
+    decoder.expect_operands(acquires ? 2 : 0);
+    if (acquires) {
+        decoder.address(decoder.operand(0));
+        decoder.integer(decoder.operand(1));
+    }
+    decoder.emit(fence);
+}
+
 // Decodes the rest of fence.proxy. Copies are complete when their instruction ends, so there is
 // nothing to wait for.
 void decode_proxy_fence(Decoder &decoder) {
+    if (decoder.take("tensormap::generic"))
+        return decode_map_fence(decoder);
     if (decoder.take_any({"async", "alias"}) < 0)
-        decoder.refuse("only .async and .alias are supported");
+        decoder.refuse("only .async, .alias and .tensormap::generic are supported");
     decoder.take_any({"global", "shared::cta", "shared::cluster"});
     decoder.expect_operands(0);
     decoder.emit(fence);

@@ -1,0 +1,237 @@
+#include "ptx/access.h"
+#include "ptx/lanes.h"
+#include "ptx/mbarrier.h"
+#include "ptx/special.h"
+#include "ptx/tensor_map.h"
+
+#include <algorithm>
+#include <cstring>
+
+// This file decodes and runs cp.async.bulk.tensor. Copies are complete when the instruction ends.
+
+namespace soft::ptx {
+
+namespace {
+
+constexpr size_t chunk_of_copy = 16, alignment_of_box = 128;
+
+// The rows of a step: the address in shared memory, the address of the tensor map, the address of
+// the mbarrier, and the coordinates.
+constexpr unsigned box_row = 0, map_row = 1, barrier_row = 2, first_coordinate = 3;
+constexpr unsigned dimensions_mask = 0x7, multicasts_bit = 0x8; // in Step::detail
+constexpr unsigned blocks_row = 8; // with .multicast::cluster: a mask of blocks
+
+// A copy of a box of a tensor between shared and global memory, by one lane.
+class BoxCopy {
+  public:
+    BoxCopy(Warp &warp, const Step &step, unsigned lane)
+        : warp_(warp), step_(step), lane_(lane), global_{warp, step, Space::Global, Use::Read},
+          shared_{warp, step, Space::Shared, Use::Read} {}
+
+    // Copies the box to shared memory, or from there. Returns false if there is an error, which
+    // ends the launch.
+    bool run(bool loads);
+    uint64_t bytes() const { return rows_ * map_.row_bytes(); }
+
+  private:
+    struct Part {
+        uint64_t address = 0; // of the part of a row that is in the tensor
+        size_t begin = 0, end = 0;
+    };
+
+    bool fail(CUresult status, const std::string &what) const {
+        warp_.machine.fail(warp_, step_, lane_, status, what);
+        return false;
+    }
+    bool read_map();
+    Part part_of(uint64_t row) const;
+    bool copy_global(const Part &part, char *row, bool loads) const;
+    bool copy_shared(uint64_t row, char *bytes, bool loads) const;
+
+    Warp &warp_;
+    const Step &step_;
+    const unsigned lane_;
+    Access global_, shared_;
+    TensorMap map_;
+    int64_t corner_[TensorMap::most_dimensions] = {};
+    uint64_t rows_ = 1; // number of rows of the box
+};
+
+bool BoxCopy::read_map() {
+    Access access{warp_, step_, Space::Generic, Use::Read};
+    const char *found = access.reach_or_fail(lane_, warp_.row<uint64_t>(step_.rows[map_row])[lane_],
+                                             TensorMap::bytes, TensorMap::alignment);
+    if (!found)
+        return false;
+    map_ = TensorMap::read(found);
+    if (std::string wrong = map_.mistake(); !wrong.empty())
+        return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION, wrong);
+    unsigned dimensions = step_.detail & dimensions_mask;
+    if (map_.dimensions() != dimensions)
+        return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                    "the tensor has " + std::to_string(map_.dimensions()) +
+                        " dimensions, and the instruction " + std::to_string(dimensions));
+    for (unsigned i = 0; i < dimensions; i++) {
+        corner_[i] = warp_.row<int32_t>(step_.rows[first_coordinate + i])[lane_];
+        rows_ *= i ? map_.count(i) : 1;
+    }
+    return true;
+}
+
+// Returns which bytes of a row are in the tensor, and where.
+BoxCopy::Part BoxCopy::part_of(uint64_t row) const {
+    uint64_t address = map_.address;
+    for (unsigned i = 1; i < map_.dimensions(); i++) {
+        int64_t place = corner_[i] + int64_t(row % map_.count(i)) * map_.steps[i];
+        row /= map_.count(i);
+        if (place < 0 || uint64_t(place) >= map_.sizes[i])
+            return {};
+        address += uint64_t(place) * map_.strides[i - 1];
+    }
+    int64_t width = map_.box[0], left = std::clamp<int64_t>(-corner_[0], 0, width);
+    int64_t right = std::clamp<int64_t>(int64_t(map_.sizes[0]) - corner_[0], left, width);
+    size_t element = map_.element_bytes();
+    return {address + uint64_t(corner_[0] + left) * element, size_t(left) * element,
+            size_t(right) * element};
+}
+
+bool BoxCopy::copy_global(const Part &part, char *row, bool loads) const {
+    size_t bytes = part.end - part.begin;
+    if (!bytes)
+        return true;
+    char *found = global_.reach_or_fail(lane_, part.address, bytes, map_.element_bytes());
+    if (found)
+        memcpy(loads ? row + part.begin : found, loads ? found : row + part.begin, bytes);
+    return found != nullptr;
+}
+
+bool BoxCopy::copy_shared(uint64_t row, char *bytes, bool loads) const {
+    uint64_t begin = warp_.row<uint64_t>(step_.rows[box_row])[lane_] + row * map_.pitch();
+    for (size_t offset = 0; offset < map_.row_bytes(); offset += chunk_of_copy) {
+        uint64_t address = begin + offset;
+        address ^= (address >> 7 & (map_.swizzled_chunks() - 1)) * chunk_of_copy;
+        char *found = shared_.reach_or_fail(lane_, address, chunk_of_copy);
+        if (!found)
+            return false;
+        memcpy(loads ? found : bytes + offset, loads ? bytes + offset : found, chunk_of_copy);
+    }
+    return true;
+}
+
+bool BoxCopy::run(bool loads) {
+    if (!read_map())
+        return false;
+    if (warp_.row<uint64_t>(step_.rows[box_row])[lane_] % alignment_of_box)
+        return fail(CUDA_ERROR_MISALIGNED_ADDRESS,
+                    "the address in shared memory is not a multiple of 128");
+    (loads ? shared_ : global_).use = Use::Write;
+    alignas(16) char bytes[TensorMap::most_box * sizeof(uint64_t)];
+    for (uint64_t row = 0; row < rows_; row++) {
+        Part part = part_of(row);
+        if (loads)
+            memset(bytes, 0, map_.row_bytes()); // what is outside of the tensor is 0
+        bool done = loads ? copy_global(part, bytes, true) && copy_shared(row, bytes, true)
+                          : copy_shared(row, bytes, false) && copy_global(part, bytes, false);
+        if (!done)
+            return false;
+    }
+    return true;
+}
+
+// If the copy is for other blocks of the cluster, ends the launch with an error and returns false.
+bool only_own_block(Warp &warp, const Step &step, unsigned lane) {
+    if (!(step.detail & multicasts_bit))
+        return true;
+    unsigned own = rank_in_cluster(warp.machine, warp);
+    if (warp.row<uint16_t>(step.rows[blocks_row])[lane] == 1u << own)
+        return true;
+    warp.machine.fail(
+        warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        "copies to other blocks of a cluster are not supported by the software driver");
+    return false;
+}
+
+template <bool loads> void copy_tensor(Warp &warp, const Step &step) {
+    warp.machine.progress++;
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        BoxCopy copy(warp, step, lane);
+        if (!only_own_block(warp, step, lane) || !copy.run(loads))
+            return;
+        if (loads &&
+            !complete_bytes(warp, step, lane, warp.row<uint64_t>(step.rows[barrier_row])[lane],
+                            copy.bytes()))
+            return;
+    }
+}
+
+// Reads the operand [map, {coordinates}].
+void take_tensor(Decoder &decoder, const Operand &operand) {
+    int dimensions = 1 + decoder.take_any({"1d", "2d", "3d", "4d", "5d"});
+    if (!dimensions)
+        decoder.refuse("the number of dimensions is missing");
+    decoder.take("tile");
+    if (operand.kind != Operand::Kind::Memory || operand.parts.size() != 2)
+        decoder.refuse("[tensor map, {coordinates}] is needed");
+    Operand map = operand;
+    map.parts.resize(1);
+    decoder.step.rows[map_row] = decoder.whole_address(map);
+    const Operand &coordinates = operand.parts[1];
+    size_t given = coordinates.kind == Operand::Kind::Vector ? coordinates.parts.size() : 1;
+    if (given != size_t(dimensions))
+        decoder.refuse(std::to_string(given) + " coordinates where " + std::to_string(dimensions) +
+                       " are needed");
+    for (size_t i = 0; i < given; i++)
+        decoder.step.rows[first_coordinate + i] = decoder.source(
+            coordinates.kind == Operand::Kind::Vector ? coordinates.parts[i] : coordinates,
+            Type::S32);
+    decoder.step.detail = uint16_t(dimensions);
+}
+
+void decode_tensor_load(Decoder &decoder) {
+    if (decoder.take_any({"shared::cluster", "shared::cta"}) < 0 || !decoder.take("global"))
+        decoder.refuse("these state spaces are not supported");
+    bool multicasts = decoder.take("multicast::cluster");
+    bool policy = decoder.take("L2::cache_hint");
+    decoder.expect_operands(3 + multicasts + policy);
+    take_tensor(decoder, decoder.operand(1));
+    Step &step = decoder.step;
+    step.rows[box_row] = decoder.whole_address(decoder.operand(0));
+    step.rows[barrier_row] = decoder.whole_address(decoder.operand(2));
+    if (multicasts) {
+        step.rows[blocks_row] = decoder.source(decoder.operand(3), Type::B16);
+        step.detail |= multicasts_bit;
+    }
+    decoder.emit(copy_tensor<true>);
+}
+
+void decode_tensor_store(Decoder &decoder) {
+    if (!decoder.take("global") || !decoder.take("shared::cta"))
+        decoder.refuse("these state spaces are not supported");
+    bool policy = decoder.take("L2::cache_hint");
+    decoder.expect_operands(2 + policy);
+    take_tensor(decoder, decoder.operand(0));
+    decoder.step.rows[box_row] = decoder.whole_address(decoder.operand(1));
+    decoder.emit(copy_tensor<false>);
+}
+
+} // namespace
+
+void decode_tensor_copy(Decoder &decoder) {
+    if (decoder.take("mbarrier::complete_tx::bytes"))
+        return decode_tensor_load(decoder);
+    if (decoder.take("bulk_group"))
+        return decode_tensor_store(decoder);
+    decoder.refuse("not supported by the software driver");
+}
+
+void decode_tensor_prefetch(Decoder &decoder) {
+    bool policy = decoder.take("L2::cache_hint");
+    if (!decoder.take("L2") || !decoder.take("global"))
+        decoder.refuse("only .prefetch.tensor.L2.global is supported");
+    decoder.expect_operands(1 + policy);
+    take_tensor(decoder, decoder.operand(0));
+    decoder.emit(nothing);
+}
+
+} // namespace soft::ptx

@@ -1,0 +1,275 @@
+"""Tensor maps, and copies of tensors: cuTensorMapEncodeTiled, cp.async.bulk.tensor, tensormap."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from .client import ILLEGAL_ADDRESS, SUCCESS
+from .tensors import Tensor
+from .test_kernel_faults import ILLEGAL_INSTRUCTION, MISALIGNED
+
+INVALID_VALUE, NOT_SUPPORTED = 1, 801
+SHARED = 16384
+THREADS = 128
+
+# Shared memory is filled with the input. Then one thread copies a box, and all copy shared memory
+# to the output.
+TEXT = """.version 8.3
+.target {target}
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 in, .param .u64 out,
+    .param .align 4 .b8 corner[20], .param .u64 place)
+{{
+    .reg .pred %p<4>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
+    .shared .align 1024 .b8 tile[{shared}]; .shared .align 8 .b64 bar;
+    .shared .align 128 .b8 copy[128];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.u32 %r3, bar;
+    ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out]; ld.param.u64 %rd7, [place];
+    mov.b64 %rd3, map; cvta.param.u64 %rd3, %rd3;
+    ld.param.b32 %r10, [corner]; ld.param.b32 %r11, [corner+4]; ld.param.b32 %r12, [corner+8];
+    ld.param.b32 %r13, [corner+12]; ld.param.b32 %r14, [corner+16];
+    mul.lo.u32 %r5, %r1, 4;
+    fill: cvt.u64.u32 %rd5, %r5; add.u64 %rd6, %rd1, %rd5; ld.global.b32 %r6, [%rd6];
+    add.u32 %r7, %r2, %r5; st.shared.b32 [%r7], %r6; add.u32 %r5, %r5, {step};
+    setp.lt.u32 %p1, %r5, {shared}; @%p1 bra fill;
+    fence.proxy.async; bar.sync 0; setp.ne.u32 %p2, %r1, 0;
+    {before}
+    @%p2 bra join;
+    {copy}
+    join: bar.sync 0; mul.lo.u32 %r5, %r1, 4;
+    back: add.u32 %r7, %r2, %r5; ld.shared.b32 %r6, [%r7];
+    cvt.u64.u32 %rd5, %r5; add.u64 %rd6, %rd2, %rd5; st.global.b32 [%rd6], %r6;
+    add.u32 %r5, %r5, {step}; setp.lt.u32 %p1, %r5, {shared}; @%p1 bra back;
+    ret;
+}}
+"""
+LOAD = """mbarrier.init.shared.b64 [%r3], 1; fence.proxy.async;
+    mbarrier.arrive.expect_tx.shared.b64 %rd8, [%r3], {bytes};
+    cp.async.bulk.tensor.{rank}d.shared::cluster.global{mode}.mbarrier::complete_tx::bytes
+        [%r2{offset}], [%rd3, {{{corner}}}], [%r3];
+    wait: mbarrier.try_wait.parity.shared.b64 %p3, [%r3], 0; @!%p3 bra wait;"""
+STORE = """cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%rd3, {{{corner}}}], [%r2];
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+CASES = {
+    "one dimension": (Tensor((100,), (64,)), [(0,), (-8,), (60,), (100,), (-64,)]),
+    "bytes": (Tensor((100, 20), (48, 8), "u1"), [(0, 0), (-3, 15), (90, -2)]),
+    "floats": (Tensor((40, 9), (12, 4), "f4", padding=32), [(5, 3), (33, 7)]),
+    "doubles": (Tensor((9, 7, 5), (4, 3, 2), "f8"), [(2, 1, 0), (7, -1, 4)]),
+    "swizzled by 32": (Tensor((50, 40), (16, 19), swizzle=32), [(0, 0), (40, 30)]),
+    "swizzled by 64": (Tensor((50, 40), (32, 19), swizzle=64), [(0, 0), (-5, 30)]),
+    "swizzled by 128": (Tensor((80, 40), (64, 19), swizzle=128), [(0, 0), (33, -4)]),
+    "narrow rows": (Tensor((80, 40), (24, 19), swizzle=128), [(8, 3)]),
+    "four dimensions": (Tensor((20, 6, 5, 4), (8, 3, 2, 2), padding=16), [(3, 2, 1, 3)]),
+    "five dimensions": (Tensor((12, 4, 3, 3, 3), (8, 2, 2, 2, 2), "u2"), [(-1, -1, 2, 1, 2)]),
+    "steps": (Tensor((20, 30, 9), (8, 7, 4), steps=(1, 3, 2)), [(0, 0, 0), (2, 20, 3)]),
+}
+
+
+@pytest.fixture
+def schedule(lib):
+    """One schedule is enough here."""
+    return "eager" if lib.software else None
+
+
+@pytest.fixture
+def run(client):
+    def run(map, given, result, corner, copy, *, target="sm_90", before="", place=0):
+        """Launch the kernel. Returns what it has left in shared memory."""
+        text = TEXT.format(target=target, copy=copy, before=before, shared=SHARED, step=4 * THREADS)
+        function = client.function(client.module(text.encode()), "k")
+        corner = (ctypes.c_int32 * 5)(*corner)
+        map = ctypes.create_string_buffer(map, 128)
+        status = client.launch(
+            function, client.stream(), map, given, result, corner, place, block=THREADS
+        )
+        assert status == SUCCESS
+        return np.frombuffer(client.read(result, SHARED), "u1")
+
+    major = ctypes.c_int()
+    client.ok("cuDeviceGetAttribute", ctypes.byref(major), 75, 0)
+    if major.value < 9:
+        pytest.skip("the GPU has no copies of tensors")
+    return run
+
+
+def instruction(template, tensor, mode="", offset=""):
+    rank = len(tensor.sizes)
+    registers = ", ".join(f"%r{10 + i}" for i in range(rank))
+    bytes = tensor.rows * tensor.row_bytes
+    return template.format(rank=rank, corner=registers, bytes=bytes, mode=mode, offset=offset)
+
+
+def random_bytes(count):
+    return np.random.default_rng(count).integers(0, 256, count, "u1")
+
+
+def encoded(client, tensor, address):
+    status, map = tensor.encode(client, address)
+    assert status == SUCCESS
+    return map
+
+
+def memory_of(client, data):
+    address = client.device(len(data))
+    client.write(address, data.tobytes())
+    return address
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loads(client, run, case):
+    """A box comes to shared memory. What is outside of the tensor is 0."""
+    tensor, corners = CASES[case]
+    data, old = random_bytes(tensor.bytes), random_bytes(SHARED)
+    map = encoded(client, tensor, memory_of(client, data))
+    given, result = memory_of(client, old), client.device(SHARED)
+    for corner in corners:
+        wanted, covered = old.copy(), np.zeros(SHARED, bool)
+        for shared, place in tensor.places(corner):
+            part = slice(shared, shared + tensor.width)
+            wanted[part] = 0 if place is None else data[place : place + tensor.width]
+            covered[part] = True
+        mode = ".tile" if corner is corners[0] else ""
+        found = run(map, given, result, corner, instruction(LOAD, tensor, mode))
+        assert (found[covered] == wanted[covered]).all()
+        used = tensor.rows * tensor.pitch
+        assert (found[used:] == wanted[used:]).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stores(client, run, case):
+    """A box goes to global memory. What is outside of the tensor is ignored."""
+    tensor, corners = CASES[case]
+    old, image = random_bytes(tensor.bytes), random_bytes(SHARED)
+    given, result = memory_of(client, image), client.device(SHARED)
+    for corner in corners:
+        address = memory_of(client, old)
+        wanted = old.copy()
+        for shared, place in tensor.places(corner):
+            if place is not None:
+                wanted[place : place + tensor.width] = image[shared : shared + tensor.width]
+        map = encoded(client, tensor, address)
+        run(map, given, result, corner, instruction(STORE, tensor))
+        assert (np.frombuffer(client.read(address, tensor.bytes), "u1") == wanted).all()
+
+
+REPLACE = "tensormap.replace.tile.{}.shared::cta.b1024.{} [%r20], {};"
+TO_GLOBAL = """bar.sync 0; setp.ge.u32 %p3, %r1, 32; @%p3 bra other;
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned
+        [%rd7], [%r20], 128;
+    fence.proxy.tensormap::generic.acquire.gpu [%rd7], 128;
+    other: bar.sync 0; mov.b64 %rd3, %rd7;"""
+
+
+def test_maps_that_a_kernel_makes(client, run):
+    """A kernel sets all fields of a map in shared memory, and copies the map to global memory."""
+    tensor = Tensor((80, 40), (64, 19), "f2", swizzle=128)
+    data = random_bytes(tensor.bytes)
+    address = memory_of(client, data)
+    fields = [("rank", "b32", "1"), ("elemtype", "b32", "6"), ("swizzle_mode", "b32", "3")]
+    fields += [("interleave_layout", "b32", "0"), ("fill_mode", "b32", "0")]
+    before = f"""mov.u32 %r20, copy; mad.lo.u32 %r21, %r1, 1, %r20; mov.b32 %r22, 0;
+    st.shared.b8 [%r21], %r22; bar.sync 0; @%p2 bra ready; mov.b64 %rd9, {address};
+    mov.b64 %rd10, {tensor.strides[0] // 16};"""
+    before += REPLACE.format("global_address", "b64", "%rd9")
+    before += "".join(REPLACE.format(*field) for field in fields)
+    before += REPLACE.format("global_stride", "b64", "0, %rd10")
+    for i in range(2):
+        values = {"box_dim": tensor.box[i], "global_dim": tensor.sizes[i], "element_stride": 1}
+        for name, value in values.items():
+            before += f"mov.b32 %r22, {value};" + REPLACE.format(name, "b32", f"{i}, %r22")
+    before += f"ready: {TO_GLOBAL}"
+    wanted = np.zeros(SHARED, "u1")
+    for shared, place in tensor.places((3, 5)):
+        if place is not None:
+            wanted[shared : shared + 2] = data[place : place + 2]
+    given, result, place = (client.device(SHARED) for _ in range(3))
+    client.write(given, bytes(SHARED))
+    copy = instruction(LOAD, tensor)
+    found = run(
+        bytes(128), given, result, (3, 5), copy, target="sm_90a", before=before, place=place
+    )
+    assert (found == wanted).all()
+
+
+def test_another_address(client, run):
+    """cuTensorMapReplaceAddress, and the same by a kernel."""
+    tensor = Tensor((64,), (64,))
+    data = random_bytes(256)
+    address = memory_of(client, data)
+    given, result, place = (client.device(SHARED) for _ in range(3))
+    memory = ctypes.create_string_buffer(256)
+    aligned = -(-ctypes.addressof(memory) // 128) * 128
+    ctypes.memmove(aligned, encoded(client, tensor, address), 128)
+    client.ok("cuTensorMapReplaceAddress", ctypes.c_void_p(aligned), ctypes.c_void_p(address + 128))
+    map = ctypes.string_at(aligned, 128)
+    found = run(map, given, result, (0,), instruction(LOAD, tensor))
+    assert (found[:128] == data[128:]).all()
+    before = f"""mov.u32 %r20, copy; add.u32 %r21, %r20, %r1; cvt.u64.u32 %rd9, %r1;
+    add.u64 %rd9, %rd3, %rd9; ld.b8 %r22, [%rd9]; st.shared.b8 [%r21], %r22; bar.sync 0;
+    @%p2 bra ready; mov.b64 %rd9, {address};"""
+    before += REPLACE.format("global_address", "b64", "%rd9") + f"ready: {TO_GLOBAL}"
+    copy = instruction(LOAD, tensor)
+    found = run(map, given, result, (0,), copy, target="sm_90a", before=before, place=place)
+    assert (found[:128] == data[:128]).all()
+
+
+MISTAKES = [
+    *({"dtype": 16}, {"dtype": -1}, {"rank": 0}, {"rank": 6}, {"address": 0}, {"address": 8}),
+    *({"sizes": (0, 40)}, {"sizes": (80, (1 << 32) + 1)}, {"sizes": None}, {"box": None}),
+    *({"strides": (168,)}, {"strides": (1 << 40,)}, {"strides": None}, {"steps": None}),
+    *({"box": (60, 19)}, {"box": (0, 19)}, {"box": (64, 257)}, {"box": (72, 19)}),
+    *({"steps": (1, 0)}, {"steps": (1, 9)}, {"interleave": 3}, {"swizzle": 7}),
+    *({"promotion": 4}, {"fill": 2}, {"target": 0}, {"target": 4}),
+]
+
+
+@pytest.mark.parametrize("changes", MISTAKES, ids=str)
+def test_wrong_parameters(client, changes):
+    tensor = Tensor((80, 40), (64, 19), "f2", swizzle=128)
+    assert tensor.encode(client, 1 << 20)[0] == SUCCESS
+    assert tensor.encode(client, 1 << 20, **changes)[0] == INVALID_VALUE
+
+
+@pytest.mark.parametrize(
+    "changes", [{"dtype": 11}, {"interleave": 1, "swizzle": 0}, {"fill": 1}, {"swizzle": 4}]
+)
+def test_what_is_not_supported(client, software, changes):
+    tensor = Tensor((80, 40, 2), (64, 19, 1), "f2", swizzle=128)
+    assert tensor.encode(client, 1 << 20, **changes)[0] == NOT_SUPPORTED
+
+
+SMALL = Tensor((80, 40), (64, 19), "f2", swizzle=128)
+FAULTS = {
+    "no map": (b"", SMALL, "", ILLEGAL_INSTRUCTION, "no tensor map at this address"),
+    "other dimensions": (
+        None,
+        Tensor((80,), (64,)),
+        "",
+        ILLEGAL_INSTRUCTION,
+        "the tensor has 2 dimensions, and the instruction 1",
+    ),
+    "an odd place": (None, SMALL, "+64", MISALIGNED, "not a multiple of 128"),
+    "beyond shared memory": (None, SMALL, "+15360", ILLEGAL_ADDRESS, "in shared memory"),
+    "freed": (None, SMALL, "", ILLEGAL_ADDRESS, "cuMemFree_v2 freed"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_faults(lost, software, case):
+    map, tensor, offset, status, text = FAULTS[case]
+    address = lost.device(SMALL.bytes)
+    if map is None:
+        map = encoded(lost, SMALL, address)
+    if case == "freed":
+        lost.forget("cuMemFree_v2", address)
+        lost.ok("cuMemFree_v2", address)
+    copy = instruction(LOAD, tensor, offset=offset)
+    code = TEXT.format(target="sm_90", copy=copy, before="", shared=SHARED, step=4 * THREADS)
+    function = lost.function(lost.module(code.encode()), "k")
+    arguments = [ctypes.create_string_buffer(map, 128), lost.device(SHARED), lost.device(SHARED)]
+    arguments += [(ctypes.c_int32 * 5)(), 0]
+    assert lost.launch(function, lost.stream(), *arguments, block=THREADS) == SUCCESS
+    assert lost.call("cuCtxSynchronize") == status
+    assert text in software.fault_text()
+    assert "cp.async.bulk.tensor" in software.fault_text()
