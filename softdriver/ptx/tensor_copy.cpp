@@ -1,4 +1,5 @@
 #include "ptx/access.h"
+#include "ptx/arithmetic_format.h"
 #include "ptx/lanes.h"
 #include "ptx/mbarrier.h"
 #include "ptx/special.h"
@@ -46,6 +47,7 @@ class BoxCopy {
     bool read_map();
     Part part_of(uint64_t row) const;
     bool copy_global(const Part &part, char *row, bool loads) const;
+    void convert(char *row) const;
     bool copy_shared(uint64_t row, char *bytes, bool loads) const;
 
     Warp &warp_;
@@ -105,6 +107,27 @@ bool BoxCopy::copy_global(const Part &part, char *row, bool loads) const {
     return found != nullptr;
 }
 
+// Rounds to the nearest number with 10 fraction bits, ties to even.
+uint32_t round_to_tf32(uint32_t bits) {
+    constexpr uint32_t dropped = 0x1fff;
+    if (floating::is_nan(floating::from_bits<float>(bits)))
+        return floating::Format<float>::nan;
+    return (bits + (dropped >> 1) + (bits >> 13 & 1)) & ~dropped;
+}
+
+// Converts the floats of a row that is loaded.
+void BoxCopy::convert(char *row) const {
+    for (char *place = row; place < row + map_.row_bytes(); place += sizeof(uint32_t)) {
+        uint32_t bits;
+        memcpy(&bits, place, sizeof bits);
+        if (map_.flushes())
+            bits = floating::to_bits(floating::flush(floating::from_bits<float>(bits)));
+        if (map_.rounds())
+            bits = round_to_tf32(bits);
+        memcpy(place, &bits, sizeof bits);
+    }
+}
+
 bool BoxCopy::copy_shared(uint64_t row, char *bytes, bool loads) const {
     uint64_t begin = warp_.row<uint64_t>(step_.rows[box_row])[lane_] + row * map_.pitch();
     for (size_t offset = 0; offset < map_.row_bytes(); offset += chunk_of_copy) {
@@ -124,15 +147,20 @@ bool BoxCopy::run(bool loads) {
     if (warp_.row<uint64_t>(step_.rows[box_row])[lane_] % alignment_of_box)
         return fail(CUDA_ERROR_MISALIGNED_ADDRESS,
                     "the address in shared memory is not a multiple of 128");
+    bool converts = map_.flushes() || map_.rounds();
+    if (converts && !loads)
+        return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                    "stores of this type are not supported by the software driver");
     (loads ? shared_ : global_).use = Use::Write;
     alignas(16) char bytes[TensorMap::most_box * sizeof(uint64_t)];
     for (uint64_t row = 0; row < rows_; row++) {
         Part part = part_of(row);
         if (loads)
             memset(bytes, 0, map_.row_bytes()); // what is outside of the tensor is 0
-        bool done = loads ? copy_global(part, bytes, true) && copy_shared(row, bytes, true)
-                          : copy_shared(row, bytes, false) && copy_global(part, bytes, false);
-        if (!done)
+        bool copied = loads ? copy_global(part, bytes, true) : copy_shared(row, bytes, false);
+        if (copied && converts)
+            convert(bytes);
+        if (!copied || !(loads ? copy_shared(row, bytes, true) : copy_global(part, bytes, false)))
             return false;
     }
     return true;

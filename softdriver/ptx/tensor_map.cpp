@@ -12,7 +12,9 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr int not_supported = 10; // this type and those behind it
+// Values of CUtensorMapDataType. The last are types of less than 8 bits, which are not supported.
+enum Float32 : uint8_t { FlushedFloat32 = 10, TFloat32 = 11, FlushedTFloat32 = 12 };
+constexpr int supported_types = 13;
 
 // The number of a type in tensormap.replace is another one than in CUtensorMapDataType.
 uint8_t type_of_number(uint64_t number) {
@@ -191,9 +193,12 @@ void TensorMap::write(void *to) const {
 }
 
 size_t TensorMap::element_bytes() const {
-    constexpr size_t sizes_of_types[not_supported] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2};
-    return type < not_supported ? sizes_of_types[type] : 0;
+    constexpr size_t sizes_of_types[supported_types] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    return type < supported_types ? sizes_of_types[type] : 0;
 }
+
+bool TensorMap::flushes() const { return type == FlushedFloat32 || type == FlushedTFloat32; }
+bool TensorMap::rounds() const { return type == TFloat32 || type == FlushedTFloat32; }
 
 unsigned TensorMap::count(unsigned dimension) const {
     // In the first dimension, all elements are copied.
@@ -201,7 +206,7 @@ unsigned TensorMap::count(unsigned dimension) const {
 }
 
 bool TensorMap::is_unsupported() const {
-    return type >= not_supported || interleave || swizzle > 3 || fill;
+    return type >= supported_types || interleave || swizzle > 3 || fill;
 }
 
 std::string TensorMap::mistake() const {

@@ -32,6 +32,9 @@ struct TensorMap {
 
     unsigned dimensions() const { return last_dimension + 1u; }
     size_t element_bytes() const; // 0 if the type is not supported
+    // Loads change floats of some types: they flush subnormal numbers, or round to tf32.
+    bool flushes() const;
+    bool rounds() const;
     size_t row_bytes() const { return box[0] * element_bytes(); }
     // The distance in shared memory of the rows of a box, and how many chunks of 16 bytes a
     // swizzled row has (1: no swizzling).

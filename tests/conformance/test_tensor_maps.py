@@ -111,7 +111,7 @@ def encoded(client, tensor, address):
 
 
 def memory_of(client, data):
-    address = client.device(len(data))
+    address = client.device(data.nbytes)
     client.write(address, data.tobytes())
     return address
 
@@ -151,6 +151,30 @@ def test_stores(client, run, case):
         map = encoded(client, tensor, address)
         run(map, given, result, corner, instruction(STORE, tensor))
         assert (np.frombuffer(client.read(address, tensor.bytes), "u1") == wanted).all()
+
+
+FLUSHED, TF32, FLUSHED_TF32 = 10, 11, 12
+
+
+@pytest.mark.parametrize("dtype", [FLUSHED, TF32, FLUSHED_TF32])
+def test_loads_that_convert(client, run, dtype):
+    """Loads round to tf32, to the nearest number, ties to even. They flush subnormal numbers."""
+    tensor = Tensor((32,), (32,), "f4")
+    bits = np.random.default_rng(11).integers(0, 1 << 32, 32, "u4")
+    bits[:4] = 0x3F801000, 0x3F803000, 0x3F801001, 0x3F800FFF  # two ties, and their neighbours
+    bits[4:8] = 0x80000FFF, 0x007FFFFF, 0x7F7FFFFF, 0xFF800000  # -infinity is the last
+    bits = np.where((bits >> 23 & 0xFF == 0xFF) & (np.arange(32) > 7), bits & 0xBFFFFFFF, bits)
+    wanted = bits.astype("u8")
+    if dtype != FLUSHED:
+        wanted = (wanted + 0xFFF + (wanted >> 13 & 1)) & 0xFFFFE000
+    if dtype != TF32:
+        subnormal = bits & 0x7F800000 == 0
+        wanted = np.where(subnormal, bits & 0x80000000, wanted)
+    status, map = tensor.encode(client, memory_of(client, bits), dtype=dtype)
+    assert status == SUCCESS
+    given, result = (client.device(SHARED) for _ in range(2))
+    found = run(map, given, result, (0,), instruction(LOAD, tensor))
+    assert (found[:128].view("u4") == wanted).all()
 
 
 REPLACE = "tensormap.replace.tile.{}.shared::cta.b1024.{} [%r20], {};"
@@ -232,7 +256,7 @@ def test_wrong_parameters(client, changes):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"dtype": 11}, {"interleave": 1, "swizzle": 0}, {"fill": 1}, {"swizzle": 4}]
+    "changes", [{"dtype": 13}, {"interleave": 1, "swizzle": 0}, {"fill": 1}, {"swizzle": 4}]
 )
 def test_what_is_not_supported(client, software, changes):
     tensor = Tensor((80, 40, 2), (64, 19, 1), "f2", swizzle=128)

@@ -155,7 +155,7 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
     launch.program = program;
     launch.kernel = &kernel;
     launch.grid[0] = 4;
-    launch.block[0] = 40;
+    launch.block[0] = std::clamp(kernel.required_threads[0], 40u, 128u);
     launch.budget = 3000;
     launch.threads = 1 + unsigned(kernels_run % 3);
     launch.parameters.resize(kernel.parameter_bytes);
