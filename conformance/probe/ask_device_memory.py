@@ -112,6 +112,22 @@ def _(p):
     return min(b - a for a, b in pairwise(addresses))
 
 
+for size in (1 << 19, (1 << 20) - 1, 1 << 20, 3 << 19, 2 << 20, (2 << 20) + 1, 3710976, 64 << 20):
+    section.ask(
+        f"alignment to 2 MiB of {size} bytes",
+        lambda p, size=size: [p.device(size) % (2 << 20) == 0 for _ in range(3)],
+    )
+
+
+@question("small ones between large ones lie in one block of 2 MiB")
+def _(p):
+    small = []
+    for _ in range(4):
+        small.append(p.device(100))
+        p.device(5 << 20)
+    return len({address >> 21 for address in small}) == 1
+
+
 @question("range from inside")
 def _(p):
     address = p.device(1000)

@@ -10,7 +10,11 @@
 namespace soft {
 namespace {
 
-constexpr size_t alignment = 512;
+constexpr size_t least_alignment = 512;
+// Allocations of this size or more have blocks of their own. An H200 aligns 3,710,976 bytes and
+// more to a block, and packs 100 bytes. Allocators of frameworks take smaller ones than 1 MiB from
+// blocks of 2 MiB themselves, because the driver does the same with them.
+constexpr size_t large = size_t(1) << 20;
 constexpr size_t least_reservation = size_t(4) << 30;
 // Fresh allocations of at least this size map the pages of pattern_file(). Smaller ones are filled
 // with memset.
@@ -48,15 +52,15 @@ bool Arena::reserve(size_t capacity) {
     // The more address space the arena has, the later it reuses addresses. A limit of the process
     // may forbid a large reservation, so smaller ones are tried too.
     for (size_t times : {64, 16, 4, 2}) {
-        size_t bytes = round_up(std::max(capacity * times, least_reservation), page);
-        char *device = map_pages(bytes, PROT_NONE);
+        size_t bytes = round_up(std::max(capacity * times, least_reservation), block);
+        char *device = map_pages(bytes + block, PROT_NONE);
         char *alias = device ? map_pages(bytes, access) : nullptr;
         if (device && !alias)
-            munmap(device, bytes);
+            munmap(device, bytes + block);
         if (!alias)
             continue;
         keep_private(alias, bytes);
-        begin_ = cursor_ = reinterpret_cast<uintptr_t>(device);
+        begin_ = cursor_ = round_up(reinterpret_cast<uintptr_t>(device), block);
         bytes_ = bytes;
         alias_ = alias;
         return true;
@@ -64,28 +68,53 @@ bool Arena::reserve(size_t capacity) {
     return false;
 }
 
-uintptr_t Arena::find_gap(size_t bytes) {
+uintptr_t Arena::find_gap(size_t bytes, size_t alignment) {
     for (int pass = 0; pass < 2; pass++) {
-        auto next = taken_.lower_bound(cursor_);
+        cursor_ = round_up(cursor_, alignment);
         while (cursor_ + bytes <= begin_ + bytes_) {
-            if (next == taken_.end() || cursor_ + bytes <= next->first)
+            auto behind = taken_.lower_bound(cursor_ + bytes);
+            if (behind == taken_.begin())
                 return cursor_;
-            cursor_ = next->first + next->second;
-            ++next;
+            auto [begin, size] = *std::prev(behind);
+            if (begin + size <= cursor_)
+                return cursor_;
+            cursor_ = round_up(begin + size, alignment);
         }
         cursor_ = begin_;
+        small_ = small_end_ = 0; // the rest of that block is free for all
     }
     return 0;
+}
+
+uintptr_t Arena::find_address(size_t bytes) {
+    bool packed = bytes < large;
+    if (packed && bytes <= small_end_ - small_) {
+        small_ += bytes;
+        return small_ - bytes;
+    }
+    size_t whole = round_up(bytes, block);
+    uintptr_t address = find_gap(whole, block);
+    size_t used = whole;
+    if (!address) { // no block is free as a whole
+        address = find_gap(bytes, least_alignment);
+        packed = false;
+        used = bytes;
+    }
+    cursor_ = address + used;
+    if (packed) {
+        small_ = address + bytes;
+        small_end_ = address + whole;
+    }
+    return address;
 }
 
 uintptr_t Arena::allocate(size_t bytes) {
     if (bytes > bytes_)
         return 0;
-    size_t rounded = round_up(bytes, alignment);
-    uintptr_t address = find_gap(rounded);
+    size_t rounded = round_up(bytes, least_alignment);
+    uintptr_t address = find_address(rounded);
     if (!address)
         return 0;
-    cursor_ = address + rounded;
     taken_.emplace(address, rounded);
     fill(address, bytes);
     return address;

@@ -10,10 +10,12 @@ namespace soft {
 // The address space of one device's memory. The host cannot access these addresses; the driver
 // accesses the bytes through an alias at a fixed distance. allocate() returns ascending addresses,
 // and begins again at the first address only when the whole reservation has been used, so that a
-// stale pointer stays invalid as long as possible.
+// stale pointer stays invalid as long as possible. As on a GPU, large allocations begin with a
+// block, and small ones lie in a block one after the other.
 class Arena {
   public:
     static constexpr size_t page = 4096;
+    static constexpr size_t block = size_t(2) << 20;
     // The name of the file in which shared memory is.
     static constexpr const char *file_name = "cudadrv-device";
 
@@ -49,7 +51,9 @@ class Arena {
     char *alias(uintptr_t address) const { return alias_ + (address - begin_); }
 
   private:
-    uintptr_t find_gap(size_t bytes);
+    // Finds free addresses. Returns 0 if there are none.
+    uintptr_t find_gap(size_t bytes, size_t alignment);
+    uintptr_t find_address(size_t bytes);
     void fill(uintptr_t address, size_t bytes);
     // Finds the pages that contain bytes of this range and no bytes of neighbouring allocations.
     void own_pages(uintptr_t address, size_t bytes, uintptr_t &begin, uintptr_t &end) const;
@@ -58,6 +62,7 @@ class Arena {
     size_t bytes_ = 0;
     char *alias_ = nullptr;
     uintptr_t cursor_ = 0;
+    uintptr_t small_ = 0, small_end_ = 0; // the rest of the block for small allocations
     // Replaces those of these pages that are in the file by pages of this process alone. The bytes
     // in the file become zeros.
     void unshare(uintptr_t begin, uintptr_t end);

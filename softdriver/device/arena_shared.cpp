@@ -95,21 +95,22 @@ void Arena::withdraw(uint64_t place) {
 }
 
 uintptr_t Arena::adopt(int file, uint64_t offset, size_t bytes) {
+    // The address is aligned as that of the other process is.
     uint64_t inside = offset % page;
-    if (bytes > bytes_ || inside + bytes + 2 * page > bytes_)
+    if (bytes > bytes_ || offset % block + bytes + 2 * block > bytes_)
         return 0;
-    size_t length = round_up(inside + bytes, page);
-    uintptr_t gap = find_gap(length + page);
+    size_t length = round_up(inside + bytes, page), whole = round_up(offset % block + bytes, block);
+    uintptr_t gap = find_gap(whole, block);
     if (!gap)
         return 0;
-    uintptr_t first = round_up(gap, page);
+    uintptr_t first = gap + offset % block - inside;
     if (mmap(alias(first), length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
              static_cast<off_t>(offset - inside)) == MAP_FAILED) {
         unmap(first, first + length);
         return 0;
     }
     keep_private(alias(first), length);
-    cursor_ = first + length;
+    cursor_ = gap + whole;
     taken_.emplace(first, length);
     adopted_[first + inside] = first;
     return first + inside;

@@ -189,6 +189,7 @@ def test_comparison_finds_what_is_unlisted_stale_and_too_wide():
 
 
 def test_every_section_is_compared(real_answers):
-    assert all(real_answers[section] for section in SECTIONS.split())
+    newer = {e.section for e in comparison.differences() if e.pattern == f"{e.section} / *"}
+    assert {section for section in SECTIONS.split() if not real_answers[section]} == newer
     recorded = {key for _, _, answers in comparison.recorded() for key in answers}
     assert recorded == {key for answers in real_answers.values() for key in answers}
