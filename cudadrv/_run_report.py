@@ -54,6 +54,7 @@ class Process(NamedTuple):
     end: str
     calls: int | None
     unsupported_calls: dict[str, int]
+    refused_calls: dict[str, int]
     refused_images: list[str]
     kernel_faults: list[str]
     data_races: list[str]
@@ -99,12 +100,15 @@ def read_process(file: Path) -> Process | None:
     numbers = _numbers(file.with_name(f"{file.name}.numbers"))
     first = dict(zip(started["numbers"], numbers, strict=False))
     noted = {name: [record[name] for record in records if name in record] for name in NOTES}
-    unsupported = {
+
+    def counted(name: str) -> dict[str, int]:
         # Without numbers, each function that was called counts once.
-        record["unsupported"]: numbers[record["place"]] if record["place"] < len(numbers) else 1
-        for record in records
-        if "unsupported" in record
-    }
+        return {
+            record[name]: numbers[record["place"]] if record["place"] < len(numbers) else 1
+            for record in records
+            if name in record
+        }
+
     alive = {kind: first[kind] for kind in (*KINDS, "bytes") if first.get(kind)}
     return Process(
         started["pid"],
@@ -112,7 +116,8 @@ def read_process(file: Path) -> Process | None:
         started["command"],
         _end(started["pid"], any("exit" in record for record in records)),
         first.get("calls"),
-        unsupported,
+        counted("unsupported"),
+        counted("refused_call"),
         noted["refused_image"],
         noted["kernel_fault"],
         noted["data_race"],
@@ -156,6 +161,7 @@ def as_json(processes: list[Process], **about: Any) -> dict[str, Any]:
         **about,
         "calls": sum(process.calls or 0 for process in processes),
         "unsupported_calls": dict(_sum(process.unsupported_calls for process in processes)),
+        "refused_calls": dict(_sum(process.refused_calls for process in processes)),
         "refused_images": texts("refused_images"),
         "kernel_faults": texts("kernel_faults"),
         "data_races": texts("data_races"),
@@ -174,7 +180,9 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
         return
     calls = sum(process.calls or 0 for process in processes)
     yield f"{_count(len(processes), 'processes')} made {_count(calls, 'calls')} ({settings})"
-    yield from _unsupported(_sum(process.unsupported_calls for process in processes))
+    yield from _unsupported(
+        _sum(calls for each in processes for calls in (each.unsupported_calls, each.refused_calls))
+    )
     yield from _texts("Images that cannot run", processes, "refused_images")
     yield from _texts("Kernel faults", processes, "kernel_faults")
     yield from _texts("Data races", processes, "data_races", off="races=off" in settings)

@@ -3,6 +3,8 @@
 #include "api/names.h"
 #include "api/report.h"
 #include "api/state.h"
+#include "base/notes.h"
+#include "base/unsupported.h"
 
 #include <atomic>
 #include <pthread.h>
@@ -86,6 +88,13 @@ bool in_forked_child() { return forked.load(std::memory_order_relaxed); }
 uint64_t calls_of(Function function) { return call_counts[static_cast<int>(function)]; }
 uint64_t all_calls() { return call_total; }
 
+void note_refusal(const char *symbol) noexcept {
+    try {
+        note(Note::NotSupported, symbol + (": " + why_not_supported()));
+    } catch (const std::bad_alloc &) { // the call still returns its status
+    }
+}
+
 CUresult context_status(const Context *context) {
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -122,6 +131,8 @@ CUresult Call::enter(Function number) {
     if (!thread->contexts.empty())
         context = thread->contexts.back();
     if (fault != CUDA_SUCCESS) {
+        if (fault == CUDA_ERROR_NOT_SUPPORTED)
+            not_supported("the setting fault= asks for this error");
         if (is_sticky(fault) && context)
             lose_device(*context->device, fault);
         return fault;

@@ -67,6 +67,8 @@ extern thread_local std::string last_error;
 
 uint64_t calls_of(Function function);
 uint64_t all_calls();
+// Notes that the present call, which is of this function, is not supported, and why.
+void note_refusal(const char *symbol) noexcept;
 // The name of an error; null if there is no such error.
 const char *error_name(int status);
 
@@ -89,8 +91,11 @@ template <class Body, class... Arguments>
 CUresult enter(Function function, bool per_thread, Body body, Arguments... arguments) noexcept {
     CUresult status = run_call(function, per_thread, body, arguments...);
     // CUDA_ERROR_NOT_READY is an answer, not a failure.
-    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY)
+    if (status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) {
+        if (status == CUDA_ERROR_NOT_SUPPORTED)
+            note_refusal(info(function).symbol);
         log_failed_call(info(function).symbol, status);
+    }
     if (logs_are_due.load(std::memory_order_relaxed))
         tell_callbacks();
     return status;

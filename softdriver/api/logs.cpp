@@ -163,7 +163,7 @@ void tell(Message &message) {
 
 // Events that are also in reports. Forked children have no log: see log_failed_call().
 void append_note(Note what, const std::string &text) {
-    if (what == Note::Forked)
+    if (what == Note::Forked || in_forked_child())
         return;
     try {
         append(what == Note::Race ? Level::Warning : Level::Error, text);

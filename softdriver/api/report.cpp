@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
@@ -29,10 +30,12 @@ constexpr uint64_t most_lines = 500;
 
 constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault", "data_race"};
 
-// The order of report_numbers: calls, operations that have not run, objects by kind, and, from a
-// fixed index on, calls of functions that are not implemented.
+// The order of report_numbers: calls, operations that have not run, objects by kind, and, from
+// fixed indices on, calls of functions that are not implemented, and calls with arguments that are
+// not supported.
 constexpr size_t pending_place = 1, objects_place = 2, unsupported_place = 32;
-constexpr size_t most_numbers = unsupported_place + 992;
+constexpr size_t refused_place = unsupported_place + 992, most_refused = 256;
+constexpr size_t most_numbers = refused_place + most_refused;
 static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
 
 // Guards the two variables below, and is held while a line is written. A fork locks this mutex, so
@@ -41,10 +44,11 @@ std::mutex guard;
 std::string *folder = nullptr; // where reports are; null: nowhere
 std::string *path = nullptr;   // the file of this process, once it has called the driver
 std::array<std::atomic<uint64_t>, std::size(note_names)> noted;
+std::map<std::string, size_t> *refused = nullptr; // places of calls that are not supported
 
-void forget(std::string *&text) {
-    delete text;
-    text = nullptr;
+template <class Object> void forget(Object *&object) {
+    delete object;
+    object = nullptr;
 }
 
 std::string quoted(const std::string &text) {
@@ -153,7 +157,35 @@ bool open_report() {
     return true;
 }
 
+// Adds one to a number, if there are numbers.
+void count(size_t place) {
+    std::atomic<uint64_t> *numbers = report_numbers;
+    if (numbers && place < most_numbers)
+        numbers[place].fetch_add(1, std::memory_order_relaxed);
+}
+
+// Counts a call that is not supported, whose text has the function and the reason. When a program
+// makes such calls in more than `most_refused` ways, the others are only in the log.
+void count_refused(const std::string &text) {
+    std::lock_guard<std::mutex> lock(guard);
+    if (!open_report())
+        return;
+    if (!refused)
+        refused = new std::map<std::string, size_t>;
+    if (refused->size() == most_refused && !refused->count(text))
+        return;
+    auto [found, first] = refused->emplace(text, refused_place + refused->size());
+    count(found->second);
+    if (first)
+        write_line("{\"refused_call\":" + quoted(text) +
+                   ",\"place\":" + std::to_string(found->second) + "}");
+}
+
 void write_note(Note kind, const std::string &text) {
+    if (kind == Note::NotSupported) {
+        count_refused(text);
+        return;
+    }
     if (noted[static_cast<size_t>(kind)]++ >= most_lines)
         return;
     std::lock_guard<std::mutex> lock(guard);
@@ -202,8 +234,9 @@ void note_last() {
 // Runs in a forked child, which has no report yet and has counted nothing.
 void start_over_in_child() {
     forget(path);
-    for (auto &count : noted)
-        count = 0;
+    forget(refused);
+    for (auto &number : noted)
+        number = 0;
     report_numbers = nullptr;
     report_is_due = folder != nullptr;
     guard.unlock();
@@ -243,9 +276,7 @@ void note_unsupported(const char *symbol, size_t index, bool first) {
     state(); // reads the settings, if this is the first call of the driver
     note_call();
     size_t place = unsupported_place + index;
-    std::atomic<uint64_t> *numbers = report_numbers;
-    if (numbers && place < most_numbers)
-        numbers[place].fetch_add(1, std::memory_order_relaxed);
+    count(place);
     if (!first)
         return;
     std::lock_guard<std::mutex> lock(guard);

@@ -67,8 +67,10 @@ void read_linked(const char *from, Image &image) {
 }
 
 CUresult read_fatbin(std::optional<std::string_view> container, Image &image) {
-    if (!container)
+    if (!container) {
+        note(Note::RefusedImage, "the fatbin's header is broken");
         return CUDA_ERROR_INVALID_IMAGE;
+    }
     ptx::FatbinText found = ptx::text_of_fatbin(*container, device_capability());
     switch (found.outcome) {
     case ptx::FatbinText::Outcome::Found:
@@ -94,8 +96,10 @@ CUresult read_image(const void *data, Image &image) {
     }
     switch (ptx::form_of(data)) {
     case ptx::Form::Cubin:
-        if (!for_a_gpu(data))
+        if (!for_a_gpu(data)) {
+            note(Note::RefusedImage, "an ELF file that is not for a GPU");
             return CUDA_ERROR_INVALID_IMAGE;
+        }
         note(Note::RefusedImage,
              "a cubin: it has machine code of a GPU, and only PTX can run here");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -103,8 +107,11 @@ CUresult read_image(const void *data, Image &image) {
     case ptx::Form::FatbinWrapper:
         return read_fatbin(ptx::fatbin_at(data), image);
     default:
-        if (!is_ptx(static_cast<const char *>(data)))
+        if (!is_ptx(static_cast<const char *>(data))) {
+            note(Note::RefusedImage,
+                 "neither PTX, which begins with .version, nor a fatbin or a cubin");
             return CUDA_ERROR_INVALID_IMAGE;
+        }
         image.texts.emplace_back(static_cast<const char *>(data));
         return CUDA_SUCCESS;
     }

@@ -3,6 +3,7 @@
 
 #include "api/state.h"
 #include "base/notes.h"
+#include "base/unsupported.h"
 #include "device/device_attributes.h"
 #include "ptx/link.h"
 #include "ptx/parser.h"
@@ -121,7 +122,8 @@ CUresult status_of(const std::vector<ptx::Problem> &problems) {
             return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     bool nowhere = std::any_of(problems.begin(), problems.end(),
                                [](const ptx::Problem &problem) { return problem.nowhere; });
-    return nowhere ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_PTX;
+    return nowhere ? not_supported("PTX that no driver can run: " + lines_of(problems))
+                   : CUDA_ERROR_INVALID_PTX;
 }
 
 // Returns the newest PTX version that a CUDA version supports. Every CUDA version adds a PTX
@@ -131,15 +133,35 @@ int newest_ptx(int cuda) {
     return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
 }
 
-// Notes the first problem of PTX that is refused.
-void note_problem(const std::vector<ptx::Problem> &problems) {
+// Returns a line of a text without the white space around it, and not all of a long one.
+std::string quoted_line(const std::string &text, int number) {
+    constexpr size_t longest = 200;
+    size_t begin = 0;
+    for (int line = 1; line < number; line++)
+        begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    std::string line = text.substr(begin, text.find('\n', begin) - begin);
+    line.erase(0, line.find_first_not_of(" \t\r"));
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    return line.size() <= longest ? line : line.substr(0, longest) + "...";
+}
+
+// Notes the first problem of PTX that is refused, with the line of the text, which has the
+// instruction.
+void note_problem(const std::vector<ptx::Problem> &problems, const Image &image) {
     if (problems.empty())
         return;
     const ptx::Problem &first = problems.front();
-    std::string place = first.line ? ", line " + std::to_string(first.line) : "";
-    const char *way_out =
-        first.version ? " (with the setting driver=, this driver can be a newer one)" : "";
-    note(Note::RefusedImage, (first.whole ? "" : "PTX" + place + ": ") + first.text + way_out);
+    std::string text = first.whole ? "" : "PTX";
+    if (first.line)
+        text += ", line " + std::to_string(first.line);
+    text += (first.whole ? "" : ": ") + first.text;
+    if (first.line && image.texts.size() == 1)
+        text += ": \"" + quoted_line(image.texts.front(), first.line) + "\"";
+    if (first.version)
+        text += " (with the setting driver=, this driver can be a newer one)";
+    if (problems.size() > 1)
+        text += " (and " + std::to_string(problems.size() - 1) + " more problems)";
+    note(Note::RefusedImage, text);
 }
 
 // Adds a problem for each function that an input of a link calls and no input defines. The words
@@ -232,6 +254,8 @@ CUresult JitOptions::read(unsigned count, CUjit_option *options, void **values) 
 CUresult JitOptions::check_target(int capability) const {
     if (target_ < 0 || target_ == device_capability())
         return CUDA_SUCCESS;
+    note(Note::RefusedImage, "the option CU_JIT_TARGET is " + std::to_string(target_) +
+                                 ", and the device is sm_" + std::to_string(device_capability()));
     if (!target_)
         return CUDA_ERROR_INVALID_IMAGE;
     return target_ < capability ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_SOURCE;
@@ -265,7 +289,7 @@ CUresult check_parts(Call &call, const Image &image, JitOptions &options) {
     for (const std::string &text : image.texts)
         ptx::check_part(text, problems, newest);
     acquire(call.lock);
-    note_problem(problems);
+    note_problem(problems, image);
     options.tell(lines_of(problems), Clock::now() - begin);
     return problems.empty() ? CUDA_SUCCESS : status_of(problems);
 }
@@ -298,7 +322,7 @@ CUresult compile(Call &call, const Image &image, JitOptions &options, ProgramPtr
     else
         program = limit_registers(program, image.max_registers ? image.max_registers
                                                                : options.max_registers());
-    note_problem(problems);
+    note_problem(problems, image);
     options.tell(lines_of(problems), Clock::now() - begin);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "code/code_library.h"
 #include "code/kernel_run.h"
 #include "code/occupancy.h"
@@ -233,7 +234,8 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     if (unusable)
         return unusable;
     if (request.for_node && !stream->capture)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the launch attribute DEVICE_UPDATABLE_KERNEL_NODE outside of a "
+                             "capture: only nodes have it");
     CUresult status = prepare_launch(function, *stream->owner, request, prepared);
     if (!status && stream->capture)
         status = check_node(prepared);

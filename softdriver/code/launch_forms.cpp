@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "code/launch.h"
 #include "device/device_attributes.h"
 
@@ -73,10 +74,14 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
         return hint(value >= -1 && value <= 100);
     case programmatic_event:
     case completion_event:
-        return has_event(attribute) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_HANDLE;
+        return has_event(attribute) ? not_supported("a launch attribute with an event: " +
+                                                    std::to_string(attribute.id))
+                                    : CUDA_ERROR_INVALID_HANDLE;
     case updatable_node:
         request.for_node = true;
-        return value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+        return value ? not_supported("the launch attribute DEVICE_UPDATABLE_KERNEL_NODE: kernels "
+                                     "cannot change graphs")
+                     : CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "device/coredump.h"
 
 #include <algorithm>
@@ -138,7 +139,7 @@ SOFT_API(cuCtxCreate_v4,
     if (given)
         std::memcpy(&parameters, given, sizeof parameters);
     if (parameters.graphics)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("cigParams: contexts that share resources with graphics");
     return cuCtxCreate_v3_body(call, context, parameters.affinity, parameters.affinity_count, flags,
                                ordinal);
 }

@@ -1,6 +1,7 @@
 #include "device/coredump.h"
 
 #include "api/call.h"
+#include "base/unsupported.h"
 
 #include <algorithm>
 #include <cstring>
@@ -95,7 +96,8 @@ CUresult write_setting(CoredumpSettings &values, int setting, const void *value,
         return CUDA_ERROR_INVALID_VALUE;
     bool enables = setting == on_exception || setting == user_trigger;
     if (enables && *bytes)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("coredumps cannot be enabled (setting " + std::to_string(setting) +
+                             ")");
     values[setting].assign(bytes, size_of_value(setting));
     return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/conditional_node.h"
 #include "graph/node_api.h"
 #include "graph/node_params.h"
@@ -50,7 +51,7 @@ CUresult make_work(Call &call, NodeParams &params, Graph &graph, NodeWorkPtr &wo
         return make_conditional_work(graph, params.conditional, work);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("nodes for external semaphores");
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -1,4 +1,5 @@
 #include "api/call.h"
+#include "base/unsupported.h"
 #include "graph/node_api.h"
 #include "graph/node_params.h"
 #include "graph/update.h"
@@ -30,7 +31,7 @@ CUresult make_child_work(Graph &parent, CUgraph child, int ownership, NodeWorkPt
     if (!graph || ownership < 0 || ownership > 1)
         return CUDA_ERROR_INVALID_VALUE;
     if (!ownership && is_unique(*graph))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the child graph has nodes that exist only once: it cannot be copied");
     if (ownership && (graph->inside || graph->capture || is_within(parent, *graph)))
         return CUDA_ERROR_INVALID_VALUE;
     work = std::make_shared<ChildWork>(ownership ? graph : copy_graph(*graph));

@@ -2,6 +2,7 @@
 
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/conditional_node.h"
 #include "graph/node_api.h"
 #include "graph/works.h"
@@ -127,7 +128,8 @@ CUresult instantiate(Call &call, CUgraphExec *result, CUgraph handle, uint64_t f
     if (CUresult status = context_status(call.context.get()))
         return status;
     if (graph->inside || is_taken(*graph))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the graph is a part of another one, or allocates memory and has an "
+                             "executable graph");
     if (CUresult status = check_structure(*graph, flags, reason, culprit))
         return status;
     reason = CUDA_GRAPH_INSTANTIATE_SUCCESS;

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/node_api.h"
 #include "graph/works.h"
 
@@ -179,7 +180,7 @@ CUresult remove_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode 
     if (CUresult status = read_changes(graph, from, to, data, count, changes))
         return status;
     if (count && is_fixed(*find_graph(graph)))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the graph allocates memory: no edge of it can be removed");
     auto find = [&](const Change &change) {
         return std::find_if(change.to->after.begin(), change.to->after.end(), [&](auto &edge) {
             return edge.from == change.from->id && (!data || edge.data == change.data);
@@ -236,7 +237,7 @@ SOFT_API(cuGraphClone, (CUgraph * result, CUgraph handle), (result, handle)) {
     if (!result || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     if (is_unique(*graph))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the graph has nodes that exist only once: it cannot be copied");
     GraphPtr copy = copy_graph(*graph);
     copy->origin = 0;
     *result = handle_of(*copy);
@@ -309,7 +310,7 @@ SOFT_API(cuGraphDestroyNode, (CUgraphNode handle), (handle)) {
         return CUDA_ERROR_INVALID_VALUE;
     Graph &graph = *node->graph;
     if (is_fixed(graph))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the graph allocates memory: no node of it can be removed");
     std::vector<GraphPtr> inner = node->work->inner();
     if (std::any_of(inner.begin(), inner.end(), [](auto &each) { return is_damaged(*each); }))
         return CUDA_ERROR_INVALID_VALUE;

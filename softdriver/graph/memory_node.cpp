@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/conditional_node.h"
 #include "graph/node_api.h"
 #include "graph/node_params.h"
@@ -131,7 +132,8 @@ CUresult make_alloc_work(Call &call, CUDA_MEM_ALLOC_NODE_PARAMS *params, NodeWor
     if (!params->bytesize)
         return CUDA_ERROR_INVALID_VALUE;
     if (location != location_device)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the location of the pool is not a device (type " +
+                             std::to_string(location) + ")");
     const Device &device = *state().devices[place.location.id];
     bool current = call.context && call.context->device == &device;
     const ContextPtr &context = current ? call.context : device.primary;

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 
 // cuMemAdvise. Advice decides where a page fault moves pages, and programs can read it back.
 
@@ -41,7 +42,7 @@ CUresult advise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLoc
     if (CUresult status = find_pages(address, bytes, pages))
         return status;
     if (find_allocation(address)->pool)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("advice about memory of a pool");
     switch (advice) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:

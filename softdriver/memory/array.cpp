@@ -1,6 +1,7 @@
 #include "memory/array.h"
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "device/device_attributes.h"
 #include "memory/device_memory.h"
 
@@ -126,6 +127,12 @@ bool has_shape(const CUDA_ARRAY3D_DESCRIPTOR_v2 &descriptor) {
     return descriptor.Height || !descriptor.Depth || layered;
 }
 
+std::string in_hex(unsigned number) {
+    char text[12];
+    std::snprintf(text, sizeof text, "0x%x", number);
+    return text;
+}
+
 } // namespace
 
 size_t element_bytes(CUarray_format format, unsigned channels) {
@@ -151,8 +158,11 @@ CUresult describe_array(const Context &context, const CUDA_ARRAY3D_DESCRIPTOR_v2
                         Array &array) {
     if (descriptor.Flags & ~(known_flags | other_flags))
         return CUDA_ERROR_INVALID_VALUE;
-    if (descriptor.Flags & other_flags || is_other_format(descriptor.Format))
-        return CUDA_ERROR_NOT_SUPPORTED;
+    if (descriptor.Flags & other_flags)
+        return not_supported("arrays with the flags " + in_hex(descriptor.Flags & other_flags) +
+                             ": sparse, or with memory that comes later");
+    if (is_other_format(descriptor.Format))
+        return not_supported("arrays of the format " + in_hex(unsigned(descriptor.Format)));
     array.owner = const_cast<Context *>(&context);
     array.descriptor = descriptor;
     array.element = element_bytes(descriptor.Format, descriptor.NumChannels);

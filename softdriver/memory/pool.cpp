@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/unsupported.h"
 
 #include <algorithm>
 #include <cstring>
@@ -155,7 +156,7 @@ PoolPtr find_pool(CUmemoryPool handle) {
 CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &place) {
     int kind = static_cast<int>(location.type);
     if (kind < location_none || kind > location_numa)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("pools at a location of type " + std::to_string(kind));
     bool managed = type == allocation_managed;
     if (!managed && (type != CU_MEM_ALLOCATION_TYPE_PINNED || kind == location_none))
         return CUDA_ERROR_INVALID_VALUE;
@@ -163,7 +164,8 @@ CUresult find_pool_place(int type, const CUmemLocation &location, PoolPlace &pla
         (kind == location_numa && location.id != 0))
         return CUDA_ERROR_INVALID_VALUE;
     if (managed && !state().settings.concurrent_managed)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("pools of managed memory: the device lacks "
+                             "CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS");
     // Only the location of a device has an ordinal that the pool must store.
     int id = kind == location_device ? location.id : 0;
     place = {managed ? MemoryKind::Managed : MemoryKind::Host,
@@ -248,8 +250,9 @@ SOFT_API(cuMemPoolCreate, (CUmemoryPool * handle, const CUmemPoolProps *given), 
     bool shared = !managed && static_cast<int>(place.location.type) != location_host;
     if (properties.handle_types & ~(shared ? shareable : 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (properties.handle_types & ~file_handle) // there is no fabric
-        return CUDA_ERROR_NOT_SUPPORTED;
+    if (properties.handle_types & ~file_handle)
+        return not_supported("handleTypes " + std::to_string(properties.handle_types) +
+                             ": only file descriptors (1) are");
     if (properties.max_bytes > address_space)
         return CUDA_ERROR_OUT_OF_MEMORY;
     PoolPtr pool = create_pool(place);

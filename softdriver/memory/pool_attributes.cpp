@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 
 // Attributes of pools, access to pools, and the pools of a location.
 
@@ -108,12 +109,14 @@ CUresult check_access(const Pool &pool, const CUmemAccessDesc &access) {
     int flags = static_cast<int>(access.flags);
     bool device = access.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (flags == read_only || (!device && pool.kind == MemoryKind::Async))
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported(flags == read_only ? "access for reading only"
+                                                : "access of the host to a pool of device memory");
     if (!can_visit(access.location))
         return device ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     bool none = flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
     if (none && is_home(pool, access.location))
-        return device ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_SUPPORTED;
+        return device ? CUDA_ERROR_INVALID_DEVICE
+                      : not_supported("no access of the host to a pool of its own memory");
     return none || flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS
                                                                : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "memory/location.h"
 #include "stream/stream.h"
 
@@ -24,18 +25,20 @@ CUresult check_properties(const CUmemAllocationProp *wanted, Device *&device) {
         return CUDA_ERROR_INVALID_VALUE;
     int kind = static_cast<int>(wanted->location.type);
     if (kind == location_host || kind == location_numa)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("memory of the host (location.type " + std::to_string(kind) + ")");
     if (kind != location_device)
         return CUDA_ERROR_INVALID_VALUE;
     device = find_device(wanted->location.id);
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (static_cast<int>(wanted->requestedHandleTypes) & ~exportable_types)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    int types = static_cast<int>(wanted->requestedHandleTypes);
+    if (types & ~exportable_types)
+        return not_supported("requestedHandleTypes " + std::to_string(types) +
+                             ": only file descriptors (1) are");
     if (wanted->allocFlags.compressionType > CU_MEM_ALLOCATION_COMP_GENERIC)
         return CUDA_ERROR_INVALID_VALUE;
     if (wanted->allocFlags.gpuDirectRDMACapable || wanted->allocFlags.usage)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("allocFlags.gpuDirectRDMACapable and allocFlags.usage");
     return CUDA_SUCCESS;
 }
 
@@ -225,7 +228,9 @@ SOFT_API(cuMemMap,
     if (!backing || !bytes || flags || !is_multiple(address))
         return CUDA_ERROR_INVALID_VALUE;
     if (offset || bytes != backing->bytes) // so far, no driver maps a part of the memory
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("a part of the memory: offset " + std::to_string(offset) + ", " +
+                             std::to_string(bytes) + " of " + std::to_string(backing->bytes) +
+                             " bytes");
     Allocation *reserved = find_reserved_range(address, bytes);
     if (!reserved)
         return CUDA_ERROR_INVALID_VALUE;
@@ -271,7 +276,7 @@ SOFT_API(cuMemSetAccess,
         int flags = static_cast<int>(wanted[i].flags);
         int kind = static_cast<int>(wanted[i].location.type);
         if (kind == location_host || kind == location_numa)
-            return CUDA_ERROR_NOT_SUPPORTED;
+            return not_supported("access of the host (location.type " + std::to_string(kind) + ")");
         if (CUresult status = device_of(wanted[i].location, CUDA_ERROR_INVALID_VALUE, device))
             return status;
         if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&

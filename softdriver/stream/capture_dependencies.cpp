@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 
 #include <algorithm>
 
@@ -34,7 +35,7 @@ CUresult update(Call &call, CUstream handle, const CUgraphNode *nodes, const CUg
         tail.insert(node->id);
     }
     if (!all_zero(edges, count))
-        return CUDA_ERROR_NOT_SUPPORTED; // an edge that has data is not supported
+        return not_supported("edges with data (a port or a type) as dependencies of a capture");
     if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
         std::swap(tail, stream->capture_tail);
     for (uint64_t node : tail)

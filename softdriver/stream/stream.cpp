@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/works.h"
 #include "stream/green.h"
 #include "stream/shared_event.h"
@@ -211,7 +212,7 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
         return CUDA_ERROR_INVALID_HANDLE;
     // NVIDIA's driver crashes in this case.
     if (event->shared && event->owner->device != stream->owner->device)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("an interprocess event of another device than the stream's");
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         return wait_external(*stream, event_handle);
     if (stream->capture || event->capture)

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/works.h"
 
 // Stream-ordered memory: allocated and freed in the order of a stream.
@@ -29,7 +30,9 @@ CUresult place(const Context &context, const Pool &pool, size_t bytes, Allocatio
 CUresult capture_allocation(Stream &stream, const Pool &pool, CUdeviceptr *address, size_t bytes) {
     int kind = static_cast<int>(pool.location.type);
     if (kind != location_device)
-        return kind == location_none ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+        return kind == location_none
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : not_supported("a captured allocation from a pool that is not on a device");
     if (!stream.capture->valid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     Allocation *allocation = nullptr;
@@ -125,7 +128,7 @@ SOFT_STREAM_API(cuMemFreeAsync, (CUdeviceptr address, CUstream handle), (address
     if (!allocation || allocation->reservation || (allocation->page_locked() && !ordered))
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->kind == MemoryKind::Managed && !ordered)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the memory is of cuMemAllocManaged: only cuMemFree frees it");
     // A captured free can only free memory of graphs. Memory that was allocated in a capture can
     // only be freed by a captured free.
     bool of_graph = allocation->captured || !allocation->graph.expired();

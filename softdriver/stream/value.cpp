@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/works.h"
 
 // This file implements stream operations that wait for a value in memory or write one.
@@ -46,7 +47,8 @@ CUresult make_wait(CUdeviceptr address, Word value, unsigned flags, OperationPtr
         return status;
     // CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES is 0.
     if (flags & CU_STREAM_WAIT_VALUE_FLUSH)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the flag CU_STREAM_WAIT_VALUE_FLUSH: the device lacks "
+                             "CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES");
     operation = std::make_shared<Operation>();
     operation->reads.push_back({address, sizeof(Word)});
     operation->synchronizes = true;

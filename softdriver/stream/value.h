@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/cuda_api.h"
+#include "base/unsupported.h"
 #include "device/context.h"
 #include "work/operation.h"
 
@@ -20,7 +21,8 @@ CUresult check_reach(const Context &context, const Operation &operation);
 // Implements the first versions (without _v2) of the functions for values in memory. They always
 // fail, because no software device has the attribute that they need.
 template <class... Arguments> CUresult refuse_first_version(const Arguments &...) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return not_supported("the first version of the function: the device lacks "
+                         "CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1; use the one with _v2");
 }
 
 } // namespace soft

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "graph/works.h"
 #include "stream/value.h"
 
@@ -26,7 +27,10 @@ CUresult make_value_operation(const CUstreamBatchMemOpParams &item, OperationPtr
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
         return make_write(write.address, write.value64, write.flags, operation);
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-        return item.flushRemoteWrites.flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+        return item.flushRemoteWrites.flags
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : not_supported("the operation CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: the device "
+                                   "lacks CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES");
     case barrier:
         // A barrier does nothing, because operations of a stream always see each other's writes.
         // Its flags select the scope, which is the system or the GPU.

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/unsupported.h"
 #include "device/device_attributes.h"
 #include "texture/objects.h"
 
@@ -110,7 +111,7 @@ CUresult apply_format(int format, Texture &texture) {
     if (format <= 0 || format > last_view)
         return CUDA_ERROR_INVALID_VALUE;
     if (format > last_plain_view)
-        return CUDA_ERROR_NOT_SUPPORTED; // compressed formats
+        return not_supported("a view of a compressed format: " + std::to_string(format));
     texture.channel = channels[(format - 1) / 3];
     texture.channels = 1u << (format - 1) % 3;
     bool same = bytes_of(texture.channel) * texture.channels == texture.element;
@@ -223,7 +224,7 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
         return CUDA_ERROR_INVALID_VALUE;
     bool seamless = reading.flags & CU_TRSF_SEAMLESS_CUBEMAP;
     if (seamless && texture.filters)
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the flag CU_TRSF_SEAMLESS_CUBEMAP with linear filtering");
     for (int i = 0; i < 3; i++) {
         auto outside = static_cast<ptx::Outside>(reading.addressMode[i]);
         if (!is_mode(reading.addressMode[i])) // the texture does not have this dimension

@@ -78,6 +78,20 @@ def test_headers_include_each_other_in_no_circle():
     assert len(done) == len(HEADERS)
 
 
+# A control function of its own, and not_supported().
+ANSWERS = {"api/control.cpp", "base/unsupported.cpp"}
+
+
+def test_calls_that_are_not_supported_have_reasons():
+    """Only not_supported() returns the status, so that reports have the reason of each call."""
+    found = {
+        str(path)
+        for path in (*HEADERS, *SOURCES)
+        if re.search(r"(return|[?:])\s*CUDA_ERROR_NOT_SUPPORTED", (ROOT / path).read_text("utf-8"))
+    }
+    assert found - ANSWERS == set()
+
+
 def test_names_say_their_folder():
     """Includes name a header's folder, so that no other project's header is included instead."""
     for path in (*ROOT.rglob("*.cpp"), *ROOT.rglob("*.h")):

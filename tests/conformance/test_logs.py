@@ -82,6 +82,15 @@ def test_failed_calls_are_logged(client):
     assert messages(text)[-1] == message
 
 
+def test_a_call_that_is_not_supported_is_logged_with_the_reason(software, client):
+    iterator = current(client)
+    graphics = (ctypes.c_uint64 * 3)(0, 0, 16)  # cigParams
+    assert client.call("cuCtxCreate_v4", ctypes.byref(ctypes.c_void_p()), graphics, 0, 0) == 801
+    reason, returned = messages(dump(client, iterator))
+    assert b"cuCtxCreate_v4: cigParams: contexts that share resources with graphics" in reason
+    assert b"Returning 801 (CUDA_ERROR_NOT_SUPPORTED) from cuCtxCreate_v4" in returned
+
+
 def test_a_dump_moves_the_iterator(client):
     iterator = current(client)
     message = fail(client)

@@ -34,6 +34,55 @@ def test_calls_that_are_not_supported(python):
     assert ran.report["calls"] == 4
 
 
+def test_calls_that_an_implemented_function_refuses(python):
+    """Each such call is in the report, with the argument and the reason."""
+    graphics = "(ctypes.c_uint64 * 3)(0, 0, 16)"  # only cigParams is not null
+    sparse = "struct.pack('QQQiIIxxxx', 16, 8, 0, 32, 1, 0x40)"
+    ran = python(f"""
+import struct
+initialise()
+made = ctypes.c_void_p()
+for i in range(3):
+    print(cuda.cuCtxCreate_v4(ctypes.byref(made), {graphics}, 0, 0))
+print(cuda.cuArray3DCreate_v2(ctypes.byref(made), {sparse}))
+unsupported()
+""")
+    assert ran.out == "801\n" * 4
+    context = "cuCtxCreate_v4: cigParams: contexts that share resources with graphics"
+    array = (
+        "cuArray3DCreate_v2: arrays with the flags 0x40: sparse, or with memory that comes later"
+    )
+    assert ran.report["refused_calls"] == {context: 3, array: 1}
+    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1}
+    assert f"Calls that are not supported: 5\n        3 {context}\n" in ran.err
+    assert f"        1 {array}\n" in ran.err
+
+
+def test_an_injected_refusal_says_where_it_comes_from(python):
+    ran = python(
+        "initialise()\nprint(cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_void_p()), 9))",
+        CUDADRV_SOFTWARE="fault=cuMemAlloc_v2:1:801",
+    )
+    assert ran.out == "801\n"
+    why = "the setting fault= asks for this error"
+    assert ran.report["refused_calls"] == {f"cuMemAlloc_v2: {why}": 1}
+
+
+def test_many_kinds_of_refused_calls(python):
+    """The report has the first 256 kinds, and does not grow beyond."""
+    ran = python("""
+import struct
+initialise()
+made = ctypes.c_void_p()
+for types in range(2, 602, 2):
+    properties = struct.pack('iiii16x', 1, types, 1, 0)
+    assert cuda.cuMemCreate(ctypes.byref(made), ctypes.c_size_t(1 << 21), properties, 0) == 801
+""")
+    assert len(ran.report["refused_calls"]) == 256
+    first = "cuMemCreate: requestedHandleTypes 2: only file descriptors (1) are"
+    assert ran.report["refused_calls"][first] == 1
+
+
 def test_variants_of_a_function_are_counted_apart(python):
     """The calls of a function and of its per-thread variant are counted separately."""
     name = "cuSignalExternalSemaphoresAsync"
@@ -142,14 +191,34 @@ CUBIN = "b'\\x7fELF' + bytes(14) + b'\\xbe\\x00' + bytes(200)"
             222,
             "PTX, line 2: unsupported .version 9.9: the newest known is 9.5",
         ),
-        ("OUT_OF_BOUNDS.replace(b'mov.u32', b'move.u32')", 218, "PTX, line 10: "),
+        (
+            "OUT_OF_BOUNDS.replace(b'mov.u32', b'move.u32')",
+            218,
+            'PTX, line 10: move.u32: not supported by the software driver: "move.u32 %r1, 1;"',
+        ),
+        (
+            "OUT_OF_BOUNDS.replace(b'%r1', b'%r9')",
+            218,
+            "PTX, line 10: unknown symbol '%r9': \"mov.u32 %r9, 1;\" (and 1 more problems)",
+        ),
+        (
+            "b'int main() {}'",
+            200,
+            "neither PTX, which begins with .version, nor a fatbin or a cubin",
+        ),
+        (f"({CUBIN}).replace(b'\\xbe', b'\\x3e')", 200, "an ELF file that is not for a GPU"),
+        (
+            "bytes.fromhex('50ed55ba0100100040') + bytes(71)",
+            200,
+            "an entry of the fatbin is broken",
+        ),
         (
             "OUT_OF_BOUNDS.replace(b'sm_80', b'sm_100')",
             218,
             "PTX: version 8.0 does not know the target sm_100",
         ),
     ],
-    ids=["cubin", "version", "instruction", "target"],
+    ids=["cubin", "version", "instruction", "register", "text", "ELF", "fatbin", "target"],
 )
 def test_code_that_cannot_run(python, image, status, why):
     program = "initialise()\nmodule = ctypes.c_void_p()\n"
@@ -178,6 +247,7 @@ def test_the_schema(python):
         "exit_status": int,
         "calls": int,
         "unsupported_calls": dict,
+        "refused_calls": dict,
         "refused_images": list,
         "kernel_faults": list,
         "data_races": list,
@@ -193,6 +263,7 @@ def test_the_schema(python):
         "end": str,
         "calls": int,
         "unsupported_calls": dict,
+        "refused_calls": dict,
         "refused_images": list,
         "kernel_faults": list,
         "data_races": list,
