@@ -1,4 +1,5 @@
 #include "api/call.h"
+#include "base/unsupported.h"
 #include "ptx/tensor_map.h"
 
 // This file implements cuTensorMap*.
@@ -9,7 +10,9 @@ namespace soft {
 static CUresult write_map(const ptx::TensorMap &map, CUtensorMap *target) {
     static_assert(sizeof *target == ptx::TensorMap::bytes);
     if (map.is_unsupported())
-        return CUDA_ERROR_NOT_SUPPORTED;
+        return not_supported("the type " + std::to_string(map.type) + ", interleave " +
+                             std::to_string(map.interleave) + ", swizzle " +
+                             std::to_string(map.swizzle) + " or fill " + std::to_string(map.fill));
     if (!map.mistake().empty())
         return CUDA_ERROR_INVALID_VALUE;
     map.write(target);
