@@ -4,7 +4,9 @@ import ctypes
 
 from driver import INT, LEGACY, OUT, PER_THREAD
 from kernels import (
+    CHAINS,
     CLUSTERED,
+    HEAD,
     address,
     config,
     function,
@@ -95,6 +97,25 @@ def _(p):
 def _(p):
     target = p.device()
     return launch_on(p, "divide", target, 0), p.read(target, 8)
+
+
+TRIPLES = ((1, 2, 3), (2, 1, 0), (2**64 - 1, 1, 2**64 - 1), (2**63, 2**63 + 5, 2**32 - 1))
+
+for name, text in CHAINS.items():
+
+    @question(name)
+    def _(p, text=text):
+        """For each triple, the result, and the carry as addc and as subc read it."""
+        target, kernel = p.device(), text.split("entry ")[1].split("(")[0]
+        module, found = load(p, HEAD + text), []
+        for triple in TRIPLES:
+            p.write(target, bytes(24))
+            values = [ctypes.c_uint64(value) for value in triple]
+            given = pointers(p, address(target), *values)
+            found.append(launch(p, function(p, kernel, module), given))
+            p.must("cuCtxSynchronize")
+            found += [p.read(target + 8 * i, 8) for i in range(3)]
+        return found
 
 
 @question("a launch blocks behind held work")

@@ -129,6 +129,44 @@ TEXT = "".join(
         FAULTY,
     ]
 )
+CHAIN_BEGINS = {"add.cc": "%rd2, %rd3", "sub.cc": "%rd2, %rd3"} | {
+    f"mad.{part}.cc": "%rd2, %rd3, %rd4" for part in ("lo", "hi")
+}
+CHAIN_GOES_ON = {"addc": "%rd3, %rd4", "subc": "%rd3, %rd4"} | {
+    f"madc.{part}": "%rd3, %rd4, %rd2" for part in ("lo", "hi")
+}
+
+
+def chain(name, first, second, bits):
+    """A kernel of two instructions with a carry between them.
+
+    It stores the result of the second one, and its carry as addc and as subc read it.
+    """
+    r = "%rd" if bits == 64 else "%r"
+    given, following = CHAIN_BEGINS[first], CHAIN_GOES_ON[second]
+    chain = f"{first}.u{bits} %rd5, {given}; {second}.cc.u{bits} %rd6, {following};"
+    chain = chain.replace("%rd", r)
+    shorten = "".join(f"    cvt.u32.u64 %r{i}, %rd{i};\n" for i in (2, 3, 4) if bits == 32)
+    stores = "".join(f"    st.global.u{bits} [%rd1+{8 * i}], {r}{6 + i};\n" for i in range(3))
+    return entry(
+        name,
+        ".param .u64 at, .param .u64 a, .param .u64 b, .param .u64 c",
+        on_address(
+            "    ld.param.u64 %rd2, [a]; ld.param.u64 %rd3, [b]; ld.param.u64 %rd4, [c];\n"
+            f"{shorten}    {chain} addc.u{bits} {r}7, 0, 0;\n"
+            f"    {chain} subc.u{bits} {r}8, 0, 0;\n{stores}"
+        ).replace("<8>", "<9>"),
+    )
+
+
+CHAINS = {
+    f"carry of {first} in {second}, {bits} bits": chain(
+        f"chain_{first}_{second}_{bits}".replace(".", "_"), first, second, bits
+    )
+    for bits in (32, 64)
+    for first in CHAIN_BEGINS
+    for second in CHAIN_GOES_ON
+}
 CLUSTERED = (
     HEAD.replace("7.5", "7.8").replace("sm_75", "sm_90")
     + entry("clustered", directives=".reqnctapercluster 2, 1, 1")

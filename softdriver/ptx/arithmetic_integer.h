@@ -110,19 +110,14 @@ template <class T, T operation(T, T)> inline uint32_t halves(uint32_t a, uint32_
 }
 
 // Additions and subtractions with a carry. `carry` is the input carry and becomes the output carry.
-// For subtractions it is the borrow.
+// A subtraction adds the complement of `b`, as on a GPU: its carry says that there is no borrow.
 template <class T> inline T add_carry(T a, T b, bool &carry) {
     using U = Unsigned<T>;
     U sum = U(U(a) + U(b)), all = U(sum + U(carry));
     carry = sum < U(a) || all < sum;
     return T(all);
 }
-template <class T> inline T sub_carry(T a, T b, bool &carry) {
-    using U = Unsigned<T>;
-    U difference = U(U(a) - U(b)), all = U(difference - U(carry));
-    carry = U(a) < U(b) || difference < U(carry);
-    return T(all);
-}
+template <class T> inline T sub_carry(T a, T b, bool &carry) { return add_carry(a, T(~b), carry); }
 template <class T> inline T mad_lo_carry(T a, T b, T c, bool &carry) {
     return add_carry(mul_lo(a, b), c, carry);
 }

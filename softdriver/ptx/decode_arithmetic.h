@@ -7,8 +7,8 @@
 
 namespace soft::ptx {
 
-// Flags in Step::detail: the instruction reads or writes the carry.
-constexpr unsigned reads_carry = 1, writes_carry = 2;
+// Flags in Step::detail: the instruction reads or writes the carry, or begins with a carry of 1.
+constexpr unsigned reads_carry = 1, writes_carry = 2, begins_with_one = 4;
 
 // Calls `choose` with a 0 whose type is the C++ type for a PTX integer type, and returns the
 // result. Bit types count as unsigned. For other types, returns null.

@@ -9,10 +9,18 @@ namespace {
 
 using namespace integer;
 
+// Returns the carries that an instruction adds. One that does not read the flag begins a chain: a
+// sum adds 0, and a difference adds 1 to the complement of what it subtracts.
+uint32_t carries_before(const Warp &warp, const Step &step) {
+    return step.detail & reads_carry       ? warp.predicate(step.rows[9])
+           : step.detail & begins_with_one ? ~uint32_t{0}
+                                           : 0;
+}
+
 template <class T, T (*operation)(T, T, bool &)> void with_carry(Warp &warp, const Step &step) {
     T *result = warp.row<T>(step.rows[0]);
     const T *a = warp.row<T>(step.rows[1]), *b = warp.row<T>(step.rows[2]);
-    uint32_t carries = step.detail & reads_carry ? warp.predicate(step.rows[9]) : 0, after = 0;
+    uint32_t carries = carries_before(warp, step), after = 0;
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         bool carry = carries >> lane & 1;
@@ -27,7 +35,7 @@ void with_carry_3(Warp &warp, const Step &step) {
     T *result = warp.row<T>(step.rows[0]);
     const T *a = warp.row<T>(step.rows[1]), *b = warp.row<T>(step.rows[2]);
     const T *c = warp.row<T>(step.rows[3]);
-    uint32_t carries = step.detail & reads_carry ? warp.predicate(step.rows[9]) : 0, after = 0;
+    uint32_t carries = carries_before(warp, step), after = 0;
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         bool carry = carries >> lane & 1;
@@ -45,14 +53,17 @@ template <class Choose> Handler by_long(Type type, Choose choose) {
                                 : nullptr;
 }
 
-void prepare_carry(Decoder &decoder, bool reads, bool writes) {
+void prepare_carry(Decoder &decoder, bool reads, bool writes, bool subtracts = false) {
     decoder.step.rows[9] = decoder.carry();
-    decoder.step.detail = uint16_t((reads ? reads_carry : 0) | (writes ? writes_carry : 0));
+    decoder.step.detail = uint16_t((reads       ? reads_carry
+                                    : subtracts ? begins_with_one
+                                                : 0) |
+                                   (writes ? writes_carry : 0));
 }
 
 template <bool subtracts>
 void decode_carry_sum(Decoder &decoder, Type type, bool reads, bool writes) {
-    prepare_carry(decoder, reads, writes);
+    prepare_carry(decoder, reads, writes, subtracts);
     decode_same(decoder, type, 2, by_long(type, [](auto zero) -> Handler {
                     using T = decltype(zero);
                     return subtracts ? with_carry<T, sub_carry<T>> : with_carry<T, add_carry<T>>;
@@ -149,6 +160,8 @@ void decode_carry_mad(Decoder &decoder, Type type, int part, bool reads, bool wr
     prepare_carry(decoder, reads, writes);
     if (part != 0 && part != 1)
         decoder.refuse(".lo or .hi is missing");
+    if (size_of(type) < 4)
+        decoder.refuse_types();
     decode_same(decoder, type, 3, by_integer(type, [part](auto zero) -> Handler {
                     using T = decltype(zero);
                     return part == 0 ? with_carry_3<T, mad_lo_carry<T>>

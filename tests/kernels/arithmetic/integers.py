@@ -173,6 +173,50 @@ def carries() -> list[Operation]:
     return found
 
 
+def chains() -> list[Operation]:
+    """Each pair of instructions of which the first writes the carry and the second reads it.
+
+    A subtraction adds the complement of what it subtracts: `sub.cc` adds 1 more and `subc` the
+    carry, so that after `sub.cc` the carry says that there was no borrow. Each pair has three
+    operations: their results are that of the second instruction, and its carry as `addc` and as
+    `subc` read it.
+    """
+    begins = {"add.cc": "%a, %b", "sub.cc": "%a, %b"}
+    begins |= {f"mad.{part}.cc": "%a, %b, %c" for part in ("lo", "hi")}
+    goes_on = {"addc": "%b, %c", "subc": "%b, %c"}
+    goes_on |= {f"madc.{part}": "%b, %c, %a" for part in ("lo", "hi")}
+    found = []
+    for t in ("u32", "s32", "u64", "s64"):
+        n, mask = KINDS[t].bits, (1 << KINDS[t].bits) - 1
+
+        def step(name: str, carry: int, x: int, y: int, z: int, n=n, mask=mask) -> tuple[int, int]:
+            """The result and the carry of an instruction."""
+            if name.startswith("mad"):
+                x, y = x * y >> (n if ".hi" in name else 0), z
+            total = (x & mask) + (~y & mask if name.startswith("sub") else y & mask) + carry
+            return total & mask, total >> n
+
+        for first, given in begins.items():
+            for second, following in goes_on.items():
+
+                def both(a, b, c, first=first, second=second, step=step) -> tuple[int, int]:
+                    carry = step(first, int(first == "sub.cc"), a, b, c)[1]
+                    x, y, z = (b, c, a) if second.startswith("madc") else (b, c, 0)
+                    return step(second, carry, x, y, z)
+
+                def add(what, after, value, t=t, n=n, first=first, second=second, given=given,
+                        following=following) -> None:  # fmt: skip
+                    code = f"""{{ .reg .b{n} %x; {first}.{t} %x, {given};
+                    {second}.cc.{t} %d, {following}; {after} }}"""
+                    name = f"{second}.cc.{t} after {first}{what}"
+                    found.append(operation(name, t, f"{t} {t} {t}", value, code))
+
+                add("", "", lambda *given, both=both: both(*given)[0])
+                add(", addc", f"addc.{t} %d, 0, 0;", lambda *given, both=both: both(*given)[1])
+                add(", subc", f"subc.{t} %d, 0, 0;", lambda *given, both=both: both(*given)[1] - 1)
+    return found
+
+
 def dot_products() -> list[Operation]:
     def pick(value: int, place: int, bits: int, signed: bool) -> int:
         part = value >> (bits * place) & ((1 << bits) - 1)
@@ -216,5 +260,6 @@ def operations() -> list[Operation]:
         *products_of_24_bits(),
         *halves(),
         *carries(),
+        *chains(),
         *dot_products(),
     ]
