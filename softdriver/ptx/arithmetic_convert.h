@@ -100,6 +100,19 @@ inline To to_float(From from) {
         return narrow<To>(double(widen(from)), rounding, ftz);
 }
 
+// Implements cvt.pack.sat: converts `a` and `b` to integers of `bits` bits, the nearest ones to
+// them. The results are, from the lowest bit: that of `b`, that of `a`, and the lower bits of `c`.
+template <int bits, bool is_signed>
+inline uint32_t pack_saturated(int32_t a, int32_t b, uint32_t c) {
+    constexpr int32_t low = is_signed ? -(1 << (bits - 1)) : 0;
+    constexpr int32_t high = (1 << (is_signed ? bits - 1 : bits)) - 1;
+    constexpr uint32_t mask = (1u << bits) - 1;
+    uint32_t first = uint32_t(a < low ? low : a > high ? high : a) & mask;
+    uint32_t second = uint32_t(b < low ? low : b > high ? high : b) & mask;
+    uint32_t rest = bits == 16 ? 0 : c << (2 * bits % 32);
+    return rest | first << bits | second;
+}
+
 // Implements cvt.rna.tf32.f32: keeps ten fraction bits, and rounds to nearest with ties away from
 // zero.
 inline uint32_t to_tf32(float a) {

@@ -50,6 +50,10 @@ void decode_float_add(Decoder &decoder, Type type);
 void decode_float_sub(Decoder &decoder, Type type);
 void decode_float_mul(Decoder &decoder, Type type);
 void decode_float_fma(Decoder &decoder, Type type);
+// Decode the instructions with .f32x2, which has been taken.
+void decode_add_of_pairs(Decoder &decoder);
+void decode_sub_of_pairs(Decoder &decoder);
+void decode_mul_of_pairs(Decoder &decoder);
 void decode_float_div(Decoder &decoder, Type type, int mode); // `mode`: 0 for .full, 1 for .approx
 void decode_float_min(Decoder &decoder, Type type);
 void decode_float_max(Decoder &decoder, Type type);

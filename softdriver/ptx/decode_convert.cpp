@@ -242,7 +242,32 @@ void decode_tf32(Decoder &decoder) {
     decoder.emit(lanes<to_tf32>);
 }
 
+// Decodes cvt.pack. The last operand, c, exists only for results of fewer than 16 bits.
+void decode_pack(Decoder &decoder) {
+    if (!decoder.take("sat"))
+        decoder.refuse(".sat is missing");
+    int which = decoder.take_any({"u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"});
+    bool is_narrow = which >= 2;
+    if (which < 0 || !decoder.take("s32") || (is_narrow && !decoder.take("b32")))
+        decoder.refuse_types();
+    decoder.expect_operands(is_narrow ? 4 : 3);
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B32);
+    decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::S32);
+    decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::S32);
+    decoder.step.rows[3] =
+        is_narrow ? decoder.source(decoder.operand(3), Type::B32) : decoder.constant(4, 0);
+    static const Handler handlers[] = {
+        lanes<pack_saturated<16, false>>, lanes<pack_saturated<16, true>>,
+        lanes<pack_saturated<8, false>>,  lanes<pack_saturated<8, true>>,
+        lanes<pack_saturated<4, false>>,  lanes<pack_saturated<4, true>>,
+        lanes<pack_saturated<2, false>>,  lanes<pack_saturated<2, true>>,
+    };
+    decoder.emit(handlers[which]);
+}
+
 void decode_cvt(Decoder &decoder) {
+    if (decoder.take("pack"))
+        return decode_pack(decoder);
     if (decoder.any_left("tf32") && decoder.take("rna") && decoder.take("tf32"))
         return decode_tf32(decoder);
     if (decoder.any_left("e4m3x2") || decoder.any_left("e5m2x2"))

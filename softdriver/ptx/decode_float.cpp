@@ -16,10 +16,14 @@ struct Manner {
     bool ftz = false, sat = false, relu = false;
 };
 
+Rounding take_rounding(Decoder &decoder) {
+    int rounding = decoder.take_any({"rn", "rz", "rm", "rp"});
+    return Rounding(rounding < 0 ? 0 : rounding);
+}
+
 Manner take_manner(Decoder &decoder) {
     Manner manner;
-    int rounding = decoder.take_any({"rn", "rz", "rm", "rp"});
-    manner.rounding = Rounding(rounding < 0 ? 0 : rounding);
+    manner.rounding = take_rounding(decoder);
     manner.ftz = decoder.take("ftz");
     manner.sat = decoder.take("sat");
     manner.relu = decoder.take("relu");
@@ -144,6 +148,44 @@ template <class Operation> void decode_operation(Decoder &decoder, Type type, si
                numbers ? numbers : of_halves<Operation>(type, manner));
 }
 
+// A pair of floats in a register of 64 bits, as the instructions with .f32x2 use it.
+uint32_t first_of(uint64_t pair) { return uint32_t(pair); }
+uint32_t second_of(uint64_t pair) { return uint32_t(pair >> 32); }
+uint64_t pair_of(uint32_t first, uint32_t second) { return first | uint64_t(second) << 32; }
+
+// Takes the pairs apart, computes each half by the instruction for f32, and makes a pair of the
+// results.
+template <class Operation> void decode_pairs(Decoder &decoder, size_t sources) {
+    bool rounds = decoder.any_left("rn") || decoder.any_left("rz") || decoder.any_left("rm") ||
+                  decoder.any_left("rp");
+    if (sources == 3 && !rounds)
+        decoder.refuse(".rn, .rz, .rm or .rp is missing");
+    Manner manner;
+    manner.rounding = take_rounding(decoder);
+    manner.ftz = decoder.take("ftz");
+    decoder.expect_operands(sources + 1);
+    Row pairs[3], halves[2];
+    for (size_t i = 0; i < sources; i++)
+        pairs[i] = decoder.source(decoder.operand(i + 1), Type::B64);
+    for (int half : {0, 1}) {
+        Step compute;
+        for (size_t i = 0; i < sources; i++) {
+            Step part;
+            part.rows[0] = compute.rows[i + 1] = decoder.temporary(4);
+            part.rows[1] = pairs[i];
+            part.run = half ? lanes<second_of> : lanes<first_of>;
+            decoder.emit_before(part);
+        }
+        compute.rows[0] = halves[half] = decoder.temporary(4);
+        compute.run = of_numbers<Operation>(Type::F32, manner);
+        decoder.emit_before(compute);
+    }
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B64);
+    decoder.step.rows[1] = halves[0];
+    decoder.step.rows[2] = halves[1];
+    decoder.emit(lanes<pair_of>);
+}
+
 struct Add {
     template <class T, Rounding r, bool ftz> static T of(T a, T b) {
         return floating::add<T, r, ftz>(a, b);
@@ -257,7 +299,11 @@ void decode_copysign(Decoder &decoder) {
                                     : nullptr);
 }
 
-void decode_fma(Decoder &decoder) { decode_float_fma(decoder, decoder.take_type()); }
+void decode_fma(Decoder &decoder) {
+    if (decoder.take("f32x2"))
+        return decode_pairs<Fma>(decoder, 3);
+    decode_float_fma(decoder, decoder.take_type());
+}
 
 } // namespace
 
@@ -274,6 +320,9 @@ void decode_float_fma(Decoder &decoder, Type type) {
                                         : fused_lanes<Fma::of<float, Rounding::Nearest, false>>;
     emit_float(decoder, type, 3, manner, manner.ftz && type == Type::F64 ? nullptr : handler);
 }
+void decode_add_of_pairs(Decoder &decoder) { decode_pairs<Add>(decoder, 2); }
+void decode_sub_of_pairs(Decoder &decoder) { decode_pairs<Sub>(decoder, 2); }
+void decode_mul_of_pairs(Decoder &decoder) { decode_pairs<Mul>(decoder, 2); }
 void decode_float_min(Decoder &decoder, Type type) { decode_extreme<false>(decoder, type); }
 void decode_float_max(Decoder &decoder, Type type) { decode_extreme<true>(decoder, type); }
 void decode_float_abs(Decoder &decoder, Type type) {

@@ -85,6 +85,8 @@ bool decode_halves(Decoder &decoder) {
 template <bool subtracts> void decode_sum(Decoder &decoder) {
     if (!subtracts && decode_halves<add, add>(decoder))
         return;
+    if (decoder.take("f32x2"))
+        return subtracts ? decode_sub_of_pairs(decoder) : decode_add_of_pairs(decoder);
     bool writes = decoder.take("cc"), saturates = decoder.any_left("sat");
     Type type = decoder.take_type();
     if (is_float(type))
@@ -136,6 +138,8 @@ template <class Choose> Handler by_narrow(Type type, Choose choose) {
 }
 
 void decode_mul(Decoder &decoder) {
+    if (decoder.take("f32x2"))
+        return decode_mul_of_pairs(decoder);
     int part = decoder.take_any({"lo", "hi", "wide"});
     Type type = decoder.take_type();
     if (is_float(type))

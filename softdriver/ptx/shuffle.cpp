@@ -1,3 +1,4 @@
+#include "ptx/arithmetic_float.h"
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
 
@@ -177,6 +178,33 @@ template <class T, T (*operation)(T, T)> void reduce(Warp &warp, const Step &ste
         warp.row<T>(step.rows[0])[__builtin_ctz(left)] = result;
 }
 
+// The handler of redux for floats. It begins with NaN, which min and max replace by any number.
+template <bool greatest, bool absolute, bool nan> void reduce_float(Warp &warp, const Step &step) {
+    if (!assembled(warp, step))
+        return;
+    const float *values = warp.row<float>(step.rows[1]);
+    uint32_t members = participants(warp, step);
+    float result = floating::nan_of<float>();
+    for (uint32_t left = members; left; left &= left - 1) {
+        float value = values[__builtin_ctz(left)];
+        value = absolute ? floating::abs(value) : value;
+        if (nan && left != members)
+            result = greatest ? floating::max_nan(result, value) : floating::min_nan(result, value);
+        else if (nan)
+            result = floating::settle(value, value);
+        else
+            result = greatest ? floating::max(result, value) : floating::min(result, value);
+    }
+    for (uint32_t left = warp.active; left; left &= left - 1)
+        warp.row<float>(step.rows[0])[__builtin_ctz(left)] = result;
+}
+template <bool greatest> Handler float_reduction(bool absolute, bool nan) {
+    return absolute
+               ? (nan ? reduce_float<greatest, true, true> : reduce_float<greatest, true, false>)
+           : nan ? reduce_float<greatest, false, true>
+                 : reduce_float<greatest, false, false>;
+}
+
 template <class T> Handler reduction(int which) {
     return which == 0   ? reduce<T, sum<T>>
            : which == 1 ? reduce<T, least<T>>
@@ -184,8 +212,11 @@ template <class T> Handler reduction(int which) {
 }
 
 void decode_redux(Decoder &decoder) {
-    decoder.take("sync");
+    if (!decoder.take("sync"))
+        decoder.refuse(".sync is missing");
     int which = decoder.take_any({"add", "min", "max", "and", "or", "xor"});
+    bool is_float = decoder.any_left("f32");
+    bool absolute = is_float && decoder.take("abs"), nan = is_float && decoder.take("NaN");
     Type type = decoder.take_type();
     decoder.expect_operands(3);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
@@ -194,6 +225,10 @@ void decode_redux(Decoder &decoder) {
     static const Handler of_bits[] = {reduce<uint32_t, conjunction>, reduce<uint32_t, disjunction>,
                                       reduce<uint32_t, difference>};
     bool logical = which >= 3;
+    if (is_float)
+        return decoder.emit(which == 1   ? float_reduction<false>(absolute, nan)
+                            : which == 2 ? float_reduction<true>(absolute, nan)
+                                         : nullptr);
     decoder.emit(which < 0 || logical != (type == Type::B32) ? nullptr
                  : logical                                   ? of_bits[which - 3]
                  : type == Type::S32                         ? reduction<int32_t>(which)

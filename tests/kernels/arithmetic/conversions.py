@@ -46,6 +46,23 @@ def between_integers() -> list[Operation]:
     return found
 
 
+def packs() -> list[Operation]:
+    """cvt.pack: two numbers, clamped, and the rest of the result from a third operand."""
+    found = []
+    for bits in (2, 4, 8, 16):
+        for sign in "us":
+            low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign == "s" else (0, 0)
+            high = high or (1 << bits) - 1
+
+            def pack(a: int, b: int, c: int = 0, n=bits, low=low, high=high) -> int:
+                first, second = (min(max(x, low), high) & ((1 << n) - 1) for x in (a, b))
+                return second | first << n | (c & ((1 << 32) - 1)) << (2 * n)
+
+            kinds, rest = ("s32 s32", "") if bits == 16 else ("s32 s32 b32", ".b32")
+            found.append(operation(f"cvt.pack.sat.{sign}{bits}.s32{rest}", "b32", kinds, pack))
+    return found
+
+
 def integers_from_floats() -> list[Operation]:
     found = []
     for to in INTEGERS:
@@ -248,6 +265,7 @@ def to_tf32(a: int) -> int:
 def operations() -> list[Operation]:
     return [
         *between_integers(),
+        *packs(),
         *integers_from_floats(),
         *floats_from_integers(),
         *between_floats(),

@@ -25,14 +25,15 @@ TEXT = """.version {version}
 """
 
 
-def require(capability: int) -> None:
-    """Skip the test if the GPU is older.
+def require(capability: int, only: bool = False) -> None:
+    """Skip the test if the GPU is older or, with `only`, newer.
 
     The software driver runs all instructions that it supports.
     """
     device = cu.Device(0)
     major, minor = device.compute_capability
-    if not cu.driver_info().is_software and 10 * major + minor < capability:
+    found = 10 * major + minor
+    if not cu.driver_info().is_software and (found < capability or (only and found > capability)):
         pytest.skip(f"the GPU has compute capability {major}.{minor}")
 
 
@@ -54,12 +55,13 @@ def run(
     """Run a kernel on a copy of `result`, and return the copy.
 
     In `body`, %rd1 is the address of the copy, %rd2 that of `given`, and %r1 the index of the
-    thread in its block. `directives` are inserted after the list of parameters. `target` is the
-    target of the PTX, if it is not `capability`.
+    thread in its block. `directives` are inserted after the list of parameters. `target` is an
+    architecture such as "100a", whose code other devices do not run.
     """
-    require(capability)
-    if not target:
-        target = str(min(capability, 90) if cu.driver_info().is_software else capability)
+    require(capability, only=bool(target))
+    target = target or str(capability)
+    if cu.driver_info().is_software and capability > 90:
+        target = "90"
     parts = {"declared": declared, "before": before, "directives": directives, "body": body}
     text = TEXT.format(version=version, target=target, **parts)
     given, result = np.ascontiguousarray(given), np.array(result)

@@ -1,4 +1,4 @@
-"""elect.sync, and min and max of three floats."""
+"""elect.sync, redux.sync of floats, and min and max of three floats."""
 
 import numpy as np
 import pytest
@@ -34,14 +34,15 @@ SPECIALS = np.array(
 )
 
 
-def expected(flags: str, greatest: bool, values: np.ndarray) -> float:
+def expected_of(flags: str, greatest: bool, values: np.ndarray) -> float:
+    """The least or the greatest of some numbers."""
     values = values.astype("f8")
     if ".ftz" in flags:
         values = np.where(np.abs(values) < 2.0**-126, np.copysign(0.0, values), values)
     if ".abs" in flags:
         values = np.abs(values)
     numbers = values[~np.isnan(values)]
-    if not len(numbers) or (".NaN" in flags and len(numbers) < 3):
+    if not len(numbers) or (".NaN" in flags and len(numbers) < len(values)):
         return np.nan
     # -0 is less than +0 here, but NumPy compares them as equal.
     return sorted(numbers, key=lambda x: (x, np.copysign(1, x)))[-1 if greatest else 0]
@@ -65,8 +66,35 @@ def test_min_and_max_of_three(name, flags):
         capability=100,
         version="8.8",
     )
-    wanted = np.array([expected(flags, name == "max", row) for row in given], "f4")
+    wanted = np.array([expected_of(flags, name == "max", row) for row in given], "f4")
     assert found[~np.isnan(wanted)].view("u4").tolist() == (
         wanted[~np.isnan(wanted)].view("u4").tolist()
     )
     assert set(found[np.isnan(wanted)].view("u4")) == {0x7FFFFFFF}
+
+
+@pytest.mark.parametrize("mask", [0xFFFFFFFF, 0x00F0F00F, 0x00000400])
+@pytest.mark.parametrize("flags", ["", ".abs", ".NaN", ".abs.NaN"])
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_reductions_of_floats(name, flags, mask):
+    """Each row of numbers is reduced by the lanes of the mask. The other lanes keep their word."""
+    numbers = np.random.default_rng(3)
+    rows = np.concatenate([
+        numbers.choice(SPECIALS, (40, 32)),
+        numbers.choice(SPECIALS[~np.isnan(SPECIALS)], (40, 32)),
+        numbers.normal(size=(20, 32)).astype("f4"),
+        np.full((1, 32), np.nan, "f4"),
+    ])  # fmt: skip
+    rows[::7].view("u4")[np.isnan(rows[::7])] = 0xFFC01234  # another NaN
+    body = f"""mov.u32 %r2, %ctaid.x; shl.b32 %r3, 1, %r1; and.b32 %r3, %r3, {mask};
+    mad.lo.u32 %r1, %r2, 32, %r1; {WORD} mul.wide.u32 %rd4, %r1, 4; add.u64 %rd4, %rd2, %rd4;
+    ld.global.f32 %f1, [%rd4]; setp.eq.u32 %p2, %r3, 0; @%p2 bra skip;
+    redux.sync.{name}{flags}.f32 %f1, %f1, {mask}; skip: st.global.f32 [%rd3], %f1;"""
+    found = run(body, rows, np.zeros(rows.shape, "f4"), blocks=len(rows), capability=100,
+                target="100a", version="8.6")  # fmt: skip
+    members = np.array([bool(mask >> lane & 1) for lane in range(32)])
+    assert found[:, ~members].tobytes() == rows[:, ~members].tobytes()
+    for row, got in zip(rows, found[:, members], strict=True):
+        wanted = np.float32(expected_of(flags, name == "max", row[members]))
+        bits = 0x7FFFFFFF if np.isnan(wanted) else int(wanted.view("u4"))
+        assert set(got.view("u4").tolist()) == {bits}, row[members]
