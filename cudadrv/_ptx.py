@@ -22,6 +22,8 @@ _BEFORE = re.compile(
 _FUNCTION = re.compile(
     rf"\.(entry|func)\b\s*(?:{_ATTRIBUTE}\s*)*(?:\(([^()]*)\)\s*)?({NAME})\s*(?:\(([^()]*)\))?"
 )
+# What follows the declaration of a function that ends without a semicolon.
+_NEXT = re.compile(r"\.(?:visible|extern|weak|common|entry|func|global|const|alias|reg)\b")
 _ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*")
 _SPACE = re.compile(r"\.(global|const)\b")
 _INNER = re.compile(r"(?<![\w$.])\.(?:global|const)\b[^;]*")  # variables declared in a function
@@ -230,6 +232,9 @@ def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
     at = 0
     while stop := _STOP.search(text, at):
         head = text[at : stop.start()]
+        while end := _end_of_declaration(head):
+            yield head[:end], None
+            head = head[end:]
         at = stop.end()
         if stop[0] == ";":
             yield head, None
@@ -247,6 +252,13 @@ def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
             yield text[at - len(head) - 1 : end], None
             at = end + 1
     yield text[at:], None
+
+
+def _end_of_declaration(head: str) -> int:
+    """Return where the declaration of a function ends that has no semicolon, or 0."""
+    function = _FUNCTION.match(head, _before(head))
+    following = function and _NEXT.search(head, function.end())
+    return following.start() if following else 0
 
 
 def _end_of_block(text: str, at: int) -> int:

@@ -113,8 +113,27 @@ def refused(stream, other):
         (".global .u32 A, B;" + entry("k", ".loc 1 2 3 " + WRITES.format("A")), {"A": True}),
         (entry("k", ".global .u32 I, J[2] = {1, 2}; " + WRITES.format("J")), {"J": True}),
         (".global .u32 A, B;" + entry("k", ".reg .u32 A; mov.u32 A, 1;"), {"A": False}),
+        # Declarations of functions without a semicolon.
+        (
+            ".func f ()\n.extern .func (.param .b32 r) g (.param .b64 a)\n.global .u32 A, B;"
+            + entry("k", WRITES.format("A")),
+            {"A": True},
+        ),
+        (
+            ".global .u32 A; .func f ()\n.global .u64 P[2] = {0, A};"
+            + entry("k", "ld.global.u64 p, [P+8]; st.u32 [p], 1;"),
+            {"A": True, "P": False},
+        ),
+        (
+            ".global .u32 A;.func f ()\n"
+            + function("f", WRITES.format("A"))
+            + entry("k", "call f;"),
+            {"A": True},
+        ),
+        # A register of the module may bring an address to other functions.
+        (".reg .u64 r; .global .u32 A, B;" + entry("k", ""), {"A": True, "B": True}),
     ],
-    ids=range(15),
+    ids=range(19),
 )  # fmt: skip
 def test_which_variables_a_kernel_reaches(text, reached):
     found = Text(HEAD + text).reached("k")
@@ -129,9 +148,15 @@ READING = [
     "{ .param .u64 x; call away, (x); }",
     "mov.u64 p, A; selp.u64 p, p, p2, q; setp.eq.u64 q, p, 0; prefetch.global.L2 [p];",
     "label: ld.volatile.global.u32 r, [A+4];",
+    "ld.global.u32 r, A[r2+1]; mov.u64 p, A[r]; ld.u32 r, [p];",
+    "mov.u64 p, A; mov.v2.u64 {p2, p3}, {p, p4}; ld.u32 r, [p2];",
+    "{ .param .u64 x; st.param.u64 [x], A; call vprintf, (x, x); }",
 ]
 WRITING = [
     "st.global.u32 [A], 1;",
+    "st.global.u32 A[r2+1], 1;",
+    "mov.u64 p, A[r]; st.u32 [p], 1;",
+    "mov.u64 p, A; mov.v2.u64 {p2, p3}, {p, p4}; st.u32 [p2], 1;",
     "label: @!q st.global.u32 [A], 1;",
     "mov.u64 p, A; add.s64 p2, p, 4; st.u32 [p2], 1;",
     "atom.global.add.u32 r, [A], 1;",
