@@ -254,7 +254,9 @@ Row Decoder::source(const Operand &operand, Type type) {
         const Special *special = find_special(operand.name);
         if (!special || !special->value)
             refuse(operand.name + " cannot be read here");
-        if (special->width > width && width)
+        // Old PTX reads the lower half of special registers.
+        if (special->width > width && width && (width != 2 || special->width != 4) &&
+            operand.name != "%gridid")
             refuse(operand.name + " does not fit the type");
         Filling wanted;
         wanted.kind = Filling::Kind::Special;

@@ -9,6 +9,10 @@ namespace soft::ptx {
 
 namespace {
 
+// Devices before sm_20 have no subnormal numbers in single precision. Newer ones run PTX for these
+// devices as if all its f32 instructions had .ftz.
+constexpr int first_with_subnormals = 20;
+
 struct Refused {
     std::string why;
     bool nowhere = false;
@@ -105,6 +109,7 @@ void Decoder::decode_instruction(const Instruction &instruction) {
     instruction_ = &instruction;
     taken_.assign(instruction.modifiers.size(), false);
     step = Step();
+    flushes_ = decoding_.tree.capability < first_with_subnormals && any_left("f32");
     auto found = opcodes().find(instruction.opcode);
     if (found == opcodes().end())
         refuse("not supported by the software driver");
@@ -159,14 +164,14 @@ bool Decoder::take(std::string_view modifier) {
     for (size_t i = 0; i < taken_.size(); i++)
         if (!taken_[i] && instruction_->modifiers[i] == modifier)
             return taken_[i] = true;
-    return false;
+    return flushes_ && modifier == "ftz";
 }
 
 bool Decoder::any_left(std::string_view modifier) const {
     for (size_t i = 0; i < taken_.size(); i++)
         if (!taken_[i] && instruction_->modifiers[i] == modifier)
             return true;
-    return false;
+    return flushes_ && modifier == "ftz";
 }
 
 int Decoder::take_any(std::initializer_list<std::string_view> modifiers) {

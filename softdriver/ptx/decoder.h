@@ -131,6 +131,7 @@ class Decoder {
     std::vector<uint32_t> begins_; // index of the first step of each instruction
     std::vector<unsigned> uses_;   // for each register, how many operands are the register
     std::map<std::string, Row> known_;
+    bool flushes_ = false; // true if the instruction has .ftz, although it does not say so
     Row carry_ = ~Row{0};
 };
 

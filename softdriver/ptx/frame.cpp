@@ -131,6 +131,8 @@ void Warp::refill(const Frame &at) {
             std::fill_n(reinterpret_cast<uint32_t *>(row), warp_size, uint32_t(value));
         else if (filling.width == 8)
             std::fill_n(reinterpret_cast<uint64_t *>(row), warp_size, value);
+        else if (filling.width == 2)
+            std::fill_n(reinterpret_cast<uint16_t *>(row), warp_size, uint16_t(value));
         else
             memset(row, value ? 0xff : 0, sizeof(uint32_t)); // the row is a mask of predicates
     }

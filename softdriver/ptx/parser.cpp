@@ -8,6 +8,8 @@ namespace soft::ptx {
 
 namespace {
 
+constexpr int first_with_doubles = 13; // sm_13
+
 // Converts a version such as "8.3" to 83. Returns 0 if the text is not a version.
 int version_of(std::string_view text) {
     size_t dot = text.find('.');
@@ -64,7 +66,11 @@ void read_target(Parsing &parsing) {
         reader.report(target.line, "unknown target " + quoted(target.text));
     while (reader.accept(",")) {
         std::string_view option = reader.word();
-        if (option != "debug" && option != "texmode_unified" && option != "texmode_independent")
+        // Drivers ignore map_f64_to_f32 for devices that have double precision.
+        if (option == "map_f64_to_f32" && parsing.tree.capability >= first_with_doubles)
+            reader.report(target.line, "map_f64_to_f32 is for targets before sm_13");
+        else if (option != "debug" && option != "texmode_unified" &&
+                 option != "texmode_independent" && option != "map_f64_to_f32")
             reader.report(target.line, "unsupported option " + quoted(option) + " of .target");
     }
 }

@@ -154,7 +154,9 @@ const Special *find_special(std::string_view name) {
     for (const Special &special : specials)
         if (name == special.name)
             return &special;
-    if (starts_with(name, "%envreg") || name == "%tid.w" || name == "%ctaid.w")
+    // The fourth component of a vector has no meaning.
+    bool is_fourth = name.size() > 2 && name.substr(name.size() - 2) == ".w";
+    if (starts_with(name, "%envreg") || is_fourth)
         return &always_zero;
     return nullptr;
 }
