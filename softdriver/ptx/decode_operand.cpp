@@ -86,8 +86,9 @@ void places_of(const Function &function, Places &results, Places &parameters) {
 
 uint32_t Decoder::place_of_parameter(const Operand &operand, size_t bytes) const {
     const Variable *variable = named(operand);
-    if (!variable || variable->space != Space::Param || variable->bytes() < bytes)
-        refuse("its arguments must be .param variables");
+    if (variable->space != Space::Param || variable->bytes() < bytes)
+        refuse("'" + variable->name + "' must be a .param variable of " + std::to_string(bytes) +
+               " bytes");
     return local_offset(operand.index);
 }
 

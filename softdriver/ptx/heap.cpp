@@ -3,9 +3,9 @@
 #include "base/range.h"
 #include "ptx/access.h"
 #include "ptx/families.h"
+#include "ptx/provided.h"
 
 #include <algorithm>
-#include <cstring>
 #include <sys/mman.h>
 
 // This file implements malloc and free in kernels.
@@ -144,27 +144,23 @@ std::string Heap::describe(uintptr_t address) {
 
 namespace {
 
-// The handler of malloc. Its rows are offsets in local memory: of the result (rows[0]) and of the
-// number of bytes (rows[1]).
+// The handler of malloc. rows[0] receives the result, and rows[1] has the number of bytes.
 void allocate(Warp &warp, const Step &step) {
     Heap *heap = warp.machine.launch.heap.get();
     for (uint32_t left = warp.active; left; left &= left - 1) {
-        char *local = warp.local(unsigned(__builtin_ctz(left))) + warp.frame->local_begin;
-        uint64_t bytes;
-        memcpy(&bytes, local + step.rows[1], sizeof bytes);
-        uint64_t address = heap ? heap->allocate(bytes) : 0;
+        int lane = __builtin_ctz(left);
+        uint64_t address = heap ? heap->allocate(warp.row<uint64_t>(step.rows[1])[lane]) : 0;
         warp.machine.progress += address != 0;
-        memcpy(local + step.rows[0], &address, sizeof address);
+        warp.row<uint64_t>(step.rows[0])[lane] = address;
     }
 }
 
-// The handler of free. rows[1] is the offset of the address in local memory.
+// The handler of free. rows[1] has the address.
 void release(Warp &warp, const Step &step) {
     Heap *heap = warp.machine.launch.heap.get();
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        uint64_t address;
-        memcpy(&address, warp.local(lane) + warp.frame->local_begin + step.rows[1], sizeof address);
+        uint64_t address = warp.row<uint64_t>(step.rows[1])[lane];
         if (address && !(heap && heap->release(address)))
             return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
                                      "free of an address at which no memory of malloc begins",
@@ -183,11 +179,12 @@ bool decode_heap_call(Decoder &decoder, const std::string &function, const Opera
     if ((!allocates && function != "free") || result_count != (allocates ? 1 : 0) || !arguments ||
         arguments->parts.size() != 1)
         return false;
-    if (allocates)
-        decoder.step.rows[0] = decoder.place_of_parameter(results->parts[0], 8);
-    decoder.step.rows[1] = decoder.place_of_parameter(arguments->parts[0], 8);
+    const Operand *result = allocates ? &results->parts[0] : nullptr;
+    decoder.step.rows[0] = provided_result(decoder, result, 8);
+    decoder.step.rows[1] = provided_argument(decoder, arguments->parts[0], 8);
     decoder.code().communicates = true;
     decoder.emit(allocates ? allocate : release);
+    emit_result(decoder, result, 8);
     return true;
 }
 

@@ -1,23 +1,18 @@
 #include "ptx/access.h"
 #include "ptx/families.h"
+#include "ptx/provided.h"
 
 #include <cstdio>
 #include <cstring>
 
 // This file implements the functions that the driver provides to kernels: vprintf, __assertfail and
-// cudaGraphSetConditional. Their arguments are in the caller's local memory.
+// cudaGraphSetConditional.
 
 namespace soft::ptx {
 
 namespace {
 
 constexpr size_t longest_string = 4096; // limit of each string that a kernel prints, in bytes
-
-template <class T> T argument(Warp &warp, unsigned lane, uint32_t place) {
-    T value;
-    memcpy(&value, warp.local(lane) + warp.frame->local_begin + place, sizeof value);
-    return value;
-}
 
 // Reads a string from device memory. If the memory is not readable, ends the launch and returns
 // false.
@@ -163,15 +158,15 @@ bool format(std::string &out, const std::string &text, Arguments &arguments) {
     return true;
 }
 
-// The handler of vprintf. Its rows are offsets in local memory: of the result (rows[0]), of the
-// format's address (rows[1]), and of the arguments' address (rows[2]).
+// The handler of vprintf. rows[0] receives the result, rows[1] has the addresses of the formats,
+// and rows[2] those of the arguments.
 void print(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         std::string text, out;
-        Arguments arguments{access, lane, argument<uint64_t>(warp, lane, step.rows[2])};
-        if (!read_text(access, lane, argument<uint64_t>(warp, lane, step.rows[1]), text) ||
+        Arguments arguments{access, lane, warp.row<uint64_t>(step.rows[2])[lane]};
+        if (!read_text(access, lane, warp.row<uint64_t>(step.rows[1])[lane], text) ||
             !format(out, text, arguments))
             return;
         if (warp.machine.launch.print)
@@ -179,22 +174,22 @@ void print(Warp &warp, const Step &step) {
         int32_t count = 0; // vprintf returns the number of conversions, as on a GPU
         for (size_t i = 0; i < text.size(); i++)
             count += text[i] == '%';
-        memcpy(warp.local(lane) + warp.frame->local_begin + step.rows[0], &count, sizeof count);
+        warp.row<int32_t>(step.rows[0])[lane] = count;
     }
 }
 
-// The handler of __assertfail. Its rows, from rows[1] on, are the offsets in local memory of the
-// message, the file, the line and the function.
+// The handler of __assertfail. Its rows, from rows[1] on, have the message, the file, the line and
+// the function.
 void assertion(Warp &warp, const Step &step) {
     Access access{warp, step, Space::Generic, Use::Read};
     unsigned lane = warp.lane_of_fault(), index[3];
     std::string texts[3];
     for (int i : {0, 1, 2})
-        if (!read_text(access, lane, argument<uint64_t>(warp, lane, step.rows[i == 2 ? 4 : i + 1]),
+        if (!read_text(access, lane, warp.row<uint64_t>(step.rows[i == 2 ? 4 : i + 1])[lane],
                        texts[i]))
             return;
     warp.machine.thread_index(warp, lane, index);
-    std::string line = std::to_string(argument<uint32_t>(warp, lane, step.rows[3]));
+    std::string line = std::to_string(warp.row<uint32_t>(step.rows[3])[lane]);
     const unsigned *block = warp.block.index;
     char place[128];
     snprintf(place, sizeof place, "block: [%u,%u,%u], thread: [%u,%u,%u]", block[0], block[1],
@@ -206,14 +201,13 @@ void assertion(Warp &warp, const Step &step) {
                       "assertion `" + texts[0] + "` failed (" + texts[1] + ":" + line + ")");
 }
 
-// The handler of cudaGraphSetConditional. Its rows are the offsets in local memory of the handle
-// and of the value.
+// The handler of cudaGraphSetConditional. Its rows have the handle and the value.
 void set_condition(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         if (warp.machine.launch.set_condition)
-            warp.machine.launch.set_condition(argument<uint64_t>(warp, lane, step.rows[0]),
-                                              argument<uint32_t>(warp, lane, step.rows[1]));
+            warp.machine.launch.set_condition(warp.row<uint64_t>(step.rows[0])[lane],
+                                              warp.row<uint32_t>(step.rows[1])[lane]);
     }
 }
 
@@ -230,19 +224,23 @@ bool is_provided(const std::string &name) {
 void decode_provided_call(Decoder &decoder, const Function &function, const Operand *results,
                           const Operand *arguments) {
     size_t count = arguments ? arguments->parts.size() : 0;
-    auto place = [&](size_t n, size_t bytes) {
-        return decoder.place_of_parameter(arguments->parts[n], bytes);
+    size_t result_count = results ? results->parts.size() : 0;
+    // Some compilers declare vprintf without a result.
+    const Operand *result =
+        function.name == "vprintf" && result_count == 1 ? &results->parts[0] : nullptr;
+    auto argument = [&](size_t n, size_t bytes) {
+        return provided_argument(decoder, arguments->parts[n], bytes);
     };
-    if (function.name == "vprintf" && count == 2 && results && results->parts.size() == 1) {
-        decoder.step.rows[0] = decoder.place_of_parameter(results->parts[0], 4);
-        decoder.step.rows[1] = place(0, 8);
-        decoder.step.rows[2] = place(1, 8);
+    if (function.name == "vprintf" && count == 2 && result_count <= 1) {
+        decoder.step.rows[0] = provided_result(decoder, result, 4);
+        decoder.step.rows[1] = argument(0, 8);
+        decoder.step.rows[2] = argument(1, 8);
     } else if (function.name == "__assertfail" && count == 5) {
         for (size_t i = 0; i < 4; i++)
-            decoder.step.rows[i + 1] = place(i, i == 2 ? 4 : 8);
+            decoder.step.rows[i + 1] = argument(i, i == 2 ? 4 : 8);
     } else if (function.name == "cudaGraphSetConditional" && count == 2) {
-        decoder.step.rows[0] = place(0, 8);
-        decoder.step.rows[1] = place(1, 4);
+        decoder.step.rows[0] = argument(0, 8);
+        decoder.step.rows[1] = argument(1, 4);
     } else if (decode_heap_call(decoder, function.name, results, arguments))
         return;
     else if (decoder.decoding().is_part)
@@ -254,6 +252,7 @@ void decode_provided_call(Decoder &decoder, const Function &function, const Oper
     decoder.emit(function.name == "vprintf"        ? print
                  : function.name == "__assertfail" ? assertion
                                                    : set_condition);
+    emit_result(decoder, result, 4);
 }
 
 } // namespace soft::ptx
