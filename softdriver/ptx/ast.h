@@ -33,9 +33,10 @@ struct Variable {
     int line = 0;
     Space space = Space::Global;
     Type type = Type::None;
-    size_t count = 1;     // number of items; 0 for an extern shared array of unknown size
-    size_t alignment = 1; // alignment in bytes
-    size_t offset = 0;    // for a parameter: offset in the block of results or of parameters
+    size_t count = 1;      // number of items; 0 for an extern shared array of unknown size
+    bool is_array = false; // declared with brackets
+    size_t alignment = 1;  // alignment in bytes
+    size_t offset = 0;     // for a parameter: offset in the block of results or of parameters
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
     // The first bytes of the initial value. The bytes after them are zero.
@@ -62,6 +63,10 @@ struct Operand {
         // The address parts[0] + addend, where parts[0] is a Register, a Variable or an Integer. An
         // operand [a, b] of a texture or tensor has more parts.
         Memory,
+        // array[index], an item of the array parts[0] (a Variable). Its distance from the begin of
+        // the array is parts[1] * bits + addend bytes, where parts[1], which may be missing, is the
+        // Register in the index, and `bits` the size of an item.
+        Element,
         Vector, // {a, b, ...}: the items are `parts`
         Pair,   // p | q: the two destinations are `parts`
         Sink,   // _: the result is dropped

@@ -270,13 +270,16 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
         decoder.refuse("the operation is unknown");
     if (subnormals && (!is_float(type) || type == Type::F32 || type == Type::F64))
         decoder.refuse(".noftz is for 16-bit floating-point types");
-    decoder.step.detail = uint16_t(space < 0    ? Space::Generic
-                                   : space == 0 ? Space::Global
-                                                : Space::Shared);
+    Space where = space < 0 ? Space::Generic : space == 0 ? Space::Global : Space::Shared;
+    const Operand &place = decoder.operand(reduces ? 0 : 1);
+    if (place.kind == Operand::Kind::Memory)
+        if (const Variable *variable = decoder.named(place.parts.at(0)))
+            where = decoder.space_of(*variable, where);
+    decoder.step.detail = uint16_t(where);
     bool looks = !reduces && decoder.is_read(decoder.operand(0));
-    if (space <= 0 && (looks || !commutes(Operation(operation), type)))
+    if (where != Space::Shared && (looks || !commutes(Operation(operation), type)))
         decoder.code().communicates = true;
-    if (vector >= 0 && space > 0)
+    if (vector >= 0 && where == Space::Shared)
         decoder.refuse("vectors must be in global memory");
     if (vector >= 0)
         return decode_vector<reduces>(decoder, Operation(operation), type, size_t{2} << vector);

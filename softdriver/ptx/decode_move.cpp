@@ -15,6 +15,19 @@ namespace {
 template <class T> T same(T a) { return a; }
 template <class T> T select(T a, T b, bool first) { return first ? a : b; }
 
+// The handler of mov.v2 and mov.v4: moves the values of rows[n] and the following rows to rows[0]
+// and the following ones. All are read before the first is written.
+template <class T, int n> void move_vector(Warp &warp, const Step &step) {
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        T values[n];
+        for (int i = 0; i < n; i++)
+            values[i] = warp.row<T>(step.rows[n + i])[lane];
+        for (int i = 0; i < n; i++)
+            warp.row<T>(step.rows[i])[lane] = values[i];
+    }
+}
+
 template <class T> void read_now(Warp &warp, const Step &step) {
     auto *special = reinterpret_cast<const Special *>(step.offset);
     T *result = warp.row<T>(step.rows[0]);
@@ -94,7 +107,43 @@ void decode_vector_move(Decoder &decoder, Type type, bool packs) {
     decoder.emit(handler);
 }
 
+// Returns the components of a vector. Those of a special register are .x, .y, .z and .w.
+std::vector<Operand> components_of(const Operand &vector) {
+    if (vector.kind != Operand::Kind::Special || vector.name.find('.') != std::string::npos)
+        return vector.parts;
+    std::vector<Operand> components;
+    for (const char *component : {".x", ".y", ".z", ".w"}) {
+        components.push_back(vector);
+        components.back().name += component;
+    }
+    return components;
+}
+
+// Decodes mov.v2 and mov.v4, whose operands are both vectors.
+void decode_move_of_vectors(Decoder &decoder, size_t count) {
+    Type type = decoder.take_type();
+    decoder.expect_operands(2);
+    std::vector<Operand> to = decoder.operand(0).parts, from = components_of(decoder.operand(1));
+    if (to.size() != count || from.size() != count)
+        decoder.refuse("both operands must be vectors of as many items as the modifier says");
+    size_t bytes = size_of(type);
+    if (bytes < 2 || bytes * count > 16 || type == Type::F16 || type == Type::BF16 ||
+        type == Type::F16x2 || type == Type::BF16x2)
+        decoder.refuse_types();
+    for (size_t i = 0; i < count; i++) {
+        decoder.step.rows[i] = decoder.destination(to[i], type);
+        decoder.step.rows[count + i] = decoder.source(from[i], type);
+    }
+    decoder.emit(by_width(bytes, [count](auto zero) -> Handler {
+        using T = decltype(zero);
+        return count == 2 ? move_vector<T, 2> : move_vector<T, 4>;
+    }));
+}
+
 void decode_move(Decoder &decoder) {
+    int vector = decoder.take_any({"v2", "v4"});
+    if (vector >= 0)
+        return decode_move_of_vectors(decoder, size_t{2} << vector);
     Type type = decoder.take_type();
     decoder.expect_operands(2);
     const Operand &to = decoder.operand(0), &from = decoder.operand(1);
@@ -174,9 +223,10 @@ void decode_cvta(Decoder &decoder) {
     decoder.expect_operands(2);
     // Only a kernel's parameters are in the parameter window. The parameters of other functions are
     // in local memory.
-    const Variable *named = decoder.named(decoder.operand(1));
+    const Operand &from = decoder.operand(1);
+    const Operand &base = from.kind == Operand::Kind::Element ? from.parts[0] : from;
     if (window == parameter_window &&
-        (named ? !decoder.is_kernel_parameter(decoder.operand(1)) : !decoder.function().entry))
+        (decoder.named(base) ? !decoder.is_kernel_parameter(base) : !decoder.function().entry))
         window = local_window;
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U64);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U64);

@@ -27,6 +27,22 @@ template <class A> void add_offset(Warp &warp, const Step &step) {
             uint64_t(warp.row<A>(step.rows[1])[lane]) + uint64_t(step.offset);
 }
 
+// The handler of array[index]. rows[1] has the address of the array, and rows[2] the indices; an
+// item has `place` bytes. As on a GPU, the distance from the array has 32 bits, without a sign.
+template <class A, class I> void add_index(Warp &warp, const Step &step) {
+    A *result = warp.row<A>(step.rows[0]);
+    const A *begin = warp.row<A>(step.rows[1]);
+    const I *index = warp.row<I>(step.rows[2]);
+    for (int lane = 0; lane < warp_size; lane++)
+        result[lane] =
+            A(begin[lane] + (uint32_t(index[lane]) * step.place + uint32_t(step.offset)));
+}
+template <class A> Handler add_index_of(size_t width) {
+    return width == 2   ? add_index<A, uint16_t>
+           : width == 4 ? add_index<A, uint32_t>
+                        : add_index<A, uint64_t>;
+}
+
 constexpr size_t most_frame_bytes = 16 << 20;
 
 void negate_predicate(Warp &warp, const Step &step) {
@@ -204,6 +220,16 @@ const Variable *Decoder::named(const Operand &operand) const {
                : &function_.variables.at(size_t(operand.index));
 }
 
+Space Decoder::space_of(const Variable &variable, Space space) const {
+    static const char *const names[] = {"generic", "reg",   "const", "global",
+                                        "local",   "param", "shared"};
+    bool may_be_generic = variable.space != Space::Const && variable.space != Space::Param;
+    if (space != variable.space && (space != Space::Generic || !may_be_generic))
+        refuse("'" + variable.name + "' is in ." + names[int(variable.space)] +
+               ", so the instruction needs this state space");
+    return variable.space;
+}
+
 Row Decoder::address_of(const Operand &operand, size_t width) {
     const Variable &variable = *named(operand);
     bool of_module = operand.scope == Operand::Scope::Module;
@@ -270,6 +296,8 @@ Row Decoder::source(const Operand &operand, Type type) {
         return constant(width == 1 ? 2 : width, literal(operand, type));
     case Operand::Kind::Variable:
         return address_of(operand, width);
+    case Operand::Kind::Element:
+        return element(operand, width);
     case Operand::Kind::Function:
         if (width != 8)
             refuse("the address of a function has 64 bits");
@@ -277,6 +305,25 @@ Row Decoder::source(const Operand &operand, Type type) {
     default:
         refuse("an operand of the wrong kind");
     }
+}
+
+// Returns the row with the address of array[index], as a number of `width` bytes.
+Row Decoder::element(const Operand &operand, size_t width) {
+    Operand begin = operand.parts[0];
+    if (operand.parts.size() == 1) {
+        begin.addend = uint32_t(operand.addend);
+        return address_of(begin, width);
+    }
+    Step sum;
+    sum.rows[1] = address_of(begin, width);
+    sum.rows[2] = row_of(operand.parts[1]);
+    sum.rows[0] = temporary(width);
+    sum.place = uint32_t(operand.bits);
+    sum.offset = operand.addend;
+    size_t index = row_width(type_of(operand.parts[1]));
+    sum.run = width == 8 ? add_index_of<uint64_t>(index) : add_index_of<uint32_t>(index);
+    emit_before(sum);
+    return sum.rows[0];
 }
 
 Row Decoder::wide_source(const Operand &operand, Type type, size_t &width) {

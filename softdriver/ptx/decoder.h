@@ -92,8 +92,13 @@ class Decoder {
     // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
     // width of the address in bytes.
     size_t address(const Operand &operand);
+    // Decodes the operand array[index] of a memory access, as address() does.
+    size_t address_of_element(const Operand &operand);
     // Returns the row of the address [a+b] as a number of 64 bits. Sets `site` of the step.
     Row whole_address(const Operand &operand);
+    // Returns the state space of an access to a variable by an instruction that names `space`.
+    // Refuses another space than that of the variable, as NVIDIA's driver does.
+    Space space_of(const Variable &variable, Space space) const;
     // Returns the variable that an operand names, or null.
     const Variable *named(const Operand &operand) const;
     bool is_kernel_parameter(const Operand &variable) const {
@@ -118,6 +123,7 @@ class Decoder {
     Row row_of(const Operand &operand) const;
     Row filling(Filling filling, bool each_call);
     Row address_of(const Operand &operand, size_t width);
+    Row element(const Operand &operand, size_t width);
     uint64_t literal(const Operand &operand, Type type) const;
 
     Decoding &decoding_;

@@ -276,13 +276,15 @@ Space take_space(Decoder &decoder) {
     return Space::Generic;
 }
 
-// Returns the state space of an address that the code says is in .param. Parameters of kernels are
-// in parameter memory. Parameters of other functions, and variables for calls, are in local memory.
+// Returns the state space of an address. The address of a variable is in the variable's state
+// space, even if the instruction names none. Parameters of kernels are in parameter memory.
+// Parameters of other functions, and variables for calls, are in local memory.
 Space real_space(Decoder &decoder, Space space, const Operand &address) {
+    const Variable *variable = decoder.named(address.parts.at(0));
+    if (variable)
+        space = decoder.space_of(*variable, space);
     if (space != Space::Param)
         return space;
-    const Variable *variable =
-        address.kind == Operand::Kind::Memory ? decoder.named(address.parts.at(0)) : nullptr;
     bool kernels =
         variable ? decoder.is_kernel_parameter(address.parts[0]) : decoder.function().entry;
     return kernels ? Space::Param : Space::Local;
@@ -300,7 +302,8 @@ template <bool is_load> void access_memory(Decoder &decoder) {
     decoder.expect_operands(2, 3); // a cache policy may follow
     const Operand &value = decoder.operand(is_load ? 0 : 1);
     const Operand &place = decoder.operand(is_load ? 1 : 0);
-    size_t address = decoder.address(place);
+    size_t address = place.kind == Operand::Kind::Element ? decoder.address_of_element(place)
+                                                          : decoder.address(place);
     space = real_space(decoder, space, place);
     bool vector = value.kind == Operand::Kind::Vector;
     if (vector ? value.parts.size() != count : count != 1)

@@ -114,10 +114,45 @@ class OperandReader {
         if (negates && !is_predicate(operand))
             reader_.fail("'!' needs a predicate");
         operand.negated = negates;
+        if (operand.kind == Kind::Variable && place == Place::Top && reader_.at("["))
+            return element(std::move(operand));
         bool is_address = operand.kind == Kind::Register && place == Place::Address;
         if ((is_address || operand.kind == Kind::Variable) && reader_.accept("+"))
             operand.addend = int64_t(read_integer(reader_));
         return operand;
+    }
+
+    // Reads an index after the name of an array, such as [3], [%r1] or [%r1+3].
+    Operand element(Operand array) {
+        const Variable &variable = array.scope == Operand::Scope::Function
+                                       ? function_.variables[size_t(array.index)]
+                                       : parsing_.tree.variables[size_t(array.index)];
+        if (!variable.is_array)
+            reader_.fail(quoted(variable.name) + " is no array, so it has no items");
+        Operand element;
+        element.kind = Kind::Element;
+        element.bits = size_of(variable.type);
+        element.parts.push_back(std::move(array));
+        reader_.expect("[");
+        bool constant = starts_constant(reader_);
+        if (!constant) {
+            const Token name = reader_.now();
+            element.parts.push_back(simple(Place::Part));
+            if (!is_index(element.parts[1]))
+                reader_.fail("an index is a constant or an integer register, not " +
+                             quoted(name.text));
+        }
+        if (constant || reader_.accept("+"))
+            element.addend = int64_t(read_integer(reader_) * element.bits);
+        reader_.expect("]");
+        return element;
+    }
+
+    bool is_index(const Operand &operand) const {
+        if (operand.kind != Kind::Register || !operand.name.empty())
+            return false;
+        Type type = function_.registers[size_t(operand.index)].type;
+        return type >= Type::B16 && type <= Type::S64 && type != Type::B128 && size_of(type) > 1;
     }
 
     bool is_predicate(const Operand &operand) const {
@@ -156,14 +191,14 @@ class OperandReader {
         return true;
     }
 
-    // Reads a component of a vector, such as .x, and returns its index.
+    // Reads a component of a vector, such as .x or .r, and returns its index.
     size_t component() {
         std::string_view name = reader_.now().text;
-        size_t index = name.size() == 1 ? std::string_view("xyzw").find(name) : 4;
-        if (index > 3)
+        size_t index = name.size() == 1 ? std::string_view("xyzwrgba").find(name) : 8;
+        if (index > 7)
             reader_.syntax_error();
         reader_.take();
-        return index;
+        return index % 4;
     }
 
     void in_register(Operand &operand, const Symbol &symbol) {

@@ -63,6 +63,7 @@ std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
     std::vector<size_t> dimensions;
     size_t width = variable.count;
     uint64_t most = largest / size_of(variable.type);
+    variable.is_array = reader.at("[");
     while (reader.accept("[")) {
         uint64_t size = 0;
         if (!reader.at("]")) {

@@ -68,6 +68,13 @@ void print(const Tree &tree, const Function &function, const Operand &operand) {
         out << "[";
         print_all(tree, function, operand, ']');
         return;
+    case Kind::Element:
+        print(tree, function, operand.parts[0]);
+        out << "[";
+        if (operand.parts.size() > 1)
+            print(tree, function, operand.parts[1]);
+        out << " * " << operand.bits << " + " << operand.addend << "]";
+        return;
     case Kind::Vector:
         out << "{";
         print_all(tree, function, operand, '}');
