@@ -39,6 +39,8 @@ struct Variable {
     size_t offset = 0;     // for a parameter: offset in the block of results or of parameters
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
+    // For a parameter that is declared as a predicate: its variable holds 0 or 1.
+    bool is_predicate = false;
     // The first bytes of the initial value. The bytes after them are zero.
     std::vector<uint8_t> initial;
     std::vector<Address> addresses;
@@ -124,9 +126,11 @@ struct Function {
     int results = 0, parameters = 0;
     // Results and parameters that are declared as .reg also have a variable. The body begins with
     // loads of the parameters' registers from their variables. Each return stores the results'
-    // registers to their variables.
+    // registers to their variables. A vector has an item for each component, at its offset in
+    // bytes.
     struct InRegister {
         int variable, reg;
+        size_t offset;
     };
     std::vector<InRegister> in_registers;
     // The declared registers. Of a range such as %r<100>, only the registers that the body uses are
@@ -147,8 +151,11 @@ struct Function {
 constexpr int newest_version = 95; // the newest supported PTX version, 9.5
 
 struct Tree {
-    int version = 0;         // 83 for version 8.3
-    std::string target;      // such as "sm_75"
+    int version = 0;    // 83 for version 8.3
+    std::string target; // such as "sm_75"
+    // True if functions do not follow the ABI, so that they may have parameters in predicates and
+    // in registers of 16 bits, and so that the module may have registers and local memory.
+    bool without_abi = false;
     int capability = 0;      // 75 for sm_75
     std::string source_name; // the name in .file 1, for messages; empty if there is none
     std::vector<Variable> variables;

@@ -68,16 +68,21 @@ struct Filling {
 };
 
 // A copy of an argument or a result between a caller and a callee. Each end of the copy is in local
-// memory or in a row.
+// memory or in a row. A row may be a row of predicates, which are 0 or 1 in memory.
 struct Transfer {
     bool from_row = false, to_row = false;
+    bool predicate = false;
     uint32_t from = 0, to = 0, bytes = 0;
 };
 
 struct Code;
 
-// The offset in local memory, and the size, of each result or parameter of a function.
-using Places = std::vector<std::pair<uint32_t, uint32_t>>;
+// The place in local memory of a result or a parameter of a function.
+struct Place {
+    uint32_t offset, bytes;
+    bool is_predicate;
+};
+using Places = std::vector<Place>;
 
 struct Call {
     const Code *callee = nullptr; // null for an indirect call
@@ -124,6 +129,9 @@ struct Library {
     // The functions, indexed like Tree::functions. The entry of a declaration is null.
     std::vector<std::unique_ptr<Code>> codes;
     uint32_t sites = 0;
+    // Bytes of local memory for the module's variables in .local, which come first in the local
+    // memory of a thread.
+    size_t local_bytes = 0;
 };
 
 } // namespace soft::ptx

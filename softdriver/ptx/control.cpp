@@ -109,10 +109,37 @@ template <Handler handler> void simple(Decoder &decoder) {
     decoder.emit(handler);
 }
 
-// Returns the copies that move all arguments, or all results, of a call between the local memory or
-// rows of the caller and those of the callee.
-std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
-                                const std::vector<std::pair<uint32_t, uint32_t>> &callees,
+// Returns the copy of an argument or a result of a call between the local memory or the row of the
+// caller and the place in the callee's local memory.
+Transfer transfer_of(Decoder &decoder, const Operand &own, const Place &callees, bool is_result) {
+    Transfer part;
+    part.bytes = callees.bytes;
+    part.predicate = callees.is_predicate;
+    uint32_t place = 0;
+    bool row = true;
+    const Variable *variable = decoder.named(own);
+    if (variable) {
+        if (variable->space != Space::Param || variable->bytes() < part.bytes || part.predicate)
+            decoder.refuse("'" + variable->name + "' cannot be passed for this parameter");
+        place = decoder.local_offset(own.index);
+        row = false;
+    } else {
+        Type type = part.predicate    ? Type::Pred
+                    : part.bytes == 8 ? Type::B64
+                    : part.bytes == 4 ? Type::B32
+                                      : Type::B16;
+        if (part.bytes != 2 && part.bytes != 4 && part.bytes != 8)
+            decoder.refuse("a parameter of this size must be passed in memory");
+        place = is_result ? decoder.destination(own, type) : decoder.source(own, type);
+    }
+    (is_result ? part.to : part.from) = place;
+    (is_result ? part.to_row : part.from_row) = row;
+    (is_result ? part.from : part.to) = callees.offset;
+    return part;
+}
+
+// Returns the copies of all arguments, or all results, of a call. Vectors are copied item by item.
+std::vector<Transfer> transfers(Decoder &decoder, const Operand *list, const Places &callees,
                                 bool results) {
     std::vector<Transfer> made;
     size_t count = list ? list->parts.size() : 0;
@@ -121,27 +148,37 @@ std::vector<Transfer> transfers(Decoder &decoder, const Operand *list,
                        std::to_string(callees.size()) + " are needed");
     for (size_t i = 0; i < count; i++) {
         const Operand &own = list->parts[i];
-        Transfer part;
-        part.bytes = callees[i].second;
-        uint32_t place = 0;
-        bool row = true;
-        if (const Variable *variable = decoder.named(own)) {
-            if (variable->space != Space::Param || variable->bytes() < part.bytes)
-                decoder.refuse("'" + variable->name + "' cannot be passed for this parameter");
-            place = decoder.local_offset(own.index);
-            row = false;
-        } else {
-            Type type = part.bytes == 8 ? Type::B64 : part.bytes == 4 ? Type::B32 : Type::B16;
-            if (part.bytes != 2 && part.bytes != 4 && part.bytes != 8)
-                decoder.refuse("a parameter of this size must be passed in memory");
-            place = results ? decoder.destination(own, type) : decoder.source(own, type);
+        if (own.kind != Operand::Kind::Vector) {
+            made.push_back(transfer_of(decoder, own, callees[i], results));
+            continue;
         }
-        (results ? part.to : part.from) = place;
-        (results ? part.to_row : part.from_row) = row;
-        (results ? part.from : part.to) = callees[i].first;
-        made.push_back(part);
+        Place item = callees[i];
+        item.bytes /= uint32_t(own.parts.size());
+        for (const Operand &part : own.parts) {
+            made.push_back(transfer_of(decoder, part, item, results));
+            item.offset += item.bytes;
+        }
+        if (item.offset != callees[i].offset + callees[i].bytes)
+            decoder.refuse("a vector of " + std::to_string(own.parts.size()) +
+                           " cannot be passed for this parameter");
     }
     return made;
+}
+
+// Refuses calls with parameters that the ABI does not have, as NVIDIA's compiler does.
+void check_parameters(Decoder &decoder, const Function &function) {
+    if (decoder.tree().without_abi)
+        return;
+    for (const Function::InRegister &each : function.in_registers) {
+        const Variable &variable = function.variables[size_t(each.variable)];
+        bool narrow = variable.type == Type::U16 || variable.type == Type::S16;
+        if (narrow && variable.count == 1)
+            decoder.refuse("'" + function.name +
+                           "' has parameters in predicates or in registers of 8 or 16 bits, which "
+                           "a GPU allows only in modules that leave the ABI: those with a function "
+                           "that has several results, or with registers or local memory outside "
+                           "of functions");
+    }
 }
 
 void decode_call(Decoder &decoder) {
@@ -163,6 +200,7 @@ void decode_call(Decoder &decoder) {
         const Function &function = decoder.tree().functions.at(size_t(callee.index));
         if (function.entry)
             decoder.refuse("'" + function.name + "' is a kernel");
+        check_parameters(decoder, function);
         places_of(function, result_places, parameter_places);
         call.callee = decoder.decoding().library.codes[size_t(callee.index)].get();
         if (!call.callee)

@@ -95,7 +95,7 @@ void places_of(const Function &function, Places &results, Places &parameters) {
         const Variable &variable = function.variables[size_t(i)];
         end = round_up(end, std::max(variable.alignment, size_t{1}));
         (i < function.results ? results : parameters)
-            .push_back({uint32_t(end), uint32_t(variable.bytes())});
+            .push_back({uint32_t(end), uint32_t(variable.bytes()), variable.is_predicate});
         end += variable.bytes();
     }
 }
@@ -255,7 +255,7 @@ Row Decoder::address_of(const Operand &operand, size_t width) {
     case Space::Local:
     case Space::Param: {
         if (of_module)
-            refuse("'" + variable.name + "' does not belong to a function");
+            return constant(width, decoding_.local.at(operand.index) + uint64_t(operand.addend));
         bool kernels = variable.space == Space::Param && is_kernel_parameter(operand);
         wanted.kind = kernels ? Filling::Kind::Parameter : Filling::Kind::Local;
         wanted.value = local_offset(operand.index);
@@ -390,6 +390,12 @@ size_t Decoder::address(const Operand &operand) {
         refuse("an address must be in a register of 32 or 64 bits");
     step.rows[9] = row_of(base);
     return width;
+}
+
+size_t Decoder::address_of_element(const Operand &operand) {
+    step.site = decoding_.library.sites++;
+    step.rows[9] = element(operand, 8);
+    return 8;
 }
 
 Row Decoder::whole_address(const Operand &operand) {

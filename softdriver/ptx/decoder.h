@@ -24,6 +24,8 @@ struct Decoding {
     // For each shared variable, its number. The key is the function (-1 for the module) and the
     // index of the variable.
     std::map<std::pair<int, int>, unsigned> shared;
+    // For each variable in Tree::variables that is in .local, its offset in local memory.
+    std::map<int, uint32_t> local;
 };
 
 class Decoder;

@@ -48,7 +48,7 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
     made->call = call;
     made->lanes = lanes;
     made->depth = caller ? caller->depth + 1 : 0;
-    made->local_begin = caller ? local_end(*caller, lanes) : 0;
+    made->local_begin = caller ? local_end(*caller, lanes) : machine.library.local_bytes;
     make_room(made->local_begin + code.local_bytes);
     refill(*made);
     return made;
@@ -183,8 +183,29 @@ void Warp::exit() {
     block.threads_ended(unsigned(__builtin_popcount(active)));
 }
 
+// Copies a predicate between its bit in a row and a number in local memory.
+void Warp::transfer_predicate(const Frame &from, const Frame &to, const Transfer &part) {
+    for (uint32_t left = active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (part.from_row) {
+            auto *mask = reinterpret_cast<const uint32_t *>(from.rows + part.from);
+            uint16_t number = *mask >> lane & 1;
+            memcpy(local(lane) + to.local_begin + part.to, &number, sizeof number);
+        } else {
+            auto *mask = reinterpret_cast<uint32_t *>(to.rows + part.to);
+            uint16_t number;
+            memcpy(&number, local(lane) + from.local_begin + part.from, sizeof number);
+            *mask = (*mask & ~(1u << lane)) | uint32_t(number != 0) << lane;
+        }
+    }
+}
+
 void Warp::transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers) {
-    for (const Transfer &part : transfers)
+    for (const Transfer &part : transfers) {
+        if (part.predicate) {
+            transfer_predicate(from, to, part);
+            continue;
+        }
         for (uint32_t left = active; left; left &= left - 1) {
             unsigned lane = unsigned(__builtin_ctz(left));
             const char *source = part.from_row ? from.rows + part.from + lane * part.bytes
@@ -193,6 +214,7 @@ void Warp::transfer(const Frame &from, const Frame &to, const std::vector<Transf
                                        : local(lane) + to.local_begin + part.to;
             memcpy(target, source, part.bytes);
         }
+    }
 }
 
 } // namespace soft::ptx

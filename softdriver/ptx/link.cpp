@@ -145,6 +145,7 @@ std::optional<Tree> link(std::vector<Tree> trees, std::vector<Problem> &problems
         variables.take_declarations(tree.variables, i);
         functions.take_declarations(tree.functions, i);
         whole.version = std::max(whole.version, tree.version);
+        whole.without_abi |= tree.without_abi;
         if (tree.capability >= whole.capability) {
             whole.capability = tree.capability;
             whole.target = tree.target;

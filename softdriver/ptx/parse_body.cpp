@@ -4,39 +4,7 @@ namespace soft::ptx {
 
 namespace {
 
-constexpr size_t deepest_block = 64;                   // limit of nested blocks
-constexpr uint64_t most_registers = uint64_t{1} << 24; // limit for one declaration, such as %r<100>
-
-void read_registers(Parsing &parsing, Function &function) {
-    Reader &reader = parsing.reader;
-    if (reader.accept_dot("align"))
-        read_integer(reader);
-    int width = reader.accept_dot("v2") ? 2 : reader.accept_dot("v4") ? 4 : 1;
-    Type type = read_type(reader);
-    do {
-        int line = reader.now().line;
-        std::string_view name = reader.word();
-        bool fresh;
-        if (reader.accept("<")) {
-            // Read a number, not a constant expression: in an expression, `>` would be an operator.
-            uint64_t count = reader.expect_kind(Token::Kind::Integer).bits;
-            if (count > most_registers)
-                reader.fail("too many registers " + quoted(name) + ": " + std::to_string(count));
-            reader.expect(">");
-            fresh = parsing.names.define_range(name, {type, width, count});
-        } else {
-            Symbol symbol;
-            symbol.width = width;
-            symbol.index = int(function.registers.size());
-            fresh = parsing.names.define(name, symbol);
-            if (fresh)
-                add_registers(function.registers, name, type, width);
-        }
-        if (!fresh)
-            reader.report(line, "duplicate definition of " + quoted(name));
-    } while (reader.accept(","));
-    reader.expect(";");
-}
+constexpr size_t deepest_block = 64; // limit of nested blocks
 
 void define_here(Parsing &parsing, const Token &name, Symbol::Kind kind, size_t index) {
     Symbol symbol;
@@ -91,7 +59,7 @@ void read_statement(Parsing &parsing, Function &function) {
     } else if (reader.now().kind != Token::Kind::Dot) {
         read_instruction(parsing, function);
     } else if (reader.accept_dot("reg")) {
-        read_registers(parsing, function);
+        read_registers(parsing, &function);
     } else if (!read_remark(parsing)) {
         if (!at_space(reader))
             reader.syntax_error();

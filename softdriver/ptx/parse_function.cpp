@@ -106,7 +106,8 @@ Signature read_signature(Parsing &parsing, bool entry) {
 
 bool same_parameters(const Function &a, const Function &b) {
     auto same = [](const Variable &x, const Variable &y) {
-        return x.space == y.space && x.bytes() == y.bytes() && x.alignment == y.alignment;
+        return x.space == y.space && x.bytes() == y.bytes() && x.alignment == y.alignment &&
+               x.is_predicate == y.is_predicate;
     };
     return a.entry == b.entry && a.results == b.results && a.parameters == b.parameters &&
            std::equal(a.variables.begin(), a.variables.begin() + a.results + a.parameters,
@@ -118,8 +119,12 @@ void define_parameters(Parsing &parsing, const Signature &signature, Function &f
         Variable &variable = function.variables[i];
         Symbol symbol;
         if (signature.in_registers[i]) {
-            symbol.index = add_registers(function.registers, variable.name, variable.type, 1);
-            function.in_registers.push_back({int(i), symbol.index});
+            Type type = variable.is_predicate ? Type::Pred : variable.type;
+            symbol.width = int(variable.count);
+            symbol.index = add_registers(function.registers, variable.name, type, symbol.width);
+            for (int item = 0; item < symbol.width; item++)
+                function.in_registers.push_back(
+                    {int(i), symbol.index + item, size_t(item) * size_of(variable.type)});
         } else {
             symbol.kind = Symbol::Kind::Variable;
             symbol.scope = Operand::Scope::Function;
@@ -187,8 +192,12 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
         continue;
     if (function.max_threads[0] && function.required_threads[0])
         reader.report(function.line, "a kernel has .maxntid or .reqntid, not both");
+    parsing.tree.without_abi |= function.results > 1;
     function.defined = reader.at("{");
-    if (!function.defined)
+    bool may_end =
+        !entry && (reader.now().kind == Token::Kind::Dot || reader.now().kind == Token::Kind::End);
+    // The declaration of a .func may also end without a semicolon.
+    if (!function.defined && !may_end)
         reader.expect(";");
     bool defined = function.defined;
     int place = place_of(parsing, signature);
@@ -201,6 +210,7 @@ void read_function(Parsing &parsing, const Linkage &linkage) {
     define_parameters(parsing, signature, target);
     load_parameters(target);
     read_body(parsing, target);
+    share_registers(parsing, target);
 }
 
 Function read_prototype(Parsing &parsing) {

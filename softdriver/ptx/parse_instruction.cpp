@@ -103,46 +103,7 @@ std::vector<Operand> read_operands(Parsing &parsing, Function &function) {
     return operands;
 }
 
-// Creates an instruction that loads a register, such as `ld.param.b32 register, [variable]`, or the
-// store in the other direction.
-Instruction transfer(const Function &function, const Function::InRegister &which, bool load,
-                     int line) {
-    static const char *const types[] = {"b8", "b16", "b32", "b64", "b128"};
-    size_t size = size_of(function.variables[size_t(which.variable)].type), log = 0;
-    while (size_t{1} << log < size)
-        log++;
-    Operand reg, variable, memory;
-    reg.kind = Kind::Register;
-    reg.index = which.reg;
-    variable.kind = Kind::Variable;
-    variable.scope = Operand::Scope::Function;
-    variable.index = which.variable;
-    memory.kind = Kind::Memory;
-    memory.parts.push_back(variable);
-    Instruction instruction;
-    instruction.line = line;
-    instruction.opcode = load ? "ld" : "st";
-    instruction.modifiers = {"param", types[log]};
-    if (load)
-        instruction.operands = {reg, memory};
-    else
-        instruction.operands = {memory, reg};
-    return instruction;
-}
-
 } // namespace
-
-void load_parameters(Function &function) {
-    for (const Function::InRegister &each : function.in_registers)
-        if (each.variable >= function.results)
-            function.body.push_back(transfer(function, each, true, function.line));
-}
-
-void store_results(Function &function, int line) {
-    for (const Function::InRegister &each : function.in_registers)
-        if (each.variable < function.results)
-            function.body.push_back(transfer(function, each, false, line));
-}
 
 void read_instruction(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;

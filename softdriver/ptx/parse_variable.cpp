@@ -1,5 +1,7 @@
 #include "ptx/parsing.h"
 
+#include <algorithm>
+
 namespace soft::ptx {
 
 namespace {
@@ -88,6 +90,11 @@ std::vector<size_t> read_dimensions(Reader &reader, Variable &variable) {
 void read_name(Reader &reader, Variable &variable) {
     variable.line = reader.now().line;
     variable.name = reader.word();
+}
+
+// Returns the type as which a parameter in a register is passed: registers have at least 16 bits.
+Type held_in_register(Type type) {
+    return type == Type::B8 ? Type::B16 : size_of(type) == 1 ? Type::U16 : type;
 }
 
 // Merges a declaration (.extern) of a variable with its definition. Returns false if they
@@ -184,8 +191,10 @@ void read_variables(Parsing &parsing, const Linkage &linkage, Function *function
     for (const SpaceName &known : spaces)
         if (reader.at_dot(known.name))
             variable.space = known.space;
-    if ((variable.space == Space::Param || variable.space == Space::Local) && !function)
+    if (variable.space == Space::Param && !function)
         reader.syntax_error();
+    if (variable.space == Space::Local && !function)
+        leave_abi(parsing, linkage);
     reader.take();
     read_qualifiers(reader, variable);
     variable.visible = linkage.visible;
@@ -204,9 +213,17 @@ Variable read_parameter(Reader &reader, std::string_view &name, bool &in_registe
     in_register = reader.accept_dot("reg");
     if (!in_register && !reader.accept_dot("param"))
         reader.syntax_error();
-    read_qualifiers(reader, variable);
-    if (in_register && size_of(variable.type) < 4)
-        reader.fail("a parameter in a register has 32 bits or more");
+    if (in_register && reader.accept_dot("pred")) {
+        variable.is_predicate = true;
+        variable.type = Type::U16;
+        variable.alignment = size_of(variable.type);
+    } else {
+        read_qualifiers(reader, variable);
+    }
+    if (in_register) {
+        variable.type = held_in_register(variable.type);
+        variable.alignment = std::max(variable.alignment, size_of(variable.type));
+    }
     // Skip the state space and alignment of the memory that it points to.
     if (reader.accept_dot("ptr")) {
         if (at_space(reader))

@@ -99,6 +99,11 @@ Linkage read_linkage(Reader &reader) {
     }
 }
 
+void read_module_registers(Parsing &parsing, const Linkage &linkage) {
+    leave_abi(parsing, linkage);
+    read_registers(parsing, nullptr);
+}
+
 void read_directive(Parsing &parsing) {
     Reader &reader = parsing.reader;
     if (read_remark(parsing))
@@ -108,6 +113,8 @@ void read_directive(Parsing &parsing) {
         read_function(parsing, linkage);
     else if (at_space(reader))
         read_variables(parsing, linkage, nullptr);
+    else if (reader.accept_dot("reg"))
+        read_module_registers(parsing, linkage);
     else if (reader.accept_dot("alias"))
         read_alias(parsing);
     else

@@ -39,10 +39,15 @@ struct Parsing {
     // The position that the last .loc specified; 0 if there was none.
     uint64_t source_file = 0;
     int source_line = 0;
+    // For each register of the module, the index in Tree::variables of the variable that has its
+    // value while other functions run; -1 if no function uses the register.
+    std::vector<int> homes;
     // The number of bytes of memory that lists, initial values and file names may still use.
     size_t spare;
     std::vector<Register> no_registers; // always empty; used for expressions outside of functions
 };
+
+constexpr int first_version_with_abi = 30; // PTX 3.0
 
 struct Linkage {
     bool visible = false, external = false, weak = false, common = false;
@@ -87,11 +92,22 @@ void close_block(Parsing &parsing, Function &function);
 
 // parse_instruction.cpp: reads an instruction, from its guard to the semicolon.
 void read_instruction(Parsing &parsing, Function &function);
+
+// These functions are in parse_registers.cpp.
+// Reads what follows .reg. `function` is null for registers of the module.
+void read_registers(Parsing &parsing, Function *function);
+// Notes that the module has registers or local memory, which makes its functions leave the ABI.
+void leave_abi(Parsing &parsing, const Linkage &linkage);
 // Results and parameters that are declared as .reg are passed in .param variables.
 // load_parameters() begins the body with loads of the parameters. store_results() adds stores of
 // the results at each end of the body.
 void load_parameters(Function &function);
 void store_results(Function &function, int line);
+// Adds loads and stores of the module's registers to a body that uses them. Such a register is in a
+// variable while other functions run: it is loaded at the begin of the body and after each call,
+// and stored before each call and at each end of the body.
+void share_registers(Parsing &parsing, Function &function);
+
 // parse_operand.cpp: reads an operand of an instruction.
 Operand read_operand(Parsing &parsing, Function &function);
 } // namespace soft::ptx

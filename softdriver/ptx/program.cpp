@@ -49,6 +49,27 @@ void number_shared(Decoding &decoding) {
         add(int(i), decoding.tree.functions[i].variables);
 }
 
+// Assigns offsets in local memory to the module's variables in .local.
+void lay_out_local(Decoding &decoding) {
+    size_t end = 0;
+    for (size_t i = 0; i < decoding.tree.variables.size(); i++) {
+        const Variable &variable = decoding.tree.variables[i];
+        if (variable.space != Space::Local)
+            continue;
+        end = round_up(end, std::max(variable.alignment, size_t{1}));
+        decoding.local[int(i)] = uint32_t(end);
+        end += variable.bytes();
+        if (end > most_local_bytes) {
+            decoding.problems.push_back(
+                {variable.line, "the module's variables in .local need more "
+                                "than the " +
+                                    std::to_string(most_local_bytes) + " bytes that a thread has"});
+            return;
+        }
+    }
+    decoding.library.local_bytes = round_up(end, 16);
+}
+
 // Assigns offsets to the static shared variables of a kernel. Arrays without a size begin at the
 // end of the static shared memory.
 class SharedLayout {
@@ -136,6 +157,7 @@ void prepare(Decoding &decoding, Program &program) {
                                             "' does not refer to a variable in .global or .const"});
             }
     number_shared(decoding);
+    lay_out_local(decoding);
 }
 
 // Computes how much shared and constant memory is used by a kernel and the functions that it may
@@ -200,7 +222,7 @@ static std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Probl
     size_t before = problems.size();
     auto program = std::make_shared<Program>();
     auto library = std::make_shared<Library>();
-    Decoding decoding{tree, problems, *library, is_part, {}, {}};
+    Decoding decoding{tree, problems, *library, is_part, {}, {}, {}};
     program->version = tree.version;
     program->capability = tree.capability;
     program->target = tree.target;
@@ -217,7 +239,7 @@ static std::shared_ptr<const Program> decode(const Tree &tree, std::vector<Probl
         const Function &function = tree.functions[i];
         if (function.defined && function.entry) {
             program->kernels.push_back(describe(decoding, graph, int(i), library));
-            program->kernels.back().local_bytes = local_bytes[i];
+            program->kernels.back().local_bytes = library->local_bytes + local_bytes[i];
         } else if (function.visible) {
             program->functions.push_back(function.name);
         }

@@ -1,6 +1,7 @@
 #include "ptx/symbols.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace soft::ptx {
 
@@ -45,17 +46,36 @@ const Symbol *Names::find(std::string_view name, std::vector<Register> &register
     for (size_t i = blocks_.size(); i-- > 0;) {
         Block &block = blocks_[i];
         auto found = block.symbols.find(name);
-        if (found != block.symbols.end())
-            return &found->second;
-        if (const RegisterRange *range = block.range_of(name)) {
+        if (found == block.symbols.end()) {
+            const RegisterRange *range = block.range_of(name);
+            if (!range)
+                continue;
             Symbol symbol;
             symbol.width = range->width;
-            symbol.index = add_registers(registers, name, range->type, range->width);
-            return &block.symbols.emplace(name, symbol).first->second;
+            symbol.index =
+                add_registers(i ? registers : module_registers_, name, range->type, range->width);
+            found = block.symbols.emplace(name, symbol).first;
         }
+        bool of_module = i == 0 && depth() > 1 && found->second.kind == Symbol::Kind::Register;
+        return of_module ? share(name, found->second, registers) : &found->second;
     }
     return nullptr;
 }
+
+// Creates the register of the open function for a register of the module. From now on, the
+// outermost block of the function has the name.
+const Symbol *Names::share(std::string_view name, const Symbol &symbol,
+                           std::vector<Register> &registers) {
+    Symbol own = symbol;
+    own.index = int(registers.size());
+    for (int i = 0; i < symbol.width; i++) {
+        shared_.push_back({symbol.index + i, own.index + i});
+        registers.push_back(module_registers_[size_t(symbol.index + i)]);
+    }
+    return &blocks_[1].symbols.emplace(name, own).first->second;
+}
+
+std::vector<SharedRegister> Names::take_shared() { return std::exchange(shared_, {}); }
 
 int add_registers(std::vector<Register> &registers, std::string_view name, Type type, int width) {
     int first = int(registers.size());

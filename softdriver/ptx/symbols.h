@@ -51,6 +51,12 @@ struct Block {
     const RegisterRange *range_of(std::string_view name) const;
 };
 
+// A register of the module that a function uses, and the register of the function that has its
+// value. A vector has a pair for each component.
+struct SharedRegister {
+    int of_module, of_function;
+};
+
 class Names {
   public:
     Names() { blocks_.emplace_back(); }
@@ -67,11 +73,21 @@ class Names {
 
     // Finds a name in the open blocks, from the innermost to the outermost. If the name belongs to
     // a range of registers, creates the register: adds its name to the block of the range and its
-    // components to `registers`.
+    // components to `registers`. If the name is that of a register of the module, returns the
+    // register that the open function has for it.
     const Symbol *find(std::string_view name, std::vector<Register> &registers);
 
+    std::vector<Register> &module_registers() { return module_registers_; }
+    // Returns the registers of the module that were found since the last call.
+    std::vector<SharedRegister> take_shared();
+
   private:
+    const Symbol *share(std::string_view name, const Symbol &symbol,
+                        std::vector<Register> &registers);
+
     std::vector<Block> blocks_;
+    std::vector<Register> module_registers_;
+    std::vector<SharedRegister> shared_;
 };
 
 // Adds the registers for a name and returns the index of the first one. A vector register has

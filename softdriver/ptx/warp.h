@@ -107,6 +107,7 @@ struct Warp {
     void fill(const Frame &frame, const std::vector<Filling> &fillings);
     void refill(const Frame &frame);
     uint64_t value_of(const Filling &filling, const Frame &frame, unsigned lane) const;
+    void transfer_predicate(const Frame &from, const Frame &to, const Transfer &part);
     void transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers);
 
     std::vector<Group> waiting_;

@@ -278,6 +278,12 @@ def test_what_was_accessed(run):
     assert (outcome.writes, outcome.atomics) == (["130+2"], ["140+4"])
 
 
+KNOWN = """.shared .b32 many[9]; .const .b32 fixed;
+.extern .func vprintf(.param .b64 a, .param .b64 b);
+.func (.reg .b32 r) pair(.reg .v2 .b64 a) { mov.b32 r, 0; }
+"""
+
+
 @pytest.mark.parametrize(
     "body, problem",
     [
@@ -324,9 +330,32 @@ def test_what_was_accessed(run):
         ("add.rn.u32 %r1, %r1, %r1;", "add.rn.u32: '.rn' is not supported here"),
         ("add.u64 %rd1, %rd1, %r1;", "add.u64: register %r1 has not the width of the type"),
         ("add.u32 %r1, %r1;", "add.u32: 2 operands where 3 are needed"),
+        ("mad.lo.cc.u16 %h1, %h1, %h1, %h1;", "mad.lo.cc.u16: not supported with this type"),
+        ("atom.shared.add.u32 %r1, many[1], 1;", "an address in brackets is needed"),
+        ("ld.global.u32 %r1, [many];", "'many' is in .shared, so the instruction needs this state"),
+        ("ld.u32 %r1, [fixed];", "'fixed' is in .const, so the instruction needs this state"),
+        ("atom.global.add.u32 %r1, [many], 1;", "'many' is in .shared, so the instruction needs"),
+        ("mov.v2.b32 {%r1, %r2}, %r3;", "both operands must be vectors of as many items as the"),
+        ("mov.v4.b32 {%r1, %r2}, {%r3, %r4};", "both operands must be vectors of as many items"),
+        ("mov.v4.b64 {_, _, _, _}, {0, 0, 0, 0};", "mov.v4.b64: not supported with this type"),
+        ("mov.v2.pred {%p1, %p2}, {%p2, %p1};", "mov.v2.pred: not supported with this type"),
+        ("mov.u32 %r1, %clock64;", "%clock64 does not fit the type"),
+        ("cvt.pack.u16.s32 %r1, %r2, %r3;", "cvt.pack.u16.s32: .sat is missing"),
+        ("cvt.pack.sat.u16.u32 %r1, %r2, %r3;", "cvt.pack.sat.u16.u32: not supported with this"),
+        ("cvt.pack.sat.u8.s32 %r1, %r2, %r3;", "cvt.pack.sat.u8.s32: not supported with this"),
+        ("cvt.pack.sat.s8.s32.b32 %r1, %r2, %r3;", "3 operands where 4 are needed"),
+        ("fma.f32x2 %rd1, %rd1, %rd1, %rd1;", "fma.f32x2: .rn, .rz, .rm or .rp is missing"),
+        ("add.sat.f32x2 %rd1, %rd1, %rd1;", "add.sat.f32x2: '.sat' is not supported here"),
+        ("add.f32x2 %f1, %f2, %f3;", "add.f32x2: register %f2 has not the width of the type"),
+        ("min.f32x2 %rd1, %rd1, %rd1;", "min.f32x2: a type is missing"),
+        ("redux.min.s32 %r1, %r2, -1;", "redux.min.s32: .sync is missing"),
+        ("redux.sync.add.f32 %f1, %f2, -1;", "redux.sync.add.f32: not supported with this type"),
+        ("redux.sync.min.abs.s32 %r1, %r2, -1;", "'.abs' is not supported here"),
+        ("call (%r1), pair, (%rd1);", "a parameter of this size must be passed in memory"),
+        ("call vprintf, (%r1, %rd1);", "register %r1 has not the width of the type"),
         ("frobnicate %r1;", "frobnicate: not supported by the software driver"),
         ("red.shared.add.v2.f32 [0], {%f1, %f1};", "red.shared.add.v2.f32: vectors must be in"),
-        ("red.global.add.v8.f32 [out], {%f1};", "red.global.add.v8.f32: the vector does not"),
+        ("red.global.add.v8.f32 [%rd1], {%f1};", "red.global.add.v8.f32: the vector does not"),
         ("red.global.add.noftz.f32 [%rd1], %f1;", "red.global.add.noftz.f32: .noftz is for 16"),
         ("min.xorsign.abs.f32 %f1, %f1, %f1, %f1;", "min.xorsign.abs.f32: '.xorsign' is not"),
         ("min.f64 %rd1, %rd1, %rd1, %rd1;", "min.f64: not supported with this type"),
@@ -373,7 +402,7 @@ def test_what_was_accessed(run):
     ],
 )
 def test_what_is_not_known_is_refused(run, body, problem):
-    outcome = run(body)
+    outcome = run(body, before=KNOWN)
     assert problem in outcome.problem
     assert not outcome.words
 

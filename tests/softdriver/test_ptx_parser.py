@@ -161,6 +161,10 @@ def test_variable(lines, declaration, expected):
         ("call (a), g, ();", "call {a}, function g, {}"),
         ("call (a), g;", "call {a}, function g, {}"),
         ("mov.u64 l, h;", "mov.u64 l, function h"),
+        ("ld.shared.b32 a, s[a];", "ld.shared.b32 a, s of module[a * 4 + 0]"),
+        ("ld.shared.b32 a, s[l+(2*3)];", "ld.shared.b32 a, s of module[l * 4 + 24]"),
+        ("mov.b32 a, s[-1];", "mov.b32 a, s of module[ * 4 + -4]"),
+        ("mov.v2.b32 w, {w.g, w.r};", "mov.v2.b32 {w.x, w.y}, {w.y, w.x}"),
     ],
 )
 def test_operands(lines, operands, expected):
@@ -301,13 +305,23 @@ WRONG = [
     ("mov.b32 %r1, \u00e9;", "syntax error near '?'"),
     ("/* no end", "syntax error near '/* no end??}?'"),
     (".shared .b32 x = 1;", "variable 'x' cannot have an initial value"),
+    ("mov.b64 %r1, v[1];", "'v' is no array, so it has no items"),
+    ("ld.b32 %r1, many[1.5];", "an integer is needed here, not a float"),
+    ("ld.b32 %r1, many[%tid.x];", "an index is a constant or an integer register, not '%tid'"),
+    ("ld.b32 %r1, many[q];", "an index is a constant or an integer register, not 'q'"),
+    ("ld.b32 %r1, many[f];", "an index is a constant or an integer register, not 'f'"),
+    ("ld.b32 %r1, many[%r1-1];", "syntax error near '-'"),
+    ("ld.b32 %r1, many[1][2];", "syntax error near '['"),
+    ("ld.b32 %r1, [many[1]];", "syntax error near '['"),
+    ("mov.v2.b32 {%r1, %r2}, {many[1], 1};", "syntax error near '['"),
 ]
 
 
 @pytest.mark.parametrize(("text", "expected"), WRONG, ids=range(len(WRONG)))
 def test_problem_in_a_body(dump, text, expected):
     good, lines = dump(
-        HEAD + ".global .b32 v; .func f { }\n.entry k (.param .b32 p) { .reg .b32 %r<5>;\n"
+        HEAD + ".global .b32 v, many[9]; .func f { }\n"
+        ".entry k (.param .b32 p) { .reg .b32 %r<5>; .reg .pred q;\n"
         f"\n{text}\n\n}}\n"
     )
     assert not good
@@ -349,7 +363,20 @@ def test_problem_in_a_body(dump, text, expected):
             HEAD + ".func f (.param .b32 x);\n.func f { }",
             "5: other parameters of 'f', which is in line 4, too",
         ),
-        (HEAD + ".func f (.reg .b16 x);", "4: a parameter in a register has 32 bits or more"),
+        (HEAD + ".func f (.param .pred x);", "4: a variable in memory cannot be a predicate"),
+        (HEAD + ".func f () x", "4: syntax error near 'x'"),
+        (HEAD + ".entry f ()\n.func g { }", "5: syntax error near '.func'"),
+        (
+            HEAD + ".reg .b32 x;",
+            "4: registers and local memory outside of functions are allowed before .version 3.0 "
+            "only",
+        ),
+        (
+            HEAD.replace("8.0", "2.3") + ".extern .local .b32 x[4];",
+            "4: registers and local memory cannot be .extern",
+        ),
+        (HEAD.replace("75", "75, map_f64_to_f32"), "2: map_f64_to_f32 is for targets before sm_13"),
+        (HEAD.replace("75", "75, other"), "2: unsupported option 'other' of .target"),
         (HEAD + ".func f;\n.func g;\n.alias f, g;", "6: function 'f' cannot be an alias of 'g'"),
         (HEAD + ".entry k .maxntid 0 { }", "4: a number of threads or blocks cannot be zero"),
         (
@@ -391,4 +418,49 @@ def test_parameters_in_registers(lines):
         "st.param.b32 [r of function], r",
         "ret",
         "st.param.b32 [r of function], r",
+    ]
+
+
+def test_predicates_and_vectors_as_parameters(lines):
+    """A predicate is passed as a number of 16 bits, and a vector item by item."""
+    found = lines(".func (.reg .pred r) f (.reg .v2 .b64 x, .reg .b8 y, .reg .pred p) { }")
+    assert instructions(found) == [
+        "ld.param.b64 x.x, [x of function]",
+        "ld.param.b64 x.y, [x of function + 8]",
+        "ld.param.b16 y, [y of function]",
+        "ld.param.b16 , [p of function]",
+        "setp.ne.u16 p, , 0",
+        "selp.u16 , 1, 0, r",
+        "st.param.b16 [r of function],",
+    ]
+
+
+def test_registers_of_the_module(dump):
+    """Such a register is in memory while other functions run.
+
+    Branches to the first instruction do not load it again, and the result of a call stays.
+    """
+    good, lines = dump(
+        ".version 2.3 .target sm_20 .reg .b32 a, b, c; .reg .pred %p<3>;\n"
+        ".func (.reg .b32 x) g;\n.func f { L: add.u32 a, a, 1; call (a), g, (); @%p1 bra L; M: }"
+    )
+    assert good, lines
+    found = instructions([line.strip() for line in lines])
+    load = ["ld.local.b16 , [%p1 of module]", "setp.ne.u16 %p1, , 0"]
+    store = ["selp.u16 , 1, 0, %p1", "st.local.b16 [%p1 of module],"]
+    assert found == [
+        "ld.local.b32 a, [a of module]",
+        *load,
+        "add.u32 a, a, 1",
+        "st.local.b32 [a of module], a",
+        *store,
+        "call {a}, function g, {}",
+        *load,
+        "@%p1 bra label 3",
+        "st.local.b32 [a of module], a",
+        *store,
+    ]
+    assert [line.split(" at ")[0] for line in lines if line.startswith("local")] == [
+        "local b32 a x1 align 4",
+        "local u16 %p1 x1 align 2",
     ]
