@@ -84,6 +84,7 @@ def cython_extension(name: str, *sources: Path) -> Extension:
 def extensions() -> list[Extension]:
     library = cython_extension(LIBRARY, *sorted(Path("pyx").rglob("_*.pyx")), Path("pyx/library.c"))
     library.define_macros = [("CUDADRV_LIBRARY", None)]
+    library.define_macros += [("PyImport_ImportModule", "cudadrv_import_module")]  # see library.c
     found = [library]
     if SOFTDRIVER:
         found += software_driver("cudadrv")

@@ -1,7 +1,9 @@
-/* What the library of the Cython modules has once: the table of driver functions, the engine, and
- * the bodies of the engine's slow paths. */
+/* What the library of the Cython modules has once: the table of driver functions, the engine, the
+ * bodies of the engine's slow paths, and how a module finds the modules that it imports. */
 
+#include <Python.h>
 #include <pthread.h>
+#include <string.h>
 
 #define OWN_BODIES 1
 #include "cudadrv/driver.h"
@@ -19,4 +21,31 @@ static void unlock_the_engine(void) { own_unlock(&cudadrv_the_engine); }
 /* Runs when the library is loaded, and not with a module: no module has to be imported for it. */
 __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(lock_the_engine, unlock_the_engine, unlock_the_engine);
+}
+
+/* The build lets the Cython modules call cudadrv_import_module under the name of Python's function.
+ * Each module asks for most modules above it, up to three times. While `cudadrv` is being imported,
+ * Python's function takes 17,000 instructions each time: it first asks whether another thread is
+ * importing `cudadrv`. A module that is initialized needs no such question. */
+#undef PyImport_ImportModule
+PyObject *PyImport_ImportModule(const char *name);
+
+PyObject *cudadrv_import_module(const char *name) {
+    static PyObject *initialized; /* the dict of that name in cudadrv._finder */
+    if (strncmp(name, "cudadrv._", 9) != 0) {
+        return PyImport_ImportModule(name);
+    }
+    if (!initialized) {
+        PyObject *finder = PyImport_ImportModule("cudadrv._finder");
+        initialized = finder ? PyObject_GetAttrString(finder, "INITIALIZED") : NULL;
+        Py_XDECREF(finder);
+        if (!initialized) {
+            return NULL;
+        }
+    }
+    PyObject *key = PyUnicode_FromString(name);
+    PyObject *found = key ? PyDict_GetItemWithError(initialized, key) : NULL;
+    Py_XINCREF(found);
+    Py_XDECREF(key);
+    return found || PyErr_Occurred() ? found : PyImport_ImportModule(name);
 }

@@ -183,6 +183,26 @@ def test_a_free_threaded_python_takes_its_gil_back(script):
     assert script.quiet(program) == "True\n"
 
 
+def test_modules_find_those_that_are_initialized_without_an_import(script):
+    """Cython's code calls PyImport_ImportModule for each, which passes no names to `__import__`."""
+    answer = script.quiet(
+        """
+        import builtins, importlib, sys
+        imported, again = builtins.__import__, []
+        def import_it(name, globals=None, locals=None, names=(), level=0):
+            if name.startswith("cudadrv._") and name in sys.modules and not names:
+                again.append(name)
+            return imported(name, globals, locals, names, level)
+        builtins.__import__ = import_it
+        from cudadrv import _finder
+        for name in sorted(_finder.NAMES):
+            importlib.import_module(f"cudadrv.{name}")
+        print(*again, len(_finder.INITIALIZED) == len(_finder.NAMES))
+        """
+    )
+    assert answer == "cudadrv._finder True\n"
+
+
 def test_what_is_imported_late_changes_no_record(driver, script):
     """Many modules are imported only when they are needed, while work is unfinished."""
     answer = script.quiet(
