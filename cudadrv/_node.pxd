@@ -55,6 +55,7 @@ cdef class NodeChange:      # without garbage collection, because it lives as lo
     cdef GraphNode node     # the node as it will be
 
     cdef tuple targets(self)
+    cdef void end(self) noexcept
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
     ) noexcept nogil

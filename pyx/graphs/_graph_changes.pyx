@@ -492,6 +492,7 @@ cdef int _set(
             _take_over(executable, following)
     finally:
         executable.changing = False
+    change.end()
     return 0
 
 

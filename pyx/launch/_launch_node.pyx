@@ -1,4 +1,7 @@
-"""Launches of kernels as nodes of graphs, and as changes of nodes."""
+"""Launches of kernels as nodes of graphs, and as changes of nodes.
+
+Outlives a call: a change that the next one uses again (the GIL guards it).
+"""
 
 cimport cython
 from libc.stdint cimport uint32_t
@@ -127,6 +130,22 @@ cdef class LaunchChange(NodeChange):
         cdef Kernel kernel = self.node.kernel
         return described(kernel, &self.packed, kernel.variables)
 
+    cdef void end(self) noexcept:
+        global _spare
+        self.node = self.room = None
+        _spare = self
+
+
+# A change that has ended. Making the object takes longer than all that a change stores in it.
+cdef LaunchChange _spare = None
+
+
+cdef LaunchChange _new_change():
+    global _spare
+    cdef LaunchChange change = _spare
+    _spare = None
+    return LaunchChange.__new__(LaunchChange) if change is None else change
+
 
 cdef NodeChange change_launch(
     GraphNode old, tuple args, object grid, object block, object shared_bytes, object borrows,
@@ -136,7 +155,7 @@ cdef NodeChange change_launch(
 
     The caller keeps `frame` as long as the change.
     """
-    cdef LaunchChange change = LaunchChange.__new__(LaunchChange)
+    cdef LaunchChange change = _new_change()
     cdef Packed *packed = &change.packed
     cdef Kernel kernel = old.kernel
     cdef Shape shape

@@ -261,6 +261,9 @@ cdef class NodeChange:
     ) noexcept nogil:
         """Pass the change to the driver. `part` is the index of `raw` in the node."""
 
+    cdef void end(self) noexcept:
+        """The driver has made the change, and nobody refers to this object any more."""
+
     cdef tuple targets(self):
         """Return the memory of each access of the node, in messages: target and source."""
         found = []
