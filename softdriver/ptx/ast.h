@@ -55,7 +55,9 @@ struct Register {
 
 struct Operand {
     enum class Kind : uint8_t {
-        Register, // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0
+        // `index` in Function::registers; `negated` for !p; `name` is "b0" for r.b0. The value is
+        // the register's, plus `addend`.
+        Register,
         Special,  // a special register with this `name`, such as "%tid.x"
         Integer,  // the value is in `bits`
         Float,    // `bits` has the bits of a double, or of a float (0f...) if `single` is set

@@ -27,6 +27,11 @@ template <class A> void add_offset(Warp &warp, const Step &step) {
             uint64_t(warp.row<A>(step.rows[1])[lane]) + uint64_t(step.offset);
 }
 
+template <class T> void add_constant(Warp &warp, const Step &step) {
+    for (int lane = 0; lane < warp_size; lane++)
+        warp.row<T>(step.rows[0])[lane] = T(warp.row<T>(step.rows[1])[lane] + T(step.offset));
+}
+
 // The handler of array[index]. rows[1] has the address of the array, and rows[2] the indices; an
 // item has `place` bytes. As on a GPU, the distance from the array has 32 bits, without a sign.
 template <class A, class I> void add_index(Warp &warp, const Step &step) {
@@ -276,7 +281,7 @@ Row Decoder::source(const Operand &operand, Type type) {
             (type_of(operand) == Type::Pred) != (type == Type::Pred))
             refuse("register " + function_.registers[size_t(operand.index)].name +
                    " has not the width of the type");
-        return row_of(operand);
+        return operand.addend ? sum(operand) : row_of(operand);
     case Operand::Kind::Special: {
         const Special *special = find_special(operand.name);
         if (!special || !special->value)
@@ -307,6 +312,22 @@ Row Decoder::source(const Operand &operand, Type type) {
     }
 }
 
+// Returns a row with the value of a register plus its addend.
+Row Decoder::sum(const Operand &operand) {
+    if (is_float(type_of(operand)))
+        refuse("a number can be added to integer registers only");
+    size_t width = row_width(type_of(operand));
+    Step add;
+    add.rows[0] = temporary(width);
+    add.rows[1] = row_of(operand);
+    add.offset = operand.addend;
+    add.run = by_width(width, [](auto zero) -> Handler { return add_constant<decltype(zero)>; });
+    if (!add.run)
+        refuse_types();
+    emit_before(add);
+    return add.rows[0];
+}
+
 // Returns the row with the address of array[index], as a number of `width` bytes.
 Row Decoder::element(const Operand &operand, size_t width) {
     Operand begin = operand.parts[0];
@@ -335,7 +356,7 @@ Row Decoder::wide_source(const Operand &operand, Type type, size_t &width) {
         refuse("register " + function_.registers[size_t(operand.index)].name +
                " is narrower than the type");
     width = own;
-    return row_of(operand);
+    return operand.addend ? sum(operand) : row_of(operand);
 }
 
 Row Decoder::wide_destination(const Operand &operand, Type type, size_t &width) {
@@ -343,7 +364,7 @@ Row Decoder::wide_destination(const Operand &operand, Type type, size_t &width) 
         width = row_width(type);
         return temporary(width);
     }
-    if (!is_register(operand))
+    if (!is_register(operand) || operand.addend)
         refuse("a register is needed to hold the result");
     return wide_source(operand, type, width);
 }
@@ -351,7 +372,7 @@ Row Decoder::wide_destination(const Operand &operand, Type type, size_t &width) 
 Row Decoder::destination(const Operand &operand, Type type) {
     if (operand.kind == Operand::Kind::Sink)
         return temporary(row_width(type));
-    if (!is_register(operand))
+    if (!is_register(operand) || operand.addend)
         refuse("a register is needed to hold the result");
     return source(operand, type);
 }

@@ -126,6 +126,7 @@ class Decoder {
     Row filling(Filling filling, bool each_call);
     Row address_of(const Operand &operand, size_t width);
     Row element(const Operand &operand, size_t width);
+    Row sum(const Operand &operand);
     uint64_t literal(const Operand &operand, Type type) const;
 
     Decoding &decoding_;

@@ -335,6 +335,24 @@ void prefetch(Decoder &decoder) {
     decoder.emit(nothing);
 }
 
+uint64_t policy_of(uint64_t bits) { return bits; }
+
+// Decodes createpolicy. A cache policy affects only the speed, so it is 0 here.
+void decode_policy(Decoder &decoder) {
+    int form = decoder.take_any({"fractional", "range", "cvt"});
+    decoder.take_all({"global", "L2", "L2::evict_last", "L2::evict_normal", "L2::evict_first",
+                      "L2::evict_unchanged"});
+    if (form < 0 || !decoder.take("b64"))
+        decoder.refuse_types();
+    constexpr size_t least[] = {1, 4, 2}, most[] = {2, 4, 2};
+    decoder.expect_operands(least[form], most[form]);
+    if (form == 1)
+        decoder.address(decoder.operand(1)); // refuses an operand that is no address
+    decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::B64);
+    decoder.step.rows[1] = decoder.constant(8, 0);
+    decoder.emit(lanes<policy_of>);
+}
+
 } // namespace
 
 void add_load_store(Opcodes &opcodes) {
@@ -345,6 +363,7 @@ void add_load_store(Opcodes &opcodes) {
     opcodes["prefetchu"] = prefetch;
     opcodes["applypriority"] = prefetch;
     opcodes["discard"] = prefetch;
+    opcodes["createpolicy"] = decode_policy;
 }
 
 } // namespace soft::ptx

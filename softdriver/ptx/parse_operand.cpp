@@ -116,8 +116,9 @@ class OperandReader {
         operand.negated = negates;
         if (operand.kind == Kind::Variable && place == Place::Top && reader_.at("["))
             return element(std::move(operand));
-        bool is_address = operand.kind == Kind::Register && place == Place::Address;
-        if ((is_address || operand.kind == Kind::Variable) && reader_.accept("+"))
+        bool may_add = operand.kind == Kind::Register && operand.name.empty() &&
+                       place != Place::Part && !is_predicate(operand);
+        if ((may_add || operand.kind == Kind::Variable) && reader_.accept("+"))
             operand.addend = int64_t(read_integer(reader_));
         return operand;
     }

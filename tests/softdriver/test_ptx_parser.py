@@ -165,6 +165,7 @@ def test_variable(lines, declaration, expected):
         ("ld.shared.b32 a, s[l+(2*3)];", "ld.shared.b32 a, s of module[l * 4 + 24]"),
         ("mov.b32 a, s[-1];", "mov.b32 a, s of module[ * 4 + -4]"),
         ("mov.v2.b32 w, {w.g, w.r};", "mov.v2.b32 {w.x, w.y}, {w.y, w.x}"),
+        ("mov.b32 a, b+(2*3);", "mov.b32 a, b + 6"),
     ],
 )
 def test_operands(lines, operands, expected):
@@ -272,6 +273,9 @@ WRONG = [
     ("mov.b32 %r1, %foo;", "unknown symbol '%foo'"),
     ("mov.b32 %r1, [%r1+%r1];", "syntax error near '%r1'"),
     ("mov.b32 %r1, [%r1-4];", "syntax error near '-'"),
+    ("mov.b32 %r1, %r1-4;", "syntax error near '-'"),
+    ("mov.b32 %r1, %tid.x+1;", "syntax error near '+'"),
+    ("st.v2.b32 [0], {%r1+1, %r1};", "syntax error near '+'"),
     ("mov.b32 %r1, -%r1;", "syntax error near '%r1'"),
     ("mov.b32 %r1, !%r1;", "'!' needs a predicate"),
     ("mov.b32 %r1, 1/0;", "a constant expression divides by zero"),
