@@ -403,7 +403,8 @@ KNOWN = """.shared .b32 many[9]; .const .b32 fixed;
         ("cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f1;", "a type is missing"),
         ("mbarrier.arrive.shared.b64 [0];", "mbarrier.arrive.shared.b64: 1 operands where 2"),
         ("mbarrier.try_wait.acquire.gpu.shared.b64 %p1, [0], %rd1;", "'.gpu' is not supported"),
-        ("fence.proxy.tensormap::generic.release.gpu;", "only .async and .alias are supported"),
+        ("fence.proxy.tensormap::generic.gpu;", ".acquire or .release is missing"),
+        ("fence.proxy.tensormap::generic.acquire.gpu;", "0 operands where 2 are needed"),
     ],
 )
 def test_what_is_not_known_is_refused(run, body, problem):
