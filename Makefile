@@ -60,11 +60,15 @@ external: build $(EXTERNAL)/venv.stamp
 	    && $(EXTERNAL_PY) tests/external/run_suites.py numba-cudadrv
 
 # The tests of these packages, as their authors publish them: docs/suites.md. Takes half an hour.
+# With SOURCES, a folder of checkouts of repositories, also those that are in no distribution.
+SOURCES ?=
+SUITES = numba-cudadrv numba-cudapy pycuda $(if $(SOURCES),zluda drjit quadrants openmm)
+
 suites: build $(EXTERNAL)/venv.stamp $(EXTERNAL)/pycuda.stamp
 	eval "$$($(LIBCUDA))"; unset CUDADRV_SOFTWARE \
 	    && PATH="$$(echo $(CURDIR)/$(CUDA_OF_PIP)/bin):$$PATH" $(EXTERNAL_PY) \
-	        tests/external/run_suites.py numba-cudadrv numba-cudapy pycuda --schedule eager \
-	        --table docs/suites.md $(ARGS)
+	        tests/external/run_suites.py $(SUITES) $(if $(SOURCES),--sources "$(SOURCES)") \
+	        --schedule eager --table docs/suites.md $(ARGS)
 
 # PyCUDA has no wheels. Its source distribution has its tests. It is linked to the software driver.
 CUDA_OF_PIP = $(EXTERNAL)/venv/lib/python3*/site-packages/nvidia/cu13

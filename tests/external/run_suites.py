@@ -5,6 +5,9 @@ error. A listed test that passes or does not exist is a difference, too.
 Each module of tests runs in its own process. So a failing test does not make tests of other modules
 fail, for example by a stream capture that it leaves open. After a test that lost the device, the
 rest of its module runs in a new process.
+
+Some packages have no tests in their distributions. Their suites need --sources, a folder with
+checkouts of their repositories, and run in environments of their own under build/external.
 """
 
 import argparse
@@ -38,12 +41,20 @@ FORKED.set_forkserver_preload(["cuda.core", "numba", "pytest"])
 class Suite(NamedTuple):
     title: str  # title in the table of results
     distribution: str
-    folder: str  # folder of the tests: in the distribution, or where make has put its source
+    # Folder of the tests: in the distribution, where make has put its source, or after SOURCES in
+    # the folder of checkouts.
+    folder: str
     package: str = ""  # package of unittest tests; if empty, pytest runs the files of the folder
     plugins: tuple[str, ...] = ()  # plugins for pytest
     schedules: tuple[str, ...] = SCHEDULES  # schedules under which CI runs the suite
+    checkout: str = ""  # the repository and the tag or commit that the suite needs
+    requires: tuple[str, ...] = ()  # what pip installs in an environment of its own
+    variables: tuple[str, ...] = ()  # of the environment of the tests: NAME=VALUE
+    files: str = "test_*.py"
+    keyword: str = ""  # for pytest's -k
 
 
+SOURCES = "SOURCES"
 NUMBA = "numba_cuda/numba/cuda/tests"
 SUITES = {
     "numba-cudadrv": Suite(
@@ -57,6 +68,29 @@ SUITES = {
     "pycuda": Suite(
         "PyCUDA, compiled to PTX", "pycuda", "build/external/pycuda/test",
         plugins=("pycuda_to_ptx",),
+    ),
+    "zluda": Suite(
+        "ZLUDA, values of PTX instructions", "", "tests/external/zluda",
+        checkout="vosen/ZLUDA 8a7931be",
+    ),
+    "drjit": Suite(
+        "Dr.Jit, tests of its CUDA backend", "drjit", f"{SOURCES}/drjit/tests",
+        checkout="mitsuba-renderer/drjit v1.5.0", requires=("drjit==1.5.0", "numpy"),
+        keyword="cuda", schedules=("eager",),
+    ),
+    "quadrants": Suite(
+        "Quadrants, tests of its CUDA backend", "quadrants", f"{SOURCES}/quadrants/tests/python",
+        checkout="Genesis-Embodied-AI/quadrants v1.3.0",
+        requires=("quadrants==1.3.3", "numpy", "pytest-rerunfailures"),
+        variables=("QD_WANTED_ARCHS=cuda", f"PYTHONPATH={SOURCES}/quadrants"),
+        schedules=("eager",),
+    ),
+    "openmm": Suite(
+        "OpenMM, tests of Python that use its CUDA platform", "openmm",
+        f"{SOURCES}/openmm/wrappers/python/tests",
+        checkout="openmm/openmm 1a47c2f68", requires=("openmm[cuda13]==8.6.1", "numpy"),
+        variables=("OPENMM_DEFAULT_PLATFORM=CUDA",), schedules=("eager",),
+        files="Test[!ACEGMPTUVX]*.py",
     ),
 }  # fmt: skip
 
@@ -81,20 +115,54 @@ def read_expected(suite):
     return expected
 
 
-def modules(suite):
+def checkout_of(suite, sources):
+    """The folder of the checkout that a suite needs: its repository's name in `sources`."""
+    return sources / suite.checkout.partition(" ")[0].rpartition("/")[2]
+
+
+def folder_of(suite, sources):
+    return ROOT / suite.folder.replace(SOURCES, str(sources))
+
+
+def modules(suite, sources):
     if suite.package:
         found = [Path(file) for file in files(suite.distribution)]
-        return sorted(file.stem for file in found if file.match(f"{suite.folder}/test_*.py"))
-    return sorted(path.stem for path in (ROOT / suite.folder).glob("test_*.py"))
+        return sorted(file.stem for file in found if file.match(f"{suite.folder}/{suite.files}"))
+    return sorted(path.stem for path in folder_of(suite, sources).glob(suite.files))
 
 
-def run_module(suite, schedule, module):
+def python_of(suite):
+    """The Python of the suite's environment, which is made if what it requires has changed."""
+    if not suite.requires:
+        return sys.executable
+    folder = ROOT / "build/external" / suite.distribution
+    stamp, python = folder / "requires.txt", folder / "bin/python"
+    wanted = "\n".join([*suite.requires, f"pytest=={version('pytest')}", "numpy"])
+    if not stamp.exists() or stamp.read_text() != wanted:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+        subprocess.run([*pip, *wanted.splitlines()], check=True)
+        stamp.write_text(wanted)
+    return str(python)
+
+
+def release_of(suite):
+    """The version of the tested distribution, or of the checkout if there is no distribution."""
+    if not suite.distribution:
+        return suite.checkout.partition(" ")[2]
+    pinned = f"{suite.distribution}=="
+    found = [each.removeprefix(pinned) for each in suite.requires if each.startswith(pinned)]
+    return found[0] if found else version(suite.distribution)
+
+
+def run_module(suite, sources, schedule, module):
     """Run one module. Returns {test: [outcome, report]}."""
     # Some tests need a second device.
     settings = f"devices=2,driver=13.5,schedule={schedule},seed=3"
     with tempfile.TemporaryDirectory() as folder:
-        run = run_unittest if suite.package else run_pytest
-        return run(suite, settings, module, Path(folder))
+        if suite.package:
+            return run_unittest(suite, settings, module, Path(folder))
+        return run_pytest(suite, sources, settings, module, Path(folder))
 
 
 def run_unittest(suite, settings, module, folder):
@@ -124,19 +192,26 @@ def run_unittest(suite, settings, module, folder):
             return outcomes
 
 
-def run_pytest(suite, settings, module, folder):
+def run_pytest(suite, sources, settings, module, folder):
     plugins = ("pytest_cudadrv", "pytest_outcomes", *suite.plugins)
+    given = [each.replace(SOURCES, str(sources)).split("=", 1) for each in suite.variables]
+    variables = {"PYTHONPATH": "", **dict(given)}
+    variables["PYTHONPATH"] = os.pathsep.join([str(HERE), str(ROOT), variables["PYTHONPATH"]])
+    tests = folder_of(suite, sources)
+    # Our own tests of a suite need no fixtures of the tests around them.
+    alone = ["--noconftest"] if suite.checkout and HERE in tests.parents else []
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--cuda-isolate"),
+            *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull, "--cuda-isolate"),
             *(word for plugin in plugins for word in ("-p", plugin)),
             *("-p", "no:cacheprovider", "--rootdir", folder),
-            ROOT / suite.folder / f"{module}.py",
+            *(*alone, "-k", suite.keyword, tests / f"{module}.py"),
         ],
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": f"{HERE}{os.pathsep}{ROOT}",
+            **variables,
+            "SUITE_SOURCE": str(checkout_of(suite, sources)) if sources else "",
             "CUDADRV_SOFTWARE": settings,
             "OUTCOMES": str(folder / "outcomes.json"),
         },
@@ -150,14 +225,15 @@ def run_pytest(suite, settings, module, folder):
     return json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
 
 
-def run_all(suite, schedules, only):
+def run_all(suite, sources, schedules, only):
     """Run all modules under all schedules. Returns {test: {schedule: (outcome, report)}}."""
     results = collections.defaultdict(dict)
-    chosen = [module for module in modules(suite) if not only or module in only]
-    tasks = [(suite, schedule, module) for module in chosen for schedule in schedules]
+    chosen = [module for module in modules(suite, sources) if not only or module in only]
+    tasks = [(suite, sources, schedule, module) for module in chosen for schedule in schedules]
+    python_of(suite)  # made before several processes need it
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         all_outcomes = pool.map(lambda task: run_module(*task), tasks)
-        for (_, schedule, _), outcomes in zip(tasks, all_outcomes, strict=True):
+        for (*_, schedule, _), outcomes in zip(tasks, all_outcomes, strict=True):
             for test, outcome in outcomes.items():
                 results[test][schedule] = tuple(outcome)
     return results
@@ -212,7 +288,7 @@ def run_suite(name, options):
     """
     suite, began = SUITES[name], time.monotonic()
     schedules = tuple(options.schedule or suite.schedules)
-    results = run_all(suite, schedules, options.only)
+    results = run_all(suite, options.sources, schedules, options.only)
     seconds = time.monotonic() - began
     if options.keep:
         results, seconds = merge_kept(options.keep / f"{name}.json", options, results, seconds)
@@ -223,7 +299,7 @@ def run_suite(name, options):
     found = list(differences(read_expected(name), results))
     for difference in found:
         print(f"=== {difference}\n")
-    release = version(suite.distribution)
+    release = release_of(suite)
     for schedule in schedules:
         passes, fails, skips = counts_of(results, schedule)
         counts = f"{passes} passes, {fails} fails, {skips} skips"
@@ -284,8 +360,16 @@ def main():
         action="append",
         help="run this module alone; with --keep, the others' outcomes are those of the last time",
     )
+    parser.add_argument(
+        "--sources", metavar="FOLDER", type=Path, help="has checkouts of repositories, by name"
+    )
     parser.add_argument("--table", metavar="FILE", type=Path, help="write the page of the docs")
     options = parser.parse_args()
+    if options.sources:
+        options.sources = options.sources.resolve()
+    for suite in map(SUITES.get, options.suites):
+        if suite.checkout and not (options.sources and checkout_of(suite, options.sources).exists()):
+            parser.error(f"{suite.title} needs --sources with a checkout of {suite.checkout}")
     rows, wrong = {}, 0
     for name in options.suites:
         rows[name], different = run_suite(name, options)
