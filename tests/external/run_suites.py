@@ -368,7 +368,9 @@ def main():
     if options.sources:
         options.sources = options.sources.resolve()
     for suite in map(SUITES.get, options.suites):
-        if suite.checkout and not (options.sources and checkout_of(suite, options.sources).exists()):
+        if suite.checkout and not (
+            options.sources and checkout_of(suite, options.sources).exists()
+        ):
             parser.error(f"{suite.title} needs --sources with a checkout of {suite.checkout}")
     rows, wrong = {}, 0
     for name in options.suites:

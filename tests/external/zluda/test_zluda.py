@@ -21,7 +21,7 @@ import cudadrv as cu
 FOLDER = Path(os.environ["SUITE_SOURCE"], "ptx/src/test/spirv_run")
 TYPE = r"(?:[iu](?:8|16|32|64)|f(?:32|64)|usize)"
 NUMBER = r"-?(?:0x[0-9a-fA-F_]+|0b[01_]+|[0-9][0-9_]*\.?[0-9]*(?:e-?[0-9]+)?)"
-WARPS_OF_64 = 64  # threads of tests of warps
+THREADS = 64  # of tests of warps
 DYNAMIC_BYTES = 1024  # of shared memory
 
 
@@ -90,7 +90,7 @@ def cases():
         if kind in ("", "_with_32") and len(arrays) == 2:
             yield pytest.param(*(name, *arrays, 1), id=name)
         elif kind == "_warp":
-            yield pytest.param(*(name, None, *arrays, WARPS_OF_64), id=name)
+            yield pytest.param(*(name, None, *arrays, THREADS), id=name)
 
 
 @pytest.mark.parametrize(("name", "before", "after", "threads"), list(cases()))
@@ -99,9 +99,9 @@ def test_value(name, before, after, threads):
     module = cu.Module((FOLDER / f"{name}.ptx").read_bytes())
     with cu.Stream() as stream:
         output = cu.DeviceBuffer.zeros(after.size, after.dtype)
-        buffers = [output] if before is None else [cu.DeviceBuffer.from_array(items_of(before)), output]
-        module[name].launch(
-            1, threads, *buffers, shared_bytes=DYNAMIC_BYTES, stream=stream
+        buffers = (
+            [output] if before is None else [cu.DeviceBuffer.from_array(items_of(before)), output]
         )
+        module[name].launch(1, threads, *buffers, shared_bytes=DYNAMIC_BYTES, stream=stream)
         found = output.to_numpy(stream=stream)
     assert found.tobytes() == after.tobytes(), f"{found}, and expected {after}"
