@@ -1,3 +1,5 @@
+#include "ptx/atomic.h"
+
 #include "ptx/access.h"
 #include "ptx/arithmetic_float.h"
 #include "ptx/arithmetic_integer.h"
@@ -78,12 +80,29 @@ uint32_t decrement(uint32_t a, uint32_t b) { return a == 0 || a > b ? b : a - 1;
 float add_float(float a, float b) { return floating::add<float>(a, b); }
 double add_double(double a, double b) { return floating::add<double>(a, b); }
 template <class T> T add_half(T a, T b) { return floating::add<T>(a, b); }
-// Selects a handler by the width of addresses. The two halves of a pair such as f16x2 are updated
-// in one atomic operation, although PTX allows two.
-template <class T, auto operation, int sources = 1> Handler with_address(size_t address) {
-    return address == 4 ? update<T, uint32_t, operation, sources>
-                        : update<T, uint64_t, operation, sources>;
+// Updates the item at `place` by an operation and the item at `operand`.
+template <class T, auto operation>
+void update_item(char *place, const char *operand, uint64_t &changes) {
+    T b;
+    memcpy(&b, operand, sizeof b);
+    replace<T, operation>(place, false, changes, b);
 }
+
+// The functions below select what carries out an operation: a handler of steps, by the width of
+// addresses, or a function that updates a single item. The two halves of a pair such as f16x2 are
+// updated in one atomic operation, although PTX allows two.
+struct OfSteps {
+    using Result = Handler;
+    size_t address;
+    template <class T, auto operation, int sources = 1> Handler of() const {
+        return address == 4 ? update<T, uint32_t, operation, sources>
+                            : update<T, uint64_t, operation, sources>;
+    }
+};
+struct OfItems {
+    using Result = UpdateItem;
+    template <class T, auto operation> UpdateItem of() const { return update_item<T, operation>; }
+};
 
 // Applies an operation to both halves of the operands.
 template <class T, T operation(T, T)> uint32_t halves(uint32_t a, uint32_t b) {
@@ -91,118 +110,129 @@ template <class T, T operation(T, T)> uint32_t halves(uint32_t a, uint32_t b) {
     return low | uint32_t(operation(T{uint16_t(a >> 16)}, T{uint16_t(b >> 16)}).bits) << 16;
 }
 
-Handler addition(Type type, size_t address) {
+template <class Select> typename Select::Result addition(Type type, Select select) {
     switch (type) {
     case Type::F32:
-        return with_address<float, add_float>(address);
+        return select.template of<float, add_float>();
     case Type::F64:
-        return with_address<double, add_double>(address);
+        return select.template of<double, add_double>();
     case Type::F16:
-        return with_address<Half, add_half<Half>>(address);
+        return select.template of<Half, add_half<Half>>();
     case Type::BF16:
-        return with_address<Bfloat, add_half<Bfloat>>(address);
+        return select.template of<Bfloat, add_half<Bfloat>>();
     case Type::F16x2:
-        return with_address<uint32_t, halves<Half, add_half<Half>>>(address);
+        return select.template of<uint32_t, halves<Half, add_half<Half>>>();
     case Type::BF16x2:
-        return with_address<uint32_t, halves<Bfloat, add_half<Bfloat>>>(address);
+        return select.template of<uint32_t, halves<Bfloat, add_half<Bfloat>>>();
     case Type::U32:
     case Type::S32:
-        return with_address<uint32_t, integer::add<uint32_t>>(address);
+        return select.template of<uint32_t, integer::add<uint32_t>>();
     case Type::U64:
     case Type::S64:
-        return with_address<uint64_t, integer::add<uint64_t>>(address);
+        return select.template of<uint64_t, integer::add<uint64_t>>();
     default:
         return nullptr;
     }
 }
 
-template <bool greatest> Handler extreme(Type type, size_t address) {
-    if (is_bits(type) || size_of(type) < 4)
+template <bool greatest, class T> T extreme_integer(T a, T b) {
+    return greatest ? integer::max<T>(a, b) : integer::min<T>(a, b);
+}
+template <bool greatest, class Select> typename Select::Result extreme(Type type, Select select) {
+    switch (type) {
+    case Type::U32:
+        return select.template of<uint32_t, extreme_integer<greatest, uint32_t>>();
+    case Type::S32:
+        return select.template of<int32_t, extreme_integer<greatest, int32_t>>();
+    case Type::U64:
+        return select.template of<uint64_t, extreme_integer<greatest, uint64_t>>();
+    case Type::S64:
+        return select.template of<int64_t, extreme_integer<greatest, int64_t>>();
+    default:
         return nullptr;
-    return by_integer(type, [address](auto zero) -> Handler {
-        using T = decltype(zero);
-        if constexpr (greatest)
-            return with_address<T, integer::max<T>>(address);
-        else
-            return with_address<T, integer::min<T>>(address);
-    });
+    }
 }
 
-// Calls `choose` with the unsigned type for B32 or B64, to select a handler. Other types have no
-// handler.
-template <class Choose> Handler of_bits(Type type, Choose choose) {
+// Calls `choose` with the unsigned type for B32 or B64. Other types have no result.
+template <class Choose> auto of_bits(Type type, Choose choose) {
     return type == Type::B32   ? choose(uint32_t())
            : type == Type::B64 ? choose(uint64_t())
                                : nullptr;
 }
 
-// The operations, in the order of the names in decode_atomic().
-enum class Operation { Add, Min, Max, And, Or, Xor, Inc, Dec, Exch, Cas };
-
-Handler handler_of(Operation operation, Type type, size_t address) {
+template <class Select>
+typename Select::Result select_reduction(Operation operation, Type type, Select select) {
     switch (operation) {
     case Operation::Add:
-        return addition(type, address);
+        return addition(type, select);
     case Operation::Min:
-        return extreme<false>(type, address);
+        return extreme<false>(type, select);
     case Operation::Max:
-        return extreme<true>(type, address);
+        return extreme<true>(type, select);
     case Operation::And:
-        return of_bits(type, [address](auto zero) -> Handler {
-            return with_address<decltype(zero), bit_and<decltype(zero)>>(address);
+        return of_bits(type, [select](auto zero) {
+            return select.template of<decltype(zero), bit_and<decltype(zero)>>();
         });
     case Operation::Or:
-        return of_bits(type, [address](auto zero) -> Handler {
-            return with_address<decltype(zero), bit_or<decltype(zero)>>(address);
+        return of_bits(type, [select](auto zero) {
+            return select.template of<decltype(zero), bit_or<decltype(zero)>>();
         });
     case Operation::Xor:
-        return of_bits(type, [address](auto zero) -> Handler {
-            return with_address<decltype(zero), bit_xor<decltype(zero)>>(address);
+        return of_bits(type, [select](auto zero) {
+            return select.template of<decltype(zero), bit_xor<decltype(zero)>>();
         });
     case Operation::Inc:
-        return type == Type::U32 ? with_address<uint32_t, increment>(address) : nullptr;
+        return type == Type::U32 ? select.template of<uint32_t, increment>() : nullptr;
     case Operation::Dec:
-        return type == Type::U32 ? with_address<uint32_t, decrement>(address) : nullptr;
-    case Operation::Exch:
-        return of_bits(type, [address](auto zero) -> Handler {
-            return with_address<decltype(zero), exchange<decltype(zero)>>(address);
-        });
-    case Operation::Cas:
-        if (type == Type::B16)
-            return with_address<uint16_t, exchange_if<uint16_t>, 2>(address);
-        return of_bits(type, [address](auto zero) -> Handler {
-            return with_address<decltype(zero), exchange_if<decltype(zero)>, 2>(address);
-        });
+        return type == Type::U32 ? select.template of<uint32_t, decrement>() : nullptr;
+    default:
+        return nullptr;
     }
-    return nullptr;
 }
 
-// min and max of 16-bit numbers, which only instructions of vectors have.
+Handler handler_of(Operation operation, Type type, size_t address) {
+    const OfSteps select{address};
+    if (operation == Operation::Exch)
+        return of_bits(type, [select](auto zero) {
+            return select.of<decltype(zero), exchange<decltype(zero)>>();
+        });
+    if (operation != Operation::Cas)
+        return select_reduction(operation, type, select);
+    if (type == Type::B16)
+        return select.of<uint16_t, exchange_if<uint16_t>, 2>();
+    return of_bits(type, [select](auto zero) {
+        return select.of<decltype(zero), exchange_if<decltype(zero)>, 2>();
+    });
+}
+
+// min and max of 16-bit numbers, which only instructions of vectors and copies have.
 template <bool greatest, class T> T extreme_half(T a, T b) {
     return greatest ? floating::max<T>(a, b) : floating::min<T>(a, b);
 }
-template <bool greatest> Handler extreme_of_halves(Type type, size_t address) {
+template <bool greatest, class Select>
+typename Select::Result extreme_of_halves(Type type, Select select) {
     switch (type) {
     case Type::F16:
-        return with_address<Half, extreme_half<greatest, Half>>(address);
+        return select.template of<Half, extreme_half<greatest, Half>>();
     case Type::BF16:
-        return with_address<Bfloat, extreme_half<greatest, Bfloat>>(address);
+        return select.template of<Bfloat, extreme_half<greatest, Bfloat>>();
     case Type::F16x2:
-        return with_address<uint32_t, halves<Half, extreme_half<greatest, Half>>>(address);
+        return select.template of<uint32_t, halves<Half, extreme_half<greatest, Half>>>();
     case Type::BF16x2:
-        return with_address<uint32_t, halves<Bfloat, extreme_half<greatest, Bfloat>>>(address);
+        return select.template of<uint32_t, halves<Bfloat, extreme_half<greatest, Bfloat>>>();
     default:
         return nullptr;
     }
 }
 
 Handler handler_of_vector(Operation operation, Type type, size_t count, size_t address) {
+    const OfSteps select{address};
     if (count * size_of(type) > 16)
         return nullptr;
     if (operation == Operation::Add && is_float(type) && type != Type::F64)
-        return addition(type, address);
-    return operation == Operation::Min   ? extreme_of_halves<false>(type, address)
-           : operation == Operation::Max ? extreme_of_halves<true>(type, address)
+        return addition(type, select);
+    return operation == Operation::Min   ? extreme_of_halves<false>(type, select)
+           : operation == Operation::Max ? extreme_of_halves<true>(type, select)
                                          : nullptr;
 }
 
@@ -219,12 +249,6 @@ template <class A> void reach_vectors(Warp &warp, const Step &step) {
 }
 
 template <class T> T copy_of(T a) { return a; }
-
-// Returns whether the order of such operations on a value makes no difference, if no thread reads
-// the values in between.
-bool commutes(Operation operation, Type type) {
-    return operation <= Operation::Xor && (!is_float(type) || operation != Operation::Add);
-}
 
 // Decodes an instruction of vectors. The results are moved to their registers at the end, because
 // these registers may also be operands.
@@ -295,6 +319,20 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
 }
 
 } // namespace
+
+UpdateItem item_update(Operation operation, Type type) {
+    const OfItems select;
+    bool half = type == Type::F16 || type == Type::BF16;
+    if (half && operation == Operation::Min)
+        return extreme_of_halves<false>(type, select);
+    if (half && operation == Operation::Max)
+        return extreme_of_halves<true>(type, select);
+    return select_reduction(operation, type, select);
+}
+
+bool commutes(Operation operation, Type type) {
+    return operation <= Operation::Xor && (!is_float(type) || operation != Operation::Add);
+}
 
 void add_atomics(Opcodes &opcodes) {
     opcodes["atom"] = decode_atomic<false>;

@@ -1,4 +1,5 @@
 #include "ptx/access.h"
+#include "ptx/atomic.h"
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 #include "ptx/mbarrier.h"
@@ -7,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-// This file decodes and runs cp.async and cp.async.bulk. Copies are complete when the instruction
-// ends, so there is nothing to wait for.
+// This file decodes and runs cp.async, cp.async.bulk and cp.reduce.async.bulk. Copies are complete
+// when the instruction ends, so there is nothing to wait for.
 
 namespace soft::ptx {
 
@@ -92,11 +93,20 @@ bool check_cluster(Warp &warp, const Step &step) {
     return false;
 }
 
+constexpr size_t unit_of_bulk = 16;
+bool check_bytes(Warp &warp, const Step &step, unsigned lane, size_t bytes) {
+    if (bytes % unit_of_bulk == 0)
+        return true;
+    warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                      std::to_string(bytes) + " bytes; they must be a multiple of " +
+                          std::to_string(unit_of_bulk));
+    return false;
+}
+
 // The handler of cp.async.bulk. rows[0] and rows[1] have the addresses of the target and of the
 // source, rows[2] the number of bytes. If the copy tells an mbarrier, rows[3] has the address of
 // this mbarrier.
 template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Step &step) {
-    constexpr size_t unit = 16;
     if (to == Space::Shared && from == Space::Shared && !check_cluster(warp, step))
         return;
     Access target{warp, step, to, Use::Write}, source{warp, step, from, Use::Read};
@@ -104,16 +114,14 @@ template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Ste
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         size_t bytes = warp.row<uint32_t>(step.rows[2])[lane];
-        if (bytes % unit)
-            return warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                                     std::to_string(bytes) + " bytes; they must be a multiple of " +
-                                         std::to_string(unit));
+        if (!check_bytes(warp, step, lane, bytes))
+            return;
         uint64_t to_address = warp.row<uint64_t>(step.rows[0])[lane];
         uint64_t from_address = warp.row<uint64_t>(step.rows[1])[lane];
         if (bytes) {
-            char *to_bytes = target.reach_or_fail(lane, to_address, bytes, unit);
+            char *to_bytes = target.reach_or_fail(lane, to_address, bytes, unit_of_bulk);
             const char *from_bytes =
-                to_bytes ? source.reach_or_fail(lane, from_address, bytes, unit) : nullptr;
+                to_bytes ? source.reach_or_fail(lane, from_address, bytes, unit_of_bulk) : nullptr;
             if (!from_bytes)
                 return;
             memmove(to_bytes, from_bytes, bytes);
@@ -192,7 +200,63 @@ void decode_bulk(Decoder &decoder) {
     decoder.refuse("not supported by the software driver");
 }
 
+// The handler of cp.reduce.async.bulk. rows[0] and rows[1] have the addresses of the target and of
+// the source, rows[2] the number of bytes. `detail` has the operation and the type.
+constexpr unsigned reduction_shift = 8;
+void reduce_bulk(Warp &warp, const Step &step) {
+    auto type = Type(step.detail & ((1u << reduction_shift) - 1));
+    UpdateItem update_item = item_update(Operation(step.detail >> reduction_shift), type);
+    Access target{warp, step, Space::Global, Use::Atomic};
+    Access source{warp, step, Space::Shared, Use::Read};
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        size_t bytes = warp.row<uint32_t>(step.rows[2])[lane];
+        if (!check_bytes(warp, step, lane, bytes))
+            return;
+        if (!bytes)
+            continue;
+        const char *items =
+            source.reach_or_fail(lane, warp.row<uint64_t>(step.rows[1])[lane], bytes, unit_of_bulk);
+        char *places = items ? target.reach_or_fail(lane, warp.row<uint64_t>(step.rows[0])[lane],
+                                                    bytes, unit_of_bulk)
+                             : nullptr;
+        if (!places)
+            return;
+        for (size_t i = 0; i < bytes; i += size_of(type))
+            update_item(places + i, items + i, warp.machine.progress);
+    }
+}
+
+void decode_reduction_of_bulk(Decoder &decoder) {
+    if (!decoder.take("async") || !decoder.take("bulk"))
+        decoder.refuse("only cp.reduce.async.bulk is supported");
+    int operation = decoder.take_any({"add", "min", "max", "and", "or", "xor", "inc", "dec"});
+    if (operation < 0)
+        decoder.refuse("the operation is unknown");
+    if (decoder.take("tensor"))
+        return decode_tensor_reduction(decoder, Operation(operation));
+    bool subnormals = decoder.take("noftz");
+    Type type = decoder.take_type();
+    bool adds = Operation(operation) == Operation::Add;
+    bool pairs = type == Type::F16x2 || type == Type::BF16x2;
+    if (pairs || (adds && type == Type::S64) || !item_update(Operation(operation), type))
+        decoder.refuse_types();
+    if (subnormals != (adds && (type == Type::F16 || type == Type::BF16)))
+        decoder.refuse(".noftz belongs to .add of .f16 and .bf16");
+    bool policy = decoder.take("L2::cache_hint");
+    if (!decoder.take("global") || !decoder.take("shared::cta") || !decoder.take("bulk_group"))
+        decoder.refuse("only .global.shared::cta.bulk_group is supported");
+    decoder.expect_operands(policy ? 4 : 3);
+    if (!commutes(Operation(operation), type))
+        decoder.code().communicates = true;
+    take_bulk(decoder);
+    decoder.step.detail = uint16_t(unsigned(type) | unsigned(operation) << reduction_shift);
+    decoder.emit(reduce_bulk);
+}
+
 void decode_copy(Decoder &decoder) {
+    if (decoder.take("reduce"))
+        return decode_reduction_of_bulk(decoder);
     if (!decoder.take("async"))
         decoder.refuse("only cp.async is supported");
     if (decoder.take("bulk"))

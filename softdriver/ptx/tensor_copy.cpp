@@ -19,7 +19,8 @@ constexpr size_t chunk_of_copy = 16, alignment_of_box = 128;
 // The rows of a step: the address in shared memory, the address of the tensor map, the address of
 // the mbarrier, and the coordinates.
 constexpr unsigned box_row = 0, map_row = 1, barrier_row = 2, first_coordinate = 3;
-constexpr unsigned dimensions_mask = 0x7, multicasts_bit = 0x8; // in Step::detail
+// In Step::detail: the number of dimensions, a flag, and the operation of a reduction.
+constexpr unsigned dimensions_mask = 0x7, multicasts_bit = 0x8, operation_shift = 4;
 constexpr unsigned blocks_row = 8; // with .multicast::cluster: a mask of blocks
 
 // A copy of a box of a tensor between shared and global memory, by one lane.
@@ -32,6 +33,8 @@ class BoxCopy {
     // Copies the box to shared memory, or from there. Returns false if there is an error, which
     // ends the launch.
     bool run(bool loads);
+    // Like run(false), but updates the tensor with the items in shared memory.
+    bool reduce(Operation operation);
     uint64_t bytes() const { return rows_ * map_.row_bytes(); }
 
   private:
@@ -57,6 +60,7 @@ class BoxCopy {
     TensorMap map_;
     int64_t corner_[TensorMap::most_dimensions] = {};
     uint64_t rows_ = 1; // number of rows of the box
+    UpdateItem update_ = nullptr;
 };
 
 bool BoxCopy::read_map() {
@@ -102,7 +106,10 @@ bool BoxCopy::copy_global(const Part &part, char *row, bool loads) const {
     if (!bytes)
         return true;
     char *found = global_.reach_or_fail(lane_, part.address, bytes, map_.element_bytes());
-    if (found)
+    if (found && update_)
+        for (size_t i = 0; i < bytes; i += map_.element_bytes())
+            update_(found + i, row + part.begin + i, warp_.machine.progress);
+    else if (found)
         memcpy(loads ? row + part.begin : found, loads ? found : row + part.begin, bytes);
     return found != nullptr;
 }
@@ -142,7 +149,7 @@ bool BoxCopy::copy_shared(uint64_t row, char *bytes, bool loads) const {
 }
 
 bool BoxCopy::run(bool loads) {
-    if (!read_map())
+    if (!map_.mark && !read_map())
         return false;
     if (warp_.row<uint64_t>(step_.rows[box_row])[lane_] % alignment_of_box)
         return fail(CUDA_ERROR_MISALIGNED_ADDRESS,
@@ -151,7 +158,7 @@ bool BoxCopy::run(bool loads) {
     if (converts && !loads)
         return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
                     "stores of this type are not supported by the software driver");
-    (loads ? shared_ : global_).use = Use::Write;
+    (loads ? shared_ : global_).use = update_ ? Use::Atomic : Use::Write;
     alignas(16) char bytes[TensorMap::most_box * sizeof(uint64_t)];
     for (uint64_t row = 0; row < rows_; row++) {
         Part part = part_of(row);
@@ -164,6 +171,15 @@ bool BoxCopy::run(bool loads) {
             return false;
     }
     return true;
+}
+
+bool BoxCopy::reduce(Operation operation) {
+    if (!read_map())
+        return false;
+    update_ = item_update(operation, map_.type_for(operation));
+    return update_ ? run(false)
+                   : fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                          "there is no such reduction for the type of the tensor");
 }
 
 // If the copy is for other blocks of the cluster, ends the launch with an error and returns false.
@@ -189,6 +205,14 @@ template <bool loads> void copy_tensor(Warp &warp, const Step &step) {
         if (loads &&
             !complete_bytes(warp, step, lane, warp.row<uint64_t>(step.rows[barrier_row])[lane],
                             copy.bytes()))
+            return;
+    }
+}
+
+void reduce_tensor(Warp &warp, const Step &step) {
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        BoxCopy copy(warp, step, unsigned(__builtin_ctz(left)));
+        if (!copy.reduce(Operation(step.detail >> operation_shift)))
             return;
     }
 }
@@ -233,14 +257,14 @@ void decode_tensor_load(Decoder &decoder) {
     decoder.emit(copy_tensor<true>);
 }
 
-void decode_tensor_store(Decoder &decoder) {
+// Decodes a copy to global memory, up to its handler.
+void take_tensor_store(Decoder &decoder) {
     if (!decoder.take("global") || !decoder.take("shared::cta"))
         decoder.refuse("these state spaces are not supported");
     bool policy = decoder.take("L2::cache_hint");
     decoder.expect_operands(2 + policy);
     take_tensor(decoder, decoder.operand(0));
     decoder.step.rows[box_row] = decoder.whole_address(decoder.operand(1));
-    decoder.emit(copy_tensor<false>);
 }
 
 } // namespace
@@ -248,9 +272,19 @@ void decode_tensor_store(Decoder &decoder) {
 void decode_tensor_copy(Decoder &decoder) {
     if (decoder.take("mbarrier::complete_tx::bytes"))
         return decode_tensor_load(decoder);
-    if (decoder.take("bulk_group"))
-        return decode_tensor_store(decoder);
-    decoder.refuse("not supported by the software driver");
+    if (!decoder.take("bulk_group"))
+        decoder.refuse("not supported by the software driver");
+    take_tensor_store(decoder);
+    decoder.emit(copy_tensor<false>);
+}
+
+void decode_tensor_reduction(Decoder &decoder, Operation operation) {
+    if (!decoder.take("bulk_group"))
+        decoder.refuse(".bulk_group is missing");
+    decoder.code().communicates = true; // the type of the items is not known yet
+    take_tensor_store(decoder);
+    decoder.step.detail = uint16_t(decoder.step.detail | unsigned(operation) << operation_shift);
+    decoder.emit(reduce_tensor);
 }
 
 void decode_tensor_prefetch(Decoder &decoder) {

@@ -5,6 +5,7 @@
 #include "ptx/matrix.h"
 
 #include <cstring>
+#include <iterator>
 
 // This file checks tensor maps, and decodes and runs `tensormap`, which changes them.
 
@@ -199,6 +200,16 @@ size_t TensorMap::element_bytes() const {
 
 bool TensorMap::flushes() const { return type == FlushedFloat32 || type == FlushedTFloat32; }
 bool TensorMap::rounds() const { return type == TFloat32 || type == FlushedTFloat32; }
+
+Type TensorMap::type_for(Operation operation) const {
+    constexpr Type types[] = {Type::None, Type::None, Type::U32, Type::S32, Type::U64,
+                              Type::S64,  Type::F16,  Type::F32, Type::F64, Type::BF16};
+    if (type >= std::size(types))
+        return Type::None;
+    bool bits = operation >= Operation::And && operation <= Operation::Xor;
+    bool integer = types[type] >= Type::U32 && !is_float(types[type]);
+    return !bits || !integer ? types[type] : element_bytes() == 4 ? Type::B32 : Type::B64;
+}
 
 unsigned TensorMap::count(unsigned dimension) const {
     // In the first dimension, all elements are copied.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ptx/atomic.h"
 #include "ptx/decoder.h"
 
 #include <cstdint>
@@ -34,6 +35,8 @@ struct TensorMap {
     size_t element_bytes() const; // 0 if the type is not supported
     // Loads change floats of some types: they flush subnormal numbers, or round to tf32.
     bool flushes() const;
+    // The type of the items in an instruction that updates them. None if they cannot be updated.
+    Type type_for(Operation operation) const;
     bool rounds() const;
     size_t row_bytes() const { return box[0] * element_bytes(); }
     // The distance in shared memory of the rows of a box, and how many chunks of 16 bytes a
@@ -49,8 +52,10 @@ struct TensorMap {
 };
 static_assert(sizeof(TensorMap) <= TensorMap::bytes);
 
-// Decode the rest of cp.async.bulk.tensor and of cp.async.bulk.prefetch.tensor.
+// Decode the rest of cp.async.bulk.tensor, cp.reduce.async.bulk.tensor and
+// cp.async.bulk.prefetch.tensor.
 void decode_tensor_copy(Decoder &decoder);
+void decode_tensor_reduction(Decoder &decoder, Operation operation);
 void decode_tensor_prefetch(Decoder &decoder);
 
 } // namespace soft::ptx

@@ -153,6 +153,41 @@ def test_stores(client, run, case):
         assert (np.frombuffer(client.read(address, tensor.bytes), "u1") == wanted).all()
 
 
+REDUCE = """cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group
+    [%rd3, {{{corner}}}], [%r2]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+UPDATES = {
+    "add": (np.add, "u4 i4 u8 f2 f4"),
+    "min": (np.minimum, "u4 i4 u8 i8 f2"),
+    "max": (np.maximum, "u4 i4 u8 i8 f2"),
+    "and": (np.bitwise_and, "u4 u8"),
+    "or": (np.bitwise_or, "i4 i8"),
+    "xor": (np.bitwise_xor, "u4 i8"),
+}
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype"),
+    [(name, dtype) for name, (_, dtypes) in UPDATES.items() for dtype in dtypes.split()],
+)
+def test_reductions(client, run, operation, dtype):
+    """The items of the box that are in the tensor are updated."""
+    width = np.dtype(dtype).itemsize
+    tensor = Tensor((64 // width, 9), (32 // width, 5), dtype, swizzle=32)
+    low = 0 if dtype[0] == "u" else -50
+    random = np.random.default_rng(3)
+    old = random.integers(low, 50, tensor.bytes // width).astype(dtype)
+    image = random.integers(low, 50, SHARED // width).astype(dtype)
+    address, given = memory_of(client, old), memory_of(client, image)
+    wanted = old.copy()
+    for shared, place in tensor.places((-3, 6)):
+        if place is not None:
+            at = place // width
+            wanted[at] = UPDATES[operation][0](old[at], image[shared // width])
+    map = encoded(client, tensor, address)
+    run(map, given, client.device(SHARED), (-3, 6), instruction(REDUCE, tensor, operation))
+    assert (np.frombuffer(client.read(address, tensor.bytes), dtype) == wanted).all()
+
+
 FLUSHED, TF32, FLUSHED_TF32 = 10, 11, 12
 
 
@@ -297,3 +332,17 @@ def test_faults(lost, software, case):
     assert lost.call("cuCtxSynchronize") == status
     assert text in software.fault_text()
     assert "cp.async.bulk.tensor" in software.fault_text()
+
+
+def test_a_reduction_that_does_not_exist(lost, software):
+    """Floats of 32 bits have no minimum in a reduction."""
+    tensor = Tensor((16,), (16,), "f4")
+    map = encoded(lost, tensor, lost.device(64))
+    copy = instruction(REDUCE, tensor, "min")
+    code = TEXT.format(target="sm_90", copy=copy, before="", shared=SHARED, step=4 * THREADS)
+    function = lost.function(lost.module(code.encode()), "k")
+    arguments = [ctypes.create_string_buffer(map, 128), lost.device(SHARED), lost.device(SHARED)]
+    arguments += [(ctypes.c_int32 * 5)(), 0]
+    assert lost.launch(function, lost.stream(), *arguments, block=THREADS) == SUCCESS
+    assert lost.call("cuCtxSynchronize") == ILLEGAL_INSTRUCTION
+    assert "no such reduction for the type of the tensor" in software.fault_text()

@@ -371,8 +371,8 @@ KNOWN = """.shared .b32 many[9]; .const .b32 fixed;
             "not supported by the software driver",
         ),
         (
-            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [0], 16;",
-            "'.reduce' is not supported here",
+            "cp.reduce.async.bulk.shared::cluster.shared::cta.bulk_group.add.u32 [0], [0], 16;",
+            "only .global.shared::cta.bulk_group is supported",
         ),
         ("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [0];", "only .sync.aligned"),
         ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [0];", "1 registers where 2 are needed"),

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import cudadrv as cu
+
 from .running import run
 
 RANDOM = np.random.default_rng(18)
@@ -153,3 +155,47 @@ def test_bulk_copies_within_shared_memory():
     end: bar.sync 0; add.u32 %r2, %r2, 2048;"""
     given, found = copied(copy, 16, capability=90, directives=".reqnctapercluster 1, 1, 1")
     assert (found == given).all()
+
+
+# Types of reductions in bulk: how NumPy reads them.
+NUMPY = {"u32": "u4", "s32": "i4", "u64": "u8", "s64": "i8", "b32": "u4", "b64": "u8"}
+NUMPY |= {"f16": "f2", "noftz.f16": "f2", "f32": "f4", "f64": "f8"}
+REDUCTIONS = {
+    "add": (np.add, ["u32", "s32", "u64", "f32", "f64", "noftz.f16"]),
+    "min": (np.minimum, ["u32", "s32", "u64", "s64", "f16"]),
+    "max": (np.maximum, ["u32", "s32", "u64", "s64", "f16"]),
+    "and": (np.bitwise_and, ["b32", "b64"]),
+    "or": (np.bitwise_or, ["b32", "b64"]),
+    "xor": (np.bitwise_xor, ["b32", "b64"]),
+    "inc": (lambda a, b: np.where(a >= b, 0, a + 1), ["u32"]),
+    "dec": (lambda a, b: np.where((a == 0) | (a > b), b, a - 1), ["u32"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [(name, kind) for name, (_, kinds) in REDUCTIONS.items() for kind in kinds],
+)
+def test_reductions_in_bulk(operation, kind):
+    """Two blocks update the same bytes; without the order of blocks, the result is the same."""
+    dtype = NUMPY[kind]
+    given, old = (RANDOM.integers(0, 100, 512 // np.dtype(dtype).itemsize) for _ in range(2))
+    given, old = given.astype(dtype), old.astype(dtype)
+    body = f"""{PLACES.format(bytes=16)}
+    ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd4];
+    st.shared.v4.u32 [%r2], {{%r10, %r11, %r12, %r13}};
+    fence.proxy.async.shared::cta; bar.sync 0; setp.eq.u32 %p1, %r1, 0; @!%p1 bra end;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.{operation}.{kind} [%rd1], [tile], 512;
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; end:"""
+    options = {"threads": 32, "blocks": 2, "capability": 90, "declared": DECLARED}
+    function = REDUCTIONS[operation][0]
+    wanted = function(function(old, given), given).astype(dtype)
+    assert (run(body, given, old, **options) == wanted).all()
+
+
+@pytest.mark.cuda_software
+@pytest.mark.parametrize("text", ["add.f16", "add.s64", "min.f32", "and.u32", "add.f16x2"])
+def test_what_is_no_reduction(text):
+    body = f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{text} [%rd1], [tile], 16;"
+    with pytest.raises(cu.CudaError, match=r"cp\.reduce"):
+        run(body, np.zeros(1), np.zeros(1), capability=90, declared=DECLARED)
