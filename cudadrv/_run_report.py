@@ -37,7 +37,7 @@ KINDS = {
 }
 
 # The kinds of records that consist of one text.
-NOTES = ("refused_image", "kernel_fault", "data_race", "forked")
+NOTES = ("refused_image", "kernel_fault", "data_race", "forked", "warning")
 
 
 class Process(NamedTuple):
@@ -59,6 +59,7 @@ class Process(NamedTuple):
     kernel_faults: list[str]
     data_races: list[str]
     calls_after_fork: list[str]
+    warnings: list[str]
     alive: dict[str, int] | None
     unfinished_operations: int | None
 
@@ -122,6 +123,7 @@ def read_process(file: Path) -> Process | None:
         noted["kernel_fault"],
         noted["data_race"],
         noted["forked"],
+        noted["warning"],
         alive if numbers else None,
         first.get("pending"),
     )
@@ -166,6 +168,7 @@ def as_json(processes: list[Process], **about: Any) -> dict[str, Any]:
         "kernel_faults": texts("kernel_faults"),
         "data_races": texts("data_races"),
         "calls_after_fork": texts("calls_after_fork"),
+        "warnings": texts("warnings"),
         "alive_at_exit": dict(_sum(process.alive or {} for process in processes)),
         "processes": [process._asdict() for process in processes],
     }
@@ -188,6 +191,8 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     yield from _texts("Data races", processes, "data_races", off="races=off" in settings)
     if any(process.calls_after_fork for process in processes):
         yield from _texts("Calls in children forked after cuInit", processes, "calls_after_fork")
+    if any(process.warnings for process in processes):
+        yield from _texts("Mistakes that a GPU accepts", processes, "warnings")
     yield from _alive(processes)
     others = (process for process in processes if process.pid != os.getpid())
     running = [f"  {process.name}" for process in others if process.end == "running"]

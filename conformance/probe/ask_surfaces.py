@@ -8,11 +8,16 @@ from texture_tools import (
     LAYERED,
     SURFACE,
     array,
+    described,
     filled,
+    given,
+    of_array,
     packed,
     read_array,
+    reading,
     run,
     surface,
+    texture,
     words,
     write_array,
 )
@@ -270,3 +275,44 @@ def _(p):
     write_array(p, held, packed("u1", range(16)))
     body = "suld.b.1d.v2.b32.trap {%r11, %r12}, [%rd1, %r1];"
     return words(run(p, body, surface(p, held), [(0,), (8,)]), 2)
+
+
+# Numbers at the limits, beyond them, and between two integers.
+_NUMBERS = (0, 1, -1, 2, -2, 0.5, -0.5, 0.2, 1.5 / 255, 2.5 / 255, 1.5 / 127, float("nan"))
+for _name, _kind in {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}.items():
+
+    @question(f"fractions: formatted stores to {_name}")
+    def _(p, kind=_kind):
+        held = array(p, 16, 1, kind=kind, flags=SURFACE)
+        write_array(p, held, bytes(32 if kind % 6 > 2 else 16))
+        rows = [(x, 0, *struct.unpack("i", struct.pack("f", n))) for x, n in enumerate(_NUMBERS)]
+        said = run(p, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(p, held), rows)
+        return said if isinstance(said, str) else read_array(p, held, 12)
+
+
+for _channels in (1, 2, 4):
+
+    @question(f"fractions: an array of two channels, described with {_channels}")
+    def _(p, channels=_channels):
+        return p.tried("cuArray3DCreate_v2", p.cell(), given(p, described(0xC1, channels)))
+
+
+@question("fractions: read as integers")
+def _(p):
+    held = array(p, 4, 1, kind=0xC0)
+    write_array(p, held, bytes([0, 7, 200, 255]))
+    body = "tex.2d.v4.s32.f32 {%r11, %r12, %r13, %r14}, [%rd1, {%f1, %f2}];"
+    handle = texture(p, of_array(held), reading(flags=1))
+    return words(run(p, body, handle, [(x + 0.5, 0.5) for x in range(4)]))
+
+
+@question("a plane of one row as a row")
+def _(p):
+    _, handle = made(p, range(1, 5), 4, 1)
+    return words(run(p, "suld.b.1d.b32.trap %r11, [%rd1, %r1];", handle, [(4,), (8,)]))
+
+
+@question("asked as a texture")
+def _(p):
+    _, handle = made(p, range(1, 13), 4, 3)
+    return words(run(p, "txq.width.b32 %r11, [%rd1]; txq.height.b32 %r12, [%rd1];", handle, [(0,)]))

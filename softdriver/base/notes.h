@@ -7,14 +7,18 @@ namespace soft {
 // What rooms note for those who read it after the program, or beside it: the report and the log
 // (api/), which add their functions when the library is loaded.
 
-enum class Note { RefusedImage, Forked, KernelFault, Race, NotSupported };
+enum class Note { RefusedImage, Forked, KernelFault, Race, Warning, NotSupported };
 
 using NoteReader = void (*)(Note, const std::string &text);
 
 void add_reader(NoteReader reader);
 
 // Notes an image that cannot run here, a call that a forked child must not make, an error in a
-// kernel, a data race, or a call with arguments that are not supported.
+// kernel, a data race, a mistake that real drivers accept, or a call with arguments that are not
+// supported.
 void note(Note what, const std::string &text);
+
+// Notes a mistake that real drivers accept, once for each text.
+void warn(const std::string &text);
 
 } // namespace soft

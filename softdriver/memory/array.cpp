@@ -34,12 +34,11 @@ size_t channel_bytes(CUarray_format format) {
     }
 }
 
-// Formats of the driver API that this driver does not implement: normalized integers, compressed
+// Formats of the driver API that this driver does not implement: 10 bits for a channel, compressed
 // formats, video formats. Older headers lack some of them.
 bool is_other_format(CUarray_format format) {
     unsigned number = static_cast<unsigned>(format);
-    return number == 0x50 || (number >= 0x91 && number <= 0xb3) ||
-           (number >= 0xc0 && number <= 0xcb);
+    return number == 0x50 || (number >= 0x91 && number <= 0xb5);
 }
 
 // The attributes of a device that limit the extents of arrays of a kind: width, height, and depth
@@ -135,7 +134,16 @@ std::string in_hex(unsigned number) {
 
 } // namespace
 
+bool read_fractions(CUarray_format format, FractionFormat &fractions) {
+    // UNORM and SNORM; of each, 8 and 16 bits; of each, 1, 2 and 4 channels.
+    unsigned place = static_cast<unsigned>(format) - CU_AD_FORMAT_UNORM_INT8X1;
+    fractions = {1u << place % 3, size_t(1 + place / 3 % 2), place >= 6};
+    return place < 12;
+}
+
 size_t element_bytes(CUarray_format format, unsigned channels) {
+    if (FractionFormat fractions; read_fractions(format, fractions))
+        return fractions.channels == channels ? fractions.bytes * channels : 0;
     bool known = channels == 1 || channels == 2 || channels == 4;
     return known ? channel_bytes(format) * channels : 0;
 }

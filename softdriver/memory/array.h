@@ -44,6 +44,14 @@ MipmapPtr find_mipmap(CUmipmappedArray handle);
 // Return the error for a handle that find_array or find_mipmap does not find.
 CUresult missing_array(CUarray handle);
 CUresult missing_mipmap(CUmipmappedArray handle);
+// A format whose channels are integers that stand for numbers from 0 (or -1) to 1.
+struct FractionFormat {
+    unsigned channels;
+    size_t bytes; // of a channel
+    bool sign;
+};
+// Returns false for other formats.
+bool read_fractions(CUarray_format format, FractionFormat &fractions);
 // Returns the size of an element, or 0 if there is no such format or number of channels.
 size_t element_bytes(CUarray_format format, unsigned channels);
 // Checks the description of an array. On success `array` is the array without its memory.

@@ -3,6 +3,7 @@
 #include "ptx/texture_operand.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 
@@ -150,6 +151,16 @@ void encode(Channel channel, uint32_t bits, char *to) {
     memcpy(to, &raw, bytes_of(channel));
 }
 
+// Converts a register, which is a float, to a channel that stands for a number from 0 or -1 to 1.
+void encode_fraction(Channel channel, uint32_t bits, char *to) {
+    bool sign = channel == Channel::S8 || channel == Channel::S16;
+    double most = (uint64_t{1} << (8 * bytes_of(channel) - sign)) - 1;
+    double number = floating::from_bits<float>(bits);
+    number = std::isnan(number) ? 0 : std::max(sign ? -1.0 : 0.0, std::min(number, 1.0));
+    auto raw = uint32_t(std::lrint(number * most)); // halves to the even integer
+    memcpy(to, &raw, bytes_of(channel));
+}
+
 void store_surface(Warp &warp, const Step &step) {
     const SurfaceForm form = surface_form_of(step);
     warp.machine.progress++;
@@ -170,7 +181,8 @@ void store_surface(Warp &warp, const Step &step) {
                 uint32_t bits;
                 memcpy(&bits, from, sizeof bits);
                 Channel channel = spot.surface->channel;
-                encode(channel, bits, spot.bytes + i * bytes_of(channel));
+                auto store = spot.surface->fractions ? encode_fraction : encode;
+                store(channel, bits, spot.bytes + i * bytes_of(channel));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 // This header has textures and surfaces, as kernels use them.
@@ -34,6 +35,8 @@ struct Texture {
     Channel channel = Channel::U8;
     unsigned channels = 1;
     size_t element = 1; // bytes of an element
+    // The integers of the channels stand for numbers from 0 or -1 to 1, whoever reads them.
+    bool fractions = false;
     std::vector<Texels> levels;
 
     // How the texture is read. Surfaces do not use the following members.
@@ -45,6 +48,8 @@ struct Texture {
     bool mixes_levels = false; // reads between two levels are weighted means
     float bias = 0, least_level = 0, greatest_level = 0;
     char border[16] = {}; // the element that Outside::Border returns
+    // A plane of one row can also be read as a row: this is the texture for that.
+    std::shared_ptr<const Texture> row;
 
     bool reads_floats() const { return promotes || channel >= Channel::F16; }
 };

@@ -85,6 +85,8 @@ static bool fits(const Texture &texture, Geometry geometry, bool integers) {
 const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
                             Geometry geometry, bool integers, bool surface) {
     const Texture *found = warp.machine.find_texture(warp, step, lane, handle, surface);
+    if (found && found->row && geometry == Geometry::Row && !integers)
+        return found->row.get();
     if (!found || fits(*found, geometry, integers))
         return found;
     static const char *const shapes[] = {

@@ -53,6 +53,12 @@ bool read_format(CUarray_format format, unsigned channels, ptx::Texture &texture
     for (const auto &known : formats)
         if (known.format == format)
             texture.channel = known.channel;
+    FractionFormat fractions;
+    texture.fractions = read_fractions(format, fractions);
+    if (texture.fractions)
+        texture.channel = fractions.bytes == 1 ? fractions.sign ? Channel::S8 : Channel::U8
+                          : fractions.sign     ? Channel::S16
+                                               : Channel::U16;
     return texture.element > 0;
 }
 

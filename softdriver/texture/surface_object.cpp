@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/notes.h"
 #include "texture/objects.h"
 
 // This file implements cuSurfObject*.
@@ -18,7 +19,8 @@ SOFT_API(cuSurfObjectCreate, (CUsurfObject * handle, const CUDA_RESOURCE_DESC *r
     if (CUresult status = find_resource(*call.context, resource->res.array.hArray, array))
         return status;
     if (!(array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST))
-        return CUDA_ERROR_INVALID_VALUE;
+        warn("cuSurfObjectCreate: the array was made without CUDA_ARRAY3D_SURFACE_LDST, which "
+             "surfaces need; NVIDIA's driver does not check this");
     auto object = std::make_shared<TextureObject>();
     object->owner = call.context.get();
     object->resource = *resource;

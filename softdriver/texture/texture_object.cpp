@@ -114,6 +114,7 @@ CUresult apply_format(int format, Texture &texture) {
         return not_supported("a view of a compressed format: " + std::to_string(format));
     texture.channel = channels[(format - 1) / 3];
     texture.channels = 1u << (format - 1) % 3;
+    texture.fractions = false;
     bool same = bytes_of(texture.channel) * texture.channels == texture.element;
     return same ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -212,7 +213,8 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
         return status;
     bool linear = texture.shape == Texture::Shape::Linear;
     texture.normalized = reading.flags & CU_TRSF_NORMALIZED_COORDINATES;
-    texture.promotes = !(reading.flags & CU_TRSF_READ_AS_INTEGER) && texture.channel < Channel::U32;
+    texture.promotes = (texture.fractions || !(reading.flags & CU_TRSF_READ_AS_INTEGER)) &&
+                       texture.channel < Channel::U32;
     texture.srgb =
         reading.flags & CU_TRSF_SRGB && texture.promotes && texture.channel == Channel::U8;
     texture.filters = reading.filterMode == CU_TR_FILTER_MODE_LINEAR;
@@ -239,6 +241,15 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
         memcpy(texture.border + i * bytes_of(texture.channel), &raw, bytes_of(texture.channel));
     }
     return CUDA_SUCCESS;
+}
+
+// Makes what reads a plane of one row as a row, which real drivers allow.
+std::shared_ptr<const Texture> row_of(const Texture &texture) {
+    if (texture.shape != Texture::Shape::Plane || texture.levels[0].height != 1)
+        return nullptr;
+    auto row = std::make_shared<Texture>(texture);
+    row->shape = Texture::Shape::Row;
+    return row;
 }
 
 // Returns an object of the current context, or null.
@@ -275,6 +286,8 @@ SOFT_API(cuTexObjectCreate,
     bool mipmap = resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     if (mipmap && !object->texture.normalized)
         return CUDA_ERROR_INVALID_VALUE;
+    if (resource->resType == CU_RESOURCE_TYPE_ARRAY)
+        object->texture.row = row_of(object->texture);
     *handle = state().textures.insert(object, state().reuse());
     return CUDA_SUCCESS;
 }

@@ -7,6 +7,9 @@ import numpy
 from .boxes import ARRAY, HOST, Copy3D
 
 FORMATS = {"u1": 1, "u2": 2, "u4": 3, "i1": 8, "i2": 9, "i4": 10, "f2": 16, "f4": 32}
+# Of integers that stand for numbers from 0 or -1 to 1, with one channel. For two and four channels
+# the next numbers follow.
+FRACTIONS = {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}
 LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE = 1, 2, 4, 8, 64
 
 
@@ -35,7 +38,8 @@ class Descriptor3D(ctypes.Structure):
 
 
 def descriptor(width, height=0, depth=0, kind="u1", channels=1, flags=0):
-    return Descriptor3D(width, height, depth, FORMATS[kind], channels, flags)
+    number = FORMATS.get(kind) or FRACTIONS[kind] + channels.bit_length() - 1
+    return Descriptor3D(width, height, depth, number, channels, flags)
 
 
 def make(client, *extents, **options):

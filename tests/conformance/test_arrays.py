@@ -9,6 +9,7 @@ import pytest
 from .arrays import (
     CUBEMAP,
     FORMATS,
+    FRACTIONS,
     GATHER,
     LAYERED,
     SPARSE,
@@ -99,6 +100,28 @@ def test_refused_shapes(client, extents, options):
     given = ctypes.byref(descriptor(*extents, **options))
     assert client.call("cuArray3DCreate_v2", ctypes.byref(handle), given) == INVALID_VALUE
     assert client.call("cuMipmappedArrayCreate", ctypes.byref(handle), given, 1) == INVALID_VALUE
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@pytest.mark.parametrize("kind", FRACTIONS)
+def test_formats_of_fractions(client, kind, channels):
+    """The format is that of the description, and copies move the integers."""
+    content = numpy.arange(8 * channels, dtype=f"u{kind[-1]}").reshape(1, 1, 8, channels)
+    array = make(client, 8, 1, kind=kind, channels=channels, flags=SURFACE)
+    write(client, array, content)
+    assert (read(client, array, content.shape, content.dtype) == content).all()
+    found, made = Descriptor3D(), descriptor(8, 1, kind=kind, channels=channels, flags=SURFACE)
+    client.ok("cuArray3DGetDescriptor_v2", ctypes.byref(found), array)
+    assert bytes(found)[:36] == bytes(made)[:36]
+
+
+def test_the_channels_of_fractions_are_those_of_the_format(software, client):
+    handle = ctypes.c_void_p()
+    for channels in (1, 4):
+        given = descriptor(8, 8, kind="un1", channels=2)
+        given.channels = channels
+        made = ctypes.byref(handle), ctypes.byref(given)
+        assert client.call("cuArray3DCreate_v2", *made) == INVALID_VALUE
 
 
 def test_refused_formats(client):

@@ -336,13 +336,49 @@ def test_refused_objects(client):
 
 def test_arrays_without_the_flag(client):
     """Arrays need CUDA_ARRAY3D_SURFACE_LDST, as documented. Real drivers do not check this."""
-    handle = ctypes.c_uint64()
-    given = ctypes.byref(handle), ctypes.byref(of_array(make(client, 16)))
-    if client.lib.software:
-        assert client.call("cuSurfObjectCreate", *given) == INVALID_VALUE
-    else:
-        client.ok("cuSurfObjectCreate", *given)
-        client.ok("cuSurfObjectDestroy", handle)
+    content = numpy.zeros((1, 8, 16, 1), "u4")
+    array = filled(client, content, extents=(16, 8))
+    body = "sust.b.2d.b32.trap [%rd1, {%r1, %r2}], %r3;"
+    run(client, body, surface(client, array), numpy.array([[5 * 4, 6, 77]], "u4"))
+    content[0, 6, 5] = 77
+    assert (read(client, array, content.shape, "u4") == content).all()
+
+
+# Kinds of formats, the numbers that are stored, and the integers that stand for them.
+STORED = {
+    "un1": ("u1", [0, 1, 0.5, -1, 2, 0.2], [0, 255, 128, 0, 255, 51]),
+    "un2": ("u2", [0, 1, 0.25, -1, 2, 0.2], [0, 65535, 16384, 0, 65535, 13107]),
+    "sn1": ("i1", [0, 1, 0.5, -1, -2, -0.2], [0, 127, 64, -127, -127, -25]),
+    "sn2": ("i2", [0, 1, 0.25, -1, -2, -0.2], [0, 32767, 8192, -32767, -32767, -6553]),
+}
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_formatted_stores_of_fractions(client, kind):
+    """Numbers are clamped to the range from 0 or -1 to 1, and stored as integers."""
+    integers, numbers, wanted = STORED[kind]
+    content = numpy.zeros((1, 1, 8, 1), integers)
+    array = make(client, 8, 1, kind=kind, flags=SURFACE)
+    write(client, array, content)
+    places = numpy.arange(len(numbers), dtype="u4")
+    bits = numpy.array(numbers, "f4").view("u4")
+    given = numpy.stack([places, 0 * places, bits], axis=1)
+    run(client, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(client, array), given)
+    content[0, 0, : len(numbers), 0] = wanted
+    found = read(client, array, content.shape, integers)
+    assert abs(found.astype(int) - content.astype(int)).max() <= (not client.lib.software)
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_plain_access_to_fractions_is_to_their_bits(client, kind):
+    integers = STORED[kind][0]
+    content = numpy.arange(1, 9, dtype=integers).reshape(1, 1, 8, 1)
+    array = make(client, 8, 1, kind=kind, flags=SURFACE)
+    write(client, array, content)
+    size = content.dtype.itemsize
+    body = f"suld.b.2d.b{8 * size}.trap %h1, [%rd1, {{%r1, %r2}}]; cvt.u32.u16 %r11, %h1;"
+    found = run(client, body, surface(client, array), numpy.array([[3 * size, 0]], "u4"))
+    assert found[0, 0] == content[0, 0, 3, 0]
 
 
 def test_layers_have_sixteen_bits(client):

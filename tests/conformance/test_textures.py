@@ -5,7 +5,18 @@ import ctypes
 import numpy
 import pytest
 
-from .arrays import CUBEMAP, FORMATS, GATHER, LAYERED, filled, level_of, make, make_mipmap, write
+from .arrays import (
+    CUBEMAP,
+    FORMATS,
+    FRACTIONS,
+    GATHER,
+    LAYERED,
+    filled,
+    level_of,
+    make,
+    make_mipmap,
+    write,
+)
 from .client import ILLEGAL_ADDRESS, INVALID_VALUE, SUCCESS
 from .textures import (
     AS_INTEGER,
@@ -223,6 +234,39 @@ def test_formats(client, kind, channels):
     elif kind[0] != "f":  # integers of 32 bits are not converted
         found = run(client, read_plane("u32"), texture(client, resource), every((8, 16)))
         assert (found[:, :channels].astype(kind) == content.reshape(-1, channels)).all()
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@pytest.mark.parametrize("kind", FRACTIONS)
+def test_fractions(client, kind, channels):
+    """Formats of fractions are read as the promoted integers are."""
+    integers = ("u" if kind[0] == "u" else "i") + kind[-1]
+    content = numbers(integers, 1, 8, 16, channels)
+    array = make(client, 16, 8, kind=kind, channels=channels)
+    write(client, array, content)
+    for filter_ in (POINT, LINEAR):
+        handle = texture(client, of_array(array), reading(CLAMP, filter_))
+        plain = texture(client, of_array(array_of(client, content, 2)), reading(CLAMP, filter_))
+        positions = positions_for((1, 8, 16), False)
+        found = floats(client, read_plane(), handle, positions)
+        assert (found == floats(client, read_plane(), plain, positions)).all()
+    found = floats(client, read_plane(), texture(client, of_array(array)), every((8, 16)))
+    wanted = promoted(content.reshape(-1, channels))
+    assert (abs(found[:, :channels] - wanted) <= 2**-23 * abs(wanted)).all()
+
+
+@pytest.mark.parametrize("outside", [CLAMP, BORDER])
+@pytest.mark.parametrize("filter_", [POINT, LINEAR])
+def test_a_plane_of_one_row_is_read_as_a_row(client, outside, filter_):
+    """Programs give arrays for 1-D textures a height of 1, or none."""
+    content, found = numbers("f4", 1, 1, 16, 1), []
+    body = f"tex.1d.v4.f32.f32 {RESULT}, [%rd1, {ROW}];"
+    for height in (0, 1):
+        array = filled(client, content, extents=(16, height, 0))
+        handle = texture(client, of_array(array), reading(outside, filter_, border=(9, 0, 0, 0)))
+        positions = numpy.arange(-1, 18, 0.25, dtype="f4")[:, None]
+        found.append(floats(client, body, handle, positions))
+    assert (found[0] == found[1]).all()
 
 
 def test_means_of_promoted_integers(client):

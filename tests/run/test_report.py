@@ -145,6 +145,16 @@ def test_arrays_and_their_objects_that_are_alive(python):
     assert "1 array, 1 texture object, 1 surface object" in ran.err
 
 
+def test_a_mistake_that_a_gpu_accepts(python):
+    """A surface of an array without its flag: it works, and the report has it once."""
+    array = ARRAY.replace("1, 2) #", "1, 0) #") + "print(surface.value > 0)"
+    ran = python(f"import ctypes\ninitialise()\n{array}\n{array}")
+    assert ran.out == "True\n" * 2
+    [warning] = ran.report["warnings"]
+    assert "without CUDA_ARRAY3D_SURFACE_LDST" in warning["text"]
+    assert "Mistakes that a GPU accepts: 1\n" in ran.err
+
+
 def test_what_is_alive_at_the_end(python):
     ran = python("initialise()\nallocate(1000)\nstream()\nstream()", "--schedule", "lazy")
     assert ran.report["alive_at_exit"] == {"device": 1, "bytes": 1000, "streams": 2}
@@ -252,6 +262,7 @@ def test_the_schema(python):
         "kernel_faults": list,
         "data_races": list,
         "calls_after_fork": list,
+        "warnings": list,
         "alive_at_exit": dict,
         "processes": list,
     }
@@ -268,6 +279,7 @@ def test_the_schema(python):
         "kernel_faults": list,
         "data_races": list,
         "calls_after_fork": list,
+        "warnings": list,
         "alive": dict,
         "unfinished_operations": int,
     }
