@@ -40,14 +40,16 @@ def lay_out(folder: Path, command: Sequence[str] = ()) -> Path:
 
     The folder also gets a libnvidia-ml.so.1 about the same devices, libraries without functions
     under the names of nvJitLink, and, for each NVRTC that ``command`` would find, a libnvrtc that
-    returns PTX for cubins, with a link to the NVRTC that it calls.
+    returns PTX for cubins, with a link to the NVRTC that it calls. libnvrtc.so is a link to the
+    newest one.
 
     Raises FileExistsError if another library has one of these names.
     """
     library, link, monitor = folder / NAME, folder / "libcuda.so", folder / MONITOR
     linkers = [folder / name for name in NO_LINKERS]
     compilers = [folder / name for name in COMPILERS]
-    for path in (library, link, monitor, *linkers, *compilers):
+    compiler = folder / "libnvrtc.so"
+    for path in (library, link, monitor, *linkers, *compilers, compiler):
         if os.path.lexists(path) and not _is_ours(path):
             raise FileExistsError(f"{path} exists and is another library")
     found = find_nvrtc(command)
@@ -58,8 +60,8 @@ def lay_out(folder: Path, command: Sequence[str] = ()) -> Path:
         _write(path, _content_of("_nvjitlink").replace(NO_LINKERS[-1].encode(), path.name.encode()))
     for path in compilers:
         _write_compiler(path, found.get(path.name))
-    link.unlink(missing_ok=True)
-    link.symlink_to(NAME)
+    _link(link, [library])
+    _link(compiler, compilers[::-1])
     return library
 
 
@@ -104,6 +106,14 @@ def _preloaded(library: Path) -> list[Path]:
     return [*linkers, *(path for path in compilers if path.exists())]
 
 
+def _link(link: Path, targets: list[Path]) -> None:
+    """Make a link to the first of these files that exists. If there is none, remove the link."""
+    link.unlink(missing_ok=True)
+    existing = [target for target in targets if target.exists()]
+    if existing:
+        link.symlink_to(existing[0].name)
+
+
 def _write_compiler(path: Path, nvrtc: Path | None) -> None:
     """Write a libnvrtc and the link to the NVRTC that it calls, or remove both."""
     link = path.with_name(real_name(path.name))
@@ -146,7 +156,9 @@ def _write(path: Path, content: bytes) -> None:
 def _is_ours(path: Path) -> bool:
     """Whether `lay_out` wrote this file, or the path is a dangling link to such a file."""
     if not path.exists():
-        return path.is_symlink() and path.readlink().name.startswith(("_softdriver", NAME))
+        return path.is_symlink() and path.readlink().name.startswith(
+            ("_softdriver", NAME, *COMPILERS)
+        )
     content = path.read_bytes()
     return any(mark in content for mark in MARKS)
 

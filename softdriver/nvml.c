@@ -104,7 +104,6 @@ static pthread_once_t finding = PTHREAD_ONCE_INIT;
 static int found; /* what find_driver returned */
 static int (*describe_device)(int place, Device *device);
 static int (*cuda_version)(int *version);
-static const char *(*driver_version)(void);
 
 /* The devices' handles are addresses of these. */
 static char handles[MOST_DEVICES];
@@ -125,9 +124,7 @@ static int find_driver(void) {
         return NVML_DRIVER_NOT_LOADED;
     *(void **)&describe_device = dlsym(library, "cudadrvSoftDescribeDevice");
     *(void **)&cuda_version = dlsym(library, "cuDriverGetVersion");
-    *(void **)&driver_version = dlsym(library, "cudadrvSoftVersion");
-    return describe_device && cuda_version && driver_version ? NVML_SUCCESS
-                                                             : NVML_DRIVER_NOT_LOADED;
+    return describe_device && cuda_version ? NVML_SUCCESS : NVML_DRIVER_NOT_LOADED;
 }
 
 static void find_driver_once(void) { found = find_driver(); }
@@ -206,25 +203,62 @@ static int read_device(const void *handle, const void *result, Device *device) {
 
 static int place_of(const void *handle) { return (int)((const char *)handle - handles); }
 
+/* Returns the number of the branch of NVIDIA's drivers that had this version of CUDA first.
+ * Versions that are newer than this list get greater numbers. Programs compare them with the least
+ * that they need. */
+static int driver_branch(int cuda) {
+    static const struct {
+        int cuda, branch;
+    } first[] = {{12000, 525}, {12010, 530}, {12020, 535}, {12030, 545}, {12040, 550}, {12050, 555},
+                 {12060, 560}, {12080, 570}, {12090, 575}, {13000, 580}, {13010, 590}};
+    int branch = 0;
+    for (size_t i = 0; i < sizeof first / sizeof *first && first[i].cuda <= cuda; i++)
+        branch = first[i].branch + (cuda - first[i].cuda) / 10 * 5;
+    return branch;
+}
+
+/* Reads the version of CUDA and the branch of the driver. */
+static int read_version(int *cuda, int *branch) {
+    if (!nvml_ready())
+        return NVML_UNINITIALIZED;
+    if (cuda_version(cuda))
+        return NVML_INVALID_ARGUMENT;
+    *branch = driver_branch(*cuda);
+    return NVML_SUCCESS;
+}
+
+/* The zeros in these texts show that they are not versions of NVIDIA's drivers. */
 NVML_API int nvmlSystemGetDriverVersion(char *text, unsigned size) {
-    return put_text(text, size, nvml_ready() ? driver_version() : "");
+    char version[32];
+    int cuda, branch, status = read_version(&cuda, &branch);
+    if (status)
+        return status;
+    snprintf(version, sizeof version, "%d.00.00", branch);
+    return put_text(text, size, version);
 }
 
 NVML_API int nvmlSystemGetNVMLVersion(char *text, unsigned size) {
-    return nvmlSystemGetDriverVersion(text, size);
+    char version[32];
+    int cuda, branch, status = read_version(&cuda, &branch);
+    if (status)
+        return status;
+    snprintf(version, sizeof version, "%d.%d.00.00", cuda / 1000, branch);
+    return put_text(text, size, version);
 }
 
-/* The software driver has no branches, so this function returns its version. */
-NVML_API int nvmlSystemGetDriverBranch(Branch *branch, unsigned size) {
-    if (!nvml_ready())
-        return NVML_UNINITIALIZED;
-    if (!branch)
+NVML_API int nvmlSystemGetDriverBranch(Branch *given, unsigned size) {
+    char name[32];
+    int cuda, branch, status = read_version(&cuda, &branch);
+    if (status)
+        return status;
+    if (!given)
         return NVML_INVALID_ARGUMENT;
-    if (branch->version != branch_version)
+    if (given->version != branch_version)
         return NVML_ARGUMENT_VERSION_MISMATCH;
-    if (size > sizeof branch->branch)
-        size = sizeof branch->branch;
-    return put_text(branch->branch, size, driver_version());
+    if (size > sizeof given->branch)
+        size = sizeof given->branch;
+    snprintf(name, sizeof name, "r%d_00", branch);
+    return put_text(given->branch, size, name);
 }
 
 /* If the name does not fit, only its beginning is written. */

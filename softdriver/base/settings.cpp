@@ -7,6 +7,7 @@ namespace {
 
 constexpr int max_devices = 16;
 constexpr uint64_t most_threads = 64;
+constexpr uint64_t most_rounding = 1024; // more than any GPU
 
 // The texts of settings, indexed by the values of Schedule, RaceMode and FreeWaits.
 constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
@@ -90,6 +91,10 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
     } else if (name == "instructions") {
         if (!parse_number(value, settings.instructions))
             return "instructions must be a number, not '" + value + "'";
+    } else if (name == "shared_rounding") {
+        if (!parse_number(value, number) || !number || number > most_rounding)
+            return "shared_rounding must be 1 to 1024 bytes, not '" + value + "'";
+        settings.shared_rounding = number;
     } else if (name == "kernel_faults") {
         if (value != "record" && value != "print")
             return "kernel_faults must be record or print, not '" + value + "'";
@@ -141,6 +146,7 @@ std::string settings_text(const Settings &settings) {
            ",races=" + race_modes[static_cast<int>(settings.races)] +
            ",threads=" + (settings.threads ? std::to_string(settings.threads) : "auto") +
            ",instructions=" + std::to_string(settings.instructions) +
+           ",shared_rounding=" + std::to_string(settings.shared_rounding) +
            ",kernel_faults=" + (settings.print_kernel_faults ? "print" : "record");
 }
 

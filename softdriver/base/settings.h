@@ -32,6 +32,8 @@ struct Settings {
     // The number of threads that run the blocks of a launch; 0 means the number of processors under
     // the eager schedule, and one thread under the others, which can be replayed.
     unsigned threads = 0;
+    // Kernels may read beyond shared memory up to a multiple of this; the first read is a warning.
+    size_t shared_rounding = 1;
     bool print_kernel_faults = true;
     std::string report; // folder for reports of processes; empty: none
     Faults faults;

@@ -24,6 +24,8 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
         return texture_of(*function_->owner, handle, surface, why);
     };
     launch_.set_condition = set_condition;
+    launch_.shared_rounding = state().settings.shared_rounding;
+    launch_.warn = warn;
     launch_.print = [](const std::string &text) {
         std::fwrite(text.data(), 1, text.size(), stdout);
         std::fflush(stdout);

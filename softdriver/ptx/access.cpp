@@ -45,7 +45,14 @@ char *Access::reach_other(unsigned lane, uint64_t address, size_t bytes) const {
     auto within = [&](size_t size) { return address < size && bytes <= size - address; };
     switch (space == Space::Generic ? narrow_generic(address) : space) {
     case Space::Shared:
-        return within(machine.shared_bytes) ? warp.block.shared.data() + address : nullptr;
+        if (!within(machine.shared_bytes)) {
+            if (writes(use) || !within(machine.shared_room))
+                return nullptr;
+            machine.warn(warp, step,
+                         "read of " + std::to_string(bytes) + " bytes beyond the " +
+                             std::to_string(machine.shared_bytes) + " bytes of shared memory");
+        }
+        return warp.block.shared.data() + address;
     case Space::Local:
         return within(warp.local_bytes()) ? warp.local(lane) + address : nullptr;
     case Space::Param: {

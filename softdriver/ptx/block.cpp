@@ -13,7 +13,7 @@ constexpr uint64_t warp_slice = 4096, spinning_warp_slice = 256;
 } // namespace
 
 ThreadBlock::ThreadBlock(Machine &machine) : machine(machine) {
-    shared.resize(machine.shared_bytes);
+    shared.resize(machine.shared_room);
     for (unsigned begin = 0; begin < machine.threads; begin += warp_size) {
         order_.push_back(unsigned(warps.size()));
         warps.push_back(std::make_unique<Warp>(machine, *this));

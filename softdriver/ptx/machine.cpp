@@ -33,6 +33,8 @@ Machine::Machine(const Launch &what)
     threads = launch.block[0] * launch.block[1] * launch.block[2];
     blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
     shared_bytes = launch.kernel->shared_bytes + launch.shared_bytes;
+    shared_room = (shared_bytes + launch.shared_rounding - 1) / launch.shared_rounding *
+                  launch.shared_rounding;
     most_resident_ = launch.processors * std::max(1u, std::min(32u, 2048 / threads));
     first_ = random.below(blocks);
     do
@@ -174,18 +176,26 @@ void Machine::fail(CUresult status, const std::string &what) {
         fault = {status, what, 0};
 }
 
-void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
-                   const std::string &what, uintptr_t address) {
-    warp.yield();
-    if (failed())
-        return;
+// Returns the kernel, the function if it is another one, the line and the instruction of a step.
+std::string Machine::text_of(const Warp &warp, const Step &step) const {
     const Code &at = *warp.frame->code;
     size_t place = size_t(&step - at.body.data());
     std::string text = "kernel '" + launch.kernel->name + "', ";
     if (&at != &code)
         text += "function '" + at.name + "', ";
-    text += at.where(place) + ": " + at.written[place] + ": " + what + ", " + where(warp, lane);
-    fault = {status, text, address};
+    return text + at.where(place) + ": " + at.written[place] + ": ";
+}
+
+void Machine::fail(Warp &warp, const Step &step, unsigned lane, CUresult status,
+                   const std::string &what, uintptr_t address) {
+    warp.yield();
+    if (!failed())
+        fault = {status, text_of(warp, step) + what + ", " + where(warp, lane), address};
+}
+
+void Machine::warn(const Warp &warp, const Step &step, const std::string &what) {
+    if (launch.warn && warned_.insert(&step).second)
+        launch.warn(text_of(warp, step) + what);
 }
 
 const Texture *Machine::find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,

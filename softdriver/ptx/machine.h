@@ -5,6 +5,7 @@
 #include "ptx/warp.h"
 
 #include <deque>
+#include <set>
 
 // This header has the state of a running launch.
 
@@ -74,6 +75,8 @@ struct Machine {
     // Ends the launch with an error that a lane has caused at this step.
     void fail(Warp &warp, const Step &step, unsigned lane, CUresult status, const std::string &what,
               uintptr_t address = 0);
+    // Warns about what a lane has done at this step, once for each step.
+    void warn(const Warp &warp, const Step &step, const std::string &what);
     // Ends the launch with an error that no single step has caused.
     void fail(CUresult status, const std::string &what);
     // Ends the launch because it has run too many steps.
@@ -107,6 +110,7 @@ struct Machine {
     unsigned threads = 0; // number of threads of a block
     uint64_t blocks = 0;  // number of blocks of the grid
     size_t shared_bytes = 0;
+    size_t shared_room = 0; // up to where reads only cause a warning
     // Counts the events for which threads may wait: writes, changes by atomics, completed barriers.
     // If a block or warp causes no such event in its slice, it probably waits for other threads.
     uint64_t progress = 0;
@@ -114,6 +118,9 @@ struct Machine {
   private:
     // The textures and surfaces that the current piece has used, by handle.
     std::map<uint64_t, std::shared_ptr<const Texture>> textures_;
+    std::set<const Step *> warned_; // the steps with a warning
+
+    std::string text_of(const Warp &warp, const Step &step) const;
 
     bool admit();
     void rest();

@@ -29,6 +29,8 @@ struct Launch {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
     bool clustered = false;  // the launch or the kernel has set the shape of the clusters
     size_t shared_bytes = 0; // bytes of dynamic shared memory
+    // Reads beyond shared memory, up to a multiple of this, go on with a warning.
+    size_t shared_rounding = 1;
     // Bytes of local memory that a thread can have with what alloca allocates.
     size_t stack_bytes = size_t{512} << 10;
     bool cooperative = false;
@@ -53,6 +55,8 @@ struct Launch {
     std::function<std::shared_ptr<const Texture>(uint64_t, bool surface, std::string &why)>
         find_texture;
     std::function<void(const std::string &)> print; // prints the output of vprintf
+    // Takes warnings. Called like `find`.
+    std::function<void(const std::string &)> warn;
     // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
     // without holding a lock.
     std::function<void(uint64_t, uint32_t)> set_condition;

@@ -18,7 +18,7 @@ INVALID_PTX, UNSUPPORTED_PTX_VERSION = 218, 222
 def settings(software):
     yield software.configure
     software.configure("schedule=eager,seed=1,memory=1GiB,fault=none,driver=13.0")
-    software.configure("free_waits=schedule,capability=9.0")
+    software.configure("free_waits=schedule,capability=9.0,shared_rounding=1")
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
@@ -124,6 +124,14 @@ def test_capabilities_that_no_device_has(software, settings):
     for value in ("9", "8.0", "10.3", "12.0", "90", ""):
         assert software("cudadrvSoftConfigure", f"capability={value}".encode()) != SUCCESS
         assert "9.0 or 10.0" in software.error()
+
+
+def test_rounding_of_shared_memory(software, settings):
+    settings("shared_rounding=128")
+    assert ",shared_rounding=128," in software.settings()
+    for value in ("0", "1025", "-1", "a", ""):
+        assert software("cudadrvSoftConfigure", f"shared_rounding={value}".encode()) != SUCCESS
+        assert "shared_rounding must be 1 to 1024 bytes" in software.error()
 
 
 def test_tcgen05_is_refused_by_name(software, settings):

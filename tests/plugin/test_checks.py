@@ -230,7 +230,7 @@ def test_starts_clean(cuda_device, cuda_schedule):
         "schedule": cuda_schedule, "seed": "1", "devices": "1", "memory": str(1 << 30),
         "concurrent_managed": "1", "races": "record", "instructions": "4000000000",
         "kernel_faults": "print", "threads": "auto", "free_waits": "schedule", "driver": "13.0",
-        "capability": "9.0",
+        "capability": "9.0", "shared_rounding": "1",
     }
     cu.DeviceBuffer(8)
 """

@@ -189,11 +189,28 @@ class Branch(ctypes.Structure):
 nvml.nvmlInit_v2()
 branch = Branch(0x1000054)
 assert nvml.nvmlSystemGetDriverBranch(ctypes.byref(branch), 80) == 0
-print(branch.branch.decode() == ask_text("nvmlSystemGetDriverVersion"))
+print(branch.branch.decode())
 print(nvml.nvmlSystemGetDriverBranch(ctypes.byref(branch), 2))
 print(nvml.nvmlSystemGetDriverBranch(ctypes.byref(Branch(1)), 80))
 """
-    assert program(text).out == f"True\n{INSUFFICIENT_SIZE}\n25\n"
+    assert program(text, "--driver=13.0").out == f"r580_00\n{INSUFFICIENT_SIZE}\n25\n"
+
+
+@pytest.mark.parametrize(
+    ("driver", "branch"),
+    [("12.0", 525), ("12.6", 560), ("12.9", 575), ("13.0", 580), ("13.5", 610)],
+)
+def test_versions_read_like_those_of_drivers(program, driver, branch):
+    """Programs refuse a driver that is too old by its number. That of CUDA 12.0 was 525."""
+    text = """
+print(ask_text("nvmlSystemGetDriverVersion"))
+nvml.nvmlInit_v2()
+print(ask_text("nvmlSystemGetDriverVersion"), ask_text("nvmlSystemGetNVMLVersion"))
+print(ask_text("nvmlSystemGetDriverVersion", size=3))
+"""
+    version = f"{branch}.00.00"
+    told = f"{UNINITIALIZED}\n{version} {driver[:2]}.{version}\n{INSUFFICIENT_SIZE}\n"
+    assert program(text, f"--driver={driver}").out == told
 
 
 def test_memory_and_utilization(program):

@@ -183,6 +183,11 @@ def test_programs_find_it_before_they_search(program):
     assert program(text).out == "True\n"
 
 
+def test_programs_find_it_without_a_version(program):
+    text = "print(hasattr(ctypes.CDLL('libnvrtc.so'), 'cudadrvNvrtc'))"
+    assert program(text).out == "True\n"
+
+
 def test_programs_that_are_linked_find_their_version(stand_ins, tmp_path, monkeypatch):
     """Each of two versions has symbols of its own, although both are loaded in every process."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(stand_ins))
@@ -232,6 +237,9 @@ def test_without_nvrtc_there_is_none(tmp_path, monkeypatch, stand_ins):
         monkeypatch.setattr(_libcuda, "find_nvrtc", lambda _, found=found: found)
         library = lay_out(tmp_path)
         made = {path.name for path in tmp_path.glob("libnvrtc*")}
+        plain = tmp_path / "libnvrtc.so"  # which some programs look for
+        assert (plain.readlink().name if plain.is_symlink() else None) == max(found, default=None)
+        made.discard(plain.name)
         assert made == {f"libnvrtc{part}.{n[-2:]}" for n in found for part in (".so", "-real.so")}
         assert variables(library, {})["LD_PRELOAD"].count("libnvrtc") == len(found)
 

@@ -155,6 +155,58 @@ def test_a_mistake_that_a_gpu_accepts(python):
     assert "Mistakes that a GPU accepts: 1\n" in ran.err
 
 
+BEYOND = b"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry beyond()
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<2>;
+    .shared .align 8 .b8 block[100];
+    mov.u32 %r1, %tid.x;
+    shl.b32 %r2, %r1, 3;
+    mov.u32 %r3, block;
+    add.u32 %r2, %r2, %r3;
+    ld.shared.u64 %rd1, [%r2];
+    ret;
+}
+"""
+BEYOND_BY_A_WRITE = BEYOND.replace(b"ld.shared.u64 %rd1, [%r2]", b"st.shared.u64 [%r2], 1")
+
+
+@pytest.mark.parametrize(
+    ("code", "threads", "rounding", "status", "warnings"),
+    [
+        (BEYOND, 12, "1", 0, 0),
+        (BEYOND, 13, "1", 700, 0),
+        (BEYOND, 13, "8", 0, 1),
+        (BEYOND, 13, "128", 0, 1),
+        (BEYOND, 16, "128", 0, 1),
+        (BEYOND, 17, "128", 700, 1),
+        (BEYOND_BY_A_WRITE, 13, "128", 700, 0),
+    ],
+)
+def test_reads_beyond_shared_memory(python, code, threads, rounding, status, warnings):
+    """With shared_rounding=N they are reported once for each instruction, and go on."""
+    ran = python(
+        f"""
+initialise()
+module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+call("cuModuleLoadData", ctypes.byref(module), {code!r})
+call("cuModuleGetFunction", ctypes.byref(kernel), module, b"beyond")
+for i in range(2):
+    call("cuLaunchKernel", kernel, 3, 1, 1, {threads}, 1, 1, 0, None, None, None)
+print(cuda.cuCtxSynchronize())
+""",
+        CUDADRV_SOFTWARE=f"shared_rounding={rounding},schedule=lazy",
+    )
+    assert ran.out == f"{status}\n"
+    found = [warning["text"] for warning in ran.report["warnings"]]
+    told = "ld.shared.u64: read of 8 bytes beyond the 100 bytes of shared memory"
+    assert found == [f"kernel 'beyond', PTX line 14: {told}"] * warnings
+
+
 def test_what_is_alive_at_the_end(python):
     ran = python("initialise()\nallocate(1000)\nstream()\nstream()", "--schedule", "lazy")
     assert ran.report["alive_at_exit"] == {"device": 1, "bytes": 1000, "streams": 2}
