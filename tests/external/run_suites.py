@@ -52,6 +52,7 @@ class Suite(NamedTuple):
     variables: tuple[str, ...] = ()  # of the environment of the tests: NAME=VALUE
     files: str = "test_*.py"
     keyword: str = ""  # for pytest's -k
+    isolated: bool = True  # whether each test has a process, which matters if the device gets lost
 
 
 SOURCES = "SOURCES"
@@ -76,20 +77,20 @@ SUITES = {
     "drjit": Suite(
         "Dr.Jit, tests of its CUDA backend", "drjit", f"{SOURCES}/drjit/tests",
         checkout="mitsuba-renderer/drjit v1.5.0", requires=("drjit==1.5.0", "numpy"),
-        keyword="cuda", schedules=("eager",),
+        keyword="cuda", schedules=("eager",), isolated=False,
     ),
     "quadrants": Suite(
         "Quadrants, tests of its CUDA backend", "quadrants", f"{SOURCES}/quadrants/tests/python",
         checkout="Genesis-Embodied-AI/quadrants v1.3.0",
         requires=("quadrants==1.3.3", "numpy", "pytest-rerunfailures"),
         variables=("QD_WANTED_ARCHS=cuda", f"PYTHONPATH={SOURCES}/quadrants"),
-        schedules=("eager",),
+        schedules=("eager",), isolated=False,
     ),
     "openmm": Suite(
         "OpenMM, tests of Python that use its CUDA platform", "openmm",
         f"{SOURCES}/openmm/wrappers/python/tests",
         checkout="openmm/openmm 1a47c2f68", requires=("openmm[cuda13]==8.6.1", "numpy"),
-        variables=("OPENMM_DEFAULT_PLATFORM=CUDA",), schedules=("eager",),
+        variables=("OPENMM_DEFAULT_PLATFORM=CUDA",), schedules=("eager",), isolated=False,
         files="Test[!ACEGMPTUVX]*.py",
     ),
 }  # fmt: skip
@@ -202,7 +203,8 @@ def run_pytest(suite, sources, settings, module, folder):
     alone = ["--noconftest"] if suite.checkout and HERE in tests.parents else []
     done = subprocess.run(
         [
-            *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull, "--cuda-isolate"),
+            *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull),
+            *(["--cuda-isolate"] if suite.isolated else []),
             *(word for plugin in plugins for word in ("-p", plugin)),
             *("-p", "no:cacheprovider", "--rootdir", folder),
             *(*alone, "-k", suite.keyword, tests / f"{module}.py"),
