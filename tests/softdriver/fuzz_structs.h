@@ -433,6 +433,10 @@ inline void fill(CUDA_GRAPH_INSTANTIATE_PARAMS &params) {
     params.hUploadStream = any_handle<CUstream>();
 }
 inline void fill(CUgraphExecUpdateResultInfo &) {}
+inline void fill(CUtensorMap &map) {
+    for (auto &word : map.opaque)
+        word = any_bits();
+}
 
 #if CUDA_VERSION >= 12020
 inline void fill(CUgraphNodeParams &params) {
