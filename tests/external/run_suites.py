@@ -166,10 +166,7 @@ def run_module(suite, sources, schedule, module):
     with tempfile.TemporaryDirectory() as folder:
         if suite.package:
             return run_unittest(suite, settings, module, Path(folder))
-        outcomes = run_pytest(suite, sources, settings, module, Path(folder), suite.isolated)
-        if outcomes is None:  # a test has ended the process, so each gets one
-            outcomes = run_pytest(suite, sources, settings, module, Path(folder), True)
-        return outcomes or {module: ["fails", "pytest has ended without results"]}
+        return run_pytest(suite, sources, settings, module, Path(folder))
 
 
 def run_unittest(suite, settings, module, folder):
@@ -199,8 +196,7 @@ def run_unittest(suite, settings, module, folder):
             return outcomes
 
 
-def run_pytest(suite, sources, settings, module, folder, isolated):
-    """Run one module. Returns {test: [outcome, report]}, or None if the process has ended."""
+def run_pytest(suite, sources, settings, module, folder):
     plugins = ("pytest_cudadrv", "pytest_outcomes", *suite.plugins)
     given = [each.replace(SOURCES, str(sources)).split("=", 1) for each in suite.variables]
     variables = {"PYTHONPATH": "", **dict(given)}
@@ -208,28 +204,45 @@ def run_pytest(suite, sources, settings, module, folder, isolated):
     tests = folder_of(suite, sources)
     # Our own tests of a suite need no fixtures of the tests around them.
     alone = ["--noconftest"] if suite.checkout and HERE in tests.parents else []
-    subprocess.run(
-        [
-            *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull),
-            *(["--cuda-isolate"] if isolated else []),
-            *(word for plugin in plugins for word in ("-p", plugin)),
-            *("-p", "no:cacheprovider", "--rootdir", folder),
-            *(*alone, "-k", suite.keyword, tests / f"{module}.py"),
-        ],
-        cwd=folder,
-        env={
-            **os.environ,
-            **variables,
-            "SUITE_SOURCE": str(checkout_of(suite, sources)) if sources else "",
-            "CUDADRV_SOFTWARE": settings,
-            "OUTCOMES": str(folder / "outcomes.json"),
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=TIMEOUT,
-    )
-    file = folder / "outcomes.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    command = [
+        *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull),
+        *(["--cuda-isolate"] if suite.isolated else []),
+        *(word for plugin in plugins for word in ("-p", plugin)),
+        *("-p", "no:cacheprovider", "--rootdir", folder),
+        *(*alone, "-k", suite.keyword, tests / f"{module}.py"),
+    ]
+    environment = {
+        **os.environ,
+        **variables,
+        "SUITE_SOURCE": str(checkout_of(suite, sources)) if sources else "",
+        "CUDADRV_SOFTWARE": settings,
+        "OUTCOMES": str(folder / "outcomes.jsonl"),
+    }
+    file, outcomes = folder / "outcomes.jsonl", {}
+    while True:
+        before = len(outcomes)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT,
+        )
+        if not file.exists():
+            return {module: ["fails", f"ended with {done.returncode}\n{done.stdout[-4000:]}"]}
+        lines = file.read_text(encoding="utf-8").splitlines()
+        outcomes = {name: [outcome, report] for name, outcome, report in map(json.loads, lines)}
+        for name, (outcome, _) in outcomes.items():
+            if outcome == "started":
+                report = f"the process ended with {done.returncode}\n{done.stdout[-4000:]}"
+                outcomes[name] = ["fails", report]
+                with file.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps([name, *outcomes[name]]) + "\n")
+        if done.returncode >= 0 or len(outcomes) == before:  # no test is left to run
+            return outcomes
 
 
 def run_all(suite, sources, schedules, only):
