@@ -31,6 +31,7 @@ import unittest_module
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCHEDULES = ("eager", "lazy", "random")
+MOST = 20_000  # characters of a report that are kept
 TIMEOUT = 1800  # seconds for one module; the longest takes 100 on an idle machine
 # Each module runs in a process that is forked from a server. The server has imported the packages
 # whose import takes long, and has not loaded the driver.
@@ -97,24 +98,40 @@ SUITES = {
 }  # fmt: skip
 
 
-def read_expected(suite):
-    """Read expected outcomes. Returns {test: (outcome, evidence)}.
+class Expected(NamedTuple):
+    """A line of expected outcomes: `fails TEST: REASON` or `skips TEST: REASON`.
 
-    The lines are `fails TEST: REASON` and `skips TEST: REASON`. A name that ends with * stands for
-    all tests that begin so and do not pass. The evidence is the text in parentheses in the reason,
-    or "".
+    A name that ends with * stands for all tests that begin so, and have this outcome.
     """
+
+    outcome: str
+    test: str
+    reason: str
+
+    @property
+    def evidence(self):
+        """The text in parentheses at the end of the reason, which the report has; or ""."""
+        found = re.search(r"\((.*)\)$", self.reason)
+        return found[1] if found else ""
+
+    def names(self, test):
+        return test.startswith(self.test[:-1]) if self.test.endswith("*") else test == self.test
+
+    def explains(self, test, outcome, report):
+        return self.names(test) and self.outcome == outcome and self.evidence in report
+
+
+def read_expected(suite):
+    """Read expected outcomes."""
     path = HERE / "expected" / f"{suite}.txt"
-    expected = {}
+    expected = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line or line.startswith("#"):
             continue
-        outcome, _, rest = line.partition(" ")
-        test, _, reason = rest.partition(": ")
-        if outcome not in ("fails", "skips") or not reason or test in expected:
-            sys.exit(f"{path}:{number}: neither 'fails TEST: REASON' nor 'skips ...', or twice")
-        evidence = re.search(r"\((.*)\)$", reason)
-        expected[test] = outcome, evidence[1] if evidence else ""
+        found = re.fullmatch(r"(fails|skips) (\S+): (.+)", line)
+        if not found:
+            sys.exit(f"{path}:{number}: neither 'fails TEST: REASON' nor 'skips ...'")
+        expected.append(Expected(*found.groups()))
     return expected
 
 
@@ -206,7 +223,8 @@ def run_pytest(suite, sources, settings, module, folder):
     alone = ["--noconftest"] if suite.checkout and HERE in tests.parents else []
     command = [
         *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull),
-        *(["--cuda-isolate"] if suite.isolated else []),
+        # Without isolation, a test can end the process. What it said must not be lost.
+        *(["--cuda-isolate"] if suite.isolated else ["-s"]),
         *(word for plugin in plugins for word in ("-p", plugin)),
         *("-p", "no:cacheprovider", "--rootdir", folder),
         *(*alone, "-k", suite.keyword, tests / f"{module}.py"),
@@ -237,7 +255,7 @@ def run_pytest(suite, sources, settings, module, folder):
         outcomes = {name: [outcome, report] for name, outcome, report in map(json.loads, lines)}
         for name, (outcome, _) in outcomes.items():
             if outcome == "started":
-                report = f"the process ended with {done.returncode}\n{done.stdout[-4000:]}"
+                report = f"the process ended with {done.returncode}\n{done.stdout[-MOST:]}"
                 outcomes[name] = ["fails", report]
                 with file.open("a", encoding="utf-8") as out:
                     out.write(json.dumps([name, *outcomes[name]]) + "\n")
@@ -261,26 +279,24 @@ def run_all(suite, sources, schedules, only):
 
 def differences(expected, results):
     """A message for each test whose outcome differs from the expected one under any schedule."""
-    begins = {test[:-1]: found for test, found in expected.items() if test.endswith("*")}
-    for test in sorted(expected.keys() - results.keys()):
-        if not (test.endswith("*") and any(each.startswith(test[:-1]) for each in results)):
-            yield f"{test} is listed, but there is no such test"
+    used = set()
     for test, by_schedule in sorted(results.items()):
-        wanted, evidence = expected.get(test, ("passes", ""))
-        if test not in expected and any(outcome != "passes" for outcome, _ in by_schedule.values()):
-            found = [each for begin, each in begins.items() if test.startswith(begin)]
-            wanted, evidence = found[0] if found else (wanted, evidence)
-        wrong = {
-            schedule: (outcome, report)
-            for schedule, (outcome, report) in by_schedule.items()
-            if outcome != wanted or evidence not in report
-        }
-        if not wrong:
-            continue
-        where = ", ".join(f"{outcome} under {schedule}" for schedule, (outcome, _) in wrong.items())
-        because = f" because of {evidence}" if evidence else ""
-        report = next(iter(wrong.values()))[1]
-        yield f"{test} {where}; expected: {wanted}{because}\n{report}".rstrip()
+        wanted = [each for each in expected if each.names(test)]
+        sure = [each for each in wanted if not each.test.endswith("*")]
+        wrong = {}
+        for schedule, (outcome, report) in by_schedule.items():
+            reasons = [each for each in wanted if each.explains(test, outcome, report)]
+            used.update(reasons)
+            if not reasons and (outcome != "passes" or sure):
+                wrong[schedule] = outcome
+        if wrong:
+            where = ", ".join(f"{outcome} under {schedule}" for schedule, outcome in wrong.items())
+            lines = [f"; expected: {each.outcome}: {each.reason}" for each in sure]
+            report = by_schedule[next(iter(wrong))][1]
+            yield f"{test} {where}{''.join(lines)}\n{report}".rstrip()
+    for each in expected:
+        if each not in used and not any(each.names(test) for test in results):
+            yield f"{each.test} is listed, but there is no such test"
 
 
 def counts_of(results, schedule):
@@ -356,19 +372,14 @@ def table_text(rows):
     )
     for name in rows:
         failing = [
-            f"| `{test}` | {reason} |\n"
-            for outcome, test, reason in listed(name)
-            if outcome == "fails"
+            f"| `{each.test}` | {each.reason} |\n"
+            for each in read_expected(name)
+            if each.outcome == "fails"
         ]
         if failing:
             lines += [f"\n## {SUITES[name].title}: what fails\n\n| test | reason |\n|---|---|\n"]
             lines += failing
     return "".join(lines)
-
-
-def listed(name):
-    text = (HERE / "expected" / f"{name}.txt").read_text(encoding="utf-8")
-    return re.findall(r"^(fails|skips) (\S+): (.*)$", text, re.MULTILINE)
 
 
 def main():
