@@ -44,7 +44,8 @@ from cudadrv import (
 from cudadrv._errors import STICKY
 
 SECONDS = 120  # a case that takes longer counts as hanging, even on a busy machine
-SETTINGS = "schedule=lazy,seed=1,kernel_faults=record,devices=2"
+# Little memory: one program fills it in each case.
+SETTINGS = "schedule=lazy,seed=1,kernel_faults=record,devices=2,memory=64MiB"
 os.environ.setdefault("CUDADRV_DRIVER", "software")
 # With more threads, the order of driver calls would vary.
 os.environ.setdefault("CUDADRV_COPY_THREADS", "1")
@@ -267,6 +268,16 @@ def leftovers():
     return counted
 
 
+def left_wrongly(usual, excused):
+    """What is left beyond what the program usually leaves, and beyond one of each excused kind."""
+    more = leftovers() - Counter(usual)
+    return [
+        f"{count} {kind} too many"
+        for kind, count in more.items()
+        if count > 1 or kind not in excused
+    ]
+
+
 def wrong_afterwards(answer, usual, excused=()):
     """Errors in the state after a program. Drops the program's exception.
 
@@ -283,15 +294,11 @@ def wrong_afterwards(answer, usual, excused=()):
         else:
             wrong = borrowed_still(answer.error) + still_in_force() + unsound()
             answer.error = None
-            more, tries = leftovers() - Counter(usual), 20
-            while more and tries:  # a thread of the library may still hold references for a moment
+            left, tries = left_wrongly(usual, excused), 20
+            while left and tries:  # a thread of the library may still hold references for a moment
                 time.sleep(0.1)
-                more, tries = leftovers() - Counter(usual), tries - 1
-            wrong += [
-                f"{count} {kind} too many"
-                for kind, count in more.items()
-                if count > 1 or kind not in excused
-            ]
+                left, tries = left_wrongly(usual, excused), tries - 1
+            wrong += left
         wrong += [f"race: {race}" for race in testing.races()]
     return wrong + [f"warned afterwards: {each.message}" for each in warned]
 
