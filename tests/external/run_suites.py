@@ -170,9 +170,10 @@ def release_of(suite):
     """The version of the tested distribution, or of the checkout if there is no distribution."""
     if not suite.distribution:
         return suite.checkout.partition(" ")[2]
-    pinned = f"{suite.distribution}=="
-    found = [each.removeprefix(pinned) for each in suite.requires if each.startswith(pinned)]
-    return found[0] if found else version(suite.distribution)
+    pinned = dict(
+        re.sub(r"\[.*\]", "", each).split("==") for each in suite.requires if "==" in each
+    )
+    return pinned.get(suite.distribution) or version(suite.distribution)
 
 
 def run_module(suite, sources, schedule, module):
