@@ -55,6 +55,7 @@ class Suite(NamedTuple):
     keyword: str = ""  # for pytest's -k
     isolated: bool = True  # whether each test has a process from the start
     settings: str = ""  # more settings of the software driver
+    data: tuple[str, ...] = ()  # folders that the tests find in the current one
 
 
 SOURCES = "SOURCES"
@@ -93,7 +94,7 @@ SUITES = {
         f"{SOURCES}/openmm/wrappers/python/tests",
         checkout="openmm/openmm 1a47c2f68", requires=("openmm[cuda13]==8.6.1", "numpy"),
         variables=("OPENMM_DEFAULT_PLATFORM=CUDA",), schedules=("eager",), isolated=False,
-        files="Test[!ACEGMPTUVX]*.py",
+        files="Test[BDINRS]*.py", data=("systems",),
     ),
 }  # fmt: skip
 
@@ -237,6 +238,8 @@ def run_pytest(suite, sources, settings, module, folder):
         "CUDADRV_SOFTWARE": settings,
         "OUTCOMES": str(folder / "outcomes.jsonl"),
     }
+    for name in suite.data:
+        (folder / name).symlink_to(tests / name)
     file, outcomes = folder / "outcomes.jsonl", {}
     while True:
         before = len(outcomes)
@@ -355,9 +358,9 @@ TABLE_HEAD = """\
 # Other people's tests
 
 Made by `make suites`, which runs the tests of other packages on the software driver, as their own
-distributions have them. A test that fails is listed below with its reason. What the wheels of
-cuda.bindings, cuda.core and numba-cuda-mlir do not contain, their own tests, is not here: cudadrv
-tests with programs of its own that these packages run (`tests/external`).
+distributions or the checkouts of their repositories have them. A test that fails is listed below with its
+reason. What the wheels of cuda.bindings, cuda.core and numba-cuda-mlir do not contain, their own tests, is
+not here: cudadrv tests with programs of its own that these packages run (`tests/external`).
 """
 
 
