@@ -85,7 +85,7 @@ SUITES = {
     "quadrants": Suite(
         "Quadrants, tests of its CUDA backend", "quadrants", f"{SOURCES}/quadrants/tests/python",
         checkout="Genesis-Embodied-AI/quadrants v1.3.0",
-        requires=("quadrants==1.3.3", "numpy", "pytest-rerunfailures"),
+        requires=("quadrants==1.3.3", "numpy", "pytest-xdist"),
         variables=("QD_WANTED_ARCHS=cuda", f"PYTHONPATH={SOURCES}/quadrants"),
         schedules=("eager",), isolated=False,
     ),
@@ -358,9 +358,10 @@ TABLE_HEAD = """\
 # Other people's tests
 
 Made by `make suites`, which runs the tests of other packages on the software driver, as their own
-distributions or the checkouts of their repositories have them. A test that fails is listed below with its
-reason. What the wheels of cuda.bindings, cuda.core and numba-cuda-mlir do not contain, their own tests, is
-not here: cudadrv tests with programs of its own that these packages run (`tests/external`).
+distributions or the checkouts of their repositories have them. A test that fails is listed below
+with its reason. What the wheels of cuda.bindings, cuda.core and numba-cuda-mlir do not contain,
+their own tests, is not here: cudadrv tests with programs of its own that these packages run
+(`tests/external`).
 """
 
 
