@@ -88,8 +88,8 @@ void update_item(char *place, const char *operand, uint64_t &changes) {
     replace<T, operation>(place, false, changes, b);
 }
 
-// The functions below select what carries out an operation: a handler of steps, by the width of
-// addresses, or a function that updates a single item. The two halves of a pair such as f16x2 are
+// The functions below look up an atomic operation. The result is the handler of a step for a width
+// of addresses, or a function that updates one item. The two halves of a pair such as f16x2 are
 // updated in one atomic operation, although PTX allows two.
 struct OfSteps {
     using Result = Handler;

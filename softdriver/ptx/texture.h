@@ -35,7 +35,7 @@ struct Texture {
     Channel channel = Channel::U8;
     unsigned channels = 1;
     size_t element = 1; // bytes of an element
-    // The integers of the channels stand for numbers from 0 or -1 to 1, whoever reads them.
+    // Channels are UNORM or SNORM: every read gets numbers from 0 or -1 to 1.
     bool fractions = false;
     std::vector<Texels> levels;
 

@@ -8,7 +8,7 @@
 
 namespace soft::ptx::zstd {
 
-// Reads numbers from the beginning of some bytes.
+// Reads little-endian numbers from the front of a byte range.
 class Bytes {
   public:
     explicit Bytes(std::string_view bytes) : rest(bytes) {}

@@ -188,6 +188,20 @@ def run_module(suite, sources, schedule, module):
         return run_pytest(suite, sources, settings, module, Path(folder))
 
 
+def read_outcomes(file, ending):
+    """Read the outcomes that processes have written. Returns {test: [outcome, report]}.
+
+    A test that has only started has ended its process: it fails with the report `ending`.
+    """
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    outcomes = {name: [outcome, report] for name, outcome, report in map(json.loads, lines)}
+    for name in [name for name, (outcome, _) in outcomes.items() if outcome == "started"]:
+        outcomes[name] = ["fails", ending]
+        with file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps([name, "fails", ending]) + "\n")
+    return outcomes
+
+
 def run_unittest(suite, settings, module, folder):
     file, printed = folder / "outcomes.jsonl", folder / "printed.txt"
     outcomes = {}
@@ -202,13 +216,8 @@ def run_unittest(suite, settings, module, folder):
             process.kill()
             process.join()
             how = f"did not end within {TIMEOUT} seconds"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        for name, outcome, report in map(json.loads, lines):
-            outcomes[name] = [outcome, report]
-        for name, (outcome, _) in outcomes.items():
-            if outcome == "started":
-                text = printed.read_text(encoding="utf-8", errors="replace")
-                outcomes[name] = ["fails", f"the process {how}\n{text[-4000:]}"]
+        said = printed.read_text(encoding="utf-8", errors="replace") if printed.exists() else ""
+        outcomes = read_outcomes(file, f"the process {how}\n{said[-MOST:]}")
         if len(outcomes) == before:  # no test is left to run
             if not outcomes and process.exitcode:
                 return {module: ["fails", how]}
@@ -255,14 +264,8 @@ def run_pytest(suite, sources, settings, module, folder):
         )
         if not file.exists():
             return {module: ["fails", f"ended with {done.returncode}\n{done.stdout[-4000:]}"]}
-        lines = file.read_text(encoding="utf-8").splitlines()
-        outcomes = {name: [outcome, report] for name, outcome, report in map(json.loads, lines)}
-        for name, (outcome, _) in outcomes.items():
-            if outcome == "started":
-                report = f"the process ended with {done.returncode}\n{done.stdout[-MOST:]}"
-                outcomes[name] = ["fails", report]
-                with file.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps([name, *outcomes[name]]) + "\n")
+        how = f"ended with {done.returncode}"
+        outcomes = read_outcomes(file, f"the process {how}\n{done.stdout[-MOST:]}")
         if done.returncode >= 0 or len(outcomes) == before:  # no test is left to run
             return outcomes
 
