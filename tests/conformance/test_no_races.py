@@ -336,6 +336,21 @@ def discards_in_order(p):
     store(x)
 
 
+def discards_of_memory_of_a_pool(p):
+    """In a stream that waits for the allocation: by an event, by the host, or as a blocking one."""
+    a, b, blocking = *p.streams(), p.stream(0)
+    for allocating, discarding, order in (
+        (a, b, p.order),
+        (0, b, lambda before, after: p.sync(before)),
+        (0, blocking, lambda before, after: None),
+    ):
+        x = allocate_managed(p, allocating)
+        order(allocating, discarding)
+        discard(p, x, discarding)
+        p.sync(discarding)
+        p.ok("cuMemFreeAsync", x, allocating)
+
+
 def memory_of_a_managed_pool(p):
     a = p.stream()
     for _ in range(3):
@@ -416,6 +431,7 @@ CORRECT = [
     managed_memory,
     prefetches_beside_uses,
     discards_in_order,
+    discards_of_memory_of_a_pool,
     memory_of_a_managed_pool,
     neighbours_on_the_host,
     captured_work,

@@ -196,7 +196,19 @@ def memory_of_a_managed_pool_freed_in_another_stream(p):
     return FILL, "cuMemFreeAsync"
 
 
+def discarded_in_another_stream_than_allocated(p):
+    """The default stream does not order the work of a non-blocking stream, nor does the prefetch."""
+    x, a = allocate_managed(p, 0), p.stream(1)
+    p.ok("cuMemPrefetchAsync", x, SIZE, 0, a)
+    p.sync(a)
+    discard(p, x, a)
+    p.sync(a)
+    p.ok("cuMemFreeAsync", x, 0)
+    return DISCARD, "cuMemAllocFromPoolAsync"
+
+
 RACY = [
+    discarded_in_another_stream_than_allocated,
     written_and_discarded,
     discarded_and_read,
     host_writes_what_is_discarded,

@@ -18,6 +18,7 @@ from cuda.core import (
     launch,
 )
 from cuda.core.graph import GraphDefinition
+from cuda.core.graph._graph_node import _node_registry
 
 pytestmark = pytest.mark.usefixtures("device")
 N = 64  # number of items
@@ -305,3 +306,34 @@ def test_peers_of_an_allocation(device):
     gc.collect()
     (again,) = after.pred  # read from the driver
     assert again.peer_access == (1,)
+
+
+def nodes_of_each_kind(device, kernel, definition):
+    """Add nodes of each kind; returns them. They run without an error."""
+    memory, event = definition.allocate(4 * N), device.create_event()
+    filled = memory.memset(memory.dptr, 1, 4 * N)
+    copied = filled.memcpy(memory.dptr + 2 * N, memory.dptr, 2 * N)
+    launched = copied.launch(CONFIG, kernel, memory.dptr, np.uint32(N), np.uint32(2))
+    child = GraphDefinition()
+    child.callback(lambda: None)
+    condition = definition.create_condition(default_value=1)
+    nodes = [memory, filled, copied, launched, launched.deallocate(memory.dptr)]
+    nodes += [definition.record(event), definition.wait(event), definition.callback(lambda: None)]
+    nodes += [definition.embed(child), definition.if_then(condition), definition.join(*nodes[-2:])]
+    nodes[-2].then.launch(LaunchConfig(grid=1, block=1), kernel, 0, np.uint32(0), np.uint32(1))
+    return nodes
+
+
+def test_no_node_outlives_its_graph(device, stream, kernel):
+    gc.collect()
+    before = set(_node_registry.values())
+    definition = GraphDefinition()
+    nodes = nodes_of_each_kind(device, kernel, definition)
+    assert definition.nodes() == set(nodes) == set(_node_registry.values()) - before
+    graph = definition.instantiate()
+    graph.launch(stream)
+    stream.sync()
+    graph.close()
+    del nodes, definition
+    gc.collect()
+    assert set(_node_registry.values()) == before
