@@ -58,7 +58,7 @@ CUresult read_attribute(const CUlaunchAttribute &attribute, LaunchRequest &reque
         std::memcpy(request.cluster, &attribute.value, sizeof request.cluster);
         return CUDA_SUCCESS;
     case preferred_cluster:
-        request.preferred_cluster = true;
+        request.preferred_cluster = value != 0;
         return CUDA_SUCCESS;
     case ignore:
     case access_policy_window:

@@ -11,10 +11,9 @@ namespace soft {
 namespace {
 
 constexpr size_t least_alignment = 512;
-// Allocations of this size or more have blocks of their own. An H200 aligns 3,710,976 bytes and
-// more to a block, and packs 100 bytes. Allocators of frameworks take smaller ones than 1 MiB from
-// blocks of 2 MiB themselves, because the driver does the same with them.
-constexpr size_t large = size_t(1) << 20;
+// Larger allocations have blocks of their own. An H200 puts two of this size into a block, and
+// aligns 1.5 MiB to a block.
+constexpr size_t largest_packed = size_t(1) << 20;
 constexpr size_t least_reservation = size_t(4) << 30;
 // Fresh allocations of at least this size map the pages of pattern_file(). Smaller ones are filled
 // with memset.
@@ -87,7 +86,7 @@ uintptr_t Arena::find_gap(size_t bytes, size_t alignment) {
 }
 
 uintptr_t Arena::find_address(size_t bytes) {
-    bool packed = bytes < large;
+    bool packed = bytes <= largest_packed;
     if (packed && bytes <= small_end_ - small_) {
         small_ += bytes;
         return small_ - bytes;

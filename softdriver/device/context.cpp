@@ -114,10 +114,8 @@ SOFT_API(cuCtxCreate_v3,
          (CUcontext * context, CUexecAffinityParam *affinity, int count, unsigned flags,
           CUdevice ordinal),
          (context, affinity, count, flags, ordinal)) {
-    if (count < 0 || (count && !affinity))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (count)
-        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (count > 0)
+        return affinity ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
     return cuCtxCreate_v2_body(call, context, flags, ordinal);
 }
 

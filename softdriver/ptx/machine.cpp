@@ -199,12 +199,14 @@ void Machine::warn(const Warp &warp, const Step &step, const std::string &what) 
 }
 
 const Texture *Machine::find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
-                                     bool surface) {
+                                     bool surface, bool query) {
     std::shared_ptr<const Texture> &known = textures_[handle];
     std::string why = surface ? "there are no surfaces here" : "there are no textures here";
     if (!known && launch.find_texture)
         known = launch.find_texture(handle, surface, why);
-    if (known && known->surface == surface)
+    if (!known && query && launch.find_texture)
+        known = launch.find_texture(handle, true, why);
+    if (known && (known->surface == surface || (query && known->surface)))
         return known.get();
     if (known)
         why = surface ? "the handle is one of a texture object"

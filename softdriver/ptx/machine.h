@@ -88,10 +88,10 @@ struct Machine {
     // Returns whether the piece must end because the machine has to sleep.
     bool tired() const { return sleeps_ >= longest_sleep; }
     void thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const;
-    // Finds the texture or surface with this handle. Ends the launch with an error, and returns
-    // null, if there is none.
+    // Finds the texture or surface with this handle; for a query, a surface is a texture, too. Ends
+    // the launch with an error, and returns null, if there is none.
     const Texture *find_texture(Warp &warp, const Step &step, unsigned lane, uint64_t handle,
-                                bool surface);
+                                bool surface, bool query = false);
     // Returns the value of the clock registers. This is the number of steps so far, plus the
     // nanoseconds that the machine has slept, plus 16 for each earlier read, so that a loop that
     // waits for the clock ends.

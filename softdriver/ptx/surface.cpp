@@ -152,12 +152,14 @@ void encode(Channel channel, uint32_t bits, char *to) {
 }
 
 // Converts a register, which is a float, to a channel that stands for a number from 0 or -1 to 1.
+// Numbers halfway between two integers become the one that is closer to 0, as on an H200.
 void encode_fraction(Channel channel, uint32_t bits, char *to) {
     bool sign = channel == Channel::S8 || channel == Channel::S16;
-    double most = (uint64_t{1} << (8 * bytes_of(channel) - sign)) - 1;
-    double number = floating::from_bits<float>(bits);
-    number = std::isnan(number) ? 0 : std::max(sign ? -1.0 : 0.0, std::min(number, 1.0));
-    auto raw = uint32_t(std::lrint(number * most)); // halves to the even integer
+    auto most = float((1u << (8 * bytes_of(channel) - sign)) - 1);
+    auto number = floating::from_bits<float>(bits);
+    number = std::isnan(number) ? 0 : std::max(sign ? -1.0f : 0.0f, std::min(number, 1.0f));
+    float scaled = number * most;
+    auto raw = uint32_t(int(std::copysign(std::ceil(std::abs(scaled) - 0.5f), scaled)));
     memcpy(to, &raw, bytes_of(channel));
 }
 

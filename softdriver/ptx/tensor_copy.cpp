@@ -81,6 +81,12 @@ bool BoxCopy::read_map() {
         corner_[i] = warp_.row<int32_t>(step_.rows[first_coordinate + i])[lane_];
         rows_ *= i ? map_.count(i) : 1;
     }
+    int64_t bytes = corner_[0] * int64_t(map_.element_bytes());
+    if (bytes % int64_t(chunk_of_copy))
+        return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                    "the first coordinate is " + std::to_string(corner_[0]) + ", so the box begins "
+                        + std::to_string(bytes) + " bytes from the tensor's first column: "
+                        "not a multiple of 16");
     return true;
 }
 

@@ -217,7 +217,7 @@ void ask_texture(Warp &warp, const Step &step) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t handle = warp.row<uint64_t>(step.rows[9])[lane];
         const Texture *texture =
-            warp.machine.find_texture(warp, step, lane, handle, step.place != 0);
+            warp.machine.find_texture(warp, step, lane, handle, step.place != 0, true);
         if (!texture)
             return;
         uint32_t level = warp.row<uint32_t>(step.rows[8])[lane];

@@ -157,7 +157,8 @@ SOFT_API(cuGreenCtxCreate,
     bool optional = state().settings.driver >= first_without_flags;
     if (!handle || (flags != with_default_stream && (flags || !optional)))
         return CUDA_ERROR_INVALID_VALUE;
-    const Parts *parts = described(description);
+    const Parts all = whole(*device);
+    const Parts *parts = description ? described(description) : &all;
     if (!parts || parts->device != ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     ContextPtr context;

@@ -52,17 +52,17 @@ LOAD = """mbarrier.init.shared.b64 [%r3], 1; fence.proxy.async;
 STORE = """cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%rd3, {{{corner}}}], [%r2];
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
 CASES = {
-    "one dimension": (Tensor((100,), (64,)), [(0,), (-8,), (60,), (100,), (-64,)]),
-    "bytes": (Tensor((100, 20), (48, 8), "u1"), [(0, 0), (-3, 15), (90, -2)]),
-    "floats": (Tensor((40, 9), (12, 4), "f4", padding=32), [(5, 3), (33, 7)]),
-    "doubles": (Tensor((9, 7, 5), (4, 3, 2), "f8"), [(2, 1, 0), (7, -1, 4)]),
+    "one dimension": (Tensor((100,), (64,)), [(0,), (-8,), (56,), (104,), (-64,)]),
+    "bytes": (Tensor((100, 20), (48, 8), "u1"), [(0, 0), (-16, 15), (80, -2)]),
+    "floats": (Tensor((40, 9), (12, 4), "f4", padding=32), [(4, 3), (32, 7)]),
+    "doubles": (Tensor((9, 7, 5), (4, 3, 2), "f8"), [(2, 1, 0), (6, -1, 4)]),
     "swizzled by 32": (Tensor((50, 40), (16, 19), swizzle=32), [(0, 0), (40, 30)]),
-    "swizzled by 64": (Tensor((50, 40), (32, 19), swizzle=64), [(0, 0), (-5, 30)]),
-    "swizzled by 128": (Tensor((80, 40), (64, 19), swizzle=128), [(0, 0), (33, -4)]),
+    "swizzled by 64": (Tensor((50, 40), (32, 19), swizzle=64), [(0, 0), (-8, 30)]),
+    "swizzled by 128": (Tensor((80, 40), (64, 19), swizzle=128), [(0, 0), (32, -4)]),
     "narrow rows": (Tensor((80, 40), (24, 19), swizzle=128), [(8, 3)]),
-    "four dimensions": (Tensor((20, 6, 5, 4), (8, 3, 2, 2), padding=16), [(3, 2, 1, 3)]),
-    "five dimensions": (Tensor((12, 4, 3, 3, 3), (8, 2, 2, 2, 2), "u2"), [(-1, -1, 2, 1, 2)]),
-    "steps": (Tensor((20, 30, 9), (8, 7, 4), steps=(1, 3, 2)), [(0, 0, 0), (2, 20, 3)]),
+    "four dimensions": (Tensor((20, 6, 5, 4), (8, 3, 2, 2), padding=16), [(8, 2, 1, 3)]),
+    "five dimensions": (Tensor((12, 4, 3, 3, 3), (8, 2, 2, 2, 2), "u2"), [(-8, -1, 2, 1, 2)]),
+    "steps": (Tensor((20, 30, 9), (8, 7, 4), steps=(1, 3, 2)), [(0, 0, 0), (8, 20, 3)]),
 }
 
 
@@ -179,12 +179,12 @@ def test_reductions(client, run, operation, dtype):
     image = random.integers(low, 50, SHARED // width).astype(dtype)
     address, given = memory_of(client, old), memory_of(client, image)
     wanted = old.copy()
-    for shared, place in tensor.places((-3, 6)):
+    for shared, place in tensor.places((-16 // width, 6)):
         if place is not None:
             at = place // width
             wanted[at] = UPDATES[operation][0](old[at], image[shared // width])
     map = encoded(client, tensor, address)
-    run(map, given, client.device(SHARED), (-3, 6), instruction(REDUCE, tensor, operation))
+    run(map, given, client.device(SHARED), (-16 // width, 6), instruction(REDUCE, tensor, operation))
     assert (np.frombuffer(client.read(address, tensor.bytes), dtype) == wanted).all()
 
 
@@ -239,14 +239,14 @@ def test_maps_that_a_kernel_makes(client, run):
             before += f"mov.b32 %r22, {value};" + REPLACE.format(name, "b32", f"{i}, %r22")
     before += f"ready: {TO_GLOBAL}"
     wanted = np.zeros(SHARED, "u1")
-    for shared, place in tensor.places((3, 5)):
+    for shared, place in tensor.places((8, 5)):
         if place is not None:
             wanted[shared : shared + 2] = data[place : place + 2]
     given, result, place = (client.device(SHARED) for _ in range(3))
     client.write(given, bytes(SHARED))
     copy = instruction(LOAD, tensor)
     found = run(
-        bytes(128), given, result, (3, 5), copy, target="sm_90a", before=before, place=place
+        bytes(128), given, result, (8, 5), copy, target="sm_90a", before=before, place=place
     )
     assert (found == wanted).all()
 
@@ -314,6 +314,16 @@ FAULTS = {
 }
 
 
+def status_of(lost, map, copy, *corner):
+    """The status of a kernel that copies a box."""
+    code = TEXT.format(target="sm_90", copy=copy, before="", shared=SHARED, step=4 * THREADS)
+    function = lost.function(lost.module(code.encode()), "k")
+    arguments = [ctypes.create_string_buffer(map, 128), lost.device(SHARED), lost.device(SHARED)]
+    arguments += [(ctypes.c_int32 * 5)(*corner), 0]
+    assert lost.launch(function, lost.stream(), *arguments, block=THREADS) == SUCCESS
+    return lost.call("cuCtxSynchronize")
+
+
 @pytest.mark.parametrize("case", FAULTS)
 def test_faults(lost, software, case):
     map, tensor, offset, status, text = FAULTS[case]
@@ -323,13 +333,7 @@ def test_faults(lost, software, case):
     if case == "freed":
         lost.forget("cuMemFree_v2", address)
         lost.ok("cuMemFree_v2", address)
-    copy = instruction(LOAD, tensor, offset=offset)
-    code = TEXT.format(target="sm_90", copy=copy, before="", shared=SHARED, step=4 * THREADS)
-    function = lost.function(lost.module(code.encode()), "k")
-    arguments = [ctypes.create_string_buffer(map, 128), lost.device(SHARED), lost.device(SHARED)]
-    arguments += [(ctypes.c_int32 * 5)(), 0]
-    assert lost.launch(function, lost.stream(), *arguments, block=THREADS) == SUCCESS
-    assert lost.call("cuCtxSynchronize") == status
+    assert status_of(lost, map, instruction(LOAD, tensor, offset=offset)) == status
     assert text in software.fault_text()
     assert "cp.async.bulk.tensor" in software.fault_text()
 
@@ -338,11 +342,16 @@ def test_a_reduction_that_does_not_exist(lost, software):
     """Floats of 32 bits have no minimum in a reduction."""
     tensor = Tensor((16,), (16,), "f4")
     map = encoded(lost, tensor, lost.device(64))
-    copy = instruction(REDUCE, tensor, "min")
-    code = TEXT.format(target="sm_90", copy=copy, before="", shared=SHARED, step=4 * THREADS)
-    function = lost.function(lost.module(code.encode()), "k")
-    arguments = [ctypes.create_string_buffer(map, 128), lost.device(SHARED), lost.device(SHARED)]
-    arguments += [(ctypes.c_int32 * 5)(), 0]
-    assert lost.launch(function, lost.stream(), *arguments, block=THREADS) == SUCCESS
-    assert lost.call("cuCtxSynchronize") == ILLEGAL_INSTRUCTION
+    assert status_of(lost, map, instruction(REDUCE, tensor, "min")) == ILLEGAL_INSTRUCTION
     assert "no such reduction for the type of the tensor" in software.fault_text()
+
+
+@pytest.mark.parametrize("copy", [LOAD, STORE, REDUCE])
+def test_a_box_begins_at_a_multiple_of_16_bytes(lost, software, copy):
+    """Coordinates may be outside of the tensor, but an H200 refuses a first one of another kind."""
+    map = encoded(lost, SMALL, lost.device(SMALL.bytes))
+    copy = instruction(copy, SMALL, "add" if copy is REDUCE else "")
+    assert status_of(lost, map, copy, -8, 1) == SUCCESS
+    assert status_of(lost, map, copy, 60, 1) == ILLEGAL_INSTRUCTION
+    text = "the first coordinate is 60, so the box begins 120 bytes from the tensor's first column"
+    assert text in software.fault_text()

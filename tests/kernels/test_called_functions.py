@@ -130,7 +130,9 @@ CODED = "selp.u32 %r4, 1000, 0, {}; add.u32 %r3, %r3, %r4;"
          np.where(i > 4, 1000, 0)),
     ],
 )  # fmt: skip
+@pytest.mark.cuda_software
 def test_predicates_and_registers_of_16_bits(driver, body, expected):
+    """The compiler of the driver 580.159.04 crashes (SIGSEGV) with each of these."""
     assert results(NARROW, body) == expected.tolist()
 
 
@@ -188,9 +190,15 @@ large:
         # The result of the call is itself such a register.
         ("mov.u32 total, 7; call (total), twice, (1); add.u32 %r3, total, 0;", 9 + 0 * i),
         (
-            "setp.eq.u32 %flag1, %r1, 5; mov.v2.u32 pair, {1, 2}; mov.u32 total, 0;"
-            "call add, (%r1); mad.lo.u32 %r3, pair.x, 10, pair.y;" + CODED.format("%flag1"),
-            np.where(i > 3, 12, 13) + np.where((i > 3) & (i != 5), 1000, 0),
+            "setp.eq.u32 %flag1, %r1, 5; mov.u32 total, 0; call add, (%r1); mov.u32 %r3, 7;"
+            + CODED.format("%flag1"),
+            7 + np.where((i > 3) & (i != 5), 1000, 0),
+        ),
+        pytest.param(  # driver 580.159.04 loses what a function writes to a part of a vector
+            "mov.v2.u32 pair, {1, 2}; mov.u32 total, 0; call add, (%r1);"
+            "mad.lo.u32 %r3, pair.x, 10, pair.y;",
+            np.where(i > 3, 12, 13),
+            marks=pytest.mark.cuda_software,
         ),
         (
             # A loop around a call, and a call under a guard.
@@ -212,7 +220,9 @@ def test_registers_and_local_memory_of_the_module(driver, body, expected):
     assert results(SHARED, body, "2.3", "sm_20") == expected.tolist()
 
 
+@pytest.mark.cuda_software
 @pytest.mark.parametrize("declared", [".reg .u32 total;", ".local .u32 kept[4];"])
 def test_the_abi_has_no_registers_of_the_module(driver, declared):
+    """The toolkit's ptxas refuses them. The compiler of the driver 580.159.04 takes them."""
     with pytest.raises(cu.CudaError, match=r"(?i)not allowed with ABI|before \.version 3\.0"):
         results(declared, "mov.u32 %r3, 1;")
