@@ -177,7 +177,7 @@ $(VENV)/build.stamp $(VENV)/lint.stamp $(VENV)/docs.stamp: pyproject.toml $(VENV
 	@test $(EXTRA) != test || rm -f $(VENV)/editable.stamp
 	@touch $@
 
-CXX_FILES = $(shell find include softdriver -name '*.h' -o -name '*.cpp') pyx/library.c
+CXX_FILES = $(shell find include softdriver -name '*.h' -o -name '*.cpp') $(wildcard pyx/*.c)
 
 # cython-lint calls pycodestyle by its name.
 lint: build $(VENV)/lint.stamp

@@ -82,9 +82,11 @@ def cython_extension(name: str, *sources: Path) -> Extension:
 
 
 def extensions() -> list[Extension]:
-    library = cython_extension(LIBRARY, *sorted(Path("pyx").rglob("_*.pyx")), Path("pyx/library.c"))
+    pyx = Path("pyx")
+    library = cython_extension(LIBRARY, *sorted(pyx.rglob("_*.pyx")), *sorted(pyx.glob("*.c")))
     library.define_macros = [("CUDADRV_LIBRARY", None)]
     library.define_macros += [("PyImport_ImportModule", "cudadrv_import_module")]  # see library.c
+    library.define_macros += [("PyModuleDef_Init", "cudadrv_define_module")]  # see methods.c
     found = [library]
     if SOFTDRIVER:
         found += software_driver("cudadrv")

@@ -724,8 +724,7 @@ cdef extern from "cudadrv/calls.h":
     ctypedef object (*vectorcallfunc)(
         object called, PyObject *const *given, size_t nargsf, PyObject *names)
     vectorcallfunc exchange_call(object callable, vectorcallfunc function)
+    vectorcallfunc exchange_method(type cls, object method, vectorcallfunc function) except NULL
     PyObject *const *items_of(tuple objects)
     tuple tuple_of(PyObject *const *objects, Py_ssize_t count)
-    object call_with_tuple(
-        object method, type cls, PyObject *const *given, size_t nargsf, PyObject *names)
     Py_ssize_t PyVectorcall_NARGS(size_t nargsf)

@@ -9,6 +9,8 @@
 
 #include <Python.h>
 
+#include "cudadrv/library.h"
+
 /* Makes Python call `function` for a class, or for a function of Cython's. Returns what Python has
  * called so far, which is NULL for a class. Does nothing if the object has no vectorcall slot. */
 static inline vectorcallfunc exchange_call(PyObject *callable, vectorcallfunc function) {
@@ -35,29 +37,15 @@ static inline PyObject *tuple_of(PyObject *const *objects, Py_ssize_t count) {
     return tuple;
 }
 
-/* Calls a method of Cython's that has no vectorcall slot of its own, because it takes a tuple and a
- * dict. Returns NULL with an exception if that fails, or if there is no object of the class. */
-static inline PyObject *call_with_tuple(PyObject *method, PyTypeObject *cls, PyObject *const *given,
-                                        size_t nargsf, PyObject *names) {
-    Py_ssize_t count = PyVectorcall_NARGS(nargsf), more = names ? PyTuple_GET_SIZE(names) : 0;
-    PyMethodDef *definition = ((PyCFunctionObject *)method)->m_ml;
-    if (count == 0 || !PyObject_TypeCheck(given[0], cls)) {
-        return PyErr_Format(PyExc_TypeError, "%s is a method of %s", definition->ml_name,
-                            cls->tp_name);
-    }
-    PyObject *items = tuple_of(given + 1, count - 1), *options = PyDict_New(), *result = NULL;
-    int failed = !items || !options;
-    for (Py_ssize_t i = 0; !failed && i < more; i++) {
-        failed = PyDict_SetItem(options, PyTuple_GET_ITEM(names, i), given[count + i]);
-    }
-    if (!failed) {
-        PyCFunctionWithKeywords function =
-            (PyCFunctionWithKeywords)(void (*)(void))definition->ml_meth;
-        result = function(given[0], items, options);
-    }
-    Py_XDECREF(items);
-    Py_XDECREF(options);
-    return result;
+/* Lets Python check that a method is called with an object of its class (pyx/methods.c). Returns -1
+ * with an exception if that fails. */
+CUDADRV_HIDDEN int cudadrv_check_objects(PyTypeObject *cls, PyObject *method);
+
+/* Makes Python call `function` for a method. Returns what Python would call otherwise, which checks
+ * the object, or NULL with an exception. */
+static inline vectorcallfunc exchange_method(PyTypeObject *cls, PyObject *method,
+                                             vectorcallfunc function) {
+    return cudadrv_check_objects(cls, method) ? NULL : exchange_call(method, function);
 }
 
 #endif

@@ -25,8 +25,8 @@ from cudadrv._driver cimport (
     CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
     CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, CUDA_SUCCESS,
     CUcontext, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUresult, cudadrv_table,
-    PyVectorcall_NARGS, call_with_tuple, exchange_call, has_answered, in_cuGraphExecUpdate,
-    in_cuGraphNodeSetEnabled, last_failure, tuple_of, unlikely,
+    PyVectorcall_NARGS, exchange_method, has_answered, in_cuGraphExecUpdate,
+    in_cuGraphNodeSetEnabled, last_failure, tuple_of, unlikely, vectorcallfunc,
 )
 from cudadrv._engine cimport (
     OWN_READ, OWN_SHARED, OWN_UNCHECKED, OWN_WRITE, engine, own_access, own_catch_up,
@@ -502,12 +502,14 @@ cdef object _set_directly(
     """Fast path of `ExecutableNode.set` (see `calls.h`): calls without keywords."""
     cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
     if unlikely(names is not NULL or count == 0 or type(<object>given[0]) is not ExecutableNode):
-        return call_with_tuple(method, ExecutableNode, given, nargsf, names)
+        return _set_usually(method, given, nargsf, names)
     _set(<ExecutableNode>given[0], tuple_of(&given[1], count - 1), None, None, None, None,
          None, None, None)
 
 
-exchange_call(ExecutableNode.set, _set_directly)
+cdef vectorcallfunc _set_usually = exchange_method(
+    ExecutableNode, ExecutableNode.set, _set_directly
+)
 
 
 cdef GraphNode _node_of(ExecutableNode node):

@@ -29,7 +29,7 @@ from cudadrv._driver cimport (
     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction, CUfunction_attribute,
     CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, PyVectorcall_NARGS, cuLaunchKernelEx,
-    exchange_call, in_cuFuncGetAttribute, in_cuFuncSetAttribute, in_cuFuncSetCacheConfig,
+    exchange_method, in_cuFuncGetAttribute, in_cuFuncSetAttribute, in_cuFuncSetCacheConfig,
     in_cuOccupancyMaxActiveBlocksPerMultiprocessor, in_cuOccupancyMaxPotentialBlockSize, items_of,
     likely, tuple_of, unlikely, vectorcallfunc,
 )
@@ -597,9 +597,7 @@ cdef object _launch_directly(
     """Fast path of `Kernel.launch` (see `calls.h`): calls with no keyword argument but `stream`."""
     cdef Py_ssize_t count = PyVectorcall_NARGS(nargsf)
     cdef object stream = None
-    if unlikely(count and type(<object>given[0]) is not Kernel):
-        raise TypeError(f"launch is a method of Kernel, and not of {type(<object>given[0])}")
-    if unlikely(count < 3):
+    if unlikely(count < 3 or type(<object>given[0]) is not Kernel):
         return _launch_usually(method, given, nargsf, names)
     if likely(names is not NULL):
         if unlikely(len(<tuple>names) != 1 or (<tuple>names)[0] is not "stream"):
@@ -609,7 +607,7 @@ cdef object _launch_directly(
                    stream, 0, (), False, None)
 
 
-cdef vectorcallfunc _launch_usually = exchange_call(Kernel.launch, _launch_directly)
+cdef vectorcallfunc _launch_usually = exchange_method(Kernel, Kernel.launch, _launch_directly)
 
 
 cdef tuple borrows_of_launch(object borrows):

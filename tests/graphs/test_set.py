@@ -837,7 +837,7 @@ def test_a_refused_change_leaves_the_node(world, adder):
 def test_set_is_a_method_of_nodes(step):
     kind = type(step[FILL])
     for given in ((), (3,), (3, 4.0), (step,)):
-        with pytest.raises(TypeError, match=r"^set is a method of cudadrv\."):
+        with pytest.raises(TypeError, match=r"^(unbound method|descriptor)\b.*\bset\b"):
             kind.set(*given)
     kind.set(step[FILL], value=4)
     with pytest.raises(TypeError, match="'colour'"):
