@@ -289,15 +289,15 @@ for _name, _kind in {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}.items()
         said = run(p, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(p, held), rows)
         return said if isinstance(said, str) else read_array(p, held, 12)
 
-    @question(f"fractions: formatted stores to {_name} of numbers near ties")
+    @question(f"fractions: formatted stores to {_name} of numbers above ties")
     def _(p, name=_name, kind=_kind):
         most = (1 << (8 * int(name[2]) - (name[0] == "s"))) - 1
         held = array(p, 24, 1, kind=kind, flags=SURFACE)
         write_array(p, held, bytes(24 * int(name[2])))
         rows = []
         for x in range(24):
-            tie = struct.pack("f", (x // 3 * 37 % most + 0.5) / most)
-            rows.append((x, 0, struct.unpack("i", tie)[0] + x % 3 - 1))
+            tie = struct.pack("f", ((37, 100)[x // 12] + 0.5) / most)
+            rows.append((x, 0, struct.unpack("i", tie)[0] + (1 << x % 12)))
         said = run(p, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(p, held), rows)
         if isinstance(said, str):
             return said
