@@ -296,8 +296,8 @@ for _name, _kind in {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}.items()
         write_array(p, held, bytes(24 * int(name[2])))
         rows = []
         for x in range(24):
-            tie = struct.pack("f", ((37, 100)[x // 12] + 0.5) / most)
-            rows.append((x, 0, struct.unpack("i", tie)[0] + (1 << x % 12)))
+            number = struct.pack("f", ((37, 100)[x // 12] + 0.5 + x % 12 / 48) / most)
+            rows.append((x, 0, *struct.unpack("i", number)))
         said = run(p, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(p, held), rows)
         if isinstance(said, str):
             return said

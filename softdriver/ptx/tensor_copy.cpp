@@ -47,7 +47,7 @@ class BoxCopy {
         warp_.machine.fail(warp_, step_, lane_, status, what);
         return false;
     }
-    bool read_map();
+    bool read_map(bool loads);
     Part part_of(uint64_t row) const;
     bool copy_global(const Part &part, char *row, bool loads) const;
     void convert(char *row) const;
@@ -63,7 +63,7 @@ class BoxCopy {
     UpdateItem update_ = nullptr;
 };
 
-bool BoxCopy::read_map() {
+bool BoxCopy::read_map(bool loads) {
     Access access{warp_, step_, Space::Generic, Use::Read};
     const char *found = access.reach_or_fail(lane_, warp_.row<uint64_t>(step_.rows[map_row])[lane_],
                                              TensorMap::bytes, TensorMap::alignment);
@@ -79,6 +79,10 @@ bool BoxCopy::read_map() {
                         " dimensions, and the instruction " + std::to_string(dimensions));
     for (unsigned i = 0; i < dimensions; i++) {
         corner_[i] = warp_.row<int32_t>(step_.rows[first_coordinate + i])[lane_];
+        if (corner_[i] < 0 && !loads)
+            return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                        "coordinate " + std::to_string(i) + " is " + std::to_string(corner_[i]) +
+                            ", and only a load can begin before the tensor");
         rows_ *= i ? map_.count(i) : 1;
     }
     int64_t bytes = corner_[0] * int64_t(map_.element_bytes());
@@ -124,7 +128,7 @@ bool BoxCopy::copy_global(const Part &part, char *row, bool loads) const {
 uint32_t round_to_tf32(uint32_t bits) {
     constexpr uint32_t dropped = 0x1fff;
     if (floating::is_nan(floating::from_bits<float>(bits)))
-        return floating::Format<float>::nan;
+        return floating::Format<float>::nan & ~dropped;
     return (bits + (dropped >> 1) + (bits >> 13 & 1)) & ~dropped;
 }
 
@@ -133,10 +137,7 @@ void BoxCopy::convert(char *row) const {
     for (char *place = row; place < row + map_.row_bytes(); place += sizeof(uint32_t)) {
         uint32_t bits;
         memcpy(&bits, place, sizeof bits);
-        if (map_.flushes())
-            bits = floating::to_bits(floating::flush(floating::from_bits<float>(bits)));
-        if (map_.rounds())
-            bits = round_to_tf32(bits);
+        bits = round_to_tf32(bits);
         memcpy(place, &bits, sizeof bits);
     }
 }
@@ -155,13 +156,12 @@ bool BoxCopy::copy_shared(uint64_t row, char *bytes, bool loads) const {
 }
 
 bool BoxCopy::run(bool loads) {
-    if (!map_.mark && !read_map())
+    if (!map_.mark && !read_map(loads))
         return false;
     if (warp_.row<uint64_t>(step_.rows[box_row])[lane_] % alignment_of_box)
         return fail(CUDA_ERROR_MISALIGNED_ADDRESS,
                     "the address in shared memory is not a multiple of 128");
-    bool converts = map_.flushes() || map_.rounds();
-    if (converts && !loads)
+    if (!loads && map_.is_converted())
         return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
                     "stores of this type are not supported by the software driver");
     (loads ? shared_ : global_).use = update_ ? Use::Atomic : Use::Write;
@@ -171,7 +171,7 @@ bool BoxCopy::run(bool loads) {
         if (loads)
             memset(bytes, 0, map_.row_bytes()); // what is outside of the tensor is 0
         bool copied = loads ? copy_global(part, bytes, true) : copy_shared(row, bytes, false);
-        if (copied && converts)
+        if (copied && map_.rounds())
             convert(bytes);
         if (!copied || !(loads ? copy_shared(row, bytes, true) : copy_global(part, bytes, false)))
             return false;
@@ -180,7 +180,7 @@ bool BoxCopy::run(bool loads) {
 }
 
 bool BoxCopy::reduce(Operation operation) {
-    if (!read_map())
+    if (!read_map(false))
         return false;
     update_ = item_update(operation, map_.type_for(operation));
     return update_ ? run(false)

@@ -83,10 +83,8 @@ std::string set_field(TensorMap &map, Field field, uint64_t index, uint64_t valu
     return {};
 }
 
-// Step::detail of tensormap.replace: the field, the state space, and whether strides are given in
-// units of 16 bytes.
-constexpr unsigned map_field_mask = 0xf, map_space_shift = 4, map_space_mask = 0xf,
-                   stride_units_bit = 0x100;
+// Step::detail of tensormap.replace: the field and the state space.
+constexpr unsigned map_field_mask = 0xf, map_space_shift = 4, map_space_mask = 0xf;
 
 // The handler of tensormap.replace. rows[0] has the addresses, rows[1] the dimensions, and rows[2]
 // the values.
@@ -102,8 +100,6 @@ void replace_field(Warp &warp, const Step &step) {
             return;
         uint64_t value = is_wide(field) ? warp.row<uint64_t>(step.rows[2])[lane]
                                         : warp.row<uint32_t>(step.rows[2])[lane];
-        if (step.detail & stride_units_bit)
-            value *= 16;
         TensorMap map = TensorMap::read(found);
         std::string wrong = set_field(map, field, warp.row<uint32_t>(step.rows[1])[lane], value);
         if (!wrong.empty())
@@ -131,11 +127,9 @@ void decode_replace(Decoder &decoder) {
     step.rows[0] = decoder.whole_address(decoder.operand(0));
     step.rows[1] = indexed ? decoder.source(decoder.operand(1), Type::B32) : decoder.constant(4, 0);
     step.rows[2] = decoder.source(decoder.operand(indexed ? 2 : 1), type);
-    // ptxas divides strides by 16 itself since PTX 8.5.
-    bool units = Field(field) == Field::Stride && decoder.tree().version < 85;
+    // Strides are in bytes. The compilers of CUDA 12.4 and before took them in units of 16 bytes.
     Space where = space < 0 ? Space::Generic : space ? Space::Shared : Space::Global;
-    step.detail = uint16_t(unsigned(field) | unsigned(where) << map_space_shift |
-                           (units ? stride_units_bit : 0));
+    step.detail = uint16_t(unsigned(field) | unsigned(where) << map_space_shift);
     decoder.emit(replace_field);
 }
 
@@ -198,8 +192,8 @@ size_t TensorMap::element_bytes() const {
     return type < supported_types ? sizes_of_types[type] : 0;
 }
 
-bool TensorMap::flushes() const { return type == FlushedFloat32 || type == FlushedTFloat32; }
 bool TensorMap::rounds() const { return type == TFloat32 || type == FlushedTFloat32; }
+bool TensorMap::is_converted() const { return type == FlushedFloat32 || rounds(); }
 
 Type TensorMap::type_for(Operation operation) const {
     constexpr Type types[] = {Type::None, Type::None, Type::U32, Type::S32, Type::U64,

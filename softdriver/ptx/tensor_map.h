@@ -33,11 +33,11 @@ struct TensorMap {
 
     unsigned dimensions() const { return last_dimension + 1u; }
     size_t element_bytes() const; // 0 if the type is not supported
-    // Loads change floats of some types: they flush subnormal numbers, or round to tf32.
-    bool flushes() const;
+    // Loads round floats of some types to tf32. On an H200, no load flushes subnormal numbers.
+    bool rounds() const;
+    bool is_converted() const;
     // The type of the items in an instruction that updates them. None if they cannot be updated.
     Type type_for(Operation operation) const;
-    bool rounds() const;
     size_t row_bytes() const { return box[0] * element_bytes(); }
     // The distance in shared memory of the rows of a box, and how many chunks of 16 bytes a
     // swizzled row has (1: no swizzling).

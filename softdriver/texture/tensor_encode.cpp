@@ -37,7 +37,7 @@ SOFT_API(cuTensorMapEncodeTiled,
                  unsigned(promotion) <= CU_TENSOR_MAP_L2_PROMOTION_L2_256B &&
                  unsigned(fill) <= CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA;
     if (!target || !is_aligned(target) || !known || !dimensions ||
-        dimensions > ptx::TensorMap::most_dimensions || !address || !sizes || !box || !steps ||
+        dimensions > ptx::TensorMap::most_dimensions || !sizes || !box || !steps ||
         (dimensions > 1 && !strides))
         return CUDA_ERROR_INVALID_VALUE;
     ptx::TensorMap map;
