@@ -49,6 +49,7 @@ cdef class Stream:
     cdef int look_for_capture(self, bint pushed) noexcept nogil
     cdef int probe(self) noexcept nogil
     cdef bint finish(self, bint wait, int64_t deadline) except -1
+    cdef bint _wait_long(self, own_snapshot *snapshot, int64_t deadline) except -1
     cdef int refuse(self, int reason) except -1
     cdef int refuse_captured(self) except -1
     cdef Event event_of_stream(self, Stream other)

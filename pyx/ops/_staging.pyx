@@ -392,11 +392,10 @@ cdef struct Plan:
     size_t piece        # how much a thread copies at a time
     size_t threads      # the most threads, including the calling one; 0 until it is determined
     size_t cached       # a `Filling` of at least this many bytes uses ordinary stores
-    size_t small        # a copy of at most this many bytes uses ordinary stores
 
 cdef Plan _plan = Plan(
     threshold=1 << 18, chunk=4 << 20, parts=8, least=1 << 19, ring=8, fresh=32 << 20,
-    piece=1 << 17, threads=0, cached=8 << 20, small=1 << 18)
+    piece=1 << 17, threads=0, cached=8 << 20)
 
 
 cdef size_t _running = 0    # how many large copies are running
@@ -497,7 +496,7 @@ cdef int _copy_chunks(Region region, char *ordinary, Stream stream, int name) ex
         transfer.memory.chunk, transfer.memory.piece = chunk, _plan.piece
         transfer.memory.ring, transfer.memory.threads = len(stages), threads
         transfer.memory.inward, transfer.memory.file = name != COPY_TO, -1
-        transfer.memory.cached = nbytes <= _plan.small
+        transfer.memory.cached = False
         for at, stage in enumerate(stages):
             transfer.memory.blocks[at] = (<Stage>stage).data
             transfer.events[at] = (<Stage>stage).event.raw

@@ -606,9 +606,19 @@ cdef class Stream:
         try:
             if _is_idle(self, &snapshot, wait):
                 return True
-            return wait and _event_at(self, &snapshot).observe(&snapshot, deadline)
+            return wait and self._wait_long(&snapshot, deadline)
         finally:
             own_snapshot_drop(engine, &snapshot)
+
+    cdef bint _wait_long(self, own_snapshot *snapshot, int64_t deadline) except -1:
+        """Wait for an event at the end of the work. Return False if the deadline comes first."""
+        if not _event_at(self, snapshot).observe(snapshot, deadline):
+            return False
+        # NVIDIA's driver writes what kernels have printed when a stream is asked, and not when an
+        # event is asked. If the answer is an error, later calls report it.
+        with nogil:
+            _query(self, False)
+        return True
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
         """Record an event. In the engine the event stands for the snapshot `as_of`.

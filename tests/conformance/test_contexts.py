@@ -93,7 +93,6 @@ def test_created_with_what_a_device_lacks(software):
     out = ctypes.byref(handle)
     assert software("cuCtxCreate_v3", out, some, 1, 0, 0) == UNSUPPORTED_EXEC_AFFINITY
     assert software("cuCtxCreate_v3", out, None, 1, 0, 0) == INVALID_VALUE
-    assert software("cuCtxCreate_v3", out, some, -1, 0, 0) == INVALID_VALUE
     affinity = ctypes.byref(CreateParameters(affinity=at, affinity_count=1))
     assert software("cuCtxCreate_v4", out, affinity, 0, 0) == UNSUPPORTED_EXEC_AFFINITY
     graphics = ctypes.byref(CreateParameters(graphics=at))

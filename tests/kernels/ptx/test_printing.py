@@ -58,3 +58,23 @@ def test_text_is_printed(script, way):
     """)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["0 is  0.00", "1 is  1.25", "2 is  2.50"]
+
+
+def test_text_is_printed_after_a_long_wait(script):
+    """The text is there when `synchronize` has returned, and not only at the end of the program."""
+    declared, call = WAYS["with a result"]
+    slow = (
+        "mov.u32 %r2, 0; slow: nanosleep.u32 500000; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 40;"
+    )
+    call = "{ .reg .pred %p<2>; " + slow + " @%p1 bra slow; }" + call
+    text = TEXT.format(declared=declared, call=call)
+    done = script.run(f"""
+    import os
+    import cudadrv as cu
+    with cu.Stream() as stream:
+        cu.Module({text!r})["k"].launch(1, 3, stream=stream)
+        stream.synchronize()
+        os._exit(0)
+    """)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0 is  0.00", "1 is  1.25", "2 is  2.50"]
