@@ -88,8 +88,9 @@ bool BoxCopy::read_map(bool loads) {
     int64_t bytes = corner_[0] * int64_t(map_.element_bytes());
     if (bytes % int64_t(chunk_of_copy))
         return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION,
-                    "the first coordinate is " + std::to_string(corner_[0]) + ", so the box begins "
-                        + std::to_string(bytes) + " bytes from the tensor's first column: "
+                    "the first coordinate is " + std::to_string(corner_[0]) +
+                        ", so the box begins " + std::to_string(bytes) +
+                        " bytes from the tensor's first column: "
                         "not a multiple of 16");
     return true;
 }
