@@ -63,7 +63,7 @@ void tell_unnamed_races() {
         return;
     Lock lock(state().mutex, std::try_to_lock);
     if (lock.owns_lock())
-        state().races.record.flush();
+        state().races.list.flush();
 }
 
 // Destroys everything and clears sticky errors, so that the state is as after cuInit. The calling
@@ -95,7 +95,7 @@ void reset(Lock &lock, bool keep_host_memory) {
         device->primary_retains = 0;
         device->primary_flags = 0;
     }
-    driver.races.record.clear();
+    driver.races.list.clear();
     driver.settings.faults.clear();
     thread_state().contexts.clear();
 }
@@ -193,7 +193,7 @@ extern "C" unsigned long long cudadrvSoftRaces(void) {
     Lock lock(state().mutex);
     state().races.look();
     name_races(lock);
-    return state().races.record.size();
+    return state().races.list.size();
 }
 
 extern "C" const char *cudadrvSoftRaceText(unsigned long long index) {
@@ -201,9 +201,9 @@ extern "C" const char *cudadrvSoftRaceText(unsigned long long index) {
     if (in_forked_child())
         return nullptr;
     Lock lock(state().mutex);
-    if (index >= state().races.record.size())
+    if (index >= state().races.list.size())
         return nullptr;
-    text = state().races.record.text(index);
+    text = state().races.list.text(index);
     return text.c_str();
 }
 
@@ -211,7 +211,7 @@ extern "C" int cudadrvSoftForgetRaces(void) {
     if (in_forked_child())
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
-    state().races.record.clear();
+    state().races.list.clear();
     return CUDA_SUCCESS;
 }
 

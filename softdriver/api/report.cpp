@@ -213,7 +213,7 @@ void note_last() {
     if (!lock.owns_lock())
         return;
     state().races.look();
-    state().races.record.flush();
+    state().races.list.flush();
     write_objects();
 }
 

@@ -283,9 +283,9 @@ uint64_t Run::executed() const {
 }
 
 std::vector<Accessed> Run::accessed(int use) const {
-    std::vector<const Touched *> all;
+    std::vector<const AddressSet *> all;
     for (auto &machine : machines_)
-        all.push_back(&machine->memory.touched(Use(use)));
+        all.push_back(&machine->memory.accessed(Use(use)));
     return ranges_of(all);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "ptx/address_set.h"
 #include "ptx/run.h"
-#include "ptx/touched.h"
 
 #include <map>
 
@@ -45,8 +45,8 @@ class Memory {
     // Records an access that has been checked already.
     void record(uint32_t site, uintptr_t address, size_t bytes, Use use) {
         if (launch_.record)
-            touched_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(sites_[site].place,
-                                                                           address, bytes);
+            accessed_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(sites_[site].place,
+                                                                            address, bytes);
     }
     // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();
@@ -55,19 +55,19 @@ class Memory {
     bool find(uintptr_t address, Segment &segment) const {
         return launch_.find(address, segment) && !segment.of_array;
     }
-    const Touched &touched(Use use) const { return touched_[int(use)]; }
+    const AddressSet &accessed(Use use) const { return accessed_[int(use)]; }
 
   private:
     struct Site {
         Segment segment;
-        Touched::Place place;
+        AddressSet::Place place;
     };
     bool look_up(Site &site, uintptr_t address, size_t bytes, bool of_texture);
 
     const Launch &launch_;
     std::vector<Site> sites_;
     std::map<uintptr_t, Segment> segments_;
-    Touched touched_[3];
+    AddressSet accessed_[3];
 };
 
 } // namespace soft::ptx

@@ -34,9 +34,9 @@ bool ask_client(const cudadrvSoftWords &client, const RaceText &race, RaceNames 
 } // namespace
 
 void name_races(Lock &lock) {
-    RaceRecord &record = state().races.record;
-    while (const RaceText *unnamed = record.first_unnamed()) {
-        uint64_t number = record.number_of_first();
+    RaceList &list = state().races.list;
+    while (const RaceText *unnamed = list.first_unnamed()) {
+        uint64_t number = list.number_of_first();
         RaceText race = *unnamed;
         cudadrvSoftWords client = state().words;
         RaceNames names;
@@ -45,7 +45,7 @@ void name_races(Lock &lock) {
         acquire(lock);
         if (!asked)
             return;
-        record.name(number, names);
+        list.name(number, names);
     }
 }
 

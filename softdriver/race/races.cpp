@@ -52,10 +52,10 @@ Races::Races()
                      if (deferred.operation)
                          visit(*deferred.operation);
              }),
-      watches_([this](const Operation &operation, const RaceShadow &memory, const Range &range,
-                      RaceUse use) {
-          record.add({key_of(operation), host_write, memory.id}, state().settings.races, asks(),
-                     [&] { return race_with_host_write(memory, operation, range, use); });
+      host_writes_([this](const Operation &operation, const RaceShadow &memory, const Range &range,
+                          RaceUse use) {
+          list.add({key_of(operation), host_write, memory.id}, state().settings.races, asks(),
+                   [&] { return race_with_host_write(memory, operation, range, use); });
       }) {}
 
 RaceShadowPtr Races::shadow_of(const Range &range) {
@@ -149,7 +149,7 @@ void Races::use_words(const OperationPtr &operation, const Shadows &shadows) {
     each_range(*operation, [&](const Range &range, RaceUse) {
         if (*shadow && !(*shadow)->ignored) {
             (*shadow)->use_word(operation, settled());
-            watches_.remove(range);
+            host_writes_.remove(range);
         }
         shadow++;
     });
@@ -169,8 +169,8 @@ void Races::judge_range(const OperationPtr &operation, const RaceShadowPtr &shad
                         const Range &range, RaceUse use, const RaceSettled &settled) {
     for (const RaceConflict &earlier : shadow->access(operation, range, use, settled)) {
         RaceKey key{key_of(*operation), key_of(*earlier.operation), shadow->id};
-        record.add(key, state().settings.races, asks(),
-                   [&] { return race_of_operations(*shadow, *operation, range, use, earlier); });
+        list.add(key, state().settings.races, asks(),
+                 [&] { return race_of_operations(*shadow, *operation, range, use, earlier); });
     }
 }
 
@@ -196,7 +196,7 @@ void Races::judge_deferred() {
 void Races::comes_to_use(const OperationPtr &operation, const Allocation &allocation) {
     if (!on() || !operation->mark.track || !allocation.shadow || !allocation.shadow->host_visible())
         return;
-    watches_.started(operation);
+    host_writes_.started(operation);
     if (order_.anybody_waits())
         order_.before_write(*operation);
 }
@@ -229,7 +229,7 @@ void Races::watch(const OperationPtr &operation, const Shadows &shadows) {
             *shadow && !(*shadow)->ignored && !(*shadow)->removed && (*shadow)->host_visible();
         // A write of another process would look like one of the host.
         if (visible && !(*shadow)->of_others && use != RaceUse::Update)
-            watches_.add(operation, *shadow, range, use);
+            host_writes_.add(operation, *shadow, range, use);
         shadow++;
     });
 }
@@ -255,7 +255,7 @@ void Races::started(const OperationPtr &operation) {
     if (unwatched_.erase(operation.get()))
         watch(operation, shadows_of(*operation));
     if (!operation->synchronizes)
-        watches_.started(operation);
+        host_writes_.started(operation);
     if (order_.anybody_waits())
         order_.before_write(*operation);
 }
@@ -263,7 +263,7 @@ void Races::started(const OperationPtr &operation) {
 void Races::ended(const OperationPtr &operation) {
     if (!operation->mark.track)
         return;
-    watches_.ended(*operation);
+    host_writes_.ended(*operation);
     if (operation->on_worker)
         remove_from(functions_, operation);
     if (operation->writes.empty() || !on())
@@ -279,7 +279,7 @@ void Races::dropped(const OperationPtr &operation) {
     }
     kept_.erase(operation.get());
     unwatched_.erase(operation.get());
-    watches_.remove(*operation);
+    host_writes_.remove(*operation);
     remove_from(functions_, operation);
     order_.abandon(*operation);
 }
@@ -296,16 +296,17 @@ void Races::learn(const std::vector<OperationPtr> &operations) {
     if (!on())
         return;
     look();
-    if (order_.learn(operations) && !watches_.empty())
-        watches_.learned([this](const Operation &operation) { return order_.known(operation); });
+    if (order_.learn(operations) && !host_writes_.empty())
+        host_writes_.learned(
+            [this](const Operation &operation) { return order_.known(operation); });
 }
 
 void Races::learn_before(const OperationPtr &operation) {
     if (!on() || !operation)
         return;
     look();
-    if (order_.learn_before(*operation) && !watches_.empty())
-        watches_.learned([this](const Operation &known) { return order_.known(known); });
+    if (order_.learn_before(*operation) && !host_writes_.empty())
+        host_writes_.learned([this](const Operation &known) { return order_.known(known); });
 }
 
 void Races::freed_by_host(const Allocation &allocation) {
@@ -360,8 +361,8 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
         if (function == Function::cuMemAllocAsync || function == Function::cuMemAllocFromPoolAsync)
             continue;
         RaceKey key{race_name(free.free), key_of(*user.operation), shadow.id};
-        record.add(key, state().settings.races, asks(),
-                   [&] { return race_with_free(shadow, free.free, free.next_operation, user); });
+        list.add(key, state().settings.races, asks(),
+                 [&] { return race_with_free(shadow, free.free, free.next_operation, user); });
     }
 }
 
@@ -370,7 +371,7 @@ void Races::removed(const Allocation &allocation) {
         shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow)
         return;
-    watches_.remove(*allocation.shadow);
+    host_writes_.remove(*allocation.shadow);
     allocation.shadow->removed = true;
     just_removed_ = allocation.shadow;
 }
@@ -382,13 +383,13 @@ void Races::lost(const Device &device) {
     bool news = false;
     for (const auto &entry : state().contexts)
         news |= entry.second->device == &device && order_.over(*entry.second);
-    if (news && !watches_.empty())
-        watches_.learned([this](const Operation &known) { return order_.known(known); });
+    if (news && !host_writes_.empty())
+        host_writes_.learned([this](const Operation &known) { return order_.known(known); });
 }
 
 void Races::start_over() {
     order_.start_over();
-    watches_.clear();
+    host_writes_.clear();
     kept_.clear();
     unwatched_.clear();
     functions_.clear();

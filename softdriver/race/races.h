@@ -1,8 +1,8 @@
 #pragma once
 
+#include "race/race_host_writes.h"
+#include "race/race_list.h"
 #include "race/race_order.h"
-#include "race/race_record.h"
-#include "race/race_watch.h"
 
 #include <deque>
 #include <unordered_map>
@@ -13,13 +13,13 @@ namespace soft {
 // The race detector. The driver calls it when an operation is submitted, starts or ends, and when
 // the host learns that operations are done. Two accesses to a byte race if at least one of them
 // writes and neither is ordered after the other, even if one ended before the other began. A race
-// is in `record` as soon as the order of both accesses is certain. All functions are called with
+// is in `list` as soon as the order of both accesses is certain. All functions are called with
 // the state lock held.
 class Races {
   public:
     Races();
 
-    RaceRecord record;
+    RaceList list;
 
     // Called before an operation is queued.
     void submitted(Stream &stream, const OperationPtr &operation);
@@ -102,7 +102,7 @@ class Races {
 
     RaceOrder order_;
     std::deque<Deferred> deferred_;
-    RaceWatches watches_;
+    RaceHostWrites host_writes_;
     std::vector<OperationPtr> functions_; // host functions that have not ended
     // The shadows of operations whose place in the order is uncertain. The memory of such an
     // operation may be freed before the operation is checked.

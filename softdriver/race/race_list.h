@@ -18,7 +18,7 @@ using RaceKey = std::tuple<std::string, std::string, uint64_t>;
 
 // The list of races. If a race is repeated, only its count grows. The number of different races is
 // limited.
-class RaceRecord {
+class RaceList {
   public:
     // Adds a race, or counts a repetition. `describe` is called for a new race only. With `ask`,
     // the race is printed after the client has been asked for names; otherwise it is printed at

@@ -1,4 +1,4 @@
-#include "race/race_record.h"
+#include "race/race_list.h"
 
 #include "base/notes.h"
 
@@ -12,15 +12,15 @@ constexpr size_t room = 500;
 
 } // namespace
 
-void RaceRecord::tell(Entry &entry, const RaceNames &names) {
+void RaceList::tell(Entry &entry, const RaceNames &names) {
     entry.text = entry.parts.told(names);
     note(Note::Race, entry.text);
     if (entry.print)
         std::fprintf(stderr, "%s\n", entry.text.c_str());
 }
 
-void RaceRecord::add(const RaceKey &key, RaceMode mode, bool ask,
-                     const std::function<RaceText()> &describe) {
+void RaceList::add(const RaceKey &key, RaceMode mode, bool ask,
+                   const std::function<RaceText()> &describe) {
     auto [known, is_new] = known_.try_emplace(key, entries_.size());
     if (!is_new) {
         entries_[known->second].count++;
@@ -40,21 +40,21 @@ void RaceRecord::add(const RaceKey &key, RaceMode mode, bool ask,
         std::abort();
 }
 
-const RaceText *RaceRecord::first_unnamed() const {
+const RaceText *RaceList::first_unnamed() const {
     return unnamed_ < entries_.size() ? &entries_[unnamed_].parts : nullptr;
 }
 
-void RaceRecord::name(uint64_t number, const RaceNames &names) {
+void RaceList::name(uint64_t number, const RaceNames &names) {
     if (first_unnamed() && number == number_of_first())
         tell(entries_[unnamed_++], names);
 }
 
-void RaceRecord::flush() {
+void RaceList::flush() {
     while (unnamed_ < entries_.size())
         tell(entries_[unnamed_++], RaceNames());
 }
 
-std::string RaceRecord::text(size_t index) const {
+std::string RaceList::text(size_t index) const {
     const Entry &entry = entries_[index];
     std::string text = index < unnamed_ ? entry.text : entry.parts.told(RaceNames());
     if (entry.count > 1)
@@ -64,10 +64,10 @@ std::string RaceRecord::text(size_t index) const {
     return text;
 }
 
-void RaceRecord::clear() {
+void RaceList::clear() {
     flush();
     uint64_t cleared = cleared_ + 1;
-    *this = RaceRecord();
+    *this = RaceList();
     cleared_ = cleared;
 }
 

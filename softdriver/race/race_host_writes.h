@@ -9,13 +9,13 @@ namespace soft {
 // Finds writes of the host to memory that a device operation uses. The bytes are hashed when the
 // operation is submitted, and compared with the hash when the operation starts and when the host
 // knows that it is done. Bytes that other device operations write in between are not compared.
-class RaceWatches {
+class RaceHostWrites {
   public:
     // Called for each such write: with the operation, the memory, the range, and how the operation
     // uses the range.
     using Report =
         std::function<void(const Operation &, const RaceShadow &, const Range &, RaceUse)>;
-    explicit RaceWatches(Report report) : report_(std::move(report)) {}
+    explicit RaceHostWrites(Report report) : report_(std::move(report)) {}
 
     void add(const OperationPtr &operation, const RaceShadowPtr &shadow, const Range &range,
              RaceUse use);

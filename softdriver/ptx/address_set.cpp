@@ -1,10 +1,10 @@
-#include "ptx/touched.h"
+#include "ptx/address_set.h"
 
 #include <algorithm>
 
 namespace soft::ptx {
 
-void Touched::add_long(Place &place, uintptr_t address, size_t bytes) {
+void AddressSet::add_long(Place &place, uintptr_t address, size_t bytes) {
     while (bytes) {
         size_t part = std::min(bytes, 64 - size_t(address % 64));
         add(place, address, part);
@@ -13,9 +13,9 @@ void Touched::add_long(Place &place, uintptr_t address, size_t bytes) {
     }
 }
 
-std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets) {
+std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets) {
     std::vector<uintptr_t> numbers;
-    for (const Touched *set : sets)
+    for (const AddressSet *set : sets)
         for (auto &page : set->pages_)
             numbers.push_back(page.first);
     std::sort(numbers.begin(), numbers.end());
@@ -28,9 +28,9 @@ std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets) {
             found.push_back({begin, bytes});
     };
     for (uintptr_t number : numbers) {
-        uintptr_t begin = number * Touched::page_bytes;
-        Touched::Page page{};
-        for (const Touched *set : sets)
+        uintptr_t begin = number * AddressSet::page_bytes;
+        AddressSet::Page page{};
+        for (const AddressSet *set : sets)
             if (auto found = set->pages_.find(number); found != set->pages_.end())
                 for (size_t i = 0; i < page.size(); i++)
                     page[i] |= found->second[i];

@@ -12,7 +12,7 @@ namespace soft::ptx {
 
 // A set of byte addresses. A page has a bit for each of its addresses. Pages are allocated when
 // they are first used.
-class Touched {
+class AddressSet {
   public:
     static constexpr uintptr_t page_bytes = 4096;
     using Page = std::array<uint64_t, page_bytes / 64>;
@@ -34,13 +34,13 @@ class Touched {
     }
 
   private:
-    friend std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets);
+    friend std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets);
     void add_long(Place &place, uintptr_t address, size_t bytes);
 
     std::unordered_map<uintptr_t, Page> pages_;
 };
 
 // Returns the addresses that are in any of these sets, as sorted ranges that are separated by gaps.
-std::vector<Accessed> ranges_of(const std::vector<const Touched *> &sets);
+std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets);
 
 } // namespace soft::ptx

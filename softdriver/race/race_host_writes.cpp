@@ -1,4 +1,4 @@
-#include "race/race_watch.h"
+#include "race/race_host_writes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -65,37 +65,37 @@ uint64_t hash_range(const RaceShadow &memory, const Range &range) {
 
 } // namespace
 
-bool RaceWatches::being_written(const Range &range) const {
+bool RaceHostWrites::being_written(const Range &range) const {
     return std::any_of(writers_.begin(), writers_.end(),
                        [&](const OperationPtr &writer) { return writer->writes_to(range); });
 }
 
-void RaceWatches::hash(Watch &watch) {
+void RaceHostWrites::hash(Watch &watch) {
     watch.hashed = !being_written(watch.range);
     if (watch.hashed)
         watch.hash = hash_range(*watch.shadow, watch.range);
 }
 
-bool RaceWatches::intact(const Watch &watch) const {
+bool RaceHostWrites::intact(const Watch &watch) const {
     if (!watch.hashed || hash_range(*watch.shadow, watch.range) == watch.hash)
         return true;
     report_(*watch.operation, *watch.shadow, watch.range, watch.use);
     return false;
 }
 
-template <class Chosen> void RaceWatches::drop(Chosen chosen) {
+template <class Chosen> void RaceHostWrites::drop(Chosen chosen) {
     watches_.erase(std::remove_if(watches_.begin(), watches_.end(), chosen), watches_.end());
 }
 
-void RaceWatches::add(const OperationPtr &operation, const RaceShadowPtr &shadow,
-                      const Range &range, RaceUse use) {
+void RaceHostWrites::add(const OperationPtr &operation, const RaceShadowPtr &shadow,
+                         const Range &range, RaceUse use) {
     if (watches_.size() == max_watches || shadow->has_word(range))
         return;
     watches_.push_back({operation, shadow, range, use, false, 0});
     hash(watches_.back());
 }
 
-void RaceWatches::started(const OperationPtr &operation) {
+void RaceHostWrites::started(const OperationPtr &operation) {
     drop([&](Watch &watch) {
         bool own = watch.operation == operation, touched = operation->writes_to(watch.range);
         if ((own || touched) && !intact(watch))
@@ -108,7 +108,7 @@ void RaceWatches::started(const OperationPtr &operation) {
         writers_.push_back(operation);
 }
 
-void RaceWatches::ended(const Operation &operation) {
+void RaceHostWrites::ended(const Operation &operation) {
     if (operation.writes.empty())
         return;
     writers_.erase(std::remove_if(writers_.begin(), writers_.end(),
@@ -119,7 +119,7 @@ void RaceWatches::ended(const Operation &operation) {
             hash(watch);
 }
 
-void RaceWatches::learned(const std::function<bool(const Operation &)> &known) {
+void RaceHostWrites::learned(const std::function<bool(const Operation &)> &known) {
     drop([&](Watch &watch) {
         if (!known(*watch.operation))
             return false;
@@ -128,18 +128,18 @@ void RaceWatches::learned(const std::function<bool(const Operation &)> &known) {
     });
 }
 
-void RaceWatches::remove(const RaceShadow &shadow) {
+void RaceHostWrites::remove(const RaceShadow &shadow) {
     drop([&](Watch &watch) { return watch.shadow.get() == &shadow; });
 }
 
-void RaceWatches::remove(const Range &range) {
+void RaceHostWrites::remove(const Range &range) {
     drop([&](Watch &watch) { return watch.range.overlaps(range); });
 }
 
-void RaceWatches::remove(const Operation &operation) {
+void RaceHostWrites::remove(const Operation &operation) {
     drop([&](Watch &watch) { return watch.operation.get() == &operation; });
 }
 
-void RaceWatches::clear() { watches_.clear(); }
+void RaceHostWrites::clear() { watches_.clear(); }
 
 } // namespace soft
