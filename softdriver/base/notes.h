@@ -4,8 +4,8 @@
 
 namespace soft {
 
-// What rooms note for those who read it after the program, or beside it: the report and the log
-// (api/), which add their functions when the library is loaded.
+// Notes are for the report and the log (api/). These add their functions when the library is
+// loaded. All other folders call note() and warn().
 
 enum class Note { RefusedImage, Forked, KernelFault, Race, Warning, NotSupported };
 

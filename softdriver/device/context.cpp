@@ -9,7 +9,7 @@
 namespace soft {
 namespace {
 
-// What other rooms have added: see context.h.
+// The functions that other folders have registered: see context.h.
 void (*context_ends[static_cast<int>(ContextEnd::Count)])(const Context &);
 void (*device_loss)();
 ContextPtr (*find_green)(CUcontext);

@@ -58,10 +58,10 @@ ContextPtr find_context(CUcontext handle);
 // Returns the handle of a context. For a green context this is the handle of cuCtxFromGreenCtx.
 CUcontext handle_of(const ContextPtr &context);
 
-// What the rooms below `device/` have to do with contexts. They add their functions when the
-// library is loaded.
+// Folders that may include this header, but that it cannot include, register functions here when
+// the library is loaded.
 //
-// The order in which rooms end what belongs to a context that is being destroyed.
+// When a context is destroyed, their objects in it end in this order.
 enum class ContextEnd { Captures, Streams, Code, Arrays, Textures, Libraries, Memory, Count };
 void add_context_end(ContextEnd when, void (*end)(const Context &));
 // Called when a device is lost, after its unfinished work was dropped.

@@ -1,4 +1,6 @@
-"""What `cimport cudadrv` offers: docs/cython.md names all of it, and no layout is compiled in."""
+"""What `cimport cudadrv` offers: docs/cython.md names all of it, and other projects compile in
+no layout of a class.
+"""
 
 import re
 from pathlib import Path

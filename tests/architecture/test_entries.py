@@ -46,7 +46,7 @@ def functions(path, text=None):
 
 
 def calls(text, names):
-    """Whether the text of a function calls one of the functions, beside its own head."""
+    """Whether the body of a function calls one of the functions."""
     return any(re.search(rf"\b{name}\(", text.partition(")")[2]) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""By what kinds of memory differ is in one table: no other code asks which kind memory is."""
+"""All differences between kinds of memory are in one table: no other code asks which kind memory is."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ TESTS = re.compile(
     rf"""(?:==|!=|\bis|\bis\s+not)\s+{NAME}         # memory.kind == DEVICE
     | \b{NAME}\s*(?:==|!=|\bis\b)                   # DEVICE == memory.kind
     | \bin\s*[(\[{{]\s*{ANY}                        # memory.kind in (DEVICE, LOCKED)
-    | \b{NAME}\s*:\s                                # a table beside the table: {{DEVICE: ...}}
+    | \b{NAME}\s*:\s                                # a dict of kinds: {{DEVICE: ...}}
     | \bkind\.(?:{"|".join(TEXTS)})\s*(?:==|!=|\bin\b|\bis\s+(?!not\s+NULL|NULL))
     """,
     re.VERBOSE,

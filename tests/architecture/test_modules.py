@@ -125,7 +125,10 @@ def test_declarations_and_types_have_a_module():
 
 
 def test_ownership_core_knows_no_cuda_and_no_python():
-    """The engine's headers need neither CUDA nor Python, and the page lists each of them."""
+    """The engine's headers need neither CUDA nor Python, and the page lists each of them.
+
+    A second table lists all other headers, each with a file that includes it.
+    """
     todo, reached = ["ownership.h"], set()
     while todo:
         header = todo.pop()
@@ -133,8 +136,16 @@ def test_ownership_core_knows_no_cuda_and_no_python():
         text = (ROOT / "include" / "cudadrv" / header).read_text(encoding="utf-8")
         assert not re.search(r"#\s*include\s*<(cuda|Python)\w*\.h>", text), header
         todo += set(re.findall(r'#\s*include\s*"([\w.]+)"', text)) - reached
-    table = PAGE.partition("### The engine")[2].partition("\n## ")[0]
+    table = PAGE.partition("### The engine")[2].partition("\n#")[0]
     assert set(re.findall(r"^\| `(\w+\.h)`", table, re.MULTILINE)) == reached - {"ownership.h"}
+    table = PAGE.partition("### Other headers")[2].partition("\n#")[0]
+    others = {path.name for path in ROOT.glob("include/cudadrv/*.h")} - reached
+    for headers, user in re.findall(r"^\| (`[^|]*`) \| `(\S+)` \|", table, re.MULTILINE):
+        text = (ROOT / user).read_text(encoding="utf-8")
+        for header in re.findall(r"`(\w+\.h)`", headers):
+            others.remove(header)
+            assert f'{header}"' in text, f"{user} does not include {header}"
+    assert others == set()
 
 
 @pytest.mark.parametrize(

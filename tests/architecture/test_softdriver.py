@@ -78,7 +78,7 @@ def test_headers_include_each_other_in_no_circle():
     assert len(done) == len(HEADERS)
 
 
-# A control function of its own, and not_supported().
+# The files that may return it: for a control function, and not_supported().
 ANSWERS = {"api/control.cpp", "base/unsupported.cpp"}
 
 
