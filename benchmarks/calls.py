@@ -2,10 +2,10 @@
 
     python benchmarks/calls.py [--json FILE] [--only NAME ...] [--rows ROW ...]
 
-All are timed in one process, in turns, and the median of the rounds counts. Ratios within a row are
-meaningful on a noisy machine; times of two runs are not comparable. The floor is compiled first.
-Each call is timed twice: in a plain loop, and from a small Python function, whose own cost is
-subtracted. See docs/benchmarks.md.
+All are timed in one process, alternating, and figures are medians of the rounds. Ratios within a
+row are meaningful on a noisy machine; times of two runs are not comparable. The floor is compiled
+first. Each call is timed twice: in a plain loop, and from a small Python function, whose own cost
+is subtracted. See docs/benchmarks.md.
 """
 
 import argparse
@@ -194,7 +194,7 @@ def prepared(found, rows):
 
 
 def measure(table, rounds):
-    """Measure the cells in turns, in another order in each round."""
+    """Measure the cells one after the other, in another order in each round."""
     order = random.Random(0)
     for _ in range(rounds):
         for cells in table.values():

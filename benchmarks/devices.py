@@ -5,7 +5,7 @@
 Each figure is for a few copies that are queued one after the other, and a wait for all. The ways:
 from device 0 to 1 and back, each on a stream of the source; the halves of the same bytes on two
 streams, one of each device; and both directions at once. First without access of one device to the
-other, then with it. All take turns, in another order in each round, and the median counts.
+other, then with it. The ways alternate, in another order in each round, and figures are medians.
 
 PyTorch gives access by itself, so it is left out of the copies without access.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/imports.py [--rounds N] [--only NAME ...] [--json FILE]
 
-The packages take turns, with a new process for each import, and medians of the rounds count. A
+The packages alternate, with a new process for each import, and figures are medians of the rounds. A
 first round makes Python write its bytecode and the system cache the files. Processor time is that
 of all threads, including the kernel's.
 """

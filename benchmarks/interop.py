@@ -2,7 +2,7 @@
 
     python benchmarks/interop.py [--json FILE]
 
-Timed as by calls.py, in one process and in turns. All work is on one stream of PyTorch, which is
+Timed as by calls.py, in one process, alternating. All work is on one stream of PyTorch, which is
 also the current stream of CuPy. Needs a GPU, PyTorch and CuPy; measures cuda.core and numba-cuda
 where they are installed.
 """

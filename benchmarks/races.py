@@ -3,7 +3,7 @@
     python benchmarks/races.py [BYTES ...]
 
 For each size: microseconds of a copy from page-locked memory to the device with a synchronization,
-by ctypes, without and with the race detector; medians of rounds that take turns in one process.
+by ctypes, without and with the race detector; medians of alternating rounds in one process.
 """
 
 import ctypes

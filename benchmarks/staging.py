@@ -3,7 +3,7 @@
     python benchmarks/staging.py [--seconds N] [--json FILE]
 
 The floor is a copy of page-locked memory in the same process. Each figure is the median of several
-copies, and the plans take turns. `fresh` is a copy to a new array, whose pages the system has to
+copies, and the plans alternate. `fresh` is a copy to a new array, whose pages the system has to
 map first; all other arrays were used before.
 """
 
@@ -68,7 +68,7 @@ class Copies:
 
 
 def measure(copies, ways, plans, rounds, deadline):
-    """Measure all ways and plans in turns, until the deadline. Returns the median GB/s of each."""
+    """Measure all ways and plans, alternating, until the deadline. Returns each median GB/s."""
     rates = {(way, at): [] for way in ways for at in range(len(plans))}
     for done in range(rounds):
         if done and time.monotonic() > deadline:

@@ -147,9 +147,9 @@ PROGRAMS = {
 def resident() -> int:
     """The resident memory of the process in bytes, without pages of files.
 
-    Pages of files are code, which appears when it first runs and may vanish at any time. The kernel
-    counts the pages here, while `statm` and `status` may be wrong by 32 pages or more for each
-    processor.
+    Pages of files are code, which appears when it first runs and may vanish at any time. Linux
+    counts the pages for `smaps_rollup`, which is read here; `statm` and `status` may be wrong by 32
+    pages or more for each processor.
     """
     gc.collect()
     pages = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")

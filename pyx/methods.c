@@ -59,7 +59,7 @@ static __attribute__((noinline)) PyObject *call_if_derived(PyObject *method, PyO
 /* Calls a method. Most objects are of its class, or of one with this base. */
 static PyObject *call(PyObject *method, PyObject *const *given, size_t nargsf, PyObject *names) {
     size_t count = PyVectorcall_NARGS(nargsf);
-    /* The processor tells in one instruction whether there is an object, and how many follow it. */
+    /* One subtraction finds out whether there is a `self`, and counts the other arguments. */
     if (__builtin_expect(__builtin_sub_overflow(count, 1, &count), 0)) {
         return refuse(method, NULL);
     }

@@ -1,4 +1,8 @@
-"""What kernels read through texture objects. Numbers have as many digits as they need."""
+"""What kernels read through texture objects.
+
+In the answers, floats have as many digits as identify them, and words are hexadecimal without
+leading zeros.
+"""
 
 import random
 import struct

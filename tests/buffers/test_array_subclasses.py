@@ -248,7 +248,7 @@ def test_a_field_called_mask_is_no_mask(driver):
 
 
 class Proxy:
-    """Claims to be an ndarray, as proxies of other libraries do. Its array is new at each use."""
+    """Claims to be an ndarray, as proxies of other libraries do. Each use makes a new array."""
 
     __class__ = np.ndarray
 
@@ -273,7 +273,7 @@ def test_what_only_claims_to_be_an_array(make, stream):
     for use in uses:
         with pytest.raises(TypeError, match=r"Proxy.*numpy\.asarray\(\.\.\."):
             use()
-    buffer[:] = Proxy()  # NumPy converts what is assigned, and nothing goes home
+    buffer[:] = Proxy()  # NumPy converts the assigned object, and copies nothing back
     assert buffer.to_numpy().tolist() == [0] * 8
 
 

@@ -512,7 +512,7 @@ def test_the_records_of_an_array_are_views_of_it(make, stream):
 def test_views_are_emptied_although_something_else_is_refused(make, stream):
     """A refused block still empties its plain views.
 
-    So the program only has to drop the other reference.
+    So the program only has to drop the reference that could not be emptied, here a memoryview.
     """
     buffer = make("locked", 8, "i4", COUNT)
     kept = []

@@ -987,7 +987,7 @@ def test_what_was_given_back_is_remembered_when_the_driver_has_completed_it(libr
     buffer.give_back(stream)
     with cu.Device(0):
         assert library.driver.cuCtxSynchronize() == 0  # cudadrv does not know of this
-    third.synchronize()  # the queue of dead memory is looked at
+    third.synchronize()  # frees dead memory that can be freed
     cu.reap()
     buffer = cu.from_cuda_array(Array(library, stream=None), stream, ordered=True)
     with pytest.raises(cu.BufferBorrowedError, match="by give_back on Stream"):

@@ -13,7 +13,7 @@ from .client import OUT_OF_MEMORY, PATIENCE, SUCCESS
 
 UNIT = 512
 BLOCK = 2 << 20
-LARGE = (1 << 20) + 1  # an H200 packs 1 MiB, and was asked about 1.5 MiB next
+LARGE = (1 << 20) + 1  # an H200 packs 1 MiB; the next size that it was asked about is 1.5 MiB
 
 
 @pytest.fixture

@@ -266,11 +266,11 @@ driver.cuInit(0)
 child = os.fork()
 if not child:
     driver.cuCtxSynchronize()
-    os._exit(len(told) - 1)  # nobody is told of what a forked child must not call
+    os._exit(len(told) - 1)  # calls that a forked child must not make are not logged
 assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.cuda_software  # an H100 tells something else
+@pytest.mark.cuda_software  # an H100 logs other messages
 def test_before_cuinit_and_in_a_forked_child(library_path, lib):
     subprocess.run([sys.executable, "-c", CHILD, library_path], check=True, timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Modules, libraries and links: what the probe does not ask, or cannot show."""
+"""Modules, libraries and links: what the conformance probe does not ask, or cannot show."""
 
 import base64
 import ctypes

@@ -199,7 +199,7 @@ def test_loads_that_convert(client, run, dtype):
     bits = np.random.default_rng(11).integers(0, 1 << 32, 32, "u4")
     bits[:4] = 0x3F801000, 0x3F803000, 0x3F801001, 0x3F800FFF  # two ties, and their neighbours
     bits[4:8] = 0x80000FFF, 0x007FFFFF, 0x7F7FFFFF, 0xFF800000  # -infinity is the last
-    bits[8:10] = 0x7FC00001, 0x7F800001  # no numbers
+    bits[8:10] = 0x7FC00001, 0x7F800001  # NaNs
     bits = np.where((bits >> 23 & 0xFF == 0xFF) & (np.arange(32) > 9), bits & 0xBFFFFFFF, bits)
     wanted = bits.astype("u8")
     if dtype != FLUSHED:

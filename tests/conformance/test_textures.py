@@ -239,7 +239,7 @@ def test_formats(client, kind, channels):
 @pytest.mark.parametrize("channels", [1, 2, 4])
 @pytest.mark.parametrize("kind", FRACTIONS)
 def test_fractions(client, kind, channels):
-    """Formats of fractions are read as the promoted integers are."""
+    """Textures with a format of fractions return the same values as textures of integers."""
     integers = ("u" if kind[0] == "u" else "i") + kind[-1]
     content = numbers(integers, 1, 8, 16, channels)
     array = make(client, 16, 8, kind=kind, channels=channels)

@@ -84,7 +84,7 @@ assert of_zero.to_numpy().tolist() == list(range(8))
 
 refused(cu.BufferBorrowedError, "Stream 1", lambda: of_one.fill_async(0, far))
 refused(cu.BufferBorrowedError, "Stream 1", lambda: of_one.__setitem__(0, 0))
-one.synchronize()                   # says nothing of the other device
+one.synchronize()                   # the other device may go on
 refused(cu.BufferBorrowedError, "Stream 1", of_one.close)
 zero.synchronize()
 of_one.close()
@@ -113,7 +113,7 @@ managed[:4].fill_async(1, far)
 far.synchronize()
 assert managed.to_numpy().tolist() == [1] * 4 + [7] * 4
 
-b.copy_from(managed)                # blocking: the device buffer says where
+b.copy_from(managed)                # blocking: on the device of the device buffer
 managed.copy_from(a)
 other.copy_from(b)
 managed.copy_from(other)
@@ -161,7 +161,7 @@ buffer, locked = cu.DeviceBuffer(8, stream=far), cu.LockedBuffer.zeros(8)
 locked.copy_from_async(buffer, far)
 refused(ValueError, "of the buffer's context", lambda: buffer.fill_async(0, near))
 with near:
-    buffer.close()                  # behind its own stream: the current one is of another device
+    buffer.close()                  # ordered by its own stream; the current one is of another device
 far.close()
 buffer = cu.DeviceBuffer(8, stream=near)
 del buffer, near

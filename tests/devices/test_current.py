@@ -21,7 +21,7 @@ with cu.Device(1):
     thread.join()
     look()
     copied = contextvars.copy_context()
-copied.run(look)    # as asyncio.to_thread: a copied context takes the block along
+copied.run(look)    # as asyncio.to_thread does: a copied context contains the block
 look()
 assert found == [(0, 0), (1, 1), (1, 1), (0, 0)], found
 """,

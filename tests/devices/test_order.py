@@ -50,7 +50,7 @@ far.wait(near)
 refused(cu.BufferBorrowedError, "written by", lambda: a.fill_async(0, again))
 again.wait(far)
 a.fill_async(0, again)
-far.synchronize()                   # and the host knows what that stream had waited for
+far.synchronize()                   # covers the work for which `far` has waited
 locked[0] = 1
 """,
     )
@@ -196,12 +196,12 @@ refused(cu.BufferBorrowedError, "Stream 2", lambda: managed[0])
 testing.configure("fault=cuStreamQuery:1:700")
 refused(cu.ContextLostError, "copy_from_async on Stream 2", far.synchronize)
 
-# What it did is over, also in memory of the other device, which goes on.
+# Its own work counts as complete, also in memory of the other device, which still works.
 assert not shared.borrowed and not managed.borrowed
 assert shared[0] == 0 and managed.to_numpy().size == 8
 shared[:] = 5
 a.copy_from_async(managed, near)
-# What it had waited for is not known to be complete, and neither is new work.
+# Work for which it had waited is not known to be complete, and neither is new work.
 refused(cu.BufferBorrowedError, "Stream 1", lambda: mine[0])
 theirs[0] = 1
 theirs.copy_from_async(a, near)

@@ -136,10 +136,10 @@ third = cu.Stream(device=one)
 refused(cu.BufferBorrowedError, "written by copy_from_async", lambda: b.fill_async(2, third))
 refused(cu.BufferBorrowedError, "cannot close", a.close)
 a[:0].fill_async(2, near)
-cu.DeviceBuffer(1024, "u4", device=zero).copy_from_async(a, near)   # reads share
+cu.DeviceBuffer(1024, "u4", device=zero).copy_from_async(a, near)   # allowed: both read
 near.wait(far)
 a.fill_async(2, near)
-one.synchronize()                   # knows of the copy, and not of the last fill
+one.synchronize()                   # the copy is complete; the last fill may not be
 assert (b.to_numpy() == 1).all()
 refused(cu.BufferBorrowedError, "fill_async", lambda: a.to_numpy())
 zero.synchronize()
@@ -372,7 +372,7 @@ def test_access_is_one_way_and_can_be_enabled_twice(pair):
         """
 zero.enable_access(one)
 zero.enable_access(one)
-zero.enable_access(zero)            # it always has that
+zero.enable_access(zero)            # it always has this access
 assert (zero.peers, one.peers) == ((one,), ())
 assert zero.context.peers == (one.context,)
 one.enable_access(zero)
@@ -418,7 +418,7 @@ message = refused(cu.BufferBorrowedError, "written by fill_async", lambda: launc
 assert "argument 1 (a, .u64) DeviceBuffer 'b'[0:1024]" in message, message
 near.wait(far)
 launch(a, cu.read(b))
-b.copy_to_async(cu.DeviceBuffer(1024, "u4", device=one), far)       # reads share
+b.copy_to_async(cu.DeviceBuffer(1024, "u4", device=one), far)       # allowed: both read
 refused(cu.BufferBorrowedError, "read by launch of add", lambda: b.fill_async(1, far))
 far.wait(near)
 b.fill_async(1, far)
@@ -487,7 +487,7 @@ zero.synchronize()
 assert (ordered.to_numpy() == items + 2).all()
 assert of_pool.to_numpy().tolist() == [7, *(items + 2)[1:]]
 zero.disable_access(one)
-launch(of_pool, cu.read(a))         # this is the access of the pool
+launch(of_pool, cu.read(a))         # allowed by the access of the pool
 zero.synchronize()
 pool.allow_access(zero, None)
 pool.allow_access(zero, None)
@@ -538,7 +538,7 @@ with zero:
 assert zero.peers == ()
 add.launch(1, 1, a, cu.read(b), 1024, stream=near)
 near.synchronize()
-zero.disable_access(one)            # that is not ours
+zero.disable_access(one)            # ends only access that cudadrv has given
 add.launch(1, 1, a, cu.read(b), 1024, stream=near)
 near.synchronize()
 zero.enable_access(one)
@@ -632,7 +632,7 @@ for name in ("cuCtxEnablePeerAccess", "cuMemPoolSetAccess"):
     words = f"{name}: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
     refused(cu.CudaError, words, lambda: zero.enable_access(one))
 assert zero.peers == ()
-refused(ValueError, "give access", lambda: b.fill_async(0, near))   # neither half of it stayed
+refused(ValueError, "give access", lambda: b.fill_async(0, near))   # no access remained
 testing.fail("cuMemcpyPeerAsync", 1)
 with zero:
     words = "cuMemcpyPeerAsync: CUDA_ERROR_INVALID_VALUE"

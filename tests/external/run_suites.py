@@ -230,7 +230,7 @@ def run_pytest(suite, sources, settings, module, folder):
     variables = {"PYTHONPATH": "", **dict(given)}
     variables["PYTHONPATH"] = os.pathsep.join([str(HERE), str(ROOT), variables["PYTHONPATH"]])
     tests = folder_of(suite, sources)
-    # Our own tests of a suite need no fixtures of the tests around them.
+    # Suites that are written here use no conftest.py of this repository.
     alone = ["--noconftest"] if suite.checkout and HERE in tests.parents else []
     command = [
         *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull),
@@ -362,9 +362,8 @@ TABLE_HEAD = """\
 
 Made by `make suites`, which runs the tests of other packages on the software driver, as their own
 distributions or the checkouts of their repositories have them. A test that fails is listed below
-with its reason. What the wheels of cuda.bindings, cuda.core and numba-cuda-mlir do not contain,
-their own tests, is not here: cudadrv tests with programs of its own that these packages run
-(`tests/external`).
+with its reason. The own tests of cuda.bindings, cuda.core and numba-cuda-mlir are missing, because
+their wheels do not contain them: `tests/external` has other programs, which use these packages.
 """
 
 

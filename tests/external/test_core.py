@@ -269,7 +269,7 @@ def sharing_pool(device, kind):
     return PinnedMemoryResource(PinnedMemoryResourceOptions(max_size=1 << 20, ipc_enabled=True))
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:UserWarning")  # cuda.core looks at the default method
+@pytest.mark.filterwarnings("ignore:.*fork:UserWarning")  # cuda.core asks for the start method
 @pytest.mark.parametrize("kind", ["device", "pinned"])
 def test_buffer_of_another_process(monkeypatch, device, stream, source, target, kind):
     """The queue exports the buffer in a thread of its own, which has no current context."""

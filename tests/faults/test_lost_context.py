@@ -167,7 +167,7 @@ def test_each_call_that_finds_out_marks_the_context(script, call):
 @pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord"])
 @pytest.mark.parametrize("used", [True, False])
 def test_a_reap_that_finds_out_names_the_call(script, function, used):
-    """It records events, to wait for the users of dropped memory and for all other work."""
+    """`reap` records events: for the users of dropped memory, or for all work."""
     script.quiet(
         HEAD
         + f"""

@@ -371,7 +371,7 @@ def test_a_graph_without_a_capture(world):
 
 
 def test_uses_of_a_graph_inside_its_capture(world):
-    """They say where the capture began, whether or not anything was captured yet."""
+    """Messages name the line where the capture began, whether or not it has operations yet."""
     step = cu.Graph()
     with step.capture(world.main):
         world.out.fill_async(1, world.main)

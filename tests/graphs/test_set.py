@@ -329,7 +329,7 @@ def test_empty_buffers_conflict_with_nothing(world, module):
 def test_empty_parts_of_closed_memory_are_in_nobodys_way(world, module):
     """A graph does not hold a buffer if it uses no bytes of this buffer.
 
-    So a change is not refused because such a buffer is closed.
+    So a change of a node succeeds even if such a buffer has been closed.
     """
     closed = cu.DeviceBuffer(4, "f4", name="closed")
     with world.graph.capture(world.main):

@@ -216,13 +216,13 @@ large:
     ],
 )
 def test_registers_and_local_memory_of_the_module(driver, body, expected):
-    """All functions that a thread runs share them, and no other thread does."""
+    """They belong to a thread: all functions that it runs share them."""
     assert results(SHARED, body, "2.3", "sm_20") == expected.tolist()
 
 
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("declared", [".reg .u32 total;", ".local .u32 kept[4];"])
 def test_the_abi_has_no_registers_of_the_module(driver, declared):
-    """The toolkit's ptxas refuses them. The compiler of the driver 580.159.04 takes them."""
+    """The toolkit's ptxas refuses such registers. The driver 580.159.04 accepts them."""
     with pytest.raises(cu.CudaError, match=r"(?i)not allowed with ABI|before \.version 3\.0"):
         results(declared, "mov.u32 %r3, 1;")

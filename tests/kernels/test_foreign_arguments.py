@@ -1,4 +1,4 @@
-"""Arrays of other libraries are taken alike everywhere, however they have their attributes."""
+"""All calls accept the same arrays of other libraries, whatever defines their attributes."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -206,7 +206,7 @@ def test_a_class_is_no_array(memory, add, stream, form):
 
 
 class Flickering:
-    """An object that has an interface only at the odd questions, or at the even ones."""
+    """An object whose interface exists only at every other look-up."""
 
     def __init__(self, address, turn):
         self._address, self._turn = address, turn
@@ -223,7 +223,7 @@ class Flickering:
 @pytest.mark.parametrize("turn", range(4))
 @pytest.mark.parametrize("mark", [cu.read, lambda array: array])
 def test_an_interface_that_comes_and_goes(memory, add, stream, turn, mark):
-    """It is refused, or the launch gets the array; it never gets a wrong address."""
+    """Such an object is refused, or the launch gets the array: never a wrong address."""
     try:
         add.launch(1, ITEMS, mark(Flickering(memory[0].address, turn)), memory[1], stream=stream)
     except TypeError:

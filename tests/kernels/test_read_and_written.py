@@ -82,7 +82,7 @@ def test_the_message_names_both_arguments(add, numbers, stream):
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_what_borrows_declares(add, numbers, stream, count):
-    """Also with more buffers than have room on the stack."""
+    """Buffers in `borrows` count, too, also if they are more than have room on the stack."""
     other, more = cu.DeviceBuffer(64, "u4"), cu.DeviceBuffer(64, "u4").chunks(2)[:count]
     for first, second in ((cu.read, cu.write), (cu.write, cu.read)):
         with pytest.raises(ValueError, match=r"argument 1 \(b, .u64\).*and borrows|borrows.*\(b, "):
@@ -101,7 +101,7 @@ def test_what_borrows_declares(add, numbers, stream, count):
 
 
 def test_each_way_to_launch(add, numbers, stream):
-    """Preparing, nodes of graphs and their changes are refused, and nothing changes."""
+    """`prepare`, a node of a graph and a change of a node are refused, and change nothing."""
     other, graph = cu.DeviceBuffer.zeros(64, "u4"), cu.Graph()
     wrong = cu.write(numbers), cu.read(numbers[:1]), cu.read(other), 64
     with pytest.raises(ValueError, match=WORDS):
@@ -151,7 +151,7 @@ def test_a_kernel_whose_parameters_are_not_known(driver, numbers, stream):
 
 
 def test_arrays_of_another_library(add, numbers, stream):
-    """Their memory is known once the launch has imported them."""
+    """The launch imports the arrays, and finds out that they share memory."""
 
     class Array:
         def __init__(self, buffer):
@@ -173,7 +173,7 @@ def test_arrays_of_another_library(add, numbers, stream):
 
 
 def test_arrays_of_the_host_beside_them(add, numbers, stream):
-    """It is refused before anything is allocated or copied for the array."""
+    """The launch is refused before anything is allocated or copied for the array."""
     given = np.ones(64, "u4")
     with pytest.raises(ValueError, match=WORDS):
         add.launch(1, 1, cu.write(numbers), cu.read(numbers), cu.InOut(given), 1, stream=stream)

@@ -1,6 +1,6 @@
 """Methods and properties check the object that they are called with, and work as before.
 
-Cython's functions do not check it: `pyx/methods.c` lets them.
+Cython's functions do not check it by themselves: `pyx/methods.c` adds the check.
 """
 
 import copy

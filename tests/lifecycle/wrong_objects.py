@@ -30,7 +30,7 @@ def wrong_objects(cls, all_classes):
 
 
 def uses_of(member):
-    """Functions that use what a class defines with an object, by their names."""
+    """Functions that use a member of a class on an object, by their names."""
     kind = type(member).__name__
     if kind == METHOD:
         return {"alone": member, "with 1": lambda thing: member(thing, 1)}

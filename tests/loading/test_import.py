@@ -204,7 +204,7 @@ def test_modules_find_those_that_are_initialized_without_an_import(script):
 
 
 def test_what_is_imported_late_changes_no_record(driver, script):
-    """Many modules are imported only when they are needed, while work is unfinished."""
+    """Importing a module while work is unfinished does not change the records of that work."""
     answer = script.quiet(
         """
         import importlib

@@ -310,7 +310,10 @@ class Plan(Oracle):
         self.operations.append(operation)
 
     def issue_around(self, line, accesses, site):
-        """Record work on a line of this plan, and in the plans around it. Returns its node here."""
+        """Record work on a line of this plan, and in all plans that contain it.
+
+        Returns its node in this plan.
+        """
         node = self.issue(line, self.mirrored(accesses), site)
         plan = self
         while plan.outer is not None:

@@ -71,7 +71,7 @@ enum recorded_flag {
 
 typedef struct recorded_book {
     recorded *all;    /* NULL: nothing is recorded */
-    uint64_t fit;     /* how many there can be */
+    uint64_t fit;     /* capacity */
     uint64_t count;   /* atomic */
     uint64_t turn;    /* atomic: number of the last decision */
     uint32_t threads; /* atomic */

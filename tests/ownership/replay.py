@@ -95,7 +95,7 @@ class Recorded(ctypes.Structure):
 
     @property
     def key(self):
-        """What names a snapshot: while it exists, no other one has the same clock and number."""
+        """The key of a snapshot: while it exists, no other snapshot has the same key."""
         return self.clock, self.seq, self.slot
 
     @property
@@ -175,7 +175,7 @@ class Replay:
     # ---- objects ----
 
     def domain_of(self, call):
-        """The domain of a call. What there was before the record began is met here first."""
+        """The domain of a call. A domain that is older than the record is opened here."""
         if call.domain not in self.domains:
             self.domains[call.domain] = self.oracle.open_domain(bool(call.flags & EXCLUDED))
         return self.domains[call.domain]
@@ -193,7 +193,7 @@ class Replay:
         return memory
 
     def snapshot_of(self, call):
-        """The node of a snapshot. One from before the record has only work that is complete."""
+        """The node of a snapshot. A snapshot from before the record has only complete work."""
         return self.snapshots.get(call.key) or model.Node()
 
     def open_stream(self, call):

@@ -1,4 +1,4 @@
-"""The steps of a program that launch kernels with NumPy arrays, and bring results home to them."""
+"""The steps of a program that launch kernels with NumPy arrays, and copy results back to them."""
 
 import contextlib
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Array:
 
 @dataclass(eq=False)
 class Results:
-    """The token that brings the results of a launch home to arrays."""
+    """The token that copies the results of a launch back to arrays."""
 
     token: Token
     arrays: list
@@ -99,7 +99,7 @@ class ArraySession(KernelSession):
         return home
 
     def drop_results(self, every):
-        """Bring results home, whatever has happened: otherwise the library warns."""
+        """Copy results back, whatever has happened: otherwise the library warns."""
         for token in (self.launched, *(results.token.real for results in every)):
             with contextlib.suppress(Exception):
                 token.wait()

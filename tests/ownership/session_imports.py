@@ -229,7 +229,8 @@ class ImportSession(LoanSession):
         """Import an array by DLPack.
 
         The import counts as a write on the stream. The other library has ordered this stream after
-        its own work. With `ordered`, its work is complete, and the import is no use.
+        its own work. With `ordered`, its work is complete, and the import does not
+        count as a use.
         """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)
@@ -245,7 +246,7 @@ class ImportSession(LoanSession):
         """Import an array by the CUDA Array Interface.
 
         The stream waits for the stream that the interface names, or else for the legacy default
-        stream. With `ordered`, it waits for none, and the import is no use.
+        stream. With `ordered`, it waits for none, and the import does not count as a use.
         """
         place = theirs.memory.place
         options, on = stream_option(stream), self._stream_of_import(stream, place)

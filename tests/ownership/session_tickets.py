@@ -148,10 +148,10 @@ class TicketSession(ImportSession):
     # ---- the other process ----
 
     def open_ticket(self, ticket, kind, place, stream, valid, start, bytes_):
-        """Open a ticket, which the owner says is `valid` or not. Returns the buffer or None.
+        """Open a ticket. Returns the buffer or None.
 
-        `start` is the buffer's offset in its allocation, and `bytes_` are those of the whole
-        allocation.
+        `valid` is whether the owner still honours the ticket. `start` is the buffer's offset in its
+        allocation, and `bytes_` are those of the whole allocation.
         """
         options, on = stream_option(stream), self._stream_of_import(stream, place)
         answer = self._judge_open(on, place, valid)

@@ -1,4 +1,7 @@
-"""The benchmark of calls whose code is not in the caches: its driver fills the caches with code."""
+"""`benchmarks/evicted.py`: calls of a driver that evicts cudadrv's code from the caches.
+
+The driver is `null_driver.c`.
+"""
 
 import os
 import platform

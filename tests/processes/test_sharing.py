@@ -1003,7 +1003,7 @@ FREES = {
 
 
 def test_nothing_waits_for_an_owner_that_died_with_unfinished_work(other, stuck):
-    """Closing succeeds, and the memory stays in the queue; calls that are to wait refuse."""
+    """Closing succeeds, and the memory stays in the queue; calls that have to wait are refused."""
     for name, made in FREES.items():
         stuck(f"{name} := {made}")
     stuck("dropped := cu.DeviceBuffer(1 << 20, pooled=False)")
@@ -1060,7 +1060,7 @@ BORROWS = (
 @pytest.mark.parametrize("steps", range(len(BORROWS) + 1))
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_a_borrower_that_is_killed_after_any_step(other, steps):
-    """The owner gets the buffer back, with what was written or without."""
+    """The owner gets the buffer back, whether the borrower has written it or not."""
     stream = cu.Stream()
     buffer = filled()
     ticket, receipt = buffer.share(stream), None

@@ -35,7 +35,7 @@ def test_calls_that_are_not_supported(python):
 
 
 def test_calls_that_an_implemented_function_refuses(python):
-    """Each such call is in the report, with the argument and the reason."""
+    """The report has each refused call, with the argument and the reason."""
     graphics = "(ctypes.c_uint64 * 3)(0, 0, 16)"  # only cigParams is not null
     sparse = "struct.pack('QQQiIIxxxx', 16, 8, 0, 32, 1, 0x40)"
     ran = python(f"""
@@ -69,7 +69,7 @@ def test_an_injected_refusal_says_where_it_comes_from(python):
 
 
 def test_many_kinds_of_refused_calls(python):
-    """The report has the first 256 kinds, and does not grow beyond."""
+    """The report has only the first 256 kinds of refused calls."""
     ran = python("""
 import struct
 initialise()
@@ -188,7 +188,7 @@ BEYOND_BY_A_WRITE = BEYOND.replace(b"ld.shared.u64 %rd1, [%r2]", b"st.shared.u64
     ],
 )
 def test_reads_beyond_shared_memory(python, code, threads, rounding, status, warnings):
-    """With shared_rounding=N they are reported once for each instruction, and go on."""
+    """With shared_rounding=N such reads are allowed, and reported once for each instruction."""
     ran = python(
         f"""
 initialise()

@@ -149,17 +149,17 @@ def test_by_hand(program, frames, text):
         frame(block(COMPRESSED, b""), size=0),
         frame(block(COMPRESSED, b"\x18ab"), size=3),  # fewer literals than announced
         frame(block(COMPRESSED, b"\x18abc\0x"), size=3),  # bytes behind no sequence
-        frame(block(COMPRESSED, b"\x03\0\0"), size=0),  # the table of no earlier block
-        frame(block(COMPRESSED, b"\x08a\1\xfc\1"), size=5),  # tables of no earlier block
+        frame(block(COMPRESSED, b"\x03\0\0"), size=0),  # needs the table of an earlier block
+        frame(block(COMPRESSED, b"\x08a\1\xfc\1"), size=5),  # needs the tables of an earlier block
         frame(block(COMPRESSED, b"\x08a\1\x55\1\0\1\1"), size=5),  # reserved modes
         frame(block(COMPRESSED, b"\x08a\1\x54\x24\0\1\1"), size=5),  # symbols that do not exist
         frame(block(COMPRESSED, b"\x08a\1\x54\1\x20\1\1"), size=5),
         frame(block(COMPRESSED, b"\x08a\1\x54\1\0\x35\1"), size=5),
         frame(block(COMPRESSED, b"\x08a\1\x54\1\0\1\0"), size=5),  # a stream without end
-        frame(block(COMPRESSED, b"\x08a\1\x54\1\0\1\2"), size=5),  # a stream with more bits
+        frame(block(COMPRESSED, b"\x08a\1\x54\1\0\1\2"), size=5),  # bits are left in the stream
         frame(block(COMPRESSED, b"\x08a\1\x54\2\0\1\1"), size=5),  # more literals than there are
         frame(block(COMPRESSED, b"\x08a\1\x54\1\2\1\7"), size=5),  # a match before the beginning
-        frame(block(COMPRESSED, b"\x08a\1\x54\1\2\1\1"), size=5),  # a stream with fewer bits
+        frame(block(COMPRESSED, b"\x08a\1\x54\1\2\1\1"), size=5),  # bits are missing in the stream
     ],
 )  # fmt: skip
 def test_corrupt(program, frames):

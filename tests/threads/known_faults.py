@@ -515,7 +515,7 @@ def run(
         for seed in range(rounds):
             moments.together(case, Random(seed))
         print(f"{name}: {passed} moments, {rounds} rounds {schedule}", flush=True)
-        gc.collect()  # a call without a moment may have left a block that is entered
+        gc.collect()  # may end a block that a call has left entered
         cu.Device(0).synchronize()
         assert not software or not testing.races(), testing.races()
 

@@ -34,7 +34,7 @@ from cudadrv import testing
 from cudadrv._leftovers import Leftovers, clean_device
 
 SECONDS = 120  # a pair that takes longer hangs, even on a busy machine
-MOMENTS = 6  # of so many, one is chosen
+MOMENTS = 6  # a call runs at a random one of the first 6 moments
 
 
 # ---- in the child process ----
@@ -171,7 +171,7 @@ def child(options: argparse.Namespace) -> None:
         if wrong:
             say({"pair": rows, "wrong": wrong})
     sys.stdout.flush()
-    os._exit(0)  # what failed pairs have left may not end
+    os._exit(0)  # threads that failed pairs have left may never end
 
 
 def say(line: dict[str, Any]) -> None:

@@ -319,7 +319,8 @@ REFUSALS = {
     "StreamGroup.__getitem__": "index out of range",  # a closed group has no streams
     "Buffer.accept": "is not shared",
     "Buffer.share": "is not shared",  # the other thread has accepted it
-    "Buffer.from_address": "it is none of the driver's memory",  # closed, so no address of it
+    # The other thread has closed the buffer, so the driver no longer knows the address.
+    "Buffer.from_address": "it is none of the driver's memory",
     "Buffer.give_back": "parts of it are alive|was given back",
     # The graph was closed between the calls of condition() and of these.
     **{f"Graph.add_{name}": "is not a condition of" for name in ("if", "while", "switch")},

@@ -28,7 +28,7 @@ ROUNDS = 5
 
 
 class World:
-    """What uses need and does not change."""
+    """Objects that all uses need, and that do not change."""
 
     def __init__(self) -> None:
         self.stream = cu.Stream()

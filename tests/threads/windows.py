@@ -179,7 +179,7 @@ def _collections(call: Callable[[], None]) -> Iterator[None]:
             call()
 
     before = gc.get_threshold()
-    gc.collect(0)  # counts from here
+    gc.collect(0)  # starts the count of allocations anew
     gc.callbacks.append(at_start)
     gc.set_threshold(1)
     try:
@@ -189,7 +189,7 @@ def _collections(call: Callable[[], None]) -> Iterator[None]:
         gc.callbacks.remove(at_start)
 
 
-SPINS = 300  # so that now the one thread begins first and now the other
+SPINS = 300  # so that either thread may begin first
 
 
 class Case(NamedTuple):

@@ -89,9 +89,9 @@ def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
 
 @pytest.fixture
 def settle():
-    """A function that waits until a file that changes now has another time than the given ones.
+    """A function that waits until a change of a file would show in its time.
 
-    The PTX of files that have changed when the compiler is called is not kept.
+    PTX is not kept if a file may have changed while the compiler was called.
     """
 
     def wait(*paths: Path) -> None:

@@ -130,7 +130,7 @@ def test_what_changes_meanwhile_is_not_kept(nvcc, tmp_path, changing, settle, co
     ids=range(7),
 )
 def test_a_text_that_is_hard_to_search(nvcc, tmp_path, settle, text):
-    """A source is searched for what it asks in a time that is proportional to its length."""
+    """The time to search a source for conditions on files is proportional to its length."""
     path = tmp_path / "main.cu"
     path.write_text(text + "\n")
     settle(path)
@@ -141,7 +141,7 @@ def test_a_text_that_is_hard_to_search(nvcc, tmp_path, settle, text):
 
 @pytest.mark.parametrize("name", ["SUNPRO_DEPENDENCIES", "DEPENDENCIES_OUTPUT"])
 def test_somebody_else_gets_the_list_of_files(nvcc, tmp_path, monkeypatch, name):
-    """The host compiler writes one list. If somebody else wants it, nothing is kept."""
+    """The host compiler writes one list of files. If a variable names its file, PTX is not kept."""
     monkeypatch.setenv(name, str(tmp_path / "list"))
     for _ in range(2):
         compile_()
@@ -150,7 +150,7 @@ def test_somebody_else_gets_the_list_of_files(nvcc, tmp_path, monkeypatch, name)
 
 
 def test_an_nvcc_that_says_nothing(nvcc):
-    """Without a list of files, or what nvcc runs, nothing is kept."""
+    """PTX is not kept if nvcc does not list the files it read, or the commands it ran."""
     script = nvcc.path.read_text()
     for missing in ("cc -E -x c++", "-dryrun) dryrun=yes;;"):
         nvcc.path.write_text(script.replace(missing, "-none);;" if ")" in missing else "false"))
@@ -219,7 +219,7 @@ def test_damaged_file(nvcc, cache, damage, request):
     else:
         assert len(nvcc.calls) == 2
     assert [path for path in cache.iterdir() if path.suffix == ".new"] == []
-    if case != "folder":  # which is not deleted
+    if case != "folder":  # the cache does not delete folders
         before = len(nvcc.calls)
         assert compile_() == expected
         assert len(nvcc.calls) == before, "the file was replaced"
@@ -355,7 +355,7 @@ def test_half_written_files_are_thrown_away_too(tmp_path):
 
 
 def test_bounded_beside_what_is_no_file(tmp_path):
-    """What cannot be deleted does not keep the folder from being trimmed."""
+    """Entries that cannot be deleted do not prevent the deletion of others."""
     cache = Cache(tmp_path, most_bytes=1000)
     (tmp_path / "folder.ptx").mkdir()
     (tmp_path / "loop.ptx").symlink_to("loop.ptx")

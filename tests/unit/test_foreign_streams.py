@@ -313,7 +313,7 @@ zero.synchronize(); one.synchronize()
 
 @pytest.mark.cuda_software
 def test_a_primary_context_that_nobody_has_used_here(script):
-    """Streams of a primary context that another library has made, and cudadrv has not used yet."""
+    """Streams of a primary context that another library has made and that cudadrv has not used."""
     script.quiet(
         """
 import ctypes

@@ -33,7 +33,7 @@ FULL_QUEUES = """
 
     @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     def callback(_):
-        ran.append(device.borrowed)  # the engine, while a call of the driver is not over
+        ran.append(device.borrowed)  # asks the engine during a driver call
 
     for queue in QUEUES:
         handle = ctypes.c_void_p(before.handle)

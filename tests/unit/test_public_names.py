@@ -209,7 +209,7 @@ def test_what_is_no_integer_is_named(call, name):
 
 
 def test_public_names_say_that_the_package_defines_them():
-    """Whatever is imported first: the module that defines a public name says so when it is run."""
+    """Public classes name the package as their module, not the module that defines them."""
     for name in cu.__all__:
         thing = getattr(cu, name)
         if callable(thing):
@@ -220,7 +220,7 @@ def test_public_names_say_that_the_package_defines_them():
 
 
 def test_pickles_and_tracebacks_name_no_module(script):
-    """In a process that imports nothing by its public name first."""
+    """This holds even if the program has used no public name before."""
     lines = script.quiet("""
         import pickle
         import traceback
