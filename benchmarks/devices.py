@@ -32,8 +32,8 @@ HERE = Path(__file__).resolve().parent
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
 MOST_ROUNDS, LEAST_ROUNDS = 31, 3
-AT_ONCE = 64 * MIB  # copies are queued until they have this many bytes,
-MOST_COPIES = 64  # but not more of them
+AT_ONCE = 64 * MIB  # this many bytes of copies are queued at once,
+MOST_COPIES = 64  # in at most this many copies
 C = "bare driver from C"
 WAYS = ("0 to 1", "1 to 0", "0 to 1, two streams", "both at once")
 

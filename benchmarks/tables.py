@@ -203,7 +203,7 @@ def pipeline(rows):
     for name, row in rows.items():
         bounds = [f"{row[bound]:.3f}" if bound in row else None for bound in (slowest, both)]
         lines.append([name, f"{row['GB/s']:.1f}", f"{row['ms']:.2f}", *bounds])
-    return grid(["", "GB/s", "ms", "slowest stage / it", "both copies / it"], lines) + "\n"
+    return grid(["", "GB/s", "ms", "of the slowest stage", "of both copies at once"], lines) + "\n"
 
 
 def imports(rows):

@@ -37,11 +37,11 @@ try:
 except TypeError as error:
     print("a loop inside:", error)
 
-# A block that ended by an exception brought nothing home, and the arrays can be used again.
+# A block that ended by an exception copied nothing back, and the arrays can be used again.
 assert np.array_equal(y, 2 * STEPS * x)
 y[0] = 0
 
-# For one launch the arrays are arguments. The token brings the results home.
+# For one launch the arrays are arguments. The token copies the results back.
 token = saxpy.launch(*SHAPE, 1.0, cu.In(x), cu.InOut(y), COUNT, stream=stream)
 token.wait()
 assert np.array_equal(y, (2 * STEPS + 1) * x)

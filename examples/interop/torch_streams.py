@@ -16,7 +16,7 @@ with torch.cuda.stream(first):
     x = torch.arange(COUNT, dtype=torch.float32, device="cuda")
     y = torch.ones(COUNT, device="cuda")
     # Tensors are arguments, and PyTorch's streams are streams. No tensor dies before the launch is
-    # done, which is what record_stream is for elsewhere.
+    # done, for which other programs need record_stream.
     saxpy.launch(blocks, THREADS, 2.0, cu.read(x), y, COUNT, stream=first)
 
 # The second stream does not wait for the launch on the first one: y may not be complete.

@@ -640,10 +640,10 @@ cdef class Graph(Builder):
         """Add a node that runs a body once if the condition is not 0.
 
         The bodies are Graphs without nodes. Fill them, by captures or by added nodes, before any
-        node that runs after this one is added or captured: from then on the bodies cannot change. The node uses all that its bodies use, and is
-        checked against other nodes when something is added to a body. A body belongs to this graph:
-        it is closed with the graph, and cannot be instantiated. Its nodes have to belong to the
-        context of the graph.
+        node that runs after this one is added or captured: from then on the bodies cannot change.
+        The node uses all that its bodies use, and is checked against other nodes when something is
+        added to a body. A body belongs to this graph: it is closed with the graph, and cannot be
+        instantiated. Its nodes have to belong to the context of the graph.
 
         Parameters
         ----------

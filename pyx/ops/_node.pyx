@@ -186,7 +186,7 @@ cdef GraphNode _add(
 cdef own_stream *_order_after(Plan plan, tuple before, bint apart, bint *goes_on) except NULL:
     """Return the stream, in the plan's engine, on which a new node is recorded.
 
-    Sets `goes_on` if it is the stream of a node in `before`. The caller lets it wait for the others.
+    Sets `goes_on` if it is the stream of a node in `before`. The caller lets it wait for `before`.
     A node that is `apart` gets a stream that no other node gets.
     """
     cdef GraphNode other

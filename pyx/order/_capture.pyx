@@ -257,7 +257,7 @@ cdef class GraphNode:
         return f"<GraphNode {self.index} of {self.graph}: {self.called()}>"
 
     cdef void finish(self) noexcept:
-        """Note that the capture has ended: from now on, no stream can be ordered after this node."""
+        """Note that the capture has ended: no stream can be ordered after this node any more."""
         self.capture = NULL
 
     cdef str called(self):

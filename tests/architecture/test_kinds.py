@@ -1,4 +1,4 @@
-"""All differences between kinds of memory are in one table: no other code asks which kind memory is."""
+"""The differences between kinds of memory are in one table: no other code asks for the kind."""
 
 import re
 from pathlib import Path

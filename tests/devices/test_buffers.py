@@ -161,7 +161,7 @@ buffer, locked = cu.DeviceBuffer(8, stream=far), cu.LockedBuffer.zeros(8)
 locked.copy_from_async(buffer, far)
 refused(ValueError, "of the buffer's context", lambda: buffer.fill_async(0, near))
 with near:
-    buffer.close()                  # ordered by its own stream; the current one is of another device
+    buffer.close()                  # on its own stream; the current one is of another device
 far.close()
 buffer = cu.DeviceBuffer(8, stream=near)
 del buffer, near

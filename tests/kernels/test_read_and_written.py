@@ -82,7 +82,7 @@ def test_the_message_names_both_arguments(add, numbers, stream):
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_what_borrows_declares(add, numbers, stream, count):
-    """Buffers in `borrows` count, too, also if they are more than have room on the stack."""
+    """Buffers in `borrows` are compared, too, even if they do not fit on the stack."""
     other, more = cu.DeviceBuffer(64, "u4"), cu.DeviceBuffer(64, "u4").chunks(2)[:count]
     for first, second in ((cu.read, cu.write), (cu.write, cu.read)):
         with pytest.raises(ValueError, match=r"argument 1 \(b, .u64\).*and borrows|borrows.*\(b, "):

@@ -371,7 +371,7 @@ def close(things: list[Any], w: World) -> None:
         with suppress(ValueError):  # it is closed, or not shared
             things[0].accept(stream=w.stream)
     while things:
-        thing = None  # which may end a loan
+        thing = None  # dropping the object may end a loan
         w.device.synchronize()
         thing = things.pop(0)
         if hasattr(thing, "close"):

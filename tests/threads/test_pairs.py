@@ -16,7 +16,7 @@ from windows import interposed
 
 import cudadrv as cu
 
-# Their members are rows of the classes that are derived from them.
+# Base classes: their members are rows of the derived classes.
 ABSTRACT = {"Region", "Buffer", "HostBuffer"}
 
 
