@@ -53,12 +53,26 @@ template <class T, T (*operation)(T, T, T)> struct Halves<T, operation> {
 };
 template <class T, auto operation> const Handler halves_of = widest<Halves<T, operation>::both>();
 
+// Selects the handler of an operation that rounds to nearest. If the processor can flush subnormal
+// numbers, it does so for .ftz. But a function that computes a fused multiply-add in software does
+// not work in this mode.
+template <class Operation, class T, bool ftz> Handler to_nearest() {
+    constexpr auto exact = Operation::template of<T, Rounding::Nearest, ftz>;
+    if constexpr (ftz && std::is_same_v<T, float>) {
+        constexpr auto rounded = Operation::template of<T, Rounding::Nearest, false>;
+        static const bool flushes = can_flush() && (has_fma() || !Operation::fuses);
+        if (flushes)
+            return Operation::fuses ? flushing_fused_lanes<rounded> : flushing_lanes<rounded>;
+    }
+    return Operation::fuses && is_native<T> ? fused_lanes<exact> : lanes<exact>;
+}
+
 // Selects the handler for a rounding. Operation::of<T, rounding, ftz> is the function that computes
 // one lane.
 template <class Operation, class T, bool ftz> Handler by_rounding(Rounding rounding) {
     switch (rounding) {
     case Rounding::Nearest:
-        return lanes<Operation::template of<T, Rounding::Nearest, ftz>>;
+        return to_nearest<Operation, T, ftz>();
     case Rounding::Zero:
         return lanes<Operation::template of<T, Rounding::Zero, ftz>>;
     case Rounding::Down:
@@ -186,37 +200,42 @@ template <class Operation> void decode_pairs(Decoder &decoder, size_t sources) {
     decoder.emit(lanes<pair_of>);
 }
 
-struct Add {
+// `fuses` says whether the operation is one instruction of processors with FMA.
+struct Plain {
+    static constexpr bool fuses = false;
+};
+struct Add : Plain {
     template <class T, Rounding r, bool ftz> static T of(T a, T b) {
         return floating::add<T, r, ftz>(a, b);
     }
 };
-struct Sub {
+struct Sub : Plain {
     template <class T, Rounding r, bool ftz> static T of(T a, T b) {
         return floating::sub<T, r, ftz>(a, b);
     }
 };
-struct Mul {
+struct Mul : Plain {
     template <class T, Rounding r, bool ftz> static T of(T a, T b) {
         return floating::mul<T, r, ftz>(a, b);
     }
 };
-struct Fma {
+struct Fma : Plain {
+    static constexpr bool fuses = true;
     template <class T, Rounding r, bool ftz> static T of(T a, T b, T c) {
         return floating::fma<T, r, ftz>(a, b, c);
     }
 };
-struct Div {
+struct Div : Plain {
     template <class T, Rounding r, bool ftz> static T of(T a, T b) {
         return floating::div<T, r, ftz>(a, b);
     }
 };
-struct Rcp {
+struct Rcp : Plain {
     template <class T, Rounding r, bool ftz> static T of(T a) {
         return floating::rcp<T, r, ftz>(a);
     }
 };
-struct Sqrt {
+struct Sqrt : Plain {
     template <class T, Rounding r, bool ftz> static T of(T a) {
         return floating::sqrt<T, r, ftz>(a);
     }
@@ -310,16 +329,7 @@ void decode_fma(Decoder &decoder) {
 void decode_float_add(Decoder &decoder, Type type) { decode_operation<Add>(decoder, type, 2); }
 void decode_float_sub(Decoder &decoder, Type type) { decode_operation<Sub>(decoder, type, 2); }
 void decode_float_mul(Decoder &decoder, Type type) { decode_operation<Mul>(decoder, type, 2); }
-void decode_float_fma(Decoder &decoder, Type type) {
-    bool nearest = !decoder.any_left("rz") && !decoder.any_left("rm") && !decoder.any_left("rp");
-    if (!nearest || (type != Type::F32 && type != Type::F64))
-        return decode_operation<Fma>(decoder, type, 3);
-    Manner manner = take_manner(decoder);
-    Handler handler = type == Type::F64 ? fused_lanes<Fma::of<double, Rounding::Nearest, false>>
-                      : manner.ftz      ? fused_lanes<Fma::of<float, Rounding::Nearest, true>>
-                                        : fused_lanes<Fma::of<float, Rounding::Nearest, false>>;
-    emit_float(decoder, type, 3, manner, manner.ftz && type == Type::F64 ? nullptr : handler);
-}
+void decode_float_fma(Decoder &decoder, Type type) { decode_operation<Fma>(decoder, type, 3); }
 void decode_add_of_pairs(Decoder &decoder) { decode_pairs<Add>(decoder, 2); }
 void decode_sub_of_pairs(Decoder &decoder) { decode_pairs<Sub>(decoder, 2); }
 void decode_mul_of_pairs(Decoder &decoder) { decode_pairs<Mul>(decoder, 2); }

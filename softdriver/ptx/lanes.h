@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ptx/float_mode.h"
 #include "ptx/warp.h"
 
 #include <type_traits>
@@ -54,6 +55,14 @@ inline bool has_fma() { return false; }
 #endif
 #define SOFT_INLINE __attribute__((always_inline)) inline
 
+// Stores the results of all lanes in a row, or of the active lanes if others are live, too.
+template <class T> SOFT_INLINE void store_active(const Warp &warp, T *row, const T *results) {
+    uint32_t active = warp.active == warp.live ? ~uint32_t{0} : warp.active;
+    SOFT_EVERY_LANE
+    for (int lane = 0; lane < warp_size; lane++)
+        row[lane] = active & lane_bits[lane] ? results[lane] : row[lane];
+}
+
 // Computes rows[0] = operation(rows[1], ...) in all active lanes. If all live lanes are active, the
 // loop runs over all 32 lanes: compilers can vectorize this loop, and the results in ended lanes
 // are never used.
@@ -97,13 +106,50 @@ template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
     }
 };
 
+// Computes all lanes with `quick`, or, if `doubtful` is true of an operand, all with `operation`.
+template <auto operation, auto quick, auto doubtful> struct QuickLanes;
+template <class T, T (*operation)(T), T (*quick)(T), bool (*doubtful)(T)>
+struct QuickLanes<operation, quick, doubtful> {
+    static void run(Warp &warp, const Step &step) {
+        choose(warp, step) ? Lanes<quick>::run(warp, step) : Lanes<operation>::run(warp, step);
+    }
+    SOFT_AVX2 static void run_avx2(Warp &warp, const Step &step) {
+        choose(warp, step) ? Lanes<quick>::run_avx2(warp, step)
+                           : Lanes<operation>::run_avx2(warp, step);
+    }
+
+  private:
+    SOFT_INLINE static bool choose(const Warp &warp, const Step &step) {
+        const T *operands = warp.row<T>(step.rows[1]);
+        uint32_t doubts = 0;
+        SOFT_EVERY_LANE
+        for (int lane = 0; lane < warp_size; lane++)
+            doubts |= doubtful(operands[lane]) ? lane_bits[lane] : 0;
+        return !(doubts & warp.active);
+    }
+};
+
 template <auto operation> Handler widest() {
     return has_avx2() ? Lanes<operation>::run_avx2 : Lanes<operation>::run;
 }
 template <auto operation> const Handler lanes = widest<operation>();
+template <auto operation, auto quick, auto doubtful>
+const Handler quick_lanes = has_avx2() ? QuickLanes<operation, quick, doubtful>::run_avx2
+                                       : QuickLanes<operation, quick, doubtful>::run;
 // The handler of an operation that is a single fused multiply-add. It may use FMA, because the
 // compiler cannot fuse anything else in it.
 template <auto operation>
 const Handler fused_lanes = has_fma() ? Lanes<operation>::run_fma : Lanes<operation>::run;
+
+// Runs a handler of Lanes in FloatMode::Flushing.
+template <Handler handler> void flushing(Warp &warp, const Step &step) {
+    set_float_mode(FloatMode::Flushing);
+    handler(warp, step);
+    set_float_mode(FloatMode::Usual);
+}
+template <auto operation>
+const Handler flushing_lanes =
+    has_avx2() ? flushing<Lanes<operation>::run_avx2> : flushing<Lanes<operation>::run>;
+template <auto operation> const Handler flushing_fused_lanes = flushing<Lanes<operation>::run_fma>;
 
 } // namespace soft::ptx

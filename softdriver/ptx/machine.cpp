@@ -1,5 +1,6 @@
 #include "ptx/machine.h"
 
+#include "ptx/float_mode.h"
 #include "ptx/team.h"
 #include "ptx/texture.h"
 
@@ -72,7 +73,16 @@ bool Machine::admit() {
     return true;
 }
 
+// The program may have set the mode of its thread.
 Run::State Machine::advance(uint64_t steps) {
+    FloatMode before = float_mode();
+    set_float_mode(FloatMode::Usual);
+    Run::State state = run_blocks(steps);
+    set_float_mode(before);
+    return state;
+}
+
+Run::State Machine::run_blocks(uint64_t steps) {
     memory.drop_segments();
     textures_.clear(); // the program may have destroyed them
     while (!failed()) {

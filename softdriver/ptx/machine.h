@@ -122,6 +122,7 @@ struct Machine {
 
     std::string text_of(const Warp &warp, const Step &step) const;
 
+    Run::State run_blocks(uint64_t steps);
     bool admit();
     void rest();
     uint64_t awake_together() const;
