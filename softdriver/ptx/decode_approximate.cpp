@@ -24,11 +24,13 @@ void need_approximate(Decoder &decoder) {
 
 void decode_sin(Decoder &decoder) {
     need_approximate(decoder);
-    decode_plain(decoder, lanes<sin_approx<false>>, lanes<sin_approx<true>>);
+    decode_plain(decoder, quick_lanes<sin_approx<false>, sin_near_0<false>, far_from_0>,
+                 quick_lanes<sin_approx<true>, sin_near_0<true>, far_from_0>);
 }
 void decode_cos(Decoder &decoder) {
     need_approximate(decoder);
-    decode_plain(decoder, lanes<cos_approx<false>>, lanes<cos_approx<true>>);
+    decode_plain(decoder, quick_lanes<cos_approx<false>, cos_near_0<false>, far_from_0>,
+                 quick_lanes<cos_approx<true>, cos_near_0<true>, far_from_0>);
 }
 void decode_lg2(Decoder &decoder) {
     need_approximate(decoder);
@@ -73,20 +75,19 @@ void decode_tanh(Decoder &decoder) {
 double reciprocal_root(double a) { return rsqrt_approx(a); }
 
 void decode_rcp(Decoder &decoder) {
-    bool approximate = decoder.take("approx"), flushed = decoder.any_left("ftz");
+    bool approximate = decoder.take("approx");
     Type type = decoder.take_type();
-    if (!approximate)
+    if (!approximate || type == Type::F32)
         return decode_rounded_rcp(decoder, type);
-    decoder.take("ftz");
-    decode_same(decoder, type, 1,
-                type == Type::F32 ? (flushed ? lanes<rcp_approx<true>> : lanes<rcp_approx<false>>)
-                : type == Type::F64 && flushed ? lanes<rcp_approx_ftz>
-                                               : nullptr);
+    bool flushed = decoder.take("ftz");
+    decode_same(decoder, type, 1, type == Type::F64 && flushed ? lanes<rcp_approx_ftz> : nullptr);
 }
 void decode_sqrt(Decoder &decoder) {
-    if (decoder.take("approx"))
-        return decode_plain(decoder, lanes<sqrt_approx<false>>, lanes<sqrt_approx<true>>);
-    decode_rounded_sqrt(decoder, decoder.take_type());
+    bool approximate = decoder.take("approx");
+    Type type = decoder.take_type();
+    if (approximate && type != Type::F32)
+        decoder.refuse_types();
+    decode_rounded_sqrt(decoder, type);
 }
 void decode_rsqrt(Decoder &decoder) {
     need_approximate(decoder);
@@ -101,12 +102,12 @@ void decode_rsqrt(Decoder &decoder) {
 } // namespace
 
 void decode_float_div(Decoder &decoder, Type type, int mode) {
-    if (mode < 0)
+    if (mode >= 0 && type != Type::F32)
+        decoder.refuse_types();
+    if (mode <= 0)
         return decode_rounded_div(decoder, type);
     bool ftz = decoder.take("ftz");
-    Handler full = ftz ? lanes<div_full<true>> : lanes<div_full<false>>;
-    Handler approximate = ftz ? lanes<div_approx<true>> : lanes<div_approx<false>>;
-    decode_same(decoder, type, 2, type != Type::F32 ? nullptr : mode == 0 ? full : approximate);
+    decode_same(decoder, type, 2, ftz ? lanes<div_approx<true>> : lanes<div_approx<false>>);
 }
 
 void add_approximate(Opcodes &opcodes) {
