@@ -41,23 +41,44 @@ template <Shuffle mode> int source_lane(int lane, uint32_t b, uint32_t c, bool &
     return inside ? from : lane;
 }
 
-// The handler of shfl. Sets rows[0] to the value of rows[1] in the source lane, and rows[4] to
-// whether the source lane is inside the segment.
-template <Shuffle mode> void shuffle(Warp &warp, const Step &step) {
-    if (!assembled(warp, step))
-        return;
-    const uint32_t *a = warp.row<uint32_t>(step.rows[1]), *b = warp.row<uint32_t>(step.rows[2]);
-    const uint32_t *c = warp.row<uint32_t>(step.rows[3]);
-    uint32_t *result = warp.row<uint32_t>(step.rows[0]);
-    uint32_t values[warp_size], found = 0;
+// Sets `values` to the value of `a` in each lane's source lane, and returns the lanes whose source
+// lane is inside the segment.
+template <Shuffle mode>
+SOFT_INLINE uint32_t exchange(const uint32_t *a, const uint32_t *b, const uint32_t *c,
+                              uint32_t *values) {
+    uint32_t found = 0;
+    int from[warp_size];
+    SOFT_EVERY_LANE
     for (int lane = 0; lane < warp_size; lane++) {
         bool inside;
-        values[lane] = a[source_lane<mode>(lane, b[lane], c[lane], inside) & 31];
+        from[lane] = source_lane<mode>(lane, b[lane], c[lane], inside) & 31;
         found |= inside ? lane_bits[lane] : 0;
     }
-    for (uint32_t left = warp.active; left; left &= left - 1)
-        result[__builtin_ctz(left)] = values[__builtin_ctz(left)];
-    warp.set_predicate(step.rows[4], found);
+    for (int lane = 0; lane < warp_size; lane++)
+        values[lane] = a[from[lane]];
+    return found;
+}
+
+// The handler of shfl. Sets rows[0] to the value of rows[1] in the source lane, and rows[4] to
+// whether the source lane is inside the segment.
+template <Shuffle mode> struct Shuffling {
+    static void run(Warp &warp, const Step &step) { shuffle(warp, step); }
+    SOFT_AVX2 static void run_avx2(Warp &warp, const Step &step) { shuffle(warp, step); }
+
+  private:
+    SOFT_INLINE static void shuffle(Warp &warp, const Step &step) {
+        if (!assembled(warp, step))
+            return;
+        uint32_t values[warp_size];
+        uint32_t found =
+            exchange<mode>(warp.row<uint32_t>(step.rows[1]), warp.row<uint32_t>(step.rows[2]),
+                           warp.row<uint32_t>(step.rows[3]), values);
+        store_active(warp, warp.row<uint32_t>(step.rows[0]), values);
+        warp.set_predicate(step.rows[4], found);
+    }
+};
+template <Shuffle mode> Handler shuffling() {
+    return has_avx2() ? Shuffling<mode>::run_avx2 : Shuffling<mode>::run;
 }
 
 void decode_shuffle(Decoder &decoder) {
@@ -75,8 +96,8 @@ void decode_shuffle(Decoder &decoder) {
         decoder.step.rows[i] = decoder.source(decoder.operand(i), Type::B32);
     if (sync)
         take_sync(decoder, 4);
-    static const Handler handlers[] = {shuffle<Shuffle::Up>, shuffle<Shuffle::Down>,
-                                       shuffle<Shuffle::Bfly>, shuffle<Shuffle::Idx>};
+    static const Handler handlers[] = {shuffling<Shuffle::Up>(), shuffling<Shuffle::Down>(),
+                                       shuffling<Shuffle::Bfly>(), shuffling<Shuffle::Idx>()};
     decoder.emit(handlers[mode]);
 }
 
