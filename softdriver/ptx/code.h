@@ -56,6 +56,7 @@ struct Filling {
         Shared,    // the address of the shared variable number `value`, plus `addend`
         Local,     // the start of the function's local memory, plus `value`
         Parameter, // the start of the kernel's parameters, plus `value`
+        Argument,  // the bytes at `value` in the kernel's parameters
         Special,   // the special register `special`
     };
     Kind kind = Kind::Value;

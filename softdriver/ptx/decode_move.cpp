@@ -162,9 +162,11 @@ void decode_move(Decoder &decoder) {
     }
     if (type == Type::Pred) {
         decoder.step.rows[1] = decoder.predicate(from);
-        return decoder.emit(lanes<same<bool>>);
+        return decoder.is_constant(to) ? void() : decoder.emit(lanes<same<bool>>);
     }
     decoder.step.rows[1] = decoder.source(from, type);
+    if (decoder.is_constant(to))
+        return;
     decoder.emit(by_width(size_of(type), [](auto zero) -> Handler {
         return lanes<same<std::conditional_t<sizeof(zero) == 1, uint16_t, decltype(zero)>>>;
     }));
@@ -231,6 +233,8 @@ void decode_cvta(Decoder &decoder) {
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U64);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U64);
     decoder.step.rows[2] = decoder.constant(8, to ? 0 - window : window);
+    if (decoder.is_constant(decoder.operand(0)))
+        return;
     decoder.emit(window ? lanes<add_offset> : lanes<same<uint64_t>>);
 }
 

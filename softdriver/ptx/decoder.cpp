@@ -27,6 +27,10 @@ void guarded(Warp &warp, const Step &step) {
     warp.active = warp.mask;
 }
 
+void end_of_function(Warp &warp, const Step &) { warp.leave(); }
+
+} // namespace
+
 Type type_named(std::string_view name) {
     static const std::unordered_map<std::string_view, Type> types = {
         {"pred", Type::Pred}, {"b8", Type::B8},         {"b16", Type::B16}, {"b32", Type::B32},
@@ -38,10 +42,6 @@ Type type_named(std::string_view name) {
     auto found = types.find(name);
     return found == types.end() ? Type::None : found->second;
 }
-
-void end_of_function(Warp &warp, const Step &) { warp.leave(); }
-
-} // namespace
 
 bool is_float(Type type) {
     return type == Type::F16 || type == Type::F16x2 || type == Type::BF16 || type == Type::BF16x2 ||
@@ -84,6 +84,12 @@ void Decoder::decode() {
         decoding_.problems.push_back({function_.line, function_.name + ": " + refused.why});
         return;
     }
+    count_definitions();
+    for (const Instruction &instruction : function_.body)
+        try {
+            note_constant(instruction);
+        } catch (const Refused &) { // it will be refused again
+        }
     for (const Instruction &instruction : function_.body) {
         begins_.push_back(uint32_t(code_.body.size()));
         try {

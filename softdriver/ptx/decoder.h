@@ -3,6 +3,7 @@
 #include "ptx/code.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -85,6 +86,11 @@ class Decoder {
         return operand.kind == Operand::Kind::Register;
     }
     Type type_of(const Operand &operand) const; // returns the type of a register
+    // Returns whether the operand is a register that has a constant value in its row, so that its
+    // definition needs no step.
+    bool is_constant(const Operand &operand) const {
+        return is_register(operand) && constant_.at(size_t(operand.index));
+    }
     // Returns whether the value of a destination may be used later. Returns false for `_`, and for
     // a register that has no other use in the function, and otherwise true.
     bool is_read(const Operand &operand);
@@ -120,6 +126,10 @@ class Decoder {
     void decode_instruction(const Instruction &instruction);
     void lay_out_registers();
     void lay_out_variables();
+    void count_definitions();
+    void note_constant(const Instruction &instruction);
+    std::optional<Row> constant_of(const Instruction &instruction, Type type);
+    std::optional<Row> argument(const Operand &from, Type type);
     void resolve_branches();
     void guard();
     Row row_of(const Operand &operand) const;
@@ -137,8 +147,10 @@ class Decoder {
     std::vector<bool> taken_; // for each modifier of the instruction, whether it has been taken
     std::vector<Row> rows_;   // the row of each register
     std::vector<uint32_t> local_offsets_;
-    std::vector<uint32_t> begins_; // index of the first step of each instruction
-    std::vector<unsigned> uses_;   // for each register, how many operands are the register
+    std::vector<uint32_t> begins_;      // index of the first step of each instruction
+    std::vector<unsigned> definitions_; // for each register, how many instructions may define it
+    std::vector<bool> constant_;        // for each register, whether is_constant() is true
+    std::vector<unsigned> uses_;        // for each register, how many operands are the register
     std::map<std::string, Row> known_;
     bool flushes_ = false; // true if the instruction has .ftz, although it does not say so
     Row carry_ = ~Row{0};
@@ -165,6 +177,7 @@ template <class Choose> Handler by_width(size_t width, Choose choose) {
 // first.
 void places_of(const Function &function, Places &results, Places &parameters);
 
+Type type_named(std::string_view name); // returns Type::None if there is no such type
 bool is_float(Type type);
 bool is_signed(Type type);
 bool is_bits(Type type);

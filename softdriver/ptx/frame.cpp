@@ -103,6 +103,9 @@ uint64_t Warp::value_of(const Filling &filling, const Frame &at, unsigned lane) 
     case Filling::Kind::Parameter:
         window = parameter_window;
         break;
+    case Filling::Kind::Argument:
+        memcpy(&value, &machine.launch.parameters.at(filling.value), filling.width);
+        return filling.width < 8 ? value & ((uint64_t{1} << 8 * filling.width) - 1) : value;
     }
     return value + uint64_t(filling.addend) + (filling.generic ? window : 0);
 }

@@ -324,6 +324,8 @@ template <bool is_load> void access_memory(Decoder &decoder) {
     }
     if (hints && (space == Space::Global || space == Space::Generic))
         decoder.code().communicates = true;
+    if (is_load && !vector && decoder.is_constant(value))
+        return;
     decoder.step.detail = uint16_t(unsigned(space) | hints);
     decoder.emit(by_type<is_load>(type, width, address, count));
 }
