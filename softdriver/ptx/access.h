@@ -67,13 +67,29 @@ struct Access {
         last = size - bytes;
         return size >= bytes;
     }
-    // Records the access of a lane, after expect().
+    // Whether accesses are to be recorded, after expect().
+    bool records() const {
+        return warp.machine.launch.record && (space == Space::Global || space == Space::Generic);
+    }
     void record(uint64_t address, size_t bytes) const {
-        if (space == Space::Global || space == Space::Generic)
-            warp.machine.memory.record(step.site, address, bytes, use);
+        warp.machine.memory.record(address, bytes, use);
+    }
+
+    // Fetches the cache lines that the warp will probably access next at this step: in all bytes
+    // from `first` on, or only the first and the last of them.
+    void prefetch_all(const char *first, size_t bytes) const {
+        uintptr_t moved = warp.moved(step.site, first);
+        for (size_t at = 0; at < bytes; at += cache_line)
+            __builtin_prefetch(first + moved + at);
+    }
+    void prefetch_ends(const char *first, const char *last) const {
+        uintptr_t moved = warp.moved(step.site, first);
+        __builtin_prefetch(first + moved);
+        __builtin_prefetch(last + moved);
     }
 
   private:
+    static constexpr size_t cache_line = 64;
     char *reach_other(unsigned lane, uint64_t address, size_t bytes) const;
     void fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const;
 };

@@ -1,52 +1,104 @@
 #include "ptx/address_set.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 namespace soft::ptx {
 
-void AddressSet::add_long(Place &place, uintptr_t address, size_t bytes) {
+AddressSet::Slot &AddressSet::free_slot(uintptr_t number) {
+    size_t at = home(number);
+    while (slots_[at].page)
+        at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+}
+
+AddressSet::Page &AddressSet::new_page(uintptr_t number) {
+    if (2 * ++pages_ > slots_.size()) {
+        std::vector<Slot> before(2 * slots_.size());
+        before.swap(slots_);
+        for (Slot &slot : before)
+            if (slot.page)
+                free_slot(slot.number) = std::move(slot);
+    }
+    Slot &slot = free_slot(number);
+    slot = {number, std::make_unique<Page>()};
+    return *slot.page;
+}
+
+void AddressSet::add_long(uintptr_t address, size_t bytes) {
     while (bytes) {
-        size_t part = std::min(bytes, 64 - size_t(address % 64));
-        add(place, address, part);
-        address += part;
-        bytes -= part;
+        uintptr_t offset = address % page_bytes;
+        Page &bits = page(address / page_bytes);
+        size_t here = std::min(bytes, size_t(page_bytes - offset));
+        address += here;
+        bytes -= here;
+        while (here) {
+            size_t part = std::min(here, size_t(word_bytes - offset % word_bytes));
+            bits[offset / word_bytes] |= ones(part) << offset % word_bytes;
+            offset += part;
+            here -= part;
+        }
     }
 }
 
+namespace {
+
+// Joins bytes that follow each other to ranges.
+struct Joined {
+    std::vector<Accessed> ranges;
+    uintptr_t begin = 0, end = 0; // the last range, which may grow
+
+    void add(uintptr_t from, size_t bytes) {
+        if (from != end) {
+            finish();
+            begin = from;
+        }
+        end = from + bytes;
+    }
+    void finish() {
+        if (begin != end)
+            ranges.push_back({begin, end - begin});
+    }
+};
+
+void join_word(Joined &joined, uintptr_t begin, uint64_t bits) {
+    for (uintptr_t at = begin; bits;) {
+        unsigned gap = unsigned(__builtin_ctzll(bits));
+        bits >>= gap;
+        unsigned length = unsigned(__builtin_ctzll(~bits)); // less than 64: not all bits are set
+        joined.add(at + gap, length);
+        bits >>= length;
+        at += gap + length;
+    }
+}
+
+} // namespace
+
 std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets) {
-    std::vector<uintptr_t> numbers;
+    std::multimap<uintptr_t, const AddressSet::Page *> pages;
     for (const AddressSet *set : sets)
-        for (auto &page : set->pages_)
-            numbers.push_back(page.first);
-    std::sort(numbers.begin(), numbers.end());
-    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-    std::vector<Accessed> found;
-    auto join = [&](uintptr_t begin, size_t bytes) {
-        if (!found.empty() && found.back().begin + found.back().bytes == begin)
-            found.back().bytes += bytes;
-        else
-            found.push_back({begin, bytes});
-    };
-    for (uintptr_t number : numbers) {
-        uintptr_t begin = number * AddressSet::page_bytes;
-        AddressSet::Page page{};
-        for (const AddressSet *set : sets)
-            if (auto found = set->pages_.find(number); found != set->pages_.end())
-                for (size_t i = 0; i < page.size(); i++)
-                    page[i] |= found->second[i];
-        for (uint64_t bits : page) {
-            for (unsigned at = 0; bits;) {
-                unsigned gap = unsigned(__builtin_ctzll(bits));
-                bits >>= gap;
-                unsigned length = ~bits ? unsigned(__builtin_ctzll(~bits)) : 64;
-                join(begin + at + gap, length);
-                bits = length < 64 ? bits >> length : 0;
-                at += gap + length;
-            }
-            begin += 64;
+        for (const AddressSet::Slot &slot : set->slots_)
+            if (slot.page)
+                pages.emplace(slot.number, slot.page.get());
+    Joined joined;
+    for (auto next = pages.begin(); next != pages.end();) {
+        uintptr_t begin = next->first * AddressSet::page_bytes;
+        const AddressSet::Page *page = next->second;
+        AddressSet::Page both;
+        for (auto last = pages.upper_bound(next->first); ++next != last; page = &both)
+            std::transform(page->begin(), page->end(), next->second->begin(), both.begin(),
+                           std::bit_or<uint64_t>());
+        for (uint64_t bits : *page) {
+            if (~bits == 0)
+                joined.add(begin, AddressSet::word_bytes);
+            else if (bits)
+                join_word(joined, begin, bits);
+            begin += AddressSet::word_bytes;
         }
     }
-    return found;
+    joined.finish();
+    return joined.ranges;
 }
 
 } // namespace soft::ptx

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
+#include <memory>
 #include <vector>
 
 namespace soft::ptx {
@@ -14,30 +14,46 @@ namespace soft::ptx {
 // they are first used.
 class AddressSet {
   public:
-    static constexpr uintptr_t page_bytes = 4096;
-    using Page = std::array<uint64_t, page_bytes / 64>;
-    // The page that was used last. The caller of add() keeps it between calls, so that a call for
-    // the same page needs no look-up.
-    struct Place {
-        uintptr_t number = ~uintptr_t{0};
-        uint64_t *bits = nullptr;
-    };
+    static constexpr uintptr_t page_bytes = 1 << 16, word_bytes = 64;
+    using Page = std::array<uint64_t, page_bytes / word_bytes>;
 
-    void add(Place &place, uintptr_t address, size_t bytes) {
-        uintptr_t offset = address % page_bytes;
-        if (address / page_bytes != place.number)
-            place = {address / page_bytes, pages_[address / page_bytes].data()};
-        if (offset % 64 + bytes <= 64)
-            place.bits[offset / 64] |= (~uint64_t{0} >> (64 - bytes)) << offset % 64;
+    // `bytes` is at least 1.
+    void add(uintptr_t address, size_t bytes) {
+        uintptr_t offset = address % page_bytes, bit = offset % word_bytes;
+        if (bit + bytes <= word_bytes)
+            page(address / page_bytes)[offset / word_bytes] |= ones(bytes) << bit;
         else
-            add_long(place, address, bytes);
+            add_long(address, bytes);
     }
 
   private:
     friend std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets);
-    void add_long(Place &place, uintptr_t address, size_t bytes);
 
-    std::unordered_map<uintptr_t, Page> pages_;
+    // An entry of the hash table of pages. The entry of page `number` is at home(number) or behind.
+    struct Slot {
+        uintptr_t number = 0;
+        std::unique_ptr<Page> page;
+    };
+
+    static uint64_t ones(size_t count) { return ~uint64_t{0} >> (word_bytes - count); }
+    size_t home(uintptr_t number) const {
+        constexpr uint64_t golden = 0x9e3779b97f4a7c15;
+        return size_t(number * golden >> 32) & (slots_.size() - 1);
+    }
+    Page &page(uintptr_t number) {
+        for (size_t at = home(number);; at = (at + 1) & (slots_.size() - 1)) {
+            if (!slots_[at].page)
+                return new_page(number);
+            if (slots_[at].number == number)
+                return *slots_[at].page;
+        }
+    }
+    Page &new_page(uintptr_t number);
+    Slot &free_slot(uintptr_t number);
+    void add_long(uintptr_t address, size_t bytes);
+
+    std::vector<Slot> slots_{8}; // as many as a power of two, and at most half of them are used
+    size_t pages_ = 0;
 };
 
 // Returns the addresses that are in any of these sets, as sorted ranges that are separated by gaps.

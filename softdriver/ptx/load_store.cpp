@@ -25,64 +25,92 @@ Use use_of(const Step &step, Use plain, Use signal) {
 
 enum class Pattern { Scattered, Contiguous, Uniform };
 
-// Returns the pattern of the addresses of a full warp, in which each lane accesses `bytes` bytes.
-template <class A> SOFT_INLINE Pattern find_pattern(const A *addresses, size_t bytes) {
-    A apart = 0, differ = 0, first = addresses[0];
-    for (int lane = 0; lane < warp_size; lane++) {
-        differ |= addresses[lane] ^ first;
-        apart |= addresses[lane] ^ A(first + A(lane) * A(bytes));
+// What the handlers ask about the addresses of a warp, in which each lane accesses `bytes` bytes.
+template <class A> struct Addresses {
+    const A *of;
+    size_t bytes;
+
+    // Returns the pattern of the addresses, if all lanes are active.
+    SOFT_INLINE Pattern pattern() const {
+        A expected = of[0], apart = A(of[1] - expected), wrong = 0;
+        if (apart && apart != A(bytes))
+            return Pattern::Scattered;
+        for (int lane = 0; lane < warp_size; lane++, expected += apart)
+            wrong |= of[lane] ^ expected;
+        return wrong ? Pattern::Scattered : apart ? Pattern::Contiguous : Pattern::Uniform;
     }
-    return differ == 0 ? Pattern::Uniform : apart == 0 ? Pattern::Contiguous : Pattern::Scattered;
-}
-template <class A> Pattern plain_pattern(const A *addresses, size_t bytes) {
-    return find_pattern(addresses, bytes);
-}
-template <class A> SOFT_AVX2 Pattern avx2_pattern(const A *addresses, size_t bytes) {
-    return find_pattern(addresses, bytes);
-}
-template <class A> Pattern pattern(const Warp &warp, const A *addresses, size_t bytes) {
-    static const auto find = has_avx2() ? avx2_pattern<A> : plain_pattern<A>;
-    return warp.active == ~uint32_t{0} ? find(addresses, bytes) : Pattern::Scattered;
-}
+    // Returns whether the addresses of the lanes are aligned and, minus `begin`, at most `last`.
+    SOFT_INLINE bool within(uint32_t lanes, uint64_t begin, uint64_t last) const {
+        uint64_t wrong = 0;
+        auto check = [&](int lane) {
+            uint64_t offset = uint64_t(of[lane]) - begin;
+            return uint64_t(offset > last) | (uint64_t(of[lane]) & (bytes - 1));
+        };
+        if (lanes == ~uint32_t{0})
+            for (int lane = 0; lane < warp_size; lane++)
+                wrong |= check(lane);
+        else
+            for (uint32_t left = lanes; left; left &= left - 1)
+                wrong |= check(__builtin_ctz(left));
+        return !wrong;
+    }
+    // Returns the lanes whose bytes are followed by those of the next lane.
+    SOFT_INLINE uint32_t followed() const {
+        uint32_t lanes = 0;
+        for (int lane = 0; lane < warp_size - 1; lane++)
+            lanes |= of[lane + 1] == A(of[lane] + A(bytes)) ? lane_bits[lane] : 0;
+        return lanes;
+    }
+};
 
-// Returns whether the addresses of all active lanes are aligned and in the expected part of memory.
-template <class A>
-SOFT_INLINE bool are_within(const Warp &warp, const A *addresses, uint64_t begin, uint64_t last,
-                            size_t bytes) {
-    uint64_t wrong = 0;
-    auto check = [&](int lane) {
-        uint64_t offset = uint64_t(addresses[lane]) - begin;
-        return uint64_t(offset > last) | ((uint64_t(addresses[lane])) & (bytes - 1));
-    };
-    if (warp.active == ~uint32_t{0})
-        for (int lane = 0; lane < warp_size; lane++)
-            wrong |= check(lane);
-    else
-        for (uint32_t left = warp.active; left; left &= left - 1)
-            wrong |= check(__builtin_ctz(left));
-    return !wrong;
-}
-template <class A>
-bool plain_within(const Warp &warp, const A *addresses, uint64_t begin, uint64_t last,
-                  size_t bytes) {
-    return are_within(warp, addresses, begin, last, bytes);
-}
-template <class A>
-SOFT_AVX2 bool avx2_within(const Warp &warp, const A *addresses, uint64_t begin, uint64_t last,
-                           size_t bytes) {
-    return are_within(warp, addresses, begin, last, bytes);
-}
+template <class A> struct Plain {
+    static Pattern pattern(Addresses<A> all) { return all.pattern(); }
+    static bool within(Addresses<A> all, uint32_t lanes, uint64_t begin, uint64_t last) {
+        return all.within(lanes, begin, last);
+    }
+    static uint32_t followed(Addresses<A> all) { return all.followed(); }
+};
+template <class A> struct Avx2 {
+    SOFT_AVX2 static Pattern pattern(Addresses<A> all) { return all.pattern(); }
+    SOFT_AVX2 static bool within(Addresses<A> all, uint32_t lanes, uint64_t begin, uint64_t last) {
+        return all.within(lanes, begin, last);
+    }
+    SOFT_AVX2 static uint32_t followed(Addresses<A> all) { return all.followed(); }
+};
+template <class A> const auto pattern = has_avx2() ? Avx2<A>::pattern : Plain<A>::pattern;
+template <class A> const auto within = has_avx2() ? Avx2<A>::within : Plain<A>::within;
+template <class A> const auto followed = has_avx2() ? Avx2<A>::followed : Plain<A>::followed;
 
-// Fast path: checks the accesses of all active lanes together, and finds their bytes. Returns false
-// if each lane has to be checked separately.
-template <class A>
-bool reach_all(const Access &access, const A *addresses, size_t bytes, Reach &reach) {
-    static const auto within = has_avx2() ? avx2_within<A> : plain_within<A>;
+// Fast path: checks the accesses of all active lanes together, records them, and finds their bytes.
+// Returns false if each lane has to be checked separately.
+template <class A> bool reach_all(const Access &access, Addresses<A> addresses, Reach &reach) {
     uint64_t begin, last, offset = uint64_t(access.step.offset);
-    if (offset % bytes || !access.expect(bytes, reach, begin, last))
+    if (offset % addresses.bytes || !access.expect(addresses.bytes, reach, begin, last))
         return false;
     reach.base += offset;
-    return within(access.warp, addresses, begin - offset, last, bytes);
+    uint32_t left = access.warp.active;
+    if (!within<A>(addresses, left, begin - offset, last))
+        return false;
+    int first = __builtin_ctz(left), last_lane = warp_size - 1 - __builtin_clz(left);
+    access.prefetch_ends(reach.of(unsigned(first), addresses.of[first]),
+                         reach.of(unsigned(last_lane), addresses.of[last_lane]));
+    if (!access.records())
+        return true;
+    for (uint32_t joined = followed<A>(addresses); left;) { // lanes whose bytes are one range
+        int lane = __builtin_ctz(left);
+        uint32_t ends = left & ~(joined & left >> 1); // lanes without a successor
+        int count = __builtin_ctz(ends) - lane + 1;
+        access.record(uint64_t(addresses.of[lane]) + offset, size_t(count) * addresses.bytes);
+        left &= ~uint32_t{1} << __builtin_ctz(ends);
+    }
+    return true;
+}
+
+template <class A> Pattern pattern_of(const Access &access, size_t bytes) {
+    const A *addresses = access.warp.row<A>(access.step.rows[9]);
+    return access.warp.active == ~uint32_t{0} && access.space != Space::Local
+               ? pattern<A>({addresses, bytes})
+               : Pattern::Scattered;
 }
 
 // Reads a T and extends it to R, the type of the register.
@@ -106,8 +134,7 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
     R *rows[n];
     for (int i = 0; i < n; i++)
         rows[i] = warp.row<R>(step.rows[i]);
-    Pattern how =
-        access.space == Space::Local ? Pattern::Scattered : pattern(warp, addresses, bytes);
+    Pattern how = pattern_of<A>(access, bytes);
     if (how != Pattern::Scattered) {
         uint64_t first = uint64_t(addresses[0]) + uint64_t(step.offset);
         size_t all = how == Pattern::Uniform ? bytes : bytes * warp_size;
@@ -117,6 +144,8 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
         bool own = first / window_bytes * window_bytes == local_window;
         if (from && !own) {
             size_t stride = how == Pattern::Uniform ? 0 : bytes;
+            if (stride)
+                access.prefetch_all(from, all);
             if (stride && n == 1 && sizeof(T) == sizeof(R))
                 memcpy(rows[0], from, all);
             else if (stride)
@@ -132,19 +161,23 @@ template <class T, class R, class A, int n> void load(Warp &warp, const Step &st
             return acquire(step);
         }
     }
-    Reach all;
-    bool known = reach_all(access, addresses, bytes, all);
-    for (uint32_t left = warp.active; left; left &= left - 1) {
-        int lane = __builtin_ctz(left);
-        uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
-        if (known)
-            access.record(address, bytes);
-        const char *from = known ? all.of(unsigned(lane), addresses[lane])
-                                 : access.reach_or_fail(unsigned(lane), address, bytes);
-        if (!from)
-            return;
+    auto take = [&](const char *from, int lane) {
         for (int i = 0; i < n; i++)
             rows[i][lane] = extended<R, T>(from + i * sizeof(T));
+    };
+    Reach all;
+    bool known = reach_all<A>(access, {addresses, bytes}, all);
+    for (uint32_t left = warp.active; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        if (known) {
+            take(all.of(unsigned(lane), addresses[lane]), lane);
+            continue;
+        }
+        uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
+        const char *from = access.reach_or_fail(unsigned(lane), address, bytes);
+        if (!from)
+            return;
+        take(from, lane);
     }
     acquire(step);
 }
@@ -164,11 +197,13 @@ template <class T, class R, class A, int n> void store(Warp &warp, const Step &s
             memcpy(to + size_t(i) * sizeof(T), &value, sizeof value);
         }
     };
-    if (access.space != Space::Local && pattern(warp, addresses, bytes) == Pattern::Contiguous) {
+    if (pattern_of<A>(access, bytes) == Pattern::Contiguous) {
         uint64_t first = uint64_t(addresses[0]) + uint64_t(step.offset);
         char *to = first % bytes || first >= shared_window
                        ? nullptr
                        : access.reach(0, first, bytes * warp_size);
+        if (to)
+            access.prefetch_all(to, bytes * warp_size);
         if (to && n == 1 && sizeof(T) == sizeof(R)) {
             memcpy(to, rows[0], bytes * warp_size);
             return;
@@ -180,14 +215,15 @@ template <class T, class R, class A, int n> void store(Warp &warp, const Step &s
         }
     }
     Reach all;
-    bool known = reach_all(access, addresses, bytes, all);
+    bool known = reach_all<A>(access, {addresses, bytes}, all);
     for (uint32_t left = warp.active; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
+        if (known) {
+            put(all.of(unsigned(lane), addresses[lane]), lane);
+            continue;
+        }
         uint64_t address = uint64_t(addresses[lane]) + uint64_t(step.offset);
-        if (known)
-            access.record(address, bytes);
-        char *to = known ? all.of(unsigned(lane), addresses[lane])
-                         : access.reach_or_fail(unsigned(lane), address, bytes);
+        char *to = access.reach_or_fail(unsigned(lane), address, bytes);
         if (!to)
             return;
         put(to, lane);

@@ -21,6 +21,10 @@ constexpr uint64_t block_slice = 1 << 15, spinning_block_slice = 512;
 // waking the threads takes about as long as these steps.
 constexpr uint64_t steps_alone = 2048;
 
+// The number of blocks in a chain, and the number of chains that a grid has at least if its chains
+// have several blocks.
+constexpr uint64_t longest_chain = 16, fewest_chains = 256;
+
 std::string triple(const unsigned index[3]) {
     return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
            std::to_string(index[2]) + ")";
@@ -37,21 +41,20 @@ Machine::Machine(const Launch &what)
     shared_room = (shared_bytes + launch.shared_rounding - 1) / launch.shared_rounding *
                   launch.shared_rounding;
     most_resident_ = launch.processors * std::max(1u, std::min(32u, 2048 / threads));
-    first_ = random.below(blocks);
+    chain_blocks_ = std::clamp(blocks / fewest_chains, uint64_t{1}, longest_chain);
+    chains_ = (blocks - 1) / chain_blocks_ + 1;
+    first_ = random.below(chains_);
     do
-        step_ = random.below(blocks) + 1;
-    while (std::gcd(step_, blocks) != 1);
-}
-
-uint64_t Machine::blocks_left() const {
-    return next_start_ >= blocks ? 0 : (blocks - next_start_ - 1) / parts_ + 1;
+        step_ = random.below(chains_) + 1;
+    while (std::gcd(step_, chains_) != 1);
+    backwards_ = chain_blocks_ > 1 && random.below(2);
 }
 
 std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
     std::vector<std::unique_ptr<Machine>> others;
     for (unsigned part = 1; part < parts; part++) {
         others.push_back(std::make_unique<Machine>(launch));
-        others.back()->next_start_ = next_start_ + part;
+        others.back()->next_chain_ = next_chain_ + part;
         others.back()->parts_ = parts;
         others.back()->random = Random(launch.seed + part);
     }
@@ -61,15 +64,21 @@ std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
 
 // Makes the next block resident. Returns false if all blocks have started already.
 bool Machine::admit() {
-    if (next_start_ >= blocks)
+    if (all_started())
         return false;
+    if (!chain_left_) {
+        auto walked = static_cast<unsigned __int128>(next_chain_) * step_ + first_;
+        chain_begin_ = uint64_t(walked % chains_) * chain_blocks_;
+        chain_left_ = std::min(chain_blocks_, blocks - chain_begin_);
+        next_chain_ += parts_;
+    }
     if (idle_.empty())
         idle_.push_back(std::make_unique<ThreadBlock>(*this));
     resident_.push_back(std::move(idle_.back()));
     idle_.pop_back();
-    auto walked = static_cast<unsigned __int128>(next_start_) * step_ + first_;
-    next_start_ += parts_;
-    resident_.back()->start(uint64_t(walked % blocks));
+    chain_left_--;
+    started++;
+    resident_.back()->start(backwards_ ? chain_begin_ + chain_left_ : chain_begin_++);
     return true;
 }
 
@@ -86,7 +95,7 @@ Run::State Machine::run_blocks(uint64_t steps) {
     memory.drop_segments();
     textures_.clear(); // the program may have destroyed them
     while (!failed()) {
-        while (resident_.empty() || (launch.cooperative && next_start_ < blocks))
+        while (resident_.empty() || (launch.cooperative && !all_started()))
             if (!admit()) {
                 done = true;
                 rest();
@@ -258,7 +267,7 @@ bool Run::begin(uint64_t &instructions) {
         return false;
     // Each machine must have enough to do to be worth creating. Assume that the blocks that have
     // not started take as long as the others.
-    uint64_t left = machines_[0]->blocks_left(), started = machines_[0]->blocks - left;
+    uint64_t started = machines_[0]->started, left = machines_[0]->blocks - started;
     double steps = double(executed()) * double(left) / double(started);
     uint64_t useful = std::min(left, uint64_t(steps / double(2 * steps_alone))) + 1;
     threads_ = unsigned(std::min(uint64_t{threads_}, useful));

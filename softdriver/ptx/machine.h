@@ -66,10 +66,8 @@ struct Machine {
 
     explicit Machine(const Launch &launch);
     Run::State advance(uint64_t steps);
-    // Returns how many blocks have not started.
-    uint64_t blocks_left() const;
-    // Divides the blocks that have not started among this machine and `parts` - 1 new ones. Each
-    // machine runs every parts-th of these blocks.
+    // Divides the chains of blocks that have not started among this machine and `parts` - 1 new
+    // ones. Each machine runs every parts-th of these chains.
     std::vector<std::unique_ptr<Machine>> split(unsigned parts);
 
     // Ends the launch with an error that a lane has caused at this step.
@@ -109,6 +107,7 @@ struct Machine {
     bool done = false;    // all blocks of the machine have ended
     unsigned threads = 0; // number of threads of a block
     uint64_t blocks = 0;  // number of blocks of the grid
+    uint64_t started = 0; // number of blocks that the machine has started
     size_t shared_bytes = 0;
     size_t shared_room = 0; // up to where reads only cause a warning
     // Counts the events for which threads may wait: writes, changes by atomics, completed barriers.
@@ -122,6 +121,7 @@ struct Machine {
 
     std::string text_of(const Warp &warp, const Step &step) const;
 
+    bool all_started() const { return !chain_left_ && next_chain_ >= chains_; }
     Run::State run_blocks(uint64_t steps);
     bool admit();
     void rest();
@@ -135,11 +135,16 @@ struct Machine {
     uint64_t slice_left_ = 0;
     uint64_t progress_before_ = 0; // value of `progress` at the beginning of the slice
     size_t idle_turns_ = 0;        // number of slices in a row without progress
-    // Blocks start in a pseudo-random order. The block that starts as number n has the index first_
-    // + n * step_, modulo the number of blocks. The machine's next block is number next_start_.
-    uint64_t next_start_ = 0, step_ = 1, first_ = 0;
-    uint64_t sleeps_ = 0; // nanoseconds that the machine has to sleep
-    unsigned parts_ = 1;  // next_start_ grows by this number for each block that the machine starts
+    // A large grid is divided into chains of neighbouring blocks, which start one after the other,
+    // because they often use neighbouring memory. In a small grid, each block is a chain. Chains
+    // start in a pseudo-random order: the chain that starts as number n has the index first_ + n *
+    // step_, modulo the number of chains. The machine's next chain is number next_chain_.
+    uint64_t chain_blocks_ = 1, chains_ = 0;
+    uint64_t next_chain_ = 0, step_ = 1, first_ = 0;
+    uint64_t chain_begin_ = 0, chain_left_ = 0; // the blocks of the current chain still to start
+    bool backwards_ = false;                    // the last block of a chain starts first
+    uint64_t sleeps_ = 0;                       // nanoseconds that the machine has to sleep
+    unsigned parts_ = 1; // next_chain_ grows by this number for each chain that the machine starts
 };
 
 } // namespace soft::ptx

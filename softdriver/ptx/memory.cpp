@@ -4,11 +4,11 @@ namespace soft::ptx {
 
 void Memory::drop_segments() {
     segments_.clear();
-    for (Site &site : sites_)
-        site.segment = {};
+    for (Segment &known : sites_)
+        known = {};
 }
 
-bool Memory::look_up(Site &site, uintptr_t address, size_t bytes, bool of_texture) {
+bool Memory::look_up(Segment &known, uintptr_t address, size_t bytes, bool of_texture) {
     auto holds = [&](const Segment &segment) {
         uintptr_t offset = address - segment.begin;
         return offset < segment.bytes && bytes <= segment.bytes - offset &&
@@ -16,14 +16,14 @@ bool Memory::look_up(Site &site, uintptr_t address, size_t bytes, bool of_textur
     };
     auto after = segments_.upper_bound(address);
     if (after != segments_.begin() && holds(std::prev(after)->second)) {
-        site.segment = std::prev(after)->second;
+        known = std::prev(after)->second;
         return true;
     }
     Segment found;
     if (!launch_.find || !launch_.find(address, found) || !holds(found))
         return false;
     segments_[found.begin] = found;
-    site.segment = found;
+    known = found;
     return true;
 }
 

@@ -28,25 +28,24 @@ class Memory {
     // Records an access and returns the host address of the bytes. Returns null if the access is
     // not allowed. `of_texture` is true for instructions on textures or surfaces.
     char *reach(uint32_t site, uintptr_t address, size_t bytes, Use use, bool of_texture = false) {
-        Site &known = sites_[site];
-        uintptr_t offset = address - known.segment.begin;
-        if (offset >= known.segment.bytes || bytes > known.segment.bytes - offset) {
+        Segment &known = sites_[site];
+        uintptr_t offset = address - known.begin;
+        if (offset >= known.bytes || bytes > known.bytes - offset) {
             if (!look_up(known, address, bytes, of_texture))
                 return nullptr;
-            offset = address - known.segment.begin;
+            offset = address - known.begin;
         }
-        if (writes(use) && !known.segment.writable)
+        if (writes(use) && !known.writable)
             return nullptr;
-        record(site, address, bytes, use);
-        return known.segment.host + offset;
+        record(address, bytes, use);
+        return known.host + offset;
     }
     // The segment that an instruction has accessed last, for checks of many accesses at once.
-    const Segment &last_segment(uint32_t site) const { return sites_[site].segment; }
+    const Segment &last_segment(uint32_t site) const { return sites_[site]; }
     // Records an access that has been checked already.
-    void record(uint32_t site, uintptr_t address, size_t bytes, Use use) {
+    void record(uintptr_t address, size_t bytes, Use use) {
         if (launch_.record)
-            accessed_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(sites_[site].place,
-                                                                            address, bytes);
+            accessed_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(address, bytes);
     }
     // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();
@@ -58,14 +57,10 @@ class Memory {
     const AddressSet &accessed(Use use) const { return accessed_[int(use)]; }
 
   private:
-    struct Site {
-        Segment segment;
-        AddressSet::Place place;
-    };
-    bool look_up(Site &site, uintptr_t address, size_t bytes, bool of_texture);
+    bool look_up(Segment &known, uintptr_t address, size_t bytes, bool of_texture);
 
     const Launch &launch_;
-    std::vector<Site> sites_;
+    std::vector<Segment> sites_; // for each access of the program, what it has accessed last
     std::map<uintptr_t, Segment> segments_;
     AddressSet accessed_[3];
 };

@@ -91,6 +91,15 @@ struct Warp {
     void make_room(size_t bytes);
     char *local(unsigned lane) { return local_.data() + lane * local_stride_; }
     size_t local_bytes() const { return local_bytes_; }
+    // Returns how far the warp's accesses have moved, since its last access at this place of the
+    // program, in an earlier round of a loop or in an earlier block. It will probably move as far
+    // again.
+    uintptr_t moved(uint32_t site, const char *now) {
+        if (site >= last_.size())
+            last_.resize(site + 1);
+        auto before = last_[site];
+        return (last_[site] = reinterpret_cast<uintptr_t>(now)) - before;
+    }
     unsigned lane_of_fault() const { return unsigned(__builtin_ctz(active)); }
 
   private:
@@ -110,6 +119,7 @@ struct Warp {
     void transfer_predicate(const Frame &from, const Frame &to, const Transfer &part);
     void transfer(const Frame &from, const Frame &to, const std::vector<Transfer> &transfers);
 
+    std::vector<uintptr_t> last_; // for each access of the program, see moved()
     std::vector<Group> waiting_;
     bool met_ = false; // the lanes that the next step waits for have arrived
     bool yielded_ = false;

@@ -462,6 +462,63 @@ def test_several_threads_report_one_fault_the_same_each_time(run):
     assert faults.pop().startswith("700 kernel 'k', PTX line")
 
 
+# Block n counts itself in word n, and stores in word 8000 + n.
+COUNTED = """mov.u32 %r2, %ctaid.x; mad.lo.u32 %r2, %ctaid.y, %nctaid.x, %r2;
+mul.wide.u32 %rd3, %r2, 4; add.u64 %rd3, %rd1, %rd3; red.global.add.u32 [%rd3], 1;
+st.global.u32 [%rd3+32000], %r2; ret;"""
+
+
+@both_sanitizers
+@pytest.mark.parametrize("helpers", [1, 3])
+@pytest.mark.parametrize("blocks", [511, 512, 513, 4095, 4097, 7777])
+def test_each_block_of_a_large_grid_runs_once(run, blocks, helpers):
+    """Large grids start neighbouring blocks one after the other."""
+    for seed in (1, 2):  # forwards and backwards
+        found = run(COUNTED, blocks=blocks, threads=1, words=16000, helpers=helpers, seed=seed)
+        assert found.words[:8000] == [1] * blocks + [0] * (8000 - blocks)
+        assert found.words[8000 : 8000 + blocks] == list(range(blocks))
+        assert (found.atomics, found.writes) == ([f"0+{4 * blocks}"], [f"32000+{4 * blocks}"])
+
+
+# What 32 threads read, each 4 bytes from the address in %rd3, as the ranges that are recorded.
+# Addresses are recorded in pages of 64 KiB, and words of 64 bytes.
+FAR = "add.u64 %rd3, %rd1, 131072; and.b64 %rd3, %rd3, -65536; sub.u64 %rd4, %rd3, %rd1;"
+READ = {
+    "one after the other": ("mul.lo.u32 %r2, %r1, 4;", range(0, 128, 4)),
+    "from a little before the page": ("mad.lo.s32 %r2, %r1, 4, -60;", range(-60, 68, 4)),
+    "two rows": (
+        """shr.u32 %r2, %r1, 4; mul.lo.u32 %r2, %r2, 1000; and.b32 %r3, %r1, 15;
+        mad.lo.u32 %r2, %r3, 4, %r2; sub.u32 %r2, %r2, 32;""",
+        [*range(-32, 32, 4), *range(968, 1032, 4)],
+    ),
+    "backwards": ("mul.lo.u32 %r2, %r1, -4;", range(-124, 4, 4)),
+    "with gaps": ("mul.lo.u32 %r2, %r1, 12;", range(0, 384, 12)),
+    "the same": ("mov.u32 %r2, 20;", [20]),
+    "in pairs": ("shr.u32 %r2, %r1, 1; mul.lo.u32 %r2, %r2, 8;", range(0, 128, 8)),
+    "by some lanes": (
+        "mul.lo.u32 %r2, %r1, 4; setp.eq.u32 %p1, %r1, 7; @%p1 exit;",
+        [*range(0, 28, 4), *range(32, 128, 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("pattern", READ)
+def test_what_is_read_in_a_pattern(run, pattern):
+    code, offsets = READ[pattern]
+    body = f"""{FAR} {code} cvt.s64.s32 %rd5, %r2; add.u64 %rd3, %rd3, %rd5;
+    ld.global.u32 %r3, [%rd3]; st.global.u64 [%rd1], %rd4; ret;"""
+    outcome = run(body, words=65536)
+    page = outcome.words[0]
+    read = [page + offset + byte for offset in offsets for byte in range(4)]
+    ranges = []
+    for at in sorted(set(read)):
+        if ranges and sum(ranges[-1]) == at:
+            ranges[-1][1] += 1
+        else:
+            ranges.append([at, 1])
+    assert outcome.reads == [f"{begin}+{size}" for begin, size in ranges]
+
+
 # Instructions whose results depend on the order of the blocks, such as taking the next number.
 ORDERED = [
     "atom.global.add.u32 %r3, [%rd1], 1; st.global.u32 [%rd2+4], %r3;",
