@@ -8,8 +8,9 @@
 namespace soft {
 namespace {
 
-// Limit of warp instructions in a piece, which take one or two milliseconds.
-constexpr uint64_t longest_piece = 16384;
+// The number of warp instructions in a piece, which take some 100 microseconds. If nothing else can
+// run, a piece is longer: between two pieces, the threads that run a kernel wait for each other.
+constexpr uint64_t usual_piece = 16384, longest_piece = 8 * usual_piece;
 constexpr int pieces_of_a_query = 4;
 // After this many pieces, a synchronization assumes that the kernel waits for other work.
 constexpr int pieces_of_patience = 32;
@@ -88,9 +89,14 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
 // Returns the number of warp instructions in the next piece. Under the random schedule this number
 // is random and usually small.
 uint64_t Scheduler::piece_length() const {
-    if (state().settings.schedule != Schedule::Random)
-        return longest_piece;
-    return 1 + state().random.below(longest_piece >> state().random.below(8));
+    switch (state().settings.schedule) {
+    case Schedule::Random:
+        return 1 + state().random.below(usual_piece >> state().random.below(8));
+    case Schedule::Eager:
+        return several_ ? usual_piece : longest_piece;
+    default:
+        return usual_piece;
+    }
 }
 
 // Runs one piece of a kernel. If the kernel has not finished, its next piece comes after all other
