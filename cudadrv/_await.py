@@ -61,7 +61,7 @@ class _Watcher:
         pending: list[Await] = []
         pause = FIRST_PAUSE_S
         while True:
-            with suppress(MemoryError):  # coroutines are waiting, so the next turn tries again
+            with suppress(MemoryError):  # coroutines are waiting, so the next iteration tries again
                 if self._take_new(pending):
                     pause = FIRST_PAUSE_S
                 # No local variable may keep an operation, and its buffers, alive during the sleep.

@@ -16,7 +16,7 @@ cdef struct KindRow:
     PyObject *word          # in arguments of programs: "device", "locked" or "unified"
     PyObject *phrase        # in refusals of addresses: "page-locked host"
     PyObject *buffer        # the class of buffers
-    PyObject *in_nodes      # as far as the driver tells kinds apart in nodes that copy
+    PyObject *in_nodes      # in refusals of copy nodes; equal if drivers do not distinguish kinds
 
     # ---- where it is, and whose it is ----
     bint host_access        # the host can use it

@@ -95,7 +95,7 @@ static PyObject *call_with_tuple(PyObject *method, PyObject *const *given, size_
 
 int cudadrv_check_objects(PyTypeObject *cls, PyObject *method) {
     if (*class_of(method)) {
-        return 0; /* it checks them already */
+        return 0; /* the method checks them already */
     }
     switch (definition_of(method)->ml_flags) {
     case METH_FASTCALL | METH_KEYWORDS:

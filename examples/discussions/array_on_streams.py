@@ -43,7 +43,7 @@ sums = [cu.DeviceBuffer.zeros(ROWS, "f4", name="sum") for _ in streams]
 for total, stream in zip(sums, streams, strict=True):
     saxpy.launch(-(-ROWS // 256), 256, 1.0, cu.read(columns[0]), total, ROWS, stream=stream)
 
-# Where the program knows more than the arguments say, the check can be off for a block: the first
+# If the program knows more than the arguments say, it can disable the check for a block: the first
 # kernel gets a whole column, and uses half of it.
 double(columns[1], streams[1], ROWS // 2)
 with cu.ordering("unchecked"):

@@ -24,7 +24,7 @@ with cupy.cuda.ExternalStream(stream.handle):  # our stream, as CuPy's current o
         print("\n".join(str(error).splitlines()[:2]))
     del array  # the end of the loan
 
-    # Their memory in our hands. It lives until the copy is done, whatever happens to `smooth`.
+    # CuPy's memory as our buffer. It lives until the copy is done, whatever happens to `smooth`.
     found = cu.from_dlpack(smooth, stream)
     back[1:-1].copy_from_async(found, stream)
     del smooth, found

@@ -36,7 +36,7 @@ for part in range(PARTS):
     buffer = steps[part % 2]
     start = part * PART
     compute.wait(copies)  # the copy of this half, two parts ago
-    # numba's arrays have no DLPack: a loan has the CUDA Array Interface, too. sync=False: the host
+    # numba uses the CUDA Array Interface, which a loan has, and not DLPack. sync=False: the host
     # need not wait for `theirs`, on which the kernel runs in order.
     array = cuda.as_cuda_array(buffer.lend(compute), sync=False)
     collatz[PART // THREADS, THREADS, theirs](array, start + 1)

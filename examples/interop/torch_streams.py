@@ -26,7 +26,7 @@ try:
 except cu.BufferBorrowedError as error:
     print("\n".join(str(error).splitlines()[:2]))
 
-# Both kinds of stream wait for each other. Only then is y used there.
+# Streams of PyTorch and of cudadrv can wait for each other. After the wait, y can be used there.
 theirs = cu.Stream.from_object(second)
 theirs.wait(first)
 with torch.cuda.stream(second):

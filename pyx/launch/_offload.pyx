@@ -627,7 +627,7 @@ cdef class ResultToken:
 
     cdef Token launch
     cdef Token last         # the token of the last copy to page-locked memory
-    cdef list captures      # None once the results have come home, or are lost
+    cdef list captures      # None once the results were copied back, or are lost
     cdef bint lost
     cdef bint told          # whether a wait has failed, so that __dealloc__ need not warn
     cdef object lock        # held while results are copied, so that other threads wait for the copy

@@ -359,5 +359,5 @@ cdef Context home_in_nodes(Region region, Context context):
 
 
 cdef str kind_in_nodes(Region region):
-    """Return the kind of memory, as far as the driver tells kinds apart in nodes that copy."""
+    """Return the kind of memory, as far as drivers distinguish kinds in copy nodes."""
     return <str>region.memory.kind.in_nodes

@@ -995,7 +995,7 @@ cdef class Capture(Capturing):
                     &plan.engine, &checks.requests[0].conflict, &checks.requests[0], NULL, NULL,
                     <void *>self)
                 works = missing_waits(&question)
-                if works is None and not self.ended:    # else the next turn finds the end
+                if works is None and not self.ended:    # if it has ended, the next try finds out
                     break
                 while works:
                     stream.wait(works.pop(0))
@@ -1233,7 +1233,7 @@ cdef class Capture(Capturing):
                 own_export_close(&self.plan.engine, &lending.loan)
                 lending.outlive_capture()
         ended, self.lendings = self.lendings, None
-        if not self.joined and not cudadrv_table.forked:    # else the stream is captured further
+        if not self.joined and not cudadrv_table.forked:    # else the capture goes on
             for lending in ended:
                 lending.follow_users()
 

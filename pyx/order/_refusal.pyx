@@ -138,7 +138,7 @@ cdef int refuse_node(
 
 
 cdef str _node(own_request *request, own_conflict *conflict):
-    """Return the lines of a message that say which operation of the same graph is in the way."""
+    """Return the lines of a message that name the conflicting operation of the same graph."""
     cdef own_access *access = &request.accesses[conflict.access]
     parts = parts_of(conflict.epoch.operation)
     part = None if parts is None else parts.part_at(

@@ -45,7 +45,7 @@ cdef list users_in_the_way(Question *question):
                 if _can_be_waited_for(user):
                     users.append(user)
                 elif isinstance(user, Stream) and (<Stream>user).closed:
-                    continue  # closed after `user_of` found it; the next turn finds its last event
+                    continue  # closed since `user_of` found it; the next iteration finds its event
                 elif not own_known(engine, slot, question.conflict.epoch.seq):
                     return None
             if not own_foresee(question.engine, slot, &waited):

@@ -107,7 +107,7 @@ class KernelWork : public NodeWork {
     CUresult with(const CUlaunchAttribute &attribute, NodeWorkPtr &work) const {
         LaunchRequest request = launch_.request;
         if (int(attribute.id) == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE)
-            std::memcpy(&request.attributes[attribute.id], &attribute.value, 64); // any value is accepted
+            std::memcpy(&request.attributes[attribute.id], &attribute.value, 64); // any value
         else if (CUresult status = read_attribute(attribute, request))
             return status;
         return with(request, work);

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
-import numpy.ma  # so that isinstance of a masked array is asked
+import numpy.ma  # so that cudadrv calls isinstance for masked arrays
 import pytest
 from other_library import ADD
 

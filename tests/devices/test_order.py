@@ -133,8 +133,8 @@ with cu.ordering("wait"):
     assert testing.calls("cuStreamWaitEvent") == waits
     b.copy_from_async(locked, far)
     assert testing.calls("cuStreamWaitEvent") == waits + 1
-    assert locked[0] == 3           # a host access waits for the writer,
-    assert locked.borrowed          # and not for the reader on the other device
+    assert locked[0] == 3           # a host access waits for the writer
+    assert locked.borrowed          # the reader on the other device does not matter
     locked[0] = 4
     assert not locked.borrowed
     found = bytearray(8)

@@ -360,7 +360,7 @@ def test_a_loan_that_could_not_end_is_lent_on_or_taken_back(world):
         world.side.wait(world.main)
         world.work.fill_async(1, world.side)
         cu.Stream().synchronize()
-        world.work.fill_async(1, world.side)  # no new work of `main` is in the way
+        world.work.fill_async(1, world.side)  # allowed: `main` has no newer work on it
         with pytest.raises(cu.BufferExportedError):
             world.out.fill_async(1, world.side)
     consumer.end()

@@ -23,7 +23,7 @@ typedef struct recorded {
     uint64_t start, stop;
     uint64_t clock, seq; /* a snapshot */
     uint32_t slot;
-    uint32_t site, blamed; /* call sites of the call, and of what is in its way */
+    uint32_t site, blamed; /* call sites of the call, and of the conflict */
     uint8_t call, answer;
     uint8_t mode, policy, effect;
     uint8_t order; /* own_order of the stream */

@@ -305,7 +305,7 @@ def test_a_refused_reuse_leaves_the_block_in_the_pool(pools, stream, name):
     assert stream.handle
     cu.DeviceBuffer(4096, stream=stream).close()
     before = pools.device.stats
-    # With one thread, a failed question is asked again by the slow path.
+    # With one thread, the slow path repeats a query that has failed.
     over = threading.Event()
     other = threading.Thread(target=over.wait)
     other.start()

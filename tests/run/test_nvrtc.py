@@ -237,7 +237,7 @@ def test_without_nvrtc_there_is_none(tmp_path, monkeypatch, stand_ins):
         monkeypatch.setattr(_libcuda, "find_nvrtc", lambda _, found=found: found)
         library = lay_out(tmp_path)
         made = {path.name for path in tmp_path.glob("libnvrtc*")}
-        plain = tmp_path / "libnvrtc.so"  # which some programs look for
+        plain = tmp_path / "libnvrtc.so"  # the name that some programs look for
         assert (plain.readlink().name if plain.is_symlink() else None) == max(found, default=None)
         made.discard(plain.name)
         assert made == {f"libnvrtc{part}.{n[-2:]}" for n in found for part in (".so", "-real.so")}

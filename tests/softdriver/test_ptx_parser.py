@@ -440,7 +440,7 @@ def test_predicates_and_vectors_as_parameters(lines):
 
 
 def test_registers_of_the_module(dump):
-    """Such a register is in memory while other functions run.
+    """A register of the module is in memory while other functions run.
 
     Branches to the first instruction do not load it again, and the result of a call stays.
     """

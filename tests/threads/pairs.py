@@ -116,7 +116,7 @@ class Pairs:
             return
         if not is_refusal(row, found) and type(found) is not type(self.alone[row]):
             raise AssertionError(f"{row} raised {found!r}") from found
-        # Its frames refer to the object, which could not be closed.
+        # The exception's frames refer to the object, which then could not be closed.
         found.__traceback__ = found.__context__ = found.__cause__ = None
 
     def run(self, rows: tuple[str, str], rounds: int, moments: str, seed: int) -> list[str]:
