@@ -124,7 +124,7 @@ class Snapshot(NamedTuple):
 
 
 def now() -> int:
-    """Return the time, in nanoseconds, that a file gets which changes now."""
+    """Return the time, in nanoseconds, that a file would get if it changed now."""
     return time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
 
 

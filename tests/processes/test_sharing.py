@@ -849,7 +849,7 @@ def test_a_borrower_that_dies_with_the_buffer(other):
         buffer.accept()
     other.kill()
     with pytest.raises(cu.BufferExportedError, match="has ended"):
-        buffer.fill(2)  # the loan ends only by a call of the program
+        buffer.fill(2)  # only a call of the program ends the loan
     buffer.accept(stream=stream)
     buffer.fill(2, stream=stream)
     assert buffer.to_numpy(stream=stream).tolist() == [2] * 1000
