@@ -36,11 +36,13 @@ ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, "LD_LIBRARY_PATH", "LD_PRELOAD")
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
-    "cuda_allow(what, ...)": 'does "leaks" or "races" on purpose, or leaves "unfinished" work:'
-    " neither fails it, nor is it warned of",
+    "cuda_checks(names)": 'the checks inside kernels for the test, such as "race", "all" or "off"',
+    "cuda_allow(what, ...)": 'does "leaks", "races" or "hazards" on purpose, or leaves "unfinished"'
+    " work: neither fails it, nor is it warned of",
 }
 MARKER_NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
-ALLOWED = {"leaks", "races", "unfinished"}
+ALLOWED = {"leaks", "races", "hazards", "unfinished"}
+CHECKS = ("off", "race", "all")
 LOST = (
     "The device was lost. The software driver is reset for the next test; a GPU would be lost for"
     " the rest of the process."
@@ -63,6 +65,7 @@ class Choice(NamedTuple):
     libcuda: bool
     report: bool  # --cuda-libcuda
     isolate: bool
+    checks: str | None
     stated: bool  # one of the options or settings about the driver was given
 
     def describe(self) -> str:
@@ -100,9 +103,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "under each; of the software driver; default: all",
         "seed": "a number, or random for another one in each run; of the software driver; "
         "default: 1",
+        "checks": "checks inside kernels: race, all or off; of the software driver; default: off",
     }
     for name, text in texts.items():
-        metavar = {"driver": "software|cuda|PATH", "schedule": "NAME", "seed": "N"}[name]
+        metavar = {"driver": "software|cuda|PATH", "seed": "N"}.get(name, "NAME")
         group.addoption(f"--cuda-{name}", metavar=metavar, help=text)
         parser.addini(f"cuda_{name}", f"default of --cuda-{name}")
     group.addoption(
@@ -204,6 +208,9 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         seed = str(secrets.randbelow(2**32))
     if seed and not (seed.isascii() and seed.isdigit() and int(seed) < 2**64):
         _refuse("seed", seed, "random, or a number from 0 to 2**64-1")
+    checks = asked("checks")
+    if checks and checks not in CHECKS:
+        _refuse("checks", checks, "race, all or off")
     report = bool(options.cuda_libcuda)
     if report and (driver or "software") != "software":
         raise pytest.UsageError(
@@ -222,7 +229,8 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         report or bool(config.getini("cuda_libcuda")),
         report,
         isolate,
-        bool(driver or schedule or seed or report or isolate),
+        checks,
+        bool(driver or schedule or seed or report or isolate or checks),
     )
 
 
@@ -330,8 +338,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark in item.iter_markers("cuda_allow"):
             if not mark.args or mark.kwargs or not ALLOWED.issuperset(mark.args):
                 raise pytest.UsageError(
-                    f'{item.nodeid}: cuda_allow takes "leaks", "races", "unfinished", or several of'
-                    f" them, not {mark.args}"
+                    f'{item.nodeid}: cuda_allow takes "leaks", "races", "hazards", "unfinished", or'
+                    f" several of them, not {mark.args}"
+                )
+        for mark in item.iter_markers("cuda_checks"):
+            if len(mark.args) != 1 or mark.kwargs or mark.args[0] not in CHECKS:
+                raise pytest.UsageError(
+                    f'{item.nodeid}: cuda_checks takes "race", "all" or "off", not {mark.args}'
                 )
     if used:
         _use(config)
@@ -386,12 +399,16 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
     seed = config.stash[CHOICE].seed
     node.stash[SCHEDULE] = cuda_schedule
     settings = f"schedule={cuda_schedule},seed={seed}"
+    mark = node.get_closest_marker("cuda_checks")
+    if checks := mark.args[0] if mark else config.stash[CHOICE].checks:
+        settings += f",checks={checks}"
     try:
         with pytest.MonkeyPatch.context() as patch:
             device = _leftovers.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
             if cuda_schedule != REAL:
                 others = os.environ.get(SETTINGS, "")
                 patch.setenv(SETTINGS, ",".join(filter(None, (others, settings))))
+                testing.configure(settings)
             yield device
             if not _leftovers.any_lost() or cuda_schedule == REAL:  # else the reset below is enough
                 _leftovers.settle(device)
@@ -408,7 +425,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
 
 @pytest.fixture
 def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterator[Device]:
-    """As `cuda_device`; fails the test for leaks and, on the software driver, for data races.
+    """As `cuda_device`; fails the test for leaks and, on the software driver, for races and hazards.
 
     Leaks are buffers and other objects that did not exist before, and still do after the end of the
     test and of the fixtures that were set up after this one. They are not searched for if the test
@@ -423,7 +440,7 @@ def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterato
     del node.stash[LEFTOVERS]
     problems = []
     if not node.stash[FAILED]:
-        problems = _races(node, leftovers)
+        problems = _findings(node, leftovers)
         if "leaks" not in _allowed(node) and not any_lost():
             problems += ["leaked: " + leak for leak in _leaks(node, leftovers)]
     if problems:
@@ -442,8 +459,11 @@ def _leaks(item: pytest.Item, leftovers: Leftovers) -> list[str]:
     return leftovers.leaks()
 
 
-def _races(item: pytest.Item, leftovers: Leftovers) -> list[str]:
-    return [] if "races" in _allowed(item) else leftovers.races()
+def _findings(item: pytest.Item, leftovers: Leftovers) -> list[str]:
+    """Return the data races, and what the checks inside kernels have found."""
+    allowed = _allowed(item)
+    races = [] if "races" in allowed else leftovers.races()
+    return races if "hazards" in allowed else [*races, *leftovers.hazards()]
 
 
 # ---- a process for each test ----
@@ -506,14 +526,14 @@ def _add_findings(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Fail the test itself for a data race, so that `xfail` works for it."""
+    """Fail the test itself for a data race or a hazard, so that `xfail` works for it."""
     yield
     leftovers = item.stash.get(LEFTOVERS, None)
     if leftovers is None:
         return
-    if races := _races(item, leftovers):
+    if found := _findings(item, leftovers):
         item.stash[RACED] = True
-        pytest.fail("\n".join(races), pytrace=False)
+        pytest.fail("\n".join(found), pytrace=False)
     if "unfinished" not in _allowed(item):
         _warn_of(leftovers.unfinished())
 
@@ -566,10 +586,10 @@ def pytest_runtest_makereport(
     if not report.failed or schedule == REAL:
         return report
     leftovers = item.stash.get(LEFTOVERS, None)
-    # A data race may be why the test failed. If the race is the failure itself, it has been
+    # A race or a hazard may be why the test failed. If it is the failure itself, it has been
     # reported.
     told = call.when != "call" or item.stash.get(RACED, False)
-    lines = [] if leftovers is None or told else _races(item, leftovers)
+    lines = [] if leftovers is None or told else _findings(item, leftovers)
     lines += _loss(item)
     choice = item.config.stash[CHOICE]
     again = [
@@ -578,6 +598,7 @@ def pytest_runtest_makereport(
         f"--cuda-driver={choice.driver}",
         f"--cuda-schedule={schedule}",
         f"--cuda-seed={choice.seed}",
+        *([f"--cuda-checks={choice.checks}"] if choice.checks else []),
     ]
     lines.append("again: " + shlex.join(again))
     report.sections.append(("cudadrv", "\n".join(lines)))

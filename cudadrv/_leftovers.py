@@ -28,7 +28,7 @@ COUNTED_AS = {
 OTHER_THREADS_S = 0.3  # how long other threads may take to drop their references
 
 # Settings of the software driver that are restored before each test, because tests may change them.
-RESTORED = ("memory", "races", "instructions", "kernel_faults", "threads")
+RESTORED = ("memory", "races", "instructions", "kernel_faults", "threads", "checks", "hazards")
 
 __all__ = ["Leftovers", "any_lost", "clean_device", "reset_if_lost", "settle"]
 
@@ -71,6 +71,7 @@ def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
     settle(device)
     if driver_info().is_software:
         testing.forget_races()
+        testing.forget_hazards()
         testing.configure(f"schedule={schedule},seed={seed}")
     return device
 
@@ -122,6 +123,13 @@ class Leftovers:
             return []
         testing.drain()
         return testing.races()
+
+    def hazards(self) -> list[str]:
+        """Run all work that can run, and return what the checks inside kernels have found."""
+        if not self.software:
+            return []
+        testing.drain()
+        return [hazard.text for hazard in testing.hazards()]
 
     def unfinished(self) -> list[tuple[str, str]]:
         """Return the queued work that is not known to be complete: pairs of operation and line."""

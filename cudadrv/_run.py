@@ -34,6 +34,8 @@ SETTINGS = {
     "schedule": ("NAME", "when work runs: eager, lazy or random"),
     "seed": ("N", "seed of all random choices"),
     "races": ("MODE", "data races: record (for the report), print, abort or off"),
+    "checks": ("NAMES", "checks inside kernels: race, all or off (the default)"),
+    "hazards": ("MODE", "what these checks find: record, print, abort or off"),
     "devices": ("N", "number of devices, 0 to 16"),
     "driver": ("VERSION", "version of CUDA that the driver reports, such as 13.5"),
     "capability": ("X.Y", "compute capability of the devices: 9.0 or 10.0"),
@@ -56,8 +58,8 @@ def make_parser() -> argparse.ArgumentParser:
         usage=f"{PROGRAM} [OPTIONS] [--] COMMAND [ARGS...]",
         description="Run COMMAND with the software driver as libcuda.so.1, for it and all processes"
         " that it starts. At the end print to stderr what the driver has found: calls that are not"
-        " supported, images that cannot run, errors in kernels, data races, and what was alive at"
-        " the end.",
+        " supported, images that cannot run, errors in kernels, data races, hazards in kernels, and"
+        " what was alive at the end.",
         epilog="CUDADRV_SOFTWARE may have other settings; options take precedence. The exit status"
         " is that of COMMAND, or 128+N if signal N ended it; 2: bad options, 126: COMMAND cannot be"
         " executed, 127: not found.",
@@ -71,8 +73,8 @@ def make_parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="exit status if COMMAND succeeds, and kernel faults, data races or calls after a fork"
-        " were found (default: 0)",
+        help="exit status if COMMAND succeeds, and kernel faults, data races, hazards or calls after"
+        " a fork were found (default: 0)",
     )
     return parser
 

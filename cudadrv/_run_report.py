@@ -37,7 +37,7 @@ KINDS = {
 }
 
 # The kinds of records that consist of one text.
-NOTES = ("refused_image", "kernel_fault", "data_race", "forked", "warning")
+NOTES = ("refused_image", "kernel_fault", "data_race", "hazard", "forked", "warning")
 
 
 class Process(NamedTuple):
@@ -58,6 +58,7 @@ class Process(NamedTuple):
     refused_images: list[str]
     kernel_faults: list[str]
     data_races: list[str]
+    hazards: list[str]
     calls_after_fork: list[str]
     warnings: list[str]
     alive: dict[str, int] | None
@@ -122,6 +123,7 @@ def read_process(file: Path) -> Process | None:
         noted["refused_image"],
         noted["kernel_fault"],
         noted["data_race"],
+        noted["hazard"],
         noted["forked"],
         noted["warning"],
         alive if numbers else None,
@@ -141,10 +143,17 @@ def _end(pid: int, exited: bool) -> str:
 
 
 def problems(processes: list[Process]) -> int:
-    """Return how many mistakes of the program were found: kernel faults, races, calls after fork"""
+    """Return how many mistakes of the program were found.
+
+    They are kernel faults, data races, hazards in kernels, and calls after a fork.
+    """
     return sum(
-        len(process.kernel_faults) + len(process.data_races) + len(process.calls_after_fork)
+        len(texts)
         for process in processes
+        for texts in (
+            *(process.kernel_faults, process.data_races),
+            *(process.hazards, process.calls_after_fork),
+        )
     )
 
 
@@ -167,6 +176,7 @@ def as_json(processes: list[Process], **about: Any) -> dict[str, Any]:
         "refused_images": texts("refused_images"),
         "kernel_faults": texts("kernel_faults"),
         "data_races": texts("data_races"),
+        "hazards": texts("hazards"),
         "calls_after_fork": texts("calls_after_fork"),
         "warnings": texts("warnings"),
         "alive_at_exit": dict(_sum(process.alive or {} for process in processes)),
@@ -189,6 +199,8 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     yield from _texts("Images that cannot run", processes, "refused_images")
     yield from _texts("Kernel faults", processes, "kernel_faults")
     yield from _texts("Data races", processes, "data_races", off="races=off" in settings)
+    if any(process.hazards for process in processes) or "checks=race" in settings:
+        yield from _texts("Hazards in kernels", processes, "hazards")
     if any(process.calls_after_fork for process in processes):
         yield from _texts("Calls in children forked after cuInit", processes, "calls_after_fork")
     if any(process.warnings for process in processes):

@@ -6,9 +6,10 @@ Under pytest, the fixtures of cudadrv's plugin call most of these functions: see
 """
 
 import ctypes
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudadrv._buffer import Buffer
 from cudadrv._device import forget_contexts
@@ -16,13 +17,17 @@ from cudadrv._library import driver_info
 from cudadrv._status import CUresult
 
 __all__ = [
+    "Hazard",
+    "HazardAccess",
     "PageFaults",
     "calls",
     "configure",
     "configured",
     "drain",
     "fail",
+    "forget_hazards",
     "forget_races",
+    "hazards",
     "kernel_fault",
     "live_objects",
     "page_faults",
@@ -67,6 +72,9 @@ def _library() -> ctypes.CDLL:
     library.cudadrvSoftRaces.restype = ctypes.c_ulonglong
     library.cudadrvSoftRaceText.argtypes = [ctypes.c_ulonglong]
     library.cudadrvSoftRaceText.restype = ctypes.c_char_p
+    library.cudadrvSoftHazards.restype = ctypes.c_ulonglong
+    library.cudadrvSoftHazard.argtypes = [ctypes.c_ulonglong]
+    library.cudadrvSoftHazard.restype = ctypes.c_char_p
     library.cudadrvSoftFaultText.restype = ctypes.c_char_p
     numbers = ctypes.POINTER(ctypes.c_ulonglong)
     library.cudadrvSoftPageFaults.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong, numbers]
@@ -203,6 +211,85 @@ def races() -> list[str]:
     return [text.decode() for text in texts if text is not None]
 
 
+class HazardAccess(NamedTuple):
+    """One of the two accesses of a `Hazard`.
+
+    ``mode`` is "read", "write" or "atomic". ``file`` and ``line`` are the place in the source, if
+    the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. ``ptx_line`` is the
+    line in the PTX. ``thread`` and ``block`` are the indices x, y and z.
+    """
+
+    mode: str
+    file: str | None
+    line: int
+    ptx_line: int
+    thread: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+class Hazard(NamedTuple):
+    """What a check inside kernels has found: see `hazards`.
+
+    ``kind`` is "race". ``kernel`` is the name of the kernel; ``memory`` names the memory: a buffer,
+    a variable, or shared memory; ``start`` and ``stop`` are byte offsets in it. ``first`` and
+    ``second`` are the accesses. ``benign`` is whether the second one stored the bytes that were
+    there already, over another write. ``count`` is how often accesses at these two lines raced, and
+    ``text`` says all of it, and what to do.
+    """
+
+    kind: str
+    kernel: str
+    memory: str
+    start: int
+    stop: int
+    first: HazardAccess
+    second: HazardAccess
+    benign: bool
+    count: int
+    text: str
+
+
+def hazards(*, benign: bool = False) -> list[Hazard]:
+    """Return what the checks inside kernels have found since `forget_hazards`.
+
+    The setting ``checks=race`` makes them; without it the list is empty. A race is two accesses of
+    different threads of one launch to the same byte of shared or global memory, at least one of
+    them a write, that are not both atomic and that nothing orders: no barrier, and no fence with an
+    atomic access. The same two lines in the same kernel and memory are one hazard.
+
+    Parameters
+    ----------
+    benign : bool
+        Also return races whose second write stored the bytes that were there already.
+
+    Examples
+    --------
+    ::
+
+        with testing.configured("checks=race"):
+            kernel.launch(1, 64, output, stream=stream)
+            stream.synchronize()
+        assert not testing.hazards()
+    """
+    library = _library()
+    texts = [library.cudadrvSoftHazard(index) for index in range(library.cudadrvSoftHazards())]
+    found = [_hazard(json.loads(text)) for text in texts if text is not None]
+    return [hazard for hazard in found if benign or not hazard.benign]
+
+
+def _hazard(record: dict[str, Any]) -> Hazard:
+    first, second = (
+        HazardAccess(**access | {key: tuple(access[key]) for key in ("thread", "block")})
+        for access in (record["first"], record["second"])
+    )
+    return Hazard(**record | {"first": first, "second": second})
+
+
+def forget_hazards() -> None:
+    """Empty the list that `hazards` returns."""
+    _library().cudadrvSoftForgetHazards()
+
+
 def reset_device() -> None:
     """Reset the software driver to its state after the start, even after a lost context.
 
@@ -211,7 +298,7 @@ def reset_device() -> None:
     ContextLostError, but closing these objects raises nothing. Host arrays over page-locked or
     managed memory stay readable, because that memory is not used again in this process.
 
-    Data races, faults and the text of `kernel_fault` are forgotten; settings stay unchanged. On a
+    Data races, hazards, faults and the text of `kernel_fault` are forgotten; settings stay unchanged. On a
     GPU this is not possible: a lost context is lost for the process. Other libraries in the process
     lose their contexts, too, and no other thread may use a device during the call.
     """

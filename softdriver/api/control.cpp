@@ -64,6 +64,8 @@ void tell_unnamed_races() {
     Lock lock(state().mutex, std::try_to_lock);
     if (lock.owns_lock())
         state().races.list.flush();
+    if (lock.owns_lock())
+        state().hazards.flush();
 }
 
 // Destroys everything and clears sticky errors, so that the state is as after cuInit. The calling
@@ -96,6 +98,7 @@ void reset(Lock &lock, bool keep_host_memory) {
         device->primary_flags = 0;
     }
     driver.races.list.clear();
+    driver.hazards.clear();
     driver.settings.faults.clear();
     thread_state().contexts.clear();
 }
@@ -212,6 +215,33 @@ extern "C" int cudadrvSoftForgetRaces(void) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     state().races.list.clear();
+    return CUDA_SUCCESS;
+}
+
+extern "C" unsigned long long cudadrvSoftHazards(void) {
+    if (in_forked_child())
+        return 0;
+    Lock lock(state().mutex);
+    name_hazards(lock);
+    return state().hazards.all().size();
+}
+
+extern "C" const char *cudadrvSoftHazard(unsigned long long index) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    if (index >= state().hazards.all().size())
+        return nullptr;
+    text = state().hazards.json(index);
+    return text.c_str();
+}
+
+extern "C" int cudadrvSoftForgetHazards(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().hazards.clear();
     return CUDA_SUCCESS;
 }
 

@@ -16,6 +16,9 @@ SOFT_EXPORT int cudadrvSoftRenew(void);
 SOFT_EXPORT unsigned long long cudadrvSoftRaces(void);
 SOFT_EXPORT const char *cudadrvSoftRaceText(unsigned long long index);
 SOFT_EXPORT int cudadrvSoftForgetRaces(void);
+SOFT_EXPORT unsigned long long cudadrvSoftHazards(void);
+SOFT_EXPORT const char *cudadrvSoftHazard(unsigned long long index);
+SOFT_EXPORT int cudadrvSoftForgetHazards(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 

@@ -3,6 +3,7 @@
 #include "api/call.h"
 #include "api/counts.h"
 #include "api/state.h"
+#include "base/json.h"
 #include "base/notes.h"
 
 #include <array>
@@ -29,7 +30,7 @@ using namespace std::chrono_literals;
 constexpr uint64_t most_lines = 500;
 
 constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault", "data_race",
-                                      "warning"};
+                                      "hazard", "warning"};
 
 // The order of report_numbers: calls, operations that have not run, objects by kind, and, from
 // fixed indices on, calls of functions that are not implemented, and calls with arguments that are
@@ -50,23 +51,6 @@ std::map<std::string, size_t> *refused = nullptr; // places of calls that are no
 template <class Object> void forget(Object *&object) {
     delete object;
     object = nullptr;
-}
-
-std::string quoted(const std::string &text) {
-    std::string json = "\"";
-    for (char letter : text) {
-        auto code = static_cast<unsigned char>(letter);
-        if (letter == '"' || letter == '\\')
-            json += {'\\', letter};
-        else if (code >= ' ' && code != 127)
-            json += letter;
-        else {
-            char escaped[8];
-            std::snprintf(escaped, sizeof escaped, "\\u%04x", code);
-            json += escaped;
-        }
-    }
-    return json + '"';
 }
 
 // Opens the file for each line: a program may close all files that it has not opened itself, and
@@ -214,6 +198,7 @@ void note_last() {
         return;
     state().races.look();
     state().races.list.flush();
+    state().hazards.flush();
     write_objects();
 }
 

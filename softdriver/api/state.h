@@ -10,6 +10,7 @@
 #include "memory/array.h"
 #include "memory/freed.h"
 #include "memory/location.h"
+#include "check/hazards.h"
 #include "race/races.h"
 #include "stream/capture.h"
 #include "stream/event.h"
@@ -70,6 +71,7 @@ struct State {
     uint64_t next_operation = 1;
     Scheduler scheduler;
     Races races;
+    Hazards hazards;
     cudadrvSoftWords words = {};
 
     uint64_t new_id() { return next_id++; }

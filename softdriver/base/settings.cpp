@@ -38,13 +38,20 @@ std::string parse_free_waits(const std::string &value, Settings &settings) {
     return "free_waits must be schedule, always or never, not '" + value + "'";
 }
 
-std::string parse_races(const std::string &value, Settings &settings) {
+std::string parse_mode(const std::string &name, const std::string &value, RaceMode &mode) {
     for (int i = 0; i < 4; i++)
         if (value == race_modes[i]) {
-            settings.races = static_cast<RaceMode>(i);
+            mode = static_cast<RaceMode>(i);
             return "";
         }
-    return "races must be off, record, print or abort, not '" + value + "'";
+    return name + " must be off, record, print or abort, not '" + value + "'";
+}
+
+std::string parse_checks(const std::string &value, Settings &settings) {
+    if (value != "off" && value != "race" && value != "all")
+        return "checks must be off, race or all, not '" + value + "'";
+    settings.check_races = value != "off";
+    return "";
 }
 
 std::string parse_one(const std::string &name, const std::string &value, Settings &settings) {
@@ -82,7 +89,11 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
     } else if (name == "free_waits") {
         return parse_free_waits(value, settings);
     } else if (name == "races") {
-        return parse_races(value, settings);
+        return parse_mode(name, value, settings.races);
+    } else if (name == "hazards") {
+        return parse_mode(name, value, settings.hazards);
+    } else if (name == "checks") {
+        return parse_checks(value, settings);
     } else if (name == "threads") {
         bool automatic = value == "auto";
         if (!automatic && (!parse_number(value, number) || !number || number > most_threads))
@@ -144,6 +155,8 @@ std::string settings_text(const Settings &settings) {
            ",memory=" + std::to_string(settings.memory) +
            ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +
            ",races=" + race_modes[static_cast<int>(settings.races)] +
+           ",checks=" + (settings.check_races ? "race" : "off") +
+           ",hazards=" + race_modes[static_cast<int>(settings.hazards)] +
            ",threads=" + (settings.threads ? std::to_string(settings.threads) : "auto") +
            ",instructions=" + std::to_string(settings.instructions) +
            ",shared_rounding=" + std::to_string(settings.shared_rounding) +

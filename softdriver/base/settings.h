@@ -10,7 +10,7 @@ namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
 
-// What happens with the data races that the detector finds.
+// What happens with the data races, or with the hazards in kernels, that are found.
 enum class RaceMode { Off, Record, Print, Abort };
 
 // Says whether cuMemFree of device memory waits for the device. With Chosen, the random schedule
@@ -27,6 +27,8 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
+    bool check_races = false; // inside kernels
+    RaceMode hazards = RaceMode::Record; // what the checks inside kernels find
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
     // The number of threads that run the blocks of a launch; 0 means the number of processors under

@@ -2,6 +2,7 @@
 
 #include "api/state.h"
 #include "base/notes.h"
+#include "check/kernel_races.h"
 #include "graph/conditional_node.h"
 #include "ptx/heap.h"
 
@@ -11,6 +12,15 @@
 // allocation is looked up when the kernel first accesses it.
 
 namespace soft {
+
+namespace {
+
+void report_hazard(const Hazards::Key &key, bool benign, const std::function<Hazard()> &make) {
+    Lock lock(state().mutex);
+    state().hazards.add(key, benign, state().settings.hazards, make);
+}
+
+} // namespace
 
 KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
                      std::shared_ptr<GridWorkspace> workspace)
@@ -24,6 +34,13 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
         return texture_of(*function_->owner, handle, surface, why);
     };
     launch_.set_condition = set_condition;
+    if (launch_.checked)
+        launch_.observe = [this](ptx::Machine &machine) -> std::unique_ptr<ptx::Observer> {
+            return std::make_unique<check::KernelRaces>(machine, report_hazard,
+                                                        [this](uintptr_t address, uintptr_t &begin) {
+                                                            return describe(address, begin);
+                                                        });
+        };
     launch_.shared_rounding = state().settings.shared_rounding;
     launch_.warn = warn;
     launch_.print = [](const std::string &text) {
@@ -41,6 +58,20 @@ bool KernelRun::advance(uint64_t steps) {
     ptx::Run::State state = run_->advance(steps);
     failed_ = state == ptx::Run::State::Failed;
     return state != ptx::Run::State::More;
+}
+
+// Describes memory that a check has found something in. Sets `begin` to where it begins.
+std::string KernelRun::describe(uintptr_t address, uintptr_t &begin) const {
+    for (size_t i = 0; i < launch_.variables.size(); i++) {
+        const ptx::Variable &variable = launch_.program->variables[i];
+        begin = launch_.variables[i];
+        if (address - begin < variable.bytes())
+            return "variable '" + variable.name + "'";
+    }
+    Lock lock(state().mutex);
+    const Allocation *allocation = find_allocation(address);
+    begin = allocation ? allocation->begin : address;
+    return describe_address(begin);
 }
 
 bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {

@@ -20,6 +20,7 @@ class KernelRun : public Piecewise {
     Outcome end() override;
 
   private:
+    std::string describe(uintptr_t address, uintptr_t &begin) const;
     bool find(uintptr_t address, ptx::Segment &segment);
     bool look_up(uintptr_t address, ptx::Segment &segment) const;
     bool look_up_freed(uintptr_t address, ptx::Segment &segment) const;

@@ -6,6 +6,7 @@
 #include "ptx/decode_arithmetic.h"
 
 #include <cstring>
+#include <utility>
 
 // This file decodes and runs the instructions atom and red. Instructions of vectors become a step
 // for each item.
@@ -263,6 +264,8 @@ void decode_vector(Decoder &decoder, Operation operation, Type type, size_t coun
     size_t bytes = size_of(type), address = decoder.address(decoder.operand(next));
     Handler handler = handler_of_vector(operation, type, count, address);
     const Row addresses = decoder.step.rows[9];
+    Effect each = std::exchange(decoder.effect, {});
+    each.address_bytes = uint8_t(address);
     decoder.step.rows[1] = Row(count * bytes);
     decoder.emit(address == 4 ? reach_vectors<uint32_t> : reach_vectors<uint64_t>);
     std::vector<Row> befores;
@@ -270,6 +273,7 @@ void decode_vector(Decoder &decoder, Operation operation, Type type, size_t coun
         befores.push_back(decoder.temporary(bytes));
         decoder.step.rows[0] = befores.back();
         decoder.step.rows[1] = decoder.source(value, type);
+        decoder.effect = each;
         decoder.emit(handler);
         decoder.step.offset = int64_t(uint64_t(decoder.step.offset) + bytes);
         decoder.step.rows[9] = addresses;
@@ -281,8 +285,18 @@ void decode_vector(Decoder &decoder, Operation operation, Type type, size_t coun
     }
 }
 
+// Takes the modifiers for ordering, of which there is at most one and a scope.
+void take_order(Decoder &decoder) {
+    int order = decoder.take_any({"relaxed", "acquire", "release", "acq_rel"});
+    decoder.effect.kind = Effect::Kind::Update;
+    decoder.effect.strong = true;
+    decoder.effect.acquires = order == 1 || order == 3;
+    decoder.effect.releases = order == 2 || order == 3;
+    decoder.effect.scope = take_scope(decoder);
+}
+
 template <bool reduces> void decode_atomic(Decoder &decoder) {
-    decoder.take_all({"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys"});
+    take_order(decoder);
     decoder.take("L2::cache_hint");
     bool subnormals = decoder.take("noftz");
     int vector = decoder.take_any({"v2", "v4", "v8"});
@@ -300,6 +314,8 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
         if (const Variable *variable = decoder.named(place.parts.at(0)))
             where = decoder.space_of(*variable, where);
     decoder.step.detail = uint16_t(where);
+    decoder.effect.space = where;
+    decoder.effect.item_bytes = uint8_t(size_of(type));
     bool looks = !reduces && decoder.is_read(decoder.operand(0));
     if (where != Space::Shared && (looks || !commutes(Operation(operation), type)))
         decoder.code().communicates = true;
@@ -315,6 +331,7 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     size_t address = decoder.address(decoder.operand(next));
     for (size_t i = 1; i <= sources; i++)
         decoder.step.rows[i] = decoder.source(decoder.operand(next + i), type);
+    decoder.effect.address_bytes = uint8_t(address);
     decoder.emit(handler_of(Operation(operation), type, address));
 }
 

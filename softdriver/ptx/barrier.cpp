@@ -1,4 +1,5 @@
 #include "ptx/machine.h"
+#include "ptx/observer.h"
 
 // This file implements the barriers of a thread block.
 
@@ -50,6 +51,8 @@ void ThreadBlock::complete_if_all(unsigned number_of_barrier) {
     machine.progress++;
     barrier.last_trues = barrier.trues;
     barrier.last_count = barrier.count;
+    if (machine.observer)
+        machine.observer->completes(*this, number_of_barrier);
     for (auto &warp : warps)
         warp->release(number_of_barrier);
 }

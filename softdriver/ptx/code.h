@@ -4,6 +4,7 @@
 #include "ptx/program.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -46,6 +47,29 @@ struct Step {
     // first operand (an index in Code::fragments), and so on.
     uint32_t place = 0;
     uint32_t site = 0; // number of the memory access, which is unique in the program
+};
+
+// What a step does that the checks inside kernels look at (check/).
+struct Effect {
+    enum class Kind : uint8_t {
+        None,
+        Read,
+        Write,
+        Update,      // reads and writes at once: atom and red
+        Fence,       // a fence or membar
+        Arrive,      // changes an mbarrier, so that what comes before it is ordered
+        Test,        // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
+    };
+    // Whom a strong access or a fence can order.
+    enum class Scope : uint8_t { Block, Cluster, Device, System };
+    Kind kind = Kind::None;
+    Space space = Space::Generic;
+    uint8_t item_bytes = 0, count = 1; // of an access, for each lane; the items are neighbours
+    // The widths of rows[9], which has the addresses, and of the rows of the values, from rows[0] on.
+    uint8_t address_bytes = 8, value_bytes = 0;
+    uint32_t lanes = ~uint32_t{0}; // the only lanes whose addresses count
+    bool strong = false, acquires = false, releases = false;
+    Scope scope = Scope::Device;
 };
 
 // Says which value a row of a frame receives when the frame is created or entered.
@@ -101,6 +125,7 @@ struct Code {
     std::vector<int> lines;           // PTX line of each step
     std::vector<SourceLine> sources;  // position of each step in the source code
     std::vector<std::string> written; // opcode with its modifiers, for each step
+    std::vector<Effect> effects;      // the effect of each step
     std::vector<Filling> constants;   // the rows that are filled when a frame is created
     std::vector<Filling> fresh;       // the rows that are filled at each call
     size_t frame_bytes = 0;
@@ -118,6 +143,7 @@ struct Code {
     Row stack_pointer = no_row;
     // For a kernel: the offsets of its shared variables in the shared memory of a block.
     std::unordered_map<uint64_t, size_t> shared_offsets;
+    std::map<size_t, std::string> shared_names; // of the variables, by their offsets
     const struct Library *library = nullptr;
 
     // Returns the position of a step in the source code as text, such as "PTX line 24" or

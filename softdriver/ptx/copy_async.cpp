@@ -79,6 +79,10 @@ void decode_small(Decoder &decoder) {
     decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
     decoder.step.rows[2] = bytes_to_read(decoder, uint32_t(bytes), policy);
     decoder.step.detail = uint16_t(bytes);
+    decoder.step.rows[9] = decoder.step.rows[0];
+    decoder.effect.kind = Effect::Kind::Write;
+    decoder.effect.space = Space::Shared;
+    decoder.effect.item_bytes = uint8_t(bytes);
     decoder.emit(copy_small);
 }
 

@@ -4,6 +4,7 @@
 #include "ptx/warp.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace soft::ptx {
 
@@ -107,6 +108,7 @@ void Decoder::decode() {
     code_.lines.push_back(function_.body.empty() ? function_.line : function_.body.back().line);
     code_.sources.emplace_back();
     code_.written.push_back("the end of the function");
+    code_.effects.push_back({});
     resolve_branches();
     code_.frame_bytes = round_up(code_.frame_bytes, 64);
 }
@@ -144,17 +146,21 @@ void Decoder::emit(Handler handler) {
         refuse_types();
     step.run = handler;
     guard();
-    code_.body.push_back(step);
-    code_.lines.push_back(instruction_->line);
-    code_.sources.push_back(instruction_->source);
-    code_.written.push_back(written(*instruction_));
+    append(step);
 }
 
 void Decoder::emit_before(const Step &other) {
-    code_.body.push_back(other);
+    Effect own = std::exchange(effect, {});
+    append(other);
+    effect = own;
+}
+
+void Decoder::append(const Step &appended) {
+    code_.body.push_back(appended);
     code_.lines.push_back(instruction_->line);
     code_.sources.push_back(instruction_->source);
     code_.written.push_back(written(*instruction_));
+    code_.effects.push_back(std::exchange(effect, {}));
 }
 
 void Decoder::guard() {
@@ -228,6 +234,14 @@ void Decoder::expect_operands(size_t least, size_t most) const {
     if (operands() < least || operands() > most)
         refuse(std::to_string(operands()) + " operands where " + std::to_string(least) +
                (most > least ? " to " + std::to_string(most) : "") + " are needed");
+}
+
+Effect::Scope take_scope(Decoder &decoder) {
+    using Scope = Effect::Scope;
+    constexpr Scope scopes[] = {Scope::Block, Scope::Cluster, Scope::Device, Scope::Device,
+                                Scope::System};
+    int scope = decoder.take_any({"cta", "cluster", "gpu", "gl", "sys"});
+    return scope < 0 ? Scope::Device : scopes[scope];
 }
 
 } // namespace soft::ptx

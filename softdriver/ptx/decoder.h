@@ -43,6 +43,7 @@ class Decoder {
 
     // The step that emit() will append.
     Step step;
+    Effect effect; // of that step; emit() clears it
     void emit(Handler handler); // appends `step` with this handler
     // Appends another step before `step`. This step runs in all lanes, whatever the guard of the
     // instruction says.
@@ -132,6 +133,7 @@ class Decoder {
     std::optional<Row> argument(const Operand &from, Type type);
     void resolve_branches();
     void guard();
+    void append(const Step &appended);
     Row row_of(const Operand &operand) const;
     Row filling(Filling filling, bool each_call);
     Row address_of(const Operand &operand, size_t width);
@@ -155,6 +157,9 @@ class Decoder {
     bool flushes_ = false; // true if the instruction has .ftz, although it does not say so
     Row carry_ = ~Row{0};
 };
+
+// Takes the scope of an access or a fence. Without one, it is the device.
+Effect::Scope take_scope(Decoder &decoder);
 
 // Calls `choose` with a 0 of the unsigned type that has this width in bytes, and returns the
 // result. Returns null if there is no such type.

@@ -285,11 +285,19 @@ template <bool is_load> Handler by_type(Type type, size_t width, size_t address,
 // all accesses in order.
 unsigned take_hints(Decoder &decoder) {
     unsigned bits = 0;
-    if (decoder.take_any({"acquire", "release"}) >= 0)
+    Effect &effect = decoder.effect;
+    int order = decoder.take_any({"acquire", "release"});
+    if (order >= 0)
         bits = ordered_bit | signal_bit;
-    if (decoder.take_any({"volatile", "relaxed"}) >= 0)
+    if (decoder.take("volatile"))
         bits |= signal_bit;
-    decoder.take_all({"weak", "mmio", "cta", "cluster", "gpu", "sys"});
+    effect.scope = bits == signal_bit ? Effect::Scope::System : take_scope(decoder);
+    if (decoder.take("relaxed"))
+        bits |= signal_bit;
+    effect.strong = bits != 0;
+    effect.acquires = order == 0;
+    effect.releases = order == 1;
+    decoder.take_all({"weak", "mmio"});
     decoder.take_all({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"});
     for (const char *level : {"L1", "L2"})
         for (const char *priority : {"evict_normal", "evict_unchanged", "evict_first", "evict_last",
@@ -363,6 +371,12 @@ template <bool is_load> void access_memory(Decoder &decoder) {
     if (is_load && !vector && decoder.is_constant(value))
         return;
     decoder.step.detail = uint16_t(unsigned(space) | hints);
+    decoder.effect.kind = is_load ? Effect::Kind::Read : Effect::Kind::Write;
+    decoder.effect.space = space;
+    decoder.effect.item_bytes = uint8_t(size_of(type));
+    decoder.effect.count = uint8_t(count);
+    decoder.effect.address_bytes = uint8_t(address);
+    decoder.effect.value_bytes = uint8_t(width);
     decoder.emit(by_type<is_load>(type, width, address, count));
 }
 
@@ -370,6 +384,7 @@ void prefetch(Decoder &decoder) {
     take_hints(decoder);
     decoder.take_all({"global", "local", "L1", "L2", "tensormap", "param", "const", "generic"});
     decoder.expect_operands(1, 3);
+    decoder.effect = {};
     decoder.emit(nothing);
 }
 

@@ -1,6 +1,7 @@
 #include "ptx/machine.h"
 
 #include "ptx/float_mode.h"
+#include "ptx/observer.h"
 #include "ptx/team.h"
 #include "ptx/texture.h"
 
@@ -48,6 +49,11 @@ Machine::Machine(const Launch &what)
         step_ = random.below(chains_) + 1;
     while (std::gcd(step_, chains_) != 1);
     backwards_ = chain_blocks_ > 1 && random.below(2);
+    if (launch.observe)
+        observer = launch.observe(*this);
+}
+
+Machine::~Machine() = default;
 }
 
 std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
@@ -79,6 +85,8 @@ bool Machine::admit() {
     chain_left_--;
     started++;
     resident_.back()->start(backwards_ ? chain_begin_ + chain_left_ : chain_begin_++);
+    if (observer)
+        observer->starts(*resident_.back());
     return true;
 }
 
@@ -238,7 +246,7 @@ const Texture *Machine::find_texture(Warp &warp, const Step &step, unsigned lane
 
 Run::Run(Launch launch) : launch_(std::move(launch)) {
     machines_.push_back(std::make_unique<Machine>(launch_));
-    if (launch_.kernel->independent_blocks && !launch_.cooperative)
+    if (launch_.kernel->independent_blocks && !launch_.cooperative && !launch_.observe)
         threads_ = launch_.threads;
 }
 

@@ -13,6 +13,8 @@ namespace soft::ptx {
 
 constexpr char fresh_byte = char(0xCD); // fills memory that was never written
 
+class Observer;
+
 struct Barrier {
     unsigned expected = 0;         // number of threads that must arrive; 0 means all live threads
     std::vector<uint32_t> arrived; // for each warp, a mask of the lanes that have arrived
@@ -65,6 +67,7 @@ struct Machine {
     static constexpr uint64_t longest_sleep = 1000000; // in nanoseconds: the limit of PTX
 
     explicit Machine(const Launch &launch);
+    ~Machine();
     Run::State advance(uint64_t steps);
     // Divides the chains of blocks that have not started among this machine and `parts` - 1 new
     // ones. Each machine runs every parts-th of these chains.
@@ -100,6 +103,7 @@ struct Machine {
     const Code &code; // code of the kernel
     const Library &library;
     Memory memory;
+    std::unique_ptr<Observer> observer; // null if nothing is checked
     Random random;
     Fault fault;
     uint64_t executed = 0;

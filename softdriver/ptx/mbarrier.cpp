@@ -201,8 +201,9 @@ void count_pending(Warp &warp, const Step &step) {
     }
 }
 
-void take_ordering(Decoder &decoder) {
-    decoder.take_any({"relaxed", "acquire", "release"});
+void take_ordering(Decoder &decoder, Effect::Kind kind) {
+    if (decoder.take_any({"relaxed", "acquire", "release"}) != 0)
+        decoder.effect.kind = kind;
     decoder.take_any({"cta", "cluster"});
 }
 
@@ -230,7 +231,7 @@ void decode_inval(Decoder &decoder) {
 
 void decode_arrive(Decoder &decoder, bool drops) {
     bool bytes = decoder.take("expect_tx"), before = decoder.take("noComplete");
-    take_ordering(decoder);
+    take_ordering(decoder, Effect::Kind::Arrive);
     bool counted = bytes || before;
     decoder.expect_operands(counted ? 3 : 2, 3);
     take_address(decoder, 1);
@@ -247,7 +248,7 @@ void decode_arrive(Decoder &decoder, bool drops) {
 }
 
 void decode_bytes(Decoder &decoder, Change action) {
-    take_ordering(decoder);
+    take_ordering(decoder, Effect::Kind::None);
     decoder.expect_operands(2);
     take_address(decoder, 0);
     decoder.step.rows[0] = decoder.temporary(8);
@@ -258,7 +259,7 @@ void decode_bytes(Decoder &decoder, Change action) {
 
 void decode_wait(Decoder &decoder, bool may_block) {
     bool parity = decoder.take("parity");
-    take_ordering(decoder);
+    take_ordering(decoder, Effect::Kind::Test);
     decoder.expect_operands(3, may_block ? 4 : 3);
     take_address(decoder, 1);
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::Pred);
@@ -332,6 +333,7 @@ void decode_arrival_of_copies(Decoder &decoder) {
     take_address(decoder, 0);
     decoder.step.rows[0] = decoder.temporary(8);
     decoder.step.rows[1] = decoder.constant(4, 1);
+    decoder.effect.kind = Effect::Kind::Arrive;
     decoder.emit(update);
 }
 

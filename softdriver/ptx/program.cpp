@@ -83,11 +83,13 @@ class SharedLayout {
         unsigned number = decoding_.shared.at({function, index});
         if (variable.count == 0) {
             dynamic_.push_back(number);
+            dynamic_name_ = variable.name;
             alignment_ = std::max(alignment_, variable.alignment);
             return;
         }
         end_ = round_up(end_, std::max(variable.alignment, size_t{1}));
         code_.shared_offsets[number] = end_;
+        code_.shared_names[end_] = variable.name;
         end_ += variable.bytes();
     }
 
@@ -96,6 +98,8 @@ class SharedLayout {
             end_ = round_up(end_, alignment_);
         for (unsigned number : dynamic_)
             code_.shared_offsets[number] = end_;
+        if (!dynamic_.empty())
+            code_.shared_names[end_] = dynamic_name_;
         return end_;
     }
 
@@ -104,6 +108,7 @@ class SharedLayout {
     Code &code_;
     size_t end_ = 0, alignment_ = 1;
     std::vector<unsigned> dynamic_;
+    std::string dynamic_name_;
 };
 
 // Returns how many threads a block of the function may have.

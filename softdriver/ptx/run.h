@@ -21,6 +21,8 @@ struct Segment {
 };
 
 class Heap;
+class Observer;
+struct Machine;
 struct Texture;
 
 struct Launch {
@@ -46,6 +48,7 @@ struct Launch {
     unsigned threads = 1;             // how many threads may run blocks at the same time
     // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
+    bool checked = false;       // the checks inside kernels look at it, by `observe`
     std::shared_ptr<Heap> heap; // for malloc; null if the kernel does not use it
     // Finds the segment that contains an address. Returns false if there is none. The threads that
     // run the kernel call this without holding a lock.
@@ -57,6 +60,8 @@ struct Launch {
     std::function<void(const std::string &)> print; // prints the output of vprintf
     // Takes warnings. Called like `find`.
     std::function<void(const std::string &)> warn;
+    // Makes an observer for a machine that runs the launch, if something is checked.
+    std::function<std::unique_ptr<Observer>(Machine &)> observe;
     // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
     // without holding a lock.
     std::function<void(uint64_t, uint32_t)> set_condition;
@@ -73,8 +78,6 @@ struct Accessed {
     uintptr_t begin;
     size_t bytes;
 };
-
-struct Machine;
 
 class Run {
   public:

@@ -1,7 +1,7 @@
 // This file decodes and runs the instructions bar, barrier, membar and fence.
 
 #include "ptx/decode_arithmetic.h"
-#include "ptx/machine.h"
+#include "ptx/observer.h"
 
 #include <atomic>
 
@@ -27,6 +27,8 @@ void barrier(Warp &warp, const Step &step) {
     uint32_t lanes = warp.active;
     if (kind != Action::Arrive)
         warp.wait_barrier(number);
+    if (Observer *observer = warp.machine.observer.get())
+        observer->arrives(warp, number, lanes, kind != Action::Arrive);
     warp.block.arrive(number, expected, warp, lanes, holds);
 }
 
@@ -34,8 +36,12 @@ void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_se
 
 // The handler of bar.warp. Waits until all live lanes of the mask in rows[1] have arrived.
 void warp_barrier(Warp &warp, const Step &step) {
-    if (warp.meet(step, warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()]))
-        std::atomic_thread_fence(std::memory_order_seq_cst);
+    uint32_t members = warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()];
+    if (!warp.meet(step, members))
+        return;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (Observer *observer = warp.machine.observer.get())
+        observer->meets(warp, members);
 }
 
 void decode_warp_barrier(Decoder &decoder) {
@@ -133,9 +139,14 @@ void decode_fence(Decoder &decoder) {
     if (decoder.take("proxy"))
         return decode_proxy_fence(decoder);
     decoder.take("mbarrier_init");
-    if (!decoder.take("cta"))
+    Effect &effect = decoder.effect;
+    effect.kind = Effect::Kind::Fence;
+    effect.scope = take_scope(decoder);
+    if (effect.scope != Effect::Scope::Block)
         decoder.code().communicates = true;
-    decoder.take_all({"sc", "acq_rel", "acquire", "release", "cluster", "gpu", "sys", "gl"});
+    int order = decoder.take_any({"acquire", "release", "sc", "acq_rel"});
+    effect.acquires = order != 1;
+    effect.releases = order != 0;
     decoder.expect_operands(0);
     decoder.emit(fence);
 }

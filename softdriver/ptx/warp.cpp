@@ -1,6 +1,7 @@
 #include "ptx/warp.h"
 
 #include "ptx/machine.h"
+#include "ptx/observer.h"
 
 #include <algorithm>
 #include <string>
@@ -33,6 +34,12 @@ bool can_run(const Group &group) {
 } // namespace
 
 uint64_t Warp::run(uint64_t steps) {
+    if (Observer *observer = machine.observer.get())
+        return run_steps(steps, [&](const Step &step) { observer->run(*this, step); });
+    return run_steps(steps, [&](const Step &step) { step.run(*this, step); });
+}
+
+template <class Execute> uint64_t Warp::run_steps(uint64_t steps, Execute execute) {
     uint64_t left = steps;
     yielded_ = false;
     while (left && !yielded_ && select()) {
@@ -41,7 +48,7 @@ uint64_t Warp::run(uint64_t steps) {
             if (step >= limit)
                 break;
             next = step + 1;
-            step->run(*this, *step);
+            execute(*step);
         }
         if (mask)
             wait({frame, next, mask, Group::Wait::None, 0, turn_});

@@ -103,6 +103,7 @@ struct Warp {
     unsigned lane_of_fault() const { return unsigned(__builtin_ctz(active)); }
 
   private:
+    template <class Execute> uint64_t run_steps(uint64_t steps, Execute execute);
     bool select();
     void run_group(const Group &group);
     void wait(const Group &group);

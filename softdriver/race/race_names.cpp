@@ -47,6 +47,7 @@ void name_races(Lock &lock) {
             return;
         list.name(number, names);
     }
+    name_hazards(lock);
 }
 
 } // namespace soft

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+// Vector clocks of the threads of a launch, which say what is ordered before what inside a kernel.
+
+namespace soft::check {
+
+// The time of each thread of a block. A thread's own time grows whenever others can learn what it
+// has done.
+using Epochs = std::vector<uint32_t>;
+using EpochsPtr = std::shared_ptr<const Epochs>;
+
+// Returns the later time of each thread. Either may be null, which is the beginning.
+EpochsPtr joined(const EpochsPtr &a, const EpochsPtr &b);
+
+// What is known about the threads of some blocks. A persistent tree by the number of the block:
+// trees share what they have in common, because many threads learn nearly the same.
+class Known {
+  public:
+    Known() = default;
+    explicit operator bool() const { return root_ != nullptr; }
+    const EpochsPtr *find(uint32_t block) const;
+    void learn(uint32_t block, const EpochsPtr &epochs);
+    void learn(const Known &other);
+
+  private:
+    struct Node;
+    using NodePtr = std::shared_ptr<const Node>;
+    static constexpr unsigned bits = 4, levels = 8;
+    struct Node {
+        std::array<NodePtr, 1u << bits> next;
+        EpochsPtr epochs; // of a block, at the lowest level
+    };
+    static NodePtr with(const NodePtr &node, unsigned level, uint32_t block,
+                        const EpochsPtr &epochs);
+    static NodePtr merged(const NodePtr &a, const NodePtr &b);
+
+    NodePtr root_;
+};
+
+// What a value in memory, or a fence, tells those who read it. A part is only for threads of the
+// same block, because the scope of an access or a fence was no larger.
+struct Told {
+    Known everyone, block;
+    uint32_t of = 0; // the block that `block` is for
+
+    explicit operator bool() const { return everyone || block; }
+    // Adds what a thread of a block has told.
+    void add(const Told &other);
+};
+
+// The clocks of the threads of a block. Threads are numbered through its warps.
+class Clocks {
+  public:
+    Clocks(uint32_t block, unsigned threads);
+
+    uint32_t now(unsigned thread) const { return epochs_[thread]; }
+    // Returns a lane of the warp, among `lanes`, whose time `epoch` is not known to the thread, or
+    // -1 if all are known.
+    int unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lanes,
+                uint32_t epoch) const;
+
+    // All threads of the block have waited for each other.
+    void meet_all();
+    // All these lanes of a warp have waited for each other.
+    void meet(unsigned warp, uint32_t lanes, uint32_t live);
+    // What lanes of a warp know, with their own time. It passes for them.
+    Known tell(unsigned warp, uint32_t lanes);
+    void learn(unsigned thread, const Known &known);
+
+    // A fence: later strong writes tell what is before it, and what strong reads before it have
+    // seen is known behind it.
+    void release(unsigned thread, bool only_block);
+    void acquire(unsigned thread, bool only_block);
+    // The time of the thread's last release fence, or 0. Its strong writes tell what was before.
+    uint32_t released_at(unsigned thread) const { return threads_[thread].released_at; }
+    // What a strong write tells, and what a strong read sees.
+    Told told(unsigned thread, bool releases, bool only_block);
+    void see(unsigned thread, const Told &told, bool acquires, bool only_block);
+
+  private:
+    void take_in(unsigned thread, const Told &told, bool only_block);
+    uint32_t known(unsigned thread, unsigned other) const;
+
+    const uint32_t block_;
+    Epochs epochs_;
+    Epochs block_base_; // known to all threads of the block
+    Epochs warp_base_;  // known to all threads of the same warp
+    struct Thread {
+        EpochsPtr more; // known about threads of the own block
+        Known others;   // and of other blocks
+        Told seen, released;
+        uint32_t released_at = 0;
+    };
+    std::vector<Thread> threads_;
+};
+
+} // namespace soft::check

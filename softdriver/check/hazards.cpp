@@ -1,0 +1,130 @@
+#include "check/hazards.h"
+
+#include "api/state.h"
+#include "base/json.h"
+#include "base/notes.h"
+#include "base/settings.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace soft {
+
+namespace {
+
+constexpr size_t room = 1000;
+
+std::string triple(const unsigned index[3]) {
+    return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
+           std::to_string(index[2]) + ")";
+}
+
+std::string list(const unsigned index[3]) {
+    return "[" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
+           std::to_string(index[2]) + "]";
+}
+
+std::string object(const HazardAccess &access) {
+    return R"({"mode": )" + quoted(access.mode) + R"(, "file": )" +
+           (access.file.empty() ? "null" : quoted(access.file)) + R"(, "line": )" +
+           std::to_string(access.line) + R"(, "ptx_line": )" + std::to_string(access.ptx_line) +
+           R"(, "thread": )" + list(access.thread) + R"(, "block": )" + list(access.block) + "}";
+}
+
+} // namespace
+
+std::string HazardAccess::told() const {
+    return mode + " by thread " + triple(thread) + " of block " + triple(block) + " at " + place;
+}
+
+void Hazards::add(const Key &key, bool benign, RaceMode mode,
+                  const std::function<Hazard()> &make) {
+    auto [known, is_new] = known_.try_emplace(key, hazards_.size());
+    if (!is_new) {
+        Hazard &hazard = hazards_[known->second];
+        hazard.count++;
+        if (!hazard.benign || benign || !make)
+            return;
+        hazard = make(); // the first one stored equal bytes, and this one does not
+    } else if (!make || hazards_.size() == room) {
+        known_.erase(known);
+        lost_ += make != nullptr;
+        return;
+    } else
+        hazards_.push_back(make());
+    unnamed_ = std::min(unnamed_, known->second);
+    hazards_[known->second].print = mode == RaceMode::Print || mode == RaceMode::Abort;
+    if (mode == RaceMode::Abort && !hazards_[known->second].benign) {
+        flush();
+        std::abort();
+    }
+}
+
+void Hazards::name_first(const std::string &name) {
+    Hazard &hazard = hazards_[unnamed_++];
+    if (!name.empty())
+        hazard.memory = name;
+    if (hazard.benign)
+        return;
+    note(Note::Hazard, hazard.told());
+    if (hazard.print)
+        std::fprintf(stderr, "%s\n", hazard.told().c_str());
+}
+
+void Hazards::flush() {
+    while (first_unnamed())
+        name_first("");
+}
+
+void Hazards::clear() {
+    flush();
+    uint64_t cleared = cleared_ + 1;
+    *this = Hazards();
+    cleared_ = cleared;
+}
+
+std::string Hazard::told() const {
+    return kind + " in kernel '" + kernel + "' on bytes " + std::to_string(start) + " to " +
+           std::to_string(stop) + " of " + memory + ": " + first.told() + ", and " +
+           second.told() + ". Nothing orders them: " + remedy;
+}
+
+std::string Hazards::text(size_t index) const {
+    const Hazard &hazard = hazards_[index];
+    std::string text = hazard.told();
+    if (hazard.count > 1)
+        text += " (" + std::to_string(hazard.count) + " times)";
+    if (lost_ && index + 1 == hazards_.size())
+        text += " (and " + std::to_string(lost_) + " more hazards)";
+    return text;
+}
+
+std::string Hazards::json(size_t index) const {
+    const Hazard &hazard = hazards_[index];
+    return R"({"kind": )" + quoted(hazard.kind) + R"(, "kernel": )" + quoted(hazard.kernel) +
+           R"(, "memory": )" + quoted(hazard.memory) + R"(, "start": )" +
+           std::to_string(hazard.start) + R"(, "stop": )" + std::to_string(hazard.stop) +
+           R"(, "first": )" + object(hazard.first) + R"(, "second": )" + object(hazard.second) +
+           R"(, "benign": )" + (hazard.benign ? "true" : "false") + R"(, "count": )" +
+           std::to_string(hazard.count) + R"(, "text": )" + quoted(text(index)) + "}";
+}
+
+void name_hazards(Lock &lock) {
+    constexpr int longest = 1000;
+    while (const Hazard *unnamed = state().hazards.first_unnamed()) {
+        auto describe = unnamed->address ? state().words.describe_memory : nullptr;
+        uintptr_t address = unnamed->address;
+        uint64_t cleared = state().hazards.cleared();
+        char text[longest];
+        lock.unlock();
+        int length = describe ? describe(address, text, longest) : 0;
+        acquire(lock);
+        if (length < 0)
+            return; // the client cannot answer this thread
+        if (cleared == state().hazards.cleared() && state().hazards.first_unnamed() == unnamed)
+            state().hazards.name_first(std::string(text, size_t(length)));
+    }
+}
+
+} // namespace soft

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "base/waiting.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+// The list of hazards that the checks inside kernels have found.
+
+namespace soft {
+
+enum class RaceMode;
+
+struct HazardAccess {
+    std::string mode;   // such as "write"
+    std::string file;   // empty if the code has no lines of a source
+    int line = 0, ptx_line = 0;
+    std::string place;  // as text: "exchange.cu:12 (PTX line 40)"
+    unsigned thread[3] = {}, block[3] = {};
+
+    std::string told() const; // "write by thread (1, 0, 0) of block (0, 0, 0) at exchange.cu:12 (...)"
+};
+
+struct Hazard {
+    std::string kind;   // "race"
+    std::string kernel;
+    std::string memory;    // such as "shared memory"
+    uintptr_t address = 0; // of global memory, for which the client may have a name
+    uint64_t start = 0, stop = 0; // the bytes of that memory
+    HazardAccess first, second;
+    bool benign = false;
+    uint64_t count = 1;
+    std::string remedy;
+    bool print = false;
+
+    std::string told() const;
+};
+
+// Hazards with equal keys are one. The number of different ones is limited.
+class Hazards {
+  public:
+    // The kernel, the kind, the memory, and both PTX lines, the lower first.
+    using Key = std::tuple<std::string, std::string, std::string, int, int>;
+
+    // Adds a hazard, or counts a repetition. `make` is called for a new one; without it, only a
+    // repetition is counted.
+    void add(const Key &key, bool benign, RaceMode mode, const std::function<Hazard()> &make);
+    const std::vector<Hazard> &all() const { return hazards_; }
+    // The oldest hazard for whose memory the client has not been asked, or null.
+    const Hazard *first_unnamed() const {
+        return unnamed_ < hazards_.size() ? &hazards_[unnamed_] : nullptr;
+    }
+    // Sets the client's name for the memory of that hazard, and tells it.
+    void name_first(const std::string &name);
+    void flush(); // tells all hazards
+    // The text of a hazard with its count.
+    std::string text(size_t index) const;
+    // The hazard as a JSON object.
+    std::string json(size_t index) const;
+    void clear();
+    uint64_t cleared() const { return cleared_; } // how often
+
+  private:
+    std::vector<Hazard> hazards_;
+    std::map<Key, size_t> known_;
+    size_t unnamed_ = 0; // index of the first hazard that has not been told
+    uint64_t cleared_ = 0;
+    uint64_t lost_ = 0; // different hazards that were not kept, because the list was full
+};
+
+// Asks the client for its names of the memory of new hazards, and tells these. Called at the end of
+// a driver call. Releases the lock while the client answers.
+void name_hazards(Lock &lock);
+
+} // namespace soft

@@ -1,0 +1,91 @@
+#pragma once
+
+#include "check/clocks.h"
+#include "check/hazards.h"
+#include "check/shadow.h"
+#include "ptx/observer.h"
+
+#include <map>
+
+// Finds races inside a launch: two accesses of different threads to the same byte of shared or
+// global memory, at least one of them a write, which nothing orders and which are not both atomic.
+
+namespace soft::check {
+
+class KernelRaces : public ptx::Observer {
+  public:
+    // Takes each race with its key. Called without a lock.
+    using Report = std::function<void(const Hazards::Key &, bool benign,
+                                      const std::function<Hazard()> &)>;
+    // Describes memory of the device by an address in it, and says where the memory begins.
+    using Describe = std::function<std::string(uintptr_t address, uintptr_t &begin)>;
+
+    KernelRaces(ptx::Machine &machine, Report report, Describe describe)
+        : machine_(machine), report_(std::move(report)), describe_(std::move(describe)) {}
+
+    void run(ptx::Warp &warp, const ptx::Step &step) override;
+    void starts(ptx::ThreadBlock &block) override;
+    void arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) override;
+    void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
+    void meets(const ptx::Warp &warp, uint32_t members) override;
+
+  private:
+    struct Arrivals {
+        std::vector<uint32_t> waiting; // for each warp, a mask of the lanes that wait
+        Known told;                    // what those have told who went on
+        bool only_waiting = true;
+    };
+    struct Block {
+        Block(uint32_t number, unsigned threads) : clocks(number, threads), number(number) {}
+
+        Clocks clocks;
+        uint32_t number;
+        uint32_t generation = 0; // grows with each barrier at which all threads wait
+        std::vector<Cell> shared;
+        std::map<unsigned, Arrivals> barriers;
+        std::map<uint64_t, Told> words; // what strong writes have told, by the shared address
+        std::vector<uint32_t> met;      // for each warp, lanes that have met and did not run yet
+    };
+    // An access of one lane.
+    struct Lane {
+        ptx::Warp &warp;
+        const ptx::Step &step;
+        const ptx::Effect &effect;
+        Block &block;
+        unsigned lane;
+        uint64_t address; // in its state space
+        bool shared;
+
+        unsigned thread() const { return warp.number * ptx::warp_size + lane; }
+    };
+
+    Block &state_of(const ptx::ThreadBlock &block) { return *blocks_.at(&block); }
+    void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
+    void access(const Lane &access);
+    void look(const Lane &access, uint64_t word, Entry entry);
+    void keep(const Lane &access, Cell &cell, const Entry &entry);
+    void synchronize(const Lane &access);
+    void found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
+               const Entry &later);
+    std::string shared_variable(uint64_t address, uintptr_t &begin) const;
+    bool stores_the_same(const Lane &access, const Entry &earlier, uint64_t word, int lane) const;
+    const char *bytes_at(const Lane &access) const;
+    HazardAccess described(const Entry &entry, unsigned lane) const;
+    uint32_t place_of(const ptx::Warp &warp, const ptx::Step &step) const;
+
+    ptx::Machine &machine_;
+    const Report report_;
+    const Describe describe_;
+    std::map<const ptx::ThreadBlock *, std::unique_ptr<Block>> blocks_;
+    uint32_t generation_ = 0;
+    Shadow global_;
+    std::map<uint64_t, Told> words_; // what strong writes to global memory have told
+    // The races that this launch has already reported, by both places and by whether they are
+    // benign.
+    std::map<std::tuple<uint32_t, uint32_t, bool>, Hazards::Key> found_;
+    // The addresses of the lanes that the running step has looked at.
+    uint64_t addresses_[ptx::warp_size] = {};
+    uint32_t looked_at_ = 0;
+};
+
+} // namespace soft::check

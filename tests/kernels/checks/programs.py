@@ -1,0 +1,44 @@
+"""Runs short PTX texts under the checks inside kernels."""
+
+import numpy as np
+
+import cudadrv as cu
+from cudadrv import testing
+
+# %r1 is the index of the thread, %r2 that of the block; %r3 and %rd3 are the addresses of the
+# thread's words in `tile` and in the buffer, %r4 and %rd4 those of the words behind them.
+TEXT = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .global .align 4 .u32 word[4];
+{before}
+.visible .entry k(.param .u64 out)
+{{
+    .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
+    .shared .align 8 .b8 tile[1024]; .shared .align 8 .b64 bar;
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+    mov.u32 %r9, tile; mad.lo.u32 %r3, %r1, 4, %r9; add.u32 %r4, %r3, 4;
+    mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2; add.u64 %rd4, %rd3, 4;
+    {body}
+    done: ret;
+}}
+"""
+
+
+def run(body: str, *, blocks: int = 1, threads: int = 64, before: str = "", checks: str = "race"):
+    """Run a kernel and return the hazards, also the benign ones."""
+    with testing.configured(f"checks={checks}"):
+        testing.forget_hazards()
+        out = cu.DeviceBuffer.zeros(4096, np.uint32, name="out")
+        with cu.Module(TEXT.format(body=body, before=before)) as module, cu.Stream() as stream:
+            module["k"].launch(blocks, threads, out, stream=stream)
+            stream.synchronize()
+        return testing.hazards(benign=True)
+
+
+def modes(hazards):
+    """The modes of both accesses of each hazard, sorted; with "same" if it is benign."""
+    return sorted(
+        " ".join(sorted((hazard.first.mode, hazard.second.mode)) + ["same"] * hazard.benign)
+        for hazard in hazards
+    )

@@ -1,0 +1,343 @@
+"""checks=race: races inside kernels."""
+
+import pytest
+
+import cudadrv as cu
+from cudadrv import testing
+
+from .programs import modes, run
+
+pytestmark = [
+    pytest.mark.cuda_software,
+    pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True),
+    pytest.mark.cuda_allow("hazards"),
+]
+
+STORE, LOAD = "st.shared.u32 [%r3], %r1;", "ld.shared.u32 %r5, [%r4];"
+EARLY = "setp.ge.u32 %p1, %r1, 32; @%p1 bra second;"  # the second warp jumps
+LANES = "setp.ge.u32 %p1, %r1, 2; @%p1 bra done;"  # two lanes go on
+
+# The body, and the races.
+BLOCK = {
+    "a barrier": (f"{STORE} bar.sync 0; {LOAD}", []),
+    "no barrier": (f"{STORE} {LOAD}", ["read write"]),
+    "the read before the write": (f"{LOAD} {STORE}", ["read write"]),
+    "a barrier of 64 threads": (f"{STORE} barrier.sync 3, 64; {LOAD}", []),
+    "a barrier that reduces": (f"{STORE} bar.red.popc.u32 %r6, 0, %p1; {LOAD}", []),
+    "two barriers, the second read": (
+        f"{STORE} bar.sync 0; {LOAD} bar.sync 0; {STORE} {LOAD}",
+        ["read write"],
+    ),
+    "one warp waits for the other": (
+        f"{EARLY} st.shared.u32 [%r3], 5; bar.arrive 1, 64; bra done;"
+        "second: bar.sync 1, 64; sub.u32 %r4, %r3, 128; ld.shared.u32 %r5, [%r4];",
+        [],
+    ),
+    "one warp arrives too early": (
+        f"{EARLY} bar.arrive 1, 64; st.shared.u32 [%r3], 5; bra done;"
+        "second: bar.sync 1, 64; sub.u32 %r4, %r3, 128; ld.shared.u32 %r5, [%r4];",
+        ["read write"],
+    ),
+    "the warp that arrives has not waited": (
+        f"{EARLY} bar.arrive 1, 64; sub.u32 %r4, %r4, 0; ld.shared.u32 %r5, [%r4+128]; bra done;"
+        "second: st.shared.u32 [%r3], 5; bar.sync 1, 64;",
+        ["read write"],
+    ),
+    "neighbours in a word": (
+        "add.u32 %r5, %r9, %r1; st.shared.u8 [%r5], %r1; ld.shared.u8 %r6, [%r5];",
+        [],
+    ),
+    "a byte of a word that another thread reads": (
+        "add.u32 %r5, %r9, %r1; st.shared.u8 [%r5], %r1; and.b32 %r5, %r5, -4;"
+        "ld.shared.u16 %r6, [%r5+2];",
+        ["read write"],
+    ),
+    "vectors": (
+        "shl.b32 %r5, %r1, 3; add.u32 %r5, %r5, %r9; st.shared.v2.u32 [%r5], {%r1, %r1};"
+        "ld.shared.u32 %r6, [%r5+4]; ld.shared.u32 %r6, [%r5+8];",
+        ["read write"],
+    ),
+    "all write the same": ("st.shared.u32 [%r9], 7;", ["write write same"]),
+    "all write what is there": (
+        "setp.ne.u32 %p1, %r1, 0; @!%p1 st.shared.u32 [%r9], 7; bar.sync 0; st.shared.u32 [%r9], 7;",
+        ["write write same"],
+    ),
+    "all write something": ("st.shared.u32 [%r9], %r1;", ["write write"]),
+    "atomics": ("red.shared.add.u32 [%r9], 1; atom.shared.max.u32 %r5, [%r9], %r1;", []),
+    "an atomic and a read": (
+        "red.shared.add.u32 [%r9], 1; ld.shared.u32 %r5, [%r9];",
+        ["atomic read"],
+    ),
+    "an atomic, a barrier and a read": (
+        "red.shared.add.u32 [%r9], 1; bar.sync 0; ld.shared.u32 %r5, [%r9];",
+        [],
+    ),
+    "volatile accesses": (
+        "st.volatile.shared.u32 [%r9], %r1; ld.volatile.shared.u32 %r5, [%r9];",
+        [],
+    ),
+    "strong accesses of other sizes": (
+        "st.volatile.shared.u32 [%r9], %r1; ld.volatile.shared.u16 %r5, [%r9];",
+        ["read write"],
+    ),
+    "a generic address": (
+        f"{STORE} cvta.shared.u64 %rd5, %rd5; cvt.u64.u32 %rd5, %r4; cvta.shared.u64 %rd5, %rd5;"
+        "ld.u32 %r5, [%rd5];",
+        ["read write"],
+    ),
+    "lanes that have ended": (
+        f"{EARLY} {STORE} bra both; second: bra done; both: bar.sync 0;"
+        "setp.eq.u32 %p2, %r1, 31; @%p2 bra done;" + LOAD,
+        [],
+    ),
+    "a function": (
+        f"{STORE} call use, (%r4);",
+        ["read write"],
+    ),
+}
+WARP = {
+    "no order": (f"{STORE} {LOAD}", ["read write"]),
+    "__syncwarp": (f"{STORE} bar.warp.sync -1; {LOAD}", []),
+    "a mask of both": (f"{LANES} {STORE} bar.warp.sync 3; {LOAD}", []),
+    "masks of one each": (
+        f"{LANES} {STORE} shl.b32 %r5, 1, %r1; bar.warp.sync %r5; {LOAD}",
+        ["read write"],
+    ),
+    "a shuffle orders nothing": (
+        f"{STORE} shfl.sync.bfly.b32 %r6, %r1, 1, 31, -1; {LOAD}",
+        ["read write"],
+    ),
+    "a vote orders nothing": (
+        f"{STORE} vote.sync.any.pred %p2, %p2, -1; {LOAD}",
+        ["read write"],
+    ),
+    "lanes that meet at different places": (
+        f"""{LANES} setp.eq.u32 %p2, %r1, 0; @%p2 bra one; {STORE} bar.warp.sync 3; bra done;
+        one: bar.warp.sync 3; {LOAD}""",
+        [],
+    ),
+    "behind the meeting": (
+        f"""{LANES} setp.eq.u32 %p2, %r1, 0; @%p2 bra one; bar.warp.sync 3; {STORE} bra done;
+        one: bar.warp.sync 3; {LOAD}""",
+        ["read write"],
+    ),
+    "a mask and then all": (
+        f"""setp.lt.u32 %p2, %r1, 2; @%p2 bra pair; bra all; pair: {STORE} bar.warp.sync 3;
+        all: bar.warp.sync -1; {LOAD}""",
+        [],
+    ),
+}
+FUNCTION = ".func use(.reg .u32 a) { .reg .u32 x; ld.shared.u32 x, [a]; ret; }"
+
+
+@pytest.mark.parametrize("case", BLOCK)
+def test_in_a_block(cuda_device, case):
+    body, expected = BLOCK[case]
+    assert modes(run(body, before=FUNCTION)) == expected
+
+
+@pytest.mark.parametrize("case", WARP)
+def test_in_a_warp(cuda_device, case):
+    body, expected = WARP[case]
+    found = run(body, threads=32)
+    assert modes(found) == expected
+    assert all("__syncwarp()" in hazard.text for hazard in found)
+
+
+# Block 0 writes, block 1 reads. {0} and {1} are what they do around the flag.
+FLAG = """setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra wait;
+    st.global.u32 [%rd1], 7; {0} bra done;
+    wait: {1} setp.eq.u32 %p3, %r5, 0; @%p3 bra wait; {2} ld.global.u32 %r6, [%rd1];"""
+SET, GET = "st.volatile.global.u32 [word], 1;", "ld.volatile.global.u32 %r5, [word];"
+FENCE = "fence.acq_rel.gpu;"
+FLAGS = {
+    "fences": ((f"{FENCE} {SET}", GET, FENCE), []),
+    "membar": ((f"membar.gl; {SET}", GET, "membar.gl;"), []),
+    "a fence of the system": ((f"membar.sys; {SET}", GET, "fence.sc.sys;"), []),
+    "no fence before": ((SET, GET, FENCE), ["read write"]),
+    "no fence behind": ((f"{FENCE} {SET}", GET, ""), ["read write"]),
+    "a fence in the block": ((f"fence.acq_rel.cta; {SET}", GET, FENCE), ["read write"]),
+    "a fence behind in the block": ((f"{FENCE} {SET}", GET, "membar.cta;"), ["read write"]),
+    "a fence that comes too late": ((f"{SET} {FENCE}", GET, FENCE), ["read write"]),
+    "release and acquire": (
+        ("st.release.gpu.global.u32 [word], 1;", "ld.acquire.gpu.global.u32 %r5, [word];", ""),
+        [],
+    ),
+    "release, and a fence": (
+        ("st.release.gpu.global.u32 [word], 1;", GET, FENCE),
+        [],
+    ),
+    "atomics that release and acquire": (
+        (
+            "red.release.gpu.global.add.u32 [word], 1;",
+            "atom.acquire.gpu.global.add.u32 %r5, [word], 0;",
+            "",
+        ),
+        [],
+    ),
+    "atomics that are relaxed": (
+        ("red.global.add.u32 [word], 1;", "atom.global.add.u32 %r5, [word], 0;", ""),
+        ["read write"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FLAGS)
+def test_between_blocks_by_a_flag(cuda_device, case):
+    (before, get, behind), expected = FLAGS[case]
+    found = run(FLAG.format(before, get, behind), blocks=2, threads=32)
+    assert modes(found) == expected
+
+
+@pytest.mark.parametrize("fences", [3, 2, 1, 0])
+def test_a_ticket(cuda_device, fences):
+    """The block that comes last reads what all have written, and resets the ticket."""
+    release, acquire = FENCE if fences & 1 else "", FENCE if fences & 2 else ""
+    found = run(
+        f"""mad.lo.u32 %r5, %r2, 32, %r1; mul.wide.u32 %rd5, %r5, 4; add.u64 %rd5, %rd5, %rd1;
+        st.global.u32 [%rd5], %r1; bar.sync 0; setp.ne.u32 %p1, %r1, 0; @%p1 bra join;
+        {release} atom.global.add.u32 %r6, [word], 1; {acquire} st.shared.u32 [%r9], %r6;
+        join: bar.sync 0; ld.shared.u32 %r6, [%r9]; setp.ne.u32 %p2, %r6, 15; @%p2 bra done;
+        mov.u32 %r7, 0; sum: mad.lo.u32 %r5, %r7, 32, %r1; mul.wide.u32 %rd5, %r5, 4;
+        add.u64 %rd5, %rd5, %rd1; ld.global.u32 %r8, [%rd5]; add.u32 %r7, %r7, 1;
+        setp.lt.u32 %p3, %r7, 16; @%p3 bra sum; @%p1 bra done; st.global.u32 [word], 0;""",
+        blocks=16,
+        threads=32,
+    )
+    assert modes(found) == ([] if fences == 3 else ["atomic write", "read write"])
+
+
+BLOCKS = {
+    "their own words": ("mad.lo.u32 %r5, %r2, 64, %r1; mul.wide.u32 %rd5, %r5, 4;"
+        "add.u64 %rd5, %rd5, %rd1; st.global.u32 [%rd5], %r1;", []),
+    "one word": ("setp.eq.u32 %p1, %r1, 0; @%p1 st.global.u32 [%rd1], %r2;", ["write write"]),
+    "one word, atomics": ("red.global.add.u32 [%rd1], 1;", []),
+    "one word, atomics in the block": ("red.cta.global.add.u32 [%rd1], 1;", ["atomic atomic"]),
+    "an atomic and a write": (
+        "red.global.add.u32 [%rd1], 1; setp.eq.u32 %p1, %r2, 3; setp.eq.and.u32 %p1, %r1, 0, %p1;"
+        "@%p1 st.global.u32 [%rd1], 9;", ["atomic write"]),
+    "a barrier is for one block": (
+        "setp.eq.u32 %p1, %r2, 0; @%p1 st.global.u32 [%rd3], %r1; bar.sync 0;"
+        "setp.eq.u32 %p1, %r2, 1; @%p1 ld.global.u32 %r5, [%rd3];", ["read write"]),
+    "all read": ("ld.global.u32 %r5, [%rd1]; ld.global.u32 %r5, [%rd4];", []),
+    "constant and local memory": (
+        ".local .b8 own[8]; st.local.u32 [own], %r1; ld.local.u32 %r5, [own];", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BLOCKS)
+def test_between_blocks(cuda_device, case):
+    body, expected = BLOCKS[case]
+    assert modes(run(body, blocks=8)) == expected
+
+
+MBARRIER = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r10, bar; @!%p1 mbarrier.init.shared.b64 [%r10], 32;
+    bar.sync 0; {EARLY} st.shared.u32 [%r3], 5; {arrive} bra done;
+    second: {wait} sub.u32 %r4, %r3, 128; ld.shared.u32 %r5, [%r4];"""
+ARRIVE = "mbarrier.arrive.shared.b64 %rd5, [%r10];"
+WAIT = """mbarrier.try_wait.parity.shared.b64 %p3, [%r10], 0; @%p3 bra over; bra second; over:"""
+
+
+@pytest.mark.parametrize(
+    ("arrive", "wait", "expected"),
+    [
+        (ARRIVE, WAIT, []),
+        (ARRIVE, "", ["read write"]),
+        (ARRIVE.replace("arrive.", "arrive.relaxed.cta."), WAIT, ["read write"]),
+    ],
+)
+def test_an_mbarrier(cuda_device, arrive, wait, expected):
+    found = run(MBARRIER.format(EARLY=EARLY, arrive=arrive, wait=wait))
+    assert modes(found) == expected
+
+
+def test_what_a_hazard_says(cuda_device):
+    """The names of the memory, the threads, and the lines of the source."""
+    body = """.loc 1 12 0
+        st.global.u32 [%rd3], %r1;
+        .loc 1 14 0
+        ld.global.u32 %r5, [%rd4];"""
+    (hazard,) = run(body, before='.file 1 "exchange.cu"')
+    assert (hazard.kind, hazard.kernel, hazard.memory) == ("race", "k", "DeviceBuffer 'out'")
+    assert hazard.stop == hazard.start + 4
+    assert hazard.count == 63
+    places = {(access.mode, access.file, access.line) for access in (hazard.first, hazard.second)}
+    assert places == {("write", "exchange.cu", 12), ("read", "exchange.cu", 14)}
+    assert hazard.first.block == hazard.second.block == (0, 0, 0)
+    threads = {access.mode: access.thread[0] for access in (hazard.first, hazard.second)}
+    assert 4 * threads["write"] == 4 * (threads["read"] + 1) == hazard.start
+    assert "add __syncthreads() between exchange.cu:12 (PTX line" in hazard.text
+    assert f"bytes {hazard.start} to {hazard.stop} of DeviceBuffer 'out'" in hazard.text
+    assert hazard.text.endswith("(63 times)")
+    assert testing.hazards() == [hazard]
+    testing.forget_hazards()
+    assert testing.hazards() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "memory"),
+    [
+        ("st.global.u32 [word+4], %r1;", "variable 'word'"),
+        (f"{STORE} {LOAD}", "shared memory 'tile'"),
+    ],
+)
+def test_names_of_memory(cuda_device, body, memory):
+    (hazard,) = run(body)
+    assert hazard.memory == memory
+    assert hazard.start % 4 == 0 and 4 <= hazard.start < 260
+
+
+def test_equal_places_are_one_hazard(cuda_device):
+    """Also in other launches. Benign ones are not returned by default."""
+    run(f"{STORE} {LOAD}")
+    with testing.configured("checks=race"):
+        assert len(testing.hazards()) == 1
+        run("st.shared.u32 [%r9], 7;")
+        assert testing.hazards() == []
+        assert modes(testing.hazards(benign=True)) == ["write write same"]
+
+
+def test_a_value_that_is_the_same_only_at_first(cuda_device):
+    """A race that is benign once, and not always, is not benign."""
+    body = "shr.u32 %r5, %r1, 5; st.shared.u32 [%r9], %r5;"
+    assert modes(run(body)) == ["write write"]
+
+
+def test_nothing_is_checked_by_default(cuda_device):
+    assert run(f"{STORE} {LOAD}", checks="off") == []
+    with testing.configured("hazards=off"):
+        assert run(f"{STORE} {LOAD}") == []
+
+
+def test_many_hazards(cuda_device):
+    """The list has a limit, and says how many are missing."""
+    found = run("st.shared.u32 [%r9], %r1;\n" * 1001)
+    assert len(found) == 1000
+    assert found[-1].text.endswith("more hazards)")
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+def test_in_a_graph(cuda_device, schedule):
+    """Whatever runs the kernel."""
+    from .programs import TEXT
+
+    out = cu.DeviceBuffer.zeros(4096, "u4", name="out")
+    text = TEXT.format(body="st.global.u32 [%rd3], 1; ld.global.u32 %r5, [%rd4];", before="")
+    settings = f"checks=race,schedule={schedule}"
+    with testing.configured(settings), cu.Module(text) as module, cu.Stream() as stream:
+        with cu.Graph() as graph:
+            graph.add_launch(module["k"], 1, 64, out)
+            with graph.instantiate() as executable:
+                executable.launch(stream)
+                executable.launch(stream)
+                stream.synchronize()
+        (hazard,) = testing.hazards()
+    assert (hazard.count, hazard.memory) == (126, "DeviceBuffer 'out'")
+
+
+def test_wrong_settings(cuda_device):
+    with pytest.raises(ValueError, match="checks must be off, race or all, not 'memory'"):
+        testing.configure("checks=memory")
+    with pytest.raises(ValueError, match="hazards must be off, record, print or abort, not '1'"):
+        testing.configure("hazards=1")
+    assert testing.settings()["checks"] == "off"
