@@ -425,7 +425,7 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
 
 @pytest.fixture
 def cuda_checked(request: pytest.FixtureRequest, cuda_device: Device) -> Iterator[Device]:
-    """As `cuda_device`; fails the test for leaks and, on the software driver, for races and hazards.
+    """As `cuda_device`; fails the test for leaks and, on the software driver, races and hazards.
 
     Leaks are buffers and other objects that did not exist before, and still do after the end of the
     test and of the fixtures that were set up after this one. They are not searched for if the test

@@ -215,8 +215,8 @@ class HazardAccess(NamedTuple):
     """One of the two accesses of a `Hazard`.
 
     ``mode`` is "read", "write" or "atomic". ``file`` and ``line`` are the place in the source, if
-    the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. ``ptx_line`` is the
-    line in the PTX. ``thread`` and ``block`` are the indices x, y and z.
+    the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. ``ptx_line`` is
+    the line in the PTX. ``thread`` and ``block`` are the indices x, y and z.
     """
 
     mode: str
@@ -245,7 +245,7 @@ class Hazard(NamedTuple):
     first: HazardAccess
     second: HazardAccess
     benign: bool
-    count: int
+    count: int  # type: ignore[assignment]  # as tuple.count, which nobody needs here
     text: str
 
 
@@ -298,9 +298,10 @@ def reset_device() -> None:
     ContextLostError, but closing these objects raises nothing. Host arrays over page-locked or
     managed memory stay readable, because that memory is not used again in this process.
 
-    Data races, hazards, faults and the text of `kernel_fault` are forgotten; settings stay unchanged. On a
-    GPU this is not possible: a lost context is lost for the process. Other libraries in the process
-    lose their contexts, too, and no other thread may use a device during the call.
+    Data races, hazards, faults and the text of `kernel_fault` are forgotten; settings stay
+    unchanged. On a GPU this is not possible: a lost context is lost for the process. Other
+    libraries in the process lose their contexts, too, and no other thread may use a device during
+    the call.
     """
     library = _library()
     forget_contexts()

@@ -27,7 +27,7 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
-    bool check_races = false; // inside kernels
+    bool check_races = false;            // inside kernels
     RaceMode hazards = RaceMode::Record; // what the checks inside kernels find
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;

@@ -196,7 +196,8 @@ void Clocks::take_in(unsigned thread, const Told &told, bool only_block) {
 Told Clocks::told(unsigned thread, bool releases, bool only_block) {
     Told told = threads_[thread].released;
     if (releases)
-        (only_block ? told.block : told.everyone) = tell(thread / warp_lanes, 1u << thread % warp_lanes);
+        (only_block ? told.block : told.everyone) =
+            tell(thread / warp_lanes, 1u << thread % warp_lanes);
     told.of = block_;
     if (only_block) {
         told.block.learn(told.everyone);

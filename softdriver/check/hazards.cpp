@@ -38,8 +38,7 @@ std::string HazardAccess::told() const {
     return mode + " by thread " + triple(thread) + " of block " + triple(block) + " at " + place;
 }
 
-void Hazards::add(const Key &key, bool benign, RaceMode mode,
-                  const std::function<Hazard()> &make) {
+void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::function<Hazard()> &make) {
     auto [known, is_new] = known_.try_emplace(key, hazards_.size());
     if (!is_new) {
         Hazard &hazard = hazards_[known->second];
@@ -86,8 +85,8 @@ void Hazards::clear() {
 
 std::string Hazard::told() const {
     return kind + " in kernel '" + kernel + "' on bytes " + std::to_string(start) + " to " +
-           std::to_string(stop) + " of " + memory + ": " + first.told() + ", and " +
-           second.told() + ". Nothing orders them: " + remedy;
+           std::to_string(stop) + " of " + memory + ": " + first.told() + ", and " + second.told() +
+           ". Nothing orders them: " + remedy;
 }
 
 std::string Hazards::text(size_t index) const {

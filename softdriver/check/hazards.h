@@ -16,20 +16,21 @@ namespace soft {
 enum class RaceMode;
 
 struct HazardAccess {
-    std::string mode;   // such as "write"
-    std::string file;   // empty if the code has no lines of a source
+    std::string mode; // such as "write"
+    std::string file; // empty if the code has no lines of a source
     int line = 0, ptx_line = 0;
-    std::string place;  // as text: "exchange.cu:12 (PTX line 40)"
+    std::string place; // as text: "exchange.cu:12 (PTX line 40)"
     unsigned thread[3] = {}, block[3] = {};
 
-    std::string told() const; // "write by thread (1, 0, 0) of block (0, 0, 0) at exchange.cu:12 (...)"
+    std::string
+    told() const; // "write by thread (1, 0, 0) of block (0, 0, 0) at exchange.cu:12 (...)"
 };
 
 struct Hazard {
-    std::string kind;   // "race"
+    std::string kind; // "race"
     std::string kernel;
-    std::string memory;    // such as "shared memory"
-    uintptr_t address = 0; // of global memory, for which the client may have a name
+    std::string memory;           // such as "shared memory"
+    uintptr_t address = 0;        // of global memory, for which the client may have a name
     uint64_t start = 0, stop = 0; // the bytes of that memory
     HazardAccess first, second;
     bool benign = false;

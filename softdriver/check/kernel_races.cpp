@@ -15,8 +15,8 @@ using ptx::warp_size;
 
 namespace {
 
-constexpr unsigned step_bits = 20; // of Entry::place: the step; the rest is the function
-constexpr size_t most_stored = 64; // bytes of an access of a lane
+constexpr unsigned step_bits = 20;  // of Entry::place: the step; the rest is the function
+constexpr size_t most_stored = 64;  // bytes of an access of a lane
 constexpr size_t most_entries = 64; // of a word: accesses that nothing orders
 constexpr size_t most_readers = 2;  // blocks whose reads of a word are kept
 
@@ -38,8 +38,8 @@ uint64_t address_of(const ptx::Warp &warp, const ptx::Step &step, const Effect &
 void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect, unsigned lane,
                 char *to) {
     for (unsigned i = 0; i < effect.count; i++)
-        memcpy(to + i * effect.item_bytes,
-               warp.row<char>(step.rows[i]) + lane * effect.value_bytes, effect.item_bytes);
+        memcpy(to + i * effect.item_bytes, warp.row<char>(step.rows[i]) + lane * effect.value_bytes,
+               effect.item_bytes);
 }
 
 const char *mode_of(const Effect &effect) {
@@ -246,17 +246,16 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
                         const Entry &later) {
     bool benign = earlier.writes && !later.strong && access.effect.kind == Effect::Kind::Write &&
                   stores_the_same(access, earlier, word, lane);
-    auto [known, is_new] =
-        found_.try_emplace({std::min(earlier.place, later.place), std::max(earlier.place, later.place),
-                            benign});
+    auto [known, is_new] = found_.try_emplace(
+        {std::min(earlier.place, later.place), std::max(earlier.place, later.place), benign});
     Hazards::Key &key = known->second;
     if (!is_new)
         return report_(key, benign, nullptr);
     HazardAccess first = described(earlier, unsigned(lane));
     HazardAccess second = described(later, access.lane);
     uintptr_t begin = 0;
-    std::string memory = access.shared ? shared_variable(access.address, begin)
-                                       : describe_(access.address, begin);
+    std::string memory =
+        access.shared ? shared_variable(access.address, begin) : describe_(access.address, begin);
     auto lines = std::minmax(first.ptx_line, second.ptx_line);
     key = {machine_.launch.kernel->name, "race", memory, lines.first, lines.second};
     report_(key, benign, [&] {

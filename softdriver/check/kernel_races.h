@@ -15,8 +15,8 @@ namespace soft::check {
 class KernelRaces : public ptx::Observer {
   public:
     // Takes each race with its key. Called without a lock.
-    using Report = std::function<void(const Hazards::Key &, bool benign,
-                                      const std::function<Hazard()> &)>;
+    using Report =
+        std::function<void(const Hazards::Key &, bool benign, const std::function<Hazard()> &)>;
     // Describes memory of the device by an address in it, and says where the memory begins.
     using Describe = std::function<std::string(uintptr_t address, uintptr_t &begin)>;
 

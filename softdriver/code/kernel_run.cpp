@@ -36,10 +36,9 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
     launch_.set_condition = set_condition;
     if (launch_.checked)
         launch_.observe = [this](ptx::Machine &machine) -> std::unique_ptr<ptx::Observer> {
-            return std::make_unique<check::KernelRaces>(machine, report_hazard,
-                                                        [this](uintptr_t address, uintptr_t &begin) {
-                                                            return describe(address, begin);
-                                                        });
+            return std::make_unique<check::KernelRaces>(
+                machine, report_hazard,
+                [this](uintptr_t address, uintptr_t &begin) { return describe(address, begin); });
         };
     launch_.shared_rounding = state().settings.shared_rounding;
     launch_.warn = warn;

@@ -55,17 +55,18 @@ struct Effect {
         None,
         Read,
         Write,
-        Update,      // reads and writes at once: atom and red
-        Fence,       // a fence or membar
-        Arrive,      // changes an mbarrier, so that what comes before it is ordered
-        Test,        // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
+        Update, // reads and writes at once: atom and red
+        Fence,  // a fence or membar
+        Arrive, // changes an mbarrier, so that what comes before it is ordered
+        Test,   // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
     };
     // Whom a strong access or a fence can order.
     enum class Scope : uint8_t { Block, Cluster, Device, System };
     Kind kind = Kind::None;
     Space space = Space::Generic;
     uint8_t item_bytes = 0, count = 1; // of an access, for each lane; the items are neighbours
-    // The widths of rows[9], which has the addresses, and of the rows of the values, from rows[0] on.
+    // The widths of rows[9], which has the addresses, and of the rows of the values, from rows[0]
+    // on.
     uint8_t address_bytes = 8, value_bytes = 0;
     uint32_t lanes = ~uint32_t{0}; // the only lanes whose addresses count
     bool strong = false, acquires = false, releases = false;

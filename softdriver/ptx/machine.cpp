@@ -54,7 +54,6 @@ Machine::Machine(const Launch &what)
 }
 
 Machine::~Machine() = default;
-}
 
 std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
     std::vector<std::unique_ptr<Machine>> others;

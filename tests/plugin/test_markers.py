@@ -77,7 +77,9 @@ def test_what_is_allowed_does_not_fail(run, allowed, outcomes):
 def test_other_words_are_refused(run, allowed):
     result = run(ALLOW.format(allowed=allowed))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(['*::test*cuda_allow takes "leaks", "races", "unfinished", *'])
+    result.stderr.fnmatch_lines(
+        ['*::test*cuda_allow takes "leaks", "races", "hazards", "unfinished", *']
+    )
 
 
 def test_a_race_can_be_an_expected_failure(run):
@@ -101,3 +103,63 @@ def test(request):
     assert request.getfixturevalue("cuda_schedule") == "random"
 """
     run(text, "--cuda-schedule=random", "--cuda-driver=software").assert_outcomes(passed=1)
+
+
+HAZARD = """
+TEXT = '''.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry exchange(.param .u64 out)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4;
+    add.u64 %rd1, %rd1, %rd2;
+    st.global.u32 [%rd1], %r1;
+    ld.global.u32 %r2, [%rd1+4];
+    ret;
+}
+'''
+
+MARKS
+def test(cuda_checked):
+    out = cu.DeviceBuffer.zeros(65, "u4", name="out")
+    with cu.Stream() as stream, cu.Module(TEXT) as module:
+        module["exchange"].launch(1, 64, out, stream=stream)
+        stream.synchronize()
+"""
+
+
+@pytest.mark.parametrize(
+    ("marks", "options", "outcomes"),
+    [
+        ("", [], {"passed": 1}),
+        ("", ["--cuda-checks=race"], {"failed": 1}),
+        ('@pytest.mark.cuda_checks("race")', [], {"failed": 1}),
+        ('@pytest.mark.cuda_checks("off")', ["--cuda-checks=all"], {"passed": 1}),
+        ('@pytest.mark.cuda_allow("hazards")', ["--cuda-checks=race"], {"passed": 1}),
+        ('@pytest.mark.cuda_allow("races")', ["--cuda-checks=race"], {"failed": 1}),
+        ("@pytest.mark.xfail(strict=True)", ["--cuda-checks=race"], {"xfailed": 1}),
+    ],
+)
+def test_checks_inside_kernels(run, marks, options, outcomes):
+    result = run(HAZARD.replace("MARKS", marks), "--cuda-schedule=eager", *options)
+    result.assert_outcomes(**outcomes)
+    if outcomes == {"failed": 1}:
+        result.stdout.fnmatch_lines(["race in kernel 'exchange' on * of DeviceBuffer 'out': *"])
+    checks = [option for option in options if option.startswith("--cuda-checks")]
+    if outcomes == {"failed": 1} and checks:
+        result.stdout.fnmatch_lines([f"again: pytest * {checks[0]}"])
+
+
+def test_checks_by_the_ini_file(run):
+    result = run(HAZARD.replace("MARKS", ""), "--cuda-schedule=eager", ini="cuda_checks = race")
+    result.assert_outcomes(failed=1)
+
+
+def test_other_checks_are_refused(run):
+    result = run(HAZARD.replace("MARKS", ""), "--cuda-checks=memory")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--cuda-checks*memory*race, all or off*"])
+    result = run(HAZARD.replace("MARKS", "@pytest.mark.cuda_checks(1)"))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['*::test*: cuda_checks takes "race", "all" or "off", not (1,)'])

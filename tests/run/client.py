@@ -20,6 +20,25 @@ OUT_OF_BOUNDS = b"""
 """
 
 
+# Each thread writes its word and reads the word of the next thread.
+EXCHANGE = b"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry exchange()
+{
+    .reg .b32 %r<4>;
+    .shared .align 4 .b8 tile[260];
+    mov.u32 %r1, tile;
+    mov.u32 %r2, %tid.x;
+    mad.lo.u32 %r1, %r2, 4, %r1;
+    st.shared.u32 [%r1], %r2;
+    ld.shared.u32 %r3, [%r1+4];
+    ret;
+}
+"""
+
+
 def call(name, *arguments):
     status = getattr(cuda, name)(*arguments)
     assert status == 0, f"{name}: {status}"
@@ -51,12 +70,21 @@ def race():
         call("cuMemsetD8Async", memory, 1, ctypes.c_size_t(1024), handle)
 
 
-def kernel_fault():
+def launch(text, name, threads):
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-    call("cuModuleLoadData", ctypes.byref(module), OUT_OF_BOUNDS)
-    call("cuModuleGetFunction", ctypes.byref(kernel), module, b"writes_nowhere")
-    call("cuLaunchKernel", kernel, *[1] * 6, 0, None, None, None)
+    call("cuModuleLoadData", ctypes.byref(module), text)
+    call("cuModuleGetFunction", ctypes.byref(kernel), module, name)
+    call("cuLaunchKernel", kernel, 1, 1, 1, threads, 1, 1, 0, None, None, None)
+
+
+def kernel_fault():
+    launch(OUT_OF_BOUNDS, b"writes_nowhere", 1)
     assert cuda.cuCtxSynchronize() == 700
+
+
+def hazard():
+    launch(EXCHANGE, b"exchange", 64)
+    call("cuCtxSynchronize")
 
 
 def unsupported(times=1):

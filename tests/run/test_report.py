@@ -127,6 +127,30 @@ def test_races_that_nobody_looks_for(python):
     assert "Data races: not looked for (races=off)" in ran.err
 
 
+@pytest.mark.parametrize("mode", ["record", "print"])
+def test_a_hazard_in_a_kernel(python, mode):
+    ran = python("initialise()\nhazard()", "--checks=race", "--hazards", mode)
+    assert ran.status == 0
+    [hazard] = ran.report["hazards"]
+    assert hazard["pid"] == process(ran)["pid"]
+    assert hazard["text"].startswith("race in kernel 'exchange' on bytes ")
+    assert "of shared memory 'tile': " in hazard["text"]
+    assert "Hazards in kernels: 1\n" in ran.err
+    assert ran.err.count(hazard["text"]) == {"record": 1, "print": 2}[mode]
+
+
+def test_a_hazard_that_ends_the_process(python):
+    ran = python("initialise()\nhazard()", "--checks", "all", "--hazards=abort")
+    assert ran.status == 128 + 6
+    assert len(ran.report["hazards"]) == 1
+
+
+def test_hazards_that_nobody_looks_for(python):
+    ran = python("initialise()\nhazard()")
+    assert ran.report["hazards"] == []
+    assert "Hazards" not in ran.err
+
+
 ARRAY = """
 import struct
 given = struct.pack("QQQiIIxxxx", 16, 8, 0, 32, 1, 2) # floats, for surfaces
@@ -313,6 +337,7 @@ def test_the_schema(python):
         "refused_images": list,
         "kernel_faults": list,
         "data_races": list,
+        "hazards": list,
         "calls_after_fork": list,
         "warnings": list,
         "alive_at_exit": dict,
@@ -330,6 +355,7 @@ def test_the_schema(python):
         "refused_images": list,
         "kernel_faults": list,
         "data_races": list,
+        "hazards": list,
         "calls_after_fork": list,
         "warnings": list,
         "alive": dict,

@@ -59,7 +59,7 @@ BLOCK = {
     ),
     "all write the same": ("st.shared.u32 [%r9], 7;", ["write write same"]),
     "all write what is there": (
-        "setp.ne.u32 %p1, %r1, 0; @!%p1 st.shared.u32 [%r9], 7; bar.sync 0; st.shared.u32 [%r9], 7;",
+        "setp.ne.u32 %p1, %r1, 0; @!%p1 st.shared.u32 [%r9], 7; bar.sync 0;st.shared.u32 [%r9], 7;",
         ["write write same"],
     ),
     "all write something": ("st.shared.u32 [%r9], %r1;", ["write write"]),
@@ -284,7 +284,7 @@ def test_what_a_hazard_says(cuda_device):
 def test_names_of_memory(cuda_device, body, memory):
     (hazard,) = run(body)
     assert hazard.memory == memory
-    assert hazard.start % 4 == 0 and 4 <= hazard.start < 260
+    assert hazard.start in range(4, 260, 4)
 
 
 def test_equal_places_are_one_hazard(cuda_device):

@@ -1,4 +1,4 @@
-"""checks=race on random programs, compared with an order that is computed from the barriers alone."""
+"""checks=race on random programs, compared with an order that is computed from the barriers."""
 
 import itertools
 import random
