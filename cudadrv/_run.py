@@ -73,8 +73,8 @@ def make_parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="exit status if COMMAND succeeds, and kernel faults, data races, hazards or calls after"
-        " a fork were found (default: 0)",
+        help="exit status if COMMAND succeeds, and kernel faults, data races, hazards in kernels or"
+        " calls after a fork were found (default: 0)",
     )
     return parser
 
