@@ -14,8 +14,8 @@ using NoteReader = void (*)(Note, const std::string &text);
 void add_reader(NoteReader reader);
 
 // Notes an image that cannot run here, a call that a forked child must not make, an error in a
-// kernel, a data race, a hazard in a kernel, a mistake that real drivers accept, or a call with arguments that are not
-// supported.
+// kernel, a data race, a hazard in a kernel, a mistake that real drivers accept, or a call with
+// arguments that are not supported.
 void note(Note what, const std::string &text);
 
 // Notes a mistake that real drivers accept, once for each text.

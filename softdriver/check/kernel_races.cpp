@@ -115,6 +115,9 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     bool of_mbarrier = effect.kind == Effect::Kind::Arrive || effect.kind == Effect::Kind::Test;
     Block &block = state_of(warp.block);
     looked_at_ = 0;
+    bool plain = effect.kind == Effect::Kind::Read || effect.kind == Effect::Kind::Write;
+    if (plain && lanes == ~uint32_t{0} && access_lines(warp, step, effect))
+        return;
     for (uint32_t left = lanes; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         uint64_t address = of_mbarrier ? warp.row<uint64_t>(step.rows[9])[lane]
@@ -138,20 +141,96 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     }
 }
 
+// What all lanes of an access have in common.
+Entry KernelRaces::entry_of(const ptx::Warp &warp, const ptx::Step &step,
+                            const Effect &effect) const {
+    Entry entry;
+    entry.block = uint32_t(warp.block.number);
+    entry.place = place_of(warp, step);
+    entry.warp = uint8_t(warp.number);
+    entry.writes = effect.kind != Effect::Kind::Read;
+    entry.strong = effect.strong;
+    entry.only_block = is_block_scope(effect);
+    entry.size = effect.item_bytes;
+    return entry;
+}
+
+Line &KernelRaces::line_of(Block &block, bool shared, uint64_t line) {
+    if (!shared)
+        return global_[line];
+    block.shared[line].begin(block.generation);
+    return block.shared[line];
+}
+
+// Fast path: a whole warp accesses neighbouring items, which fill lines. Returns false, and keeps
+// nothing, if each lane has to be looked at.
+bool KernelRaces::access_lines(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
+    unsigned size = unsigned(effect.item_bytes) * effect.count;
+    if (effect.strong || (size != 4 && size != 8 && size != 16))
+        return false;
+    uint64_t first = address_of(warp, step, effect, 0), wrong = first % line_bytes;
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        wrong |= address_of(warp, step, effect, lane) ^ (first + uint64_t(lane) * size);
+    if (wrong)
+        return false;
+    Space space = effect.space == Space::Generic ? ptx::narrow_generic(first) : effect.space;
+    bool shared = space == Space::Shared;
+    uint64_t last = first + uint64_t(size) * warp_size;
+    if ((!shared && space != Space::Global) || (shared && last > machine_.shared_bytes))
+        return false;
+    Block &block = state_of(warp.block);
+    Entry entry = entry_of(warp, step, effect);
+    entry.bytes = 0xf;
+    entry.epoch = block.clocks.now(warp.number * warp_size);
+    for (unsigned lane = 1; lane < warp_size; lane++)
+        wrong |= block.clocks.now(warp.number * warp_size + lane) ^ entry.epoch;
+    unsigned lanes = line_bytes / size; // of a line
+    for (unsigned i = 0; i < size / word_bytes; i++) {
+        entry.lanes = uint32_t((uint64_t{1} << lanes) - 1) << i * lanes;
+        Line &line = line_of(block, shared, first / line_bytes + i);
+        if (wrong || !takes(block, line, entry, size, i * lanes))
+            return false;
+    }
+    for (unsigned i = 0; i < size / word_bytes; i++) {
+        entry.lanes = uint32_t((uint64_t{1} << lanes) - 1) << i * lanes;
+        Line &line = line_of(block, shared, first / line_bytes + i);
+        for (size_t old = line.count(); old--;)
+            if (entry.writes || !line[old].writes)
+                line.drop(old);
+        line.add(entry, size, i * lanes);
+    }
+    return true;
+}
+
+// Whether all that is kept of the line is ordered before the access, so that the access can replace
+// it, or what it cannot replace leaves room.
+bool KernelRaces::takes(Block &block, Line &line, const Entry &entry, unsigned size,
+                        unsigned first) const {
+    if (!line.takes(size, first))
+        return false;
+    for (size_t i = 0; i < line.count(); i++) {
+        const Entry &old = line[i];
+        if (old.block != entry.block)
+            return false;
+        if (old.warp == entry.warp)
+            continue; // of the same threads
+        for (uint32_t left = entry.lanes; left; left &= left - 1) {
+            unsigned lane = unsigned(__builtin_ctz(left));
+            if (block.clocks.unknown(entry.warp * warp_size + lane, old.block, old.warp, 1u << lane,
+                                     old.epoch) >= 0)
+                return false;
+        }
+    }
+    return true;
+}
+
 void KernelRaces::access(const Lane &access) {
     const Effect &effect = access.effect;
     size_t bytes = size_t(effect.item_bytes) * effect.count;
     if (access.shared && access.address + bytes > machine_.shared_bytes)
         return; // the step ends the launch with an error
-    Entry entry;
-    entry.block = access.block.number;
+    Entry entry = entry_of(access.warp, access.step, effect);
     entry.lanes = 1u << access.lane;
-    entry.place = place_of(access.warp, access.step);
-    entry.warp = uint8_t(access.warp.number);
-    entry.writes = effect.kind != Effect::Kind::Read;
-    entry.strong = effect.strong;
-    entry.only_block = is_block_scope(effect);
-    entry.size = effect.item_bytes;
     // A strong write that tells what was before a fence is itself known to those who see it.
     uint32_t released_at = access.block.clocks.released_at(access.thread());
     bool tells = entry.strong && entry.writes && released_at;
@@ -168,12 +247,9 @@ void KernelRaces::access(const Lane &access) {
 
 // Compares an access with the earlier ones to the same word, and keeps it.
 void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
-    Cell &cell = access.shared ? access.block.shared[word] : global_[word];
-    if (access.shared && cell.generation != access.block.generation) {
-        cell.generation = access.block.generation;
-        cell.entries.clear();
-    }
-    for (const Entry &earlier : cell.entries) {
+    Line &line = line_of(access.block, access.shared, word / line_words);
+    Cell &cell = line.cell(word % line_words);
+    for (const Entry &earlier : cell) {
         if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes))
             continue;
         bool apart = earlier.block != entry.block;
@@ -208,7 +284,7 @@ void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) {
         return !apart && access.block.clocks.unknown(access.thread(), old.block, old.warp,
                                                      old.lanes, old.epoch) < 0;
     };
-    auto &all = cell.entries;
+    Cell &all = cell;
     all.erase(std::remove_if(all.begin(), all.end(), superfluous), all.end());
     for (Entry &old : all)
         if (old.block == entry.block && old.warp == entry.warp && old.epoch == entry.epoch &&
@@ -341,10 +417,10 @@ HazardAccess KernelRaces::described(const Entry &entry, unsigned lane) const {
 
 void KernelRaces::starts(ptx::ThreadBlock &block) {
     std::unique_ptr<Block> &known = blocks_[&block];
-    std::vector<Cell> shared;
+    std::vector<Line> shared;
     if (known)
         shared = std::move(known->shared);
-    shared.resize((machine_.shared_bytes + word_bytes - 1) / word_bytes);
+    shared.resize((machine_.shared_bytes + line_bytes - 1) / line_bytes);
     known = std::make_unique<Block>(uint32_t(block.number), machine_.threads);
     known->shared = std::move(shared);
     known->generation = ++generation_;

@@ -41,7 +41,7 @@ class KernelRaces : public ptx::Observer {
         Clocks clocks;
         uint32_t number;
         uint32_t generation = 0; // grows with each barrier at which all threads wait
-        std::vector<Cell> shared;
+        std::vector<Line> shared;
         std::map<unsigned, Arrivals> barriers;
         std::map<uint64_t, Told> words; // what strong writes have told, by the shared address
         std::vector<uint32_t> met;      // for each warp, lanes that have met and did not run yet
@@ -61,6 +61,8 @@ class KernelRaces : public ptx::Observer {
 
     Block &state_of(const ptx::ThreadBlock &block) { return *blocks_.at(&block); }
     void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
+    bool access_lines(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect);
+    bool takes(Block &block, Line &line, const Entry &entry, unsigned size, unsigned first) const;
     void access(const Lane &access);
     void look(const Lane &access, uint64_t word, Entry entry);
     void keep(const Lane &access, Cell &cell, const Entry &entry);
@@ -70,6 +72,8 @@ class KernelRaces : public ptx::Observer {
     std::string shared_variable(uint64_t address, uintptr_t &begin) const;
     bool stores_the_same(const Lane &access, const Entry &earlier, uint64_t word, int lane) const;
     const char *bytes_at(const Lane &access) const;
+    Line &line_of(Block &block, bool shared, uint64_t line);
+    Entry entry_of(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) const;
     HazardAccess described(const Entry &entry, unsigned lane) const;
     uint32_t place_of(const ptx::Warp &warp, const ptx::Step &step) const;
 

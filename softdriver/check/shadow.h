@@ -1,16 +1,17 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
-// The accesses to each word of memory that later accesses may race with.
+// The accesses to memory that later accesses may race with.
 
 namespace soft::check {
 
-constexpr size_t word_bytes = 4;
+constexpr size_t word_bytes = 4, line_words = 32, line_bytes = line_words * word_bytes;
 
 // An access of lanes of a warp to bytes of a word.
 struct Entry {
@@ -21,16 +22,58 @@ struct Entry {
     uint8_t size = 0; // the bytes of the whole access
 };
 
-struct Cell {
-    uint32_t generation = 0; // older cells of shared memory are empty
-    std::vector<Entry> entries;
+using Cell = std::vector<Entry>;
+
+// The words of a line. Most lines are only accessed by whole warps whose lanes access neighbouring
+// items, so that one entry is enough for all words. Other lines have a cell for each word.
+class Line {
+  public:
+    // Forgets everything if the line is of an older generation.
+    void begin(uint32_t generation) {
+        if (generation_ == generation)
+            return;
+        generation_ = generation;
+        count_ = 0;
+        cells_.reset();
+    }
+    Cell &cell(size_t word) {
+        if (!cells_)
+            spread();
+        return (*cells_)[word];
+    }
+    // Whether entries for the whole line are possible, in which lane `first` + i / (size / 4) has
+    // accessed word i.
+    bool takes(unsigned size, unsigned first) const {
+        return !cells_ && (!count_ || (size_ == size && first_ == first));
+    }
+    size_t count() const { return count_; }
+    const Entry &operator[](size_t i) const { return entries_[i]; }
+    void drop(size_t i) { entries_[i] = entries_[--count_]; }
+    // Adds an entry for the whole line. Returns false if there is no room.
+    bool add(const Entry &entry, unsigned size, unsigned first) {
+        if (count_ == most)
+            return false;
+        size_ = uint8_t(size);
+        first_ = uint8_t(first);
+        entries_[count_++] = entry;
+        return true;
+    }
+
+  private:
+    static constexpr size_t most = 3;
+    void spread();
+
+    uint32_t generation_ = 0;
+    uint8_t count_ = 0, size_ = 0, first_ = 0;
+    Entry entries_[most];
+    std::unique_ptr<std::array<Cell, line_words>> cells_;
 };
 
-// The cells of global memory, made when a word is first used.
+// The lines of global memory, made when a line is first used.
 class Shadow {
   public:
-    Cell &operator[](uintptr_t word) {
-        uintptr_t number = word / page_words;
+    Line &operator[](uintptr_t line) {
+        uintptr_t number = line / page_lines;
         if (!page_ || number != number_) {
             std::unique_ptr<Page> &page = pages_[number];
             if (!page)
@@ -38,13 +81,13 @@ class Shadow {
             page_ = page.get();
             number_ = number;
         }
-        return page_->cells[word % page_words];
+        return page_->lines[line % page_lines];
     }
 
   private:
-    static constexpr size_t page_words = 256;
+    static constexpr size_t page_lines = 64;
     struct Page {
-        Cell cells[page_words];
+        Line lines[page_lines];
     };
     std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;
     Page *page_ = nullptr;
