@@ -1,21 +1,24 @@
-"""The programs of docs/toolkit.md that need a compiler."""
+"""The programs of pages that need a compiler."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from limits import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "tests" / "docs" / "run_blocks.py"
-PAGE = ROOT / "docs" / "toolkit.md"
 
 
-def test_blocks(compiler, driver, tmp_path):
-    text = PAGE.read_text(encoding="utf-8").replace("```python compiler\n", "```python\n")
+@pytest.mark.parametrize("name", ["toolkit.md", "kernel-checks.md"])
+def test_blocks(compiler, driver, tmp_path, name):
+    if driver == "cuda" and name == "kernel-checks.md":
+        pytest.skip("the checks are the software driver's")
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8").replace("```python compiler\n", "```python\n")
     text = text.replace("toolkit.compile(", f"toolkit.compile(compiler={compiler!r}, source=")
-    page = tmp_path / "toolkit.md"
+    page = tmp_path / name
     page.write_text(text, encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
