@@ -10,24 +10,24 @@
 
 namespace soft::ptx {
 
-// A set of byte addresses. A page has a bit for each of its addresses. Pages are allocated when
-// they are first used.
-class AddressSet {
+// A set of numbers. A page has a bit for each of its numbers. Pages are allocated when they are
+// first used.
+class BitSet {
   public:
-    static constexpr uintptr_t page_bytes = 1 << 16, word_bytes = 64;
-    using Page = std::array<uint64_t, page_bytes / word_bytes>;
+    static constexpr uintptr_t page_bits = 1 << 14, word_bits = 64;
+    using Page = std::array<uint64_t, page_bits / word_bits>;
 
-    // `bytes` is at least 1.
-    void add(uintptr_t address, size_t bytes) {
-        uintptr_t offset = address % page_bytes, bit = offset % word_bytes;
-        if (bit + bytes <= word_bytes)
-            page(address / page_bytes)[offset / word_bytes] |= ones(bytes) << bit;
+    // Adds `count` numbers, at least 1, from `first` on.
+    void add(uintptr_t first, size_t count) {
+        uintptr_t offset = first % page_bits, bit = offset % word_bits;
+        if (bit + count <= word_bits)
+            page(first / page_bits)[offset / word_bits] |= ones(count) << bit;
         else
-            add_long(address, bytes);
+            add_long(first, count);
     }
 
   private:
-    friend std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets);
+    friend std::vector<Accessed> ranges_of(const std::vector<const BitSet *> &, size_t);
 
     // An entry of the hash table of pages. The entry of page `number` is at home(number) or behind.
     struct Slot {
@@ -35,7 +35,7 @@ class AddressSet {
         std::unique_ptr<Page> page;
     };
 
-    static uint64_t ones(size_t count) { return ~uint64_t{0} >> (word_bytes - count); }
+    static uint64_t ones(size_t count) { return ~uint64_t{0} >> (word_bits - count); }
     size_t home(uintptr_t number) const {
         constexpr uint64_t golden = 0x9e3779b97f4a7c15;
         return size_t(number * golden >> 32) & (slots_.size() - 1);
@@ -50,10 +50,27 @@ class AddressSet {
     }
     Page &new_page(uintptr_t number);
     Slot &free_slot(uintptr_t number);
-    void add_long(uintptr_t address, size_t bytes);
+    void add_long(uintptr_t first, size_t count);
 
     std::vector<Slot> slots_{8}; // as many as a power of two, and at most half of them are used
     size_t pages_ = 0;
+};
+
+// A set of byte addresses. Nearly all accesses are of whole words, which need a bit each.
+class AddressSet {
+  public:
+    // `bytes` is at least 1.
+    void add(uintptr_t address, size_t bytes) {
+        if ((address | bytes) % word_bytes == 0)
+            words_.add(address / word_bytes, bytes / word_bytes);
+        else
+            bytes_.add(address, bytes);
+    }
+
+  private:
+    friend std::vector<Accessed> ranges_of(const std::vector<const AddressSet *> &sets);
+    static constexpr size_t word_bytes = 4;
+    BitSet words_, bytes_;
 };
 
 // Returns the addresses that are in any of these sets, as sorted ranges that are separated by gaps.

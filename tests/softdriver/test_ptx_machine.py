@@ -481,7 +481,7 @@ def test_each_block_of_a_large_grid_runs_once(run, blocks, helpers):
 
 
 # What 32 threads read, each 4 bytes from the address in %rd3, as the ranges that are recorded.
-# Addresses are recorded in pages of 64 KiB, and words of 64 bytes.
+# Accesses of whole words are recorded in pages of 64 KiB.
 FAR = "add.u64 %rd3, %rd1, 131072; and.b64 %rd3, %rd3, -65536; sub.u64 %rd4, %rd3, %rd1;"
 READ = {
     "one after the other": ("mul.lo.u32 %r2, %r1, 4;", range(0, 128, 4)),
@@ -517,6 +517,14 @@ def test_what_is_read_in_a_pattern(run, pattern):
         else:
             ranges.append([at, 1])
     assert outcome.reads == [f"{begin}+{size}" for begin, size in ranges]
+
+
+def test_what_is_read_in_words_and_in_bytes(run):
+    body = """ld.global.u32 %r2, [%rd1]; ld.global.u8 %h1, [%rd1+4];
+    ld.global.u8 %h1, [%rd1+6]; ld.global.u16 %h1, [%rd1+10]; ld.global.u32 %r2, [%rd1+12];
+    ld.global.u8 %h1, [%rd1+13]; ld.global.u64 %rd3, [%rd1+16]; ld.global.u8 %h1, [%rd1+24];
+    ld.global.u8 %h1, [%rd1+31]; ld.global.u32 %r2, [%rd1+32]; ret;"""
+    assert run(body, threads=1).reads == ["0+5", "6+1", "10+15", "31+5"]
 
 
 # Instructions whose results depend on the order of the blocks, such as taking the next number.
