@@ -52,7 +52,6 @@ std::optional<Row> Decoder::constant_of(const Instruction &instruction, Type typ
     }
 }
 
-// Returns the row of a parameter of the kernel, which all threads read from the same place.
 std::optional<Row> Decoder::argument(const Operand &from, Type type) {
     if (from.kind != Operand::Kind::Memory || from.parts.size() != 1)
         return std::nullopt;

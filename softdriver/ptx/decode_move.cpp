@@ -12,7 +12,6 @@ namespace soft::ptx {
 
 namespace {
 
-template <class T> T same(T a) { return a; }
 template <class T> T select(T a, T b, bool first) { return first ? a : b; }
 
 // The handler of mov.v2 and mov.v4: moves the values of rows[n] and the following rows to rows[0]

@@ -98,6 +98,8 @@ class Decoder {
     Row temporary(size_t width);
     Row carry();         // returns the row of CC.CF, the carry flag
     Row stack_pointer(); // returns the row Code::stack_pointer
+    // Returns the row of a parameter of the kernel, if the operand is [name] or [name+number].
+    std::optional<Row> argument(const Operand &from, Type type);
     // Decodes the operand [a+b]. Sets rows[9], `offset` and `site` of the step, and returns the
     // width of the address in bytes.
     size_t address(const Operand &operand);
@@ -130,7 +132,6 @@ class Decoder {
     void count_definitions();
     void note_constant(const Instruction &instruction);
     std::optional<Row> constant_of(const Instruction &instruction, Type type);
-    std::optional<Row> argument(const Operand &from, Type type);
     void resolve_branches();
     void guard();
     void append(const Step &appended);

@@ -23,6 +23,7 @@ void Warp::start(unsigned number_in_block, uint32_t lanes) {
     mask = active = 0;
     frame = nullptr;
     idle_.resize(machine.library.codes.size());
+    last_.resize(machine.library.sites);
     Frame *root = make_frame(machine.code, nullptr, nullptr, lanes);
     wait({root, root->code->body.data(), lanes, Group::Wait::None, 0, 0});
     turn_ = turns_ = 0;

@@ -152,4 +152,6 @@ const Handler flushing_lanes =
     has_avx2() ? flushing<Lanes<operation>::run_avx2> : flushing<Lanes<operation>::run>;
 template <auto operation> const Handler flushing_fused_lanes = flushing<Lanes<operation>::run_fma>;
 
+template <class T> T same(T a) { return a; } // the operation of a move
+
 } // namespace soft::ptx

@@ -96,12 +96,12 @@ template <class A> bool reach_all(const Access &access, Addresses<A> addresses, 
                          reach.of(unsigned(last_lane), addresses.of[last_lane]));
     if (!access.records())
         return true;
-    for (uint32_t joined = followed<A>(addresses); left;) { // lanes whose bytes are one range
-        int lane = __builtin_ctz(left);
-        uint32_t ends = left & ~(joined & left >> 1); // lanes without a successor
-        int count = __builtin_ctz(ends) - lane + 1;
-        access.record(uint64_t(addresses.of[lane]) + offset, size_t(count) * addresses.bytes);
-        left &= ~uint32_t{1} << __builtin_ctz(ends);
+    for (uint32_t joined = followed<A>(addresses); left;) { // the lanes of each range of bytes
+        int lane = __builtin_ctz(left), end = __builtin_ctz(left & ~(joined & left >> 1));
+        __builtin_prefetch(reach.of(unsigned(lane), addresses.of[lane]));
+        access.record(uint64_t(addresses.of[lane]) + offset,
+                      size_t(end - lane + 1) * addresses.bytes);
+        left &= ~uint32_t{1} << end;
     }
     return true;
 }
@@ -370,6 +370,12 @@ template <bool is_load> void access_memory(Decoder &decoder) {
         decoder.code().communicates = true;
     if (is_load && !vector && decoder.is_constant(value))
         return;
+    if (is_load && space == Space::Param && !vector && width == size_of(type))
+        if (std::optional<Row> row = decoder.argument(place, type)) {
+            decoder.step.rows[1] = *row;
+            return decoder.emit(
+                by_width(width, [](auto zero) -> Handler { return lanes<same<decltype(zero)>>; }));
+        }
     decoder.step.detail = uint16_t(unsigned(space) | hints);
     decoder.effect.kind = is_load ? Effect::Kind::Read : Effect::Kind::Write;
     decoder.effect.space = space;

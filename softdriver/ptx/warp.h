@@ -95,9 +95,7 @@ struct Warp {
     // program, in an earlier round of a loop or in an earlier block. It will probably move as far
     // again.
     uintptr_t moved(uint32_t site, const char *now) {
-        if (site >= last_.size())
-            last_.resize(site + 1);
-        auto before = last_[site];
+        uintptr_t before = last_[site];
         return (last_[site] = reinterpret_cast<uintptr_t>(now)) - before;
     }
     unsigned lane_of_fault() const { return unsigned(__builtin_ctz(active)); }
