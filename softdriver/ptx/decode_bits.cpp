@@ -15,10 +15,15 @@ template <class T> T bit_and(T a, T b) { return T(a & b); }
 template <class T> T bit_or(T a, T b) { return T(a | b); }
 template <class T> T bit_xor(T a, T b) { return T(a ^ b); }
 template <class T> T bit_not(T a) { return T(~a); }
-bool true_and(bool a, bool b) { return a && b; }
-bool true_or(bool a, bool b) { return a || b; }
-bool true_xor(bool a, bool b) { return a != b; }
-bool true_not(bool a) { return !a; }
+
+// The handlers of instructions on predicates, whose rows are masks of the lanes.
+template <uint32_t operation(uint32_t, uint32_t)> void combine(Warp &warp, const Step &step) {
+    warp.set_predicate(step.rows[0],
+                       operation(warp.predicate(step.rows[1]), warp.predicate(step.rows[2])));
+}
+void negate(Warp &warp, const Step &step) {
+    warp.set_predicate(step.rows[0], ~warp.predicate(step.rows[1]));
+}
 
 template <class Choose> Handler by_bits(Type type, Choose choose) {
     size_t width = size_of(type);
@@ -36,9 +41,9 @@ template <Logic logic> void decode_logic(Decoder &decoder) {
         decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
         decoder.step.rows[1] = decoder.predicate(decoder.operand(1));
         decoder.step.rows[2] = decoder.predicate(decoder.operand(2));
-        return decoder.emit(logic == Logic::And  ? lanes<true_and>
-                            : logic == Logic::Or ? lanes<true_or>
-                                                 : lanes<true_xor>);
+        return decoder.emit(logic == Logic::And  ? combine<bit_and<uint32_t>>
+                            : logic == Logic::Or ? combine<bit_or<uint32_t>>
+                                                 : combine<bit_xor<uint32_t>>);
     }
     decode_same(decoder, type, 2, by_bits(type, [](auto zero) -> Handler {
                     using T = decltype(zero);
@@ -54,7 +59,7 @@ void decode_not(Decoder &decoder) {
         decoder.expect_operands(2);
         decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
         decoder.step.rows[1] = decoder.predicate(decoder.operand(1));
-        return decoder.emit(lanes<true_not>);
+        return decoder.emit(negate);
     }
     decode_same(decoder, type, 1,
                 by_bits(type, [](auto zero) -> Handler { return lanes<bit_not<decltype(zero)>>; }));

@@ -12,6 +12,9 @@ namespace soft::ptx {
 
 namespace {
 
+void move_predicate(Warp &warp, const Step &step) {
+    warp.set_predicate(step.rows[0], warp.predicate(step.rows[1]));
+}
 template <class T> T select(T a, T b, bool first) { return first ? a : b; }
 
 // The handler of mov.v2 and mov.v4: moves the values of rows[n] and the following rows to rows[0]
@@ -161,7 +164,7 @@ void decode_move(Decoder &decoder) {
     }
     if (type == Type::Pred) {
         decoder.step.rows[1] = decoder.predicate(from);
-        return decoder.is_constant(to) ? void() : decoder.emit(lanes<same<bool>>);
+        return decoder.is_constant(to) ? void() : decoder.emit(move_predicate);
     }
     decoder.step.rows[1] = decoder.source(from, type);
     if (decoder.is_constant(to))
