@@ -29,7 +29,13 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
     launch_.find = [this](uintptr_t address, ptx::Segment &segment) {
         return find(address, segment);
     };
-    launch_.find_texture = [this](uint64_t handle, bool surface, std::string &why) {
+    // What the program binds to references later concerns later launches only.
+    auto bound = bound_textures(*function_->module);
+    launch_.find_texture = [this, bound](uint64_t handle, bool surface, std::string &why) {
+        if (auto found = bound.find(handle); found != bound.end()) {
+            why = found->second.why;
+            return found->second.texture;
+        }
         Lock lock(state().mutex);
         return texture_of(*function_->owner, handle, surface, why);
     };

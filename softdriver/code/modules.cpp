@@ -14,6 +14,8 @@
 namespace soft {
 namespace {
 
+using Reference = ptx::Variable::Reference;
+
 template <class Item> int find_named(const std::vector<Item> &items, const std::string &name) {
     for (size_t i = 0; i < items.size(); i++)
         if (items[i].name == name)
@@ -85,7 +87,9 @@ int find_kernel(const ptx::Program &program, const std::string &name) {
 }
 
 int find_variable(const ptx::Program &program, const std::string &name) {
-    return find_named(program.variables, name);
+    int found = find_named(program.variables, name);
+    bool refers = found >= 0 && program.variables[found].reference != Reference::None;
+    return refers ? -1 : found;
 }
 
 CUresult load_module(const ContextPtr &context, const ProgramPtr &program, ModulePtr &module) {
@@ -99,9 +103,13 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
         uintptr_t address = 0;
         if (CUresult status = allocate_variable(*context, variable, address)) {
             free_variables(*module);
+            erase_module(*module);
             return status;
         }
         module->variables.push_back(address);
+        if (variable.reference == Reference::Texture || variable.reference == Reference::Surface)
+            module->references[address] =
+                make_reference(*context, variable.name, variable.reference == Reference::Surface);
     }
     store_addresses(*module);
     module->handle = reinterpret_cast<CUmodule>(state().modules.insert(module, state().reuse()));
@@ -111,6 +119,8 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
 void erase_module(const Module &module) {
     for (CUfunction function : module.functions)
         state().functions.erase(reinterpret_cast<uintptr_t>(function));
+    for (const auto &[address, reference] : module.references)
+        state().references.erase(reference->handle);
     state().modules.erase(reinterpret_cast<uintptr_t>(module.handle));
 }
 

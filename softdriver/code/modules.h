@@ -4,6 +4,7 @@
 #include "device/context.h"
 #include "ptx/program.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct KernelSettings {
     int cluster[3] = {}; // the cluster shape, if the kernel's code does not require one
 };
 
+struct TextureReference;
+
 // Code that is loaded into a context, with memory for the code's variables.
 struct Module {
     CUmodule handle = nullptr;
@@ -34,6 +37,8 @@ struct Module {
     std::vector<uintptr_t> variables; // address of each variable in Program::variables
     // The handle of each kernel, by index. It is null until the program asks for it.
     std::vector<CUfunction> functions;
+    // The texture and surface references, by the address of their variables.
+    std::map<uintptr_t, std::shared_ptr<TextureReference>> references;
     bool of_library = false;
 };
 
@@ -68,7 +73,7 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
 void unload_module(Lock &lock, const ModulePtr &module);
 // Removes the handles of the module and of its functions. Does not free its variables.
 void erase_module(const Module &module);
-// Return the index of the kernel or variable with this name, or -1.
+// Return the index of the kernel or variable with this name, or -1. References are not variables.
 int find_kernel(const ptx::Program &program, const std::string &name);
 int find_variable(const ptx::Program &program, const std::string &name);
 // Returns the function for a kernel of the module. Repeated calls return the same object.

@@ -29,10 +29,15 @@ struct Variable {
         int64_t addend = 0;
     };
 
+    // What a variable of an opaque type refers to. The address of the variable is the handle with
+    // which instructions find the texture, surface or sampler that the program has bound to it.
+    enum class Reference : uint8_t { None, Texture, Surface, Sampler };
+
     std::string name;
     int line = 0;
     Space space = Space::Global;
     Type type = Type::None;
+    Reference reference = Reference::None;
     size_t count = 1;      // number of items; 0 for an extern shared array of unknown size
     bool is_array = false; // declared with brackets
     size_t alignment = 1;  // alignment in bytes

@@ -228,6 +228,8 @@ const Variable *Decoder::named(const Operand &operand) const {
 Space Decoder::space_of(const Variable &variable, Space space) const {
     static const char *const names[] = {"generic", "reg",   "const", "global",
                                         "local",   "param", "shared"};
+    if (variable.reference != Variable::Reference::None)
+        refuse("'" + variable.name + "' is a reference, whose memory cannot be accessed");
     bool may_be_generic = variable.space != Space::Const && variable.space != Space::Param;
     if (space != variable.space && (space != Space::Generic || !may_be_generic))
         refuse("'" + variable.name + "' is in ." + names[int(variable.space)] +

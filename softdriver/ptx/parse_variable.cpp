@@ -38,6 +38,21 @@ void read_alignment(Reader &reader, Variable &variable) {
     variable.alignment = alignment;
 }
 
+// Reads an opaque type, if there is one. Its variables have the size of a handle.
+bool read_opaque_type(Reader &reader, Variable &variable) {
+    using Reference = Variable::Reference;
+    variable.reference = reader.accept_dot("texref")       ? Reference::Texture
+                         : reader.accept_dot("surfref")    ? Reference::Surface
+                         : reader.accept_dot("samplerref") ? Reference::Sampler
+                                                           : Reference::None;
+    if (variable.reference == Reference::None)
+        return false;
+    if (variable.space != Space::Global)
+        reader.fail("a reference that is not in .global is not supported by the software driver");
+    variable.type = Type::U64;
+    return true;
+}
+
 // Reads the alignment, the attributes, the vector width and the type of a variable.
 void read_qualifiers(Reader &reader, Variable &variable) {
     size_t alignment = 0;
@@ -52,7 +67,8 @@ void read_qualifiers(Reader &reader, Variable &variable) {
         }
     }
     size_t width = reader.accept_dot("v2") ? 2 : reader.accept_dot("v4") ? 4 : 1;
-    variable.type = read_type(reader);
+    if (!read_opaque_type(reader, variable))
+        variable.type = read_type(reader);
     if (!size_of(variable.type))
         reader.fail("a variable in memory cannot be a predicate");
     variable.count = width;
@@ -132,6 +148,10 @@ void read_variable(Parsing &parsing, Variable variable, Function *function) {
     Reader &reader = parsing.reader;
     std::string_view name = reader.now().text;
     read_name(reader, variable);
+    bool refers = variable.reference != Variable::Reference::None;
+    if (refers && (reader.at("[") || reader.at("=")))
+        reader.fail("arrays and initial values of references are not supported by the software "
+                    "driver");
     std::vector<size_t> dimensions = read_dimensions(reader, variable);
     bool may_have_initial = variable.space == Space::Global || variable.space == Space::Const;
     if (reader.at("=")) {
@@ -178,6 +198,19 @@ Type read_type(Reader &reader) {
     reader.syntax_error();
 }
 
+// `.tex .u32 name` of PTX 1 is `.global .texref name`, whatever the type is.
+static bool read_old_texture(Reader &reader, Variable &variable) {
+    if (!reader.accept_dot("tex"))
+        return false;
+    read_type(reader);
+    variable.reference = Variable::Reference::Texture;
+    variable.type = Type::U64;
+    variable.alignment = size_of(variable.type);
+    return true;
+}
+
+bool at_variable(const Reader &reader) { return at_space(reader) || reader.at_dot("tex"); }
+
 bool at_space(const Reader &reader) {
     for (const SpaceName &known : spaces)
         if (reader.at_dot(known.name))
@@ -195,8 +228,10 @@ void read_variables(Parsing &parsing, const Linkage &linkage, Function *function
         reader.syntax_error();
     if (variable.space == Space::Local && !function)
         leave_abi(parsing, linkage);
-    reader.take();
-    read_qualifiers(reader, variable);
+    if (!read_old_texture(reader, variable)) {
+        reader.take();
+        read_qualifiers(reader, variable);
+    }
     variable.visible = linkage.visible;
     variable.external = linkage.external;
     variable.weak = linkage.weak;

@@ -111,7 +111,7 @@ void read_directive(Parsing &parsing) {
     Linkage linkage = read_linkage(reader);
     if (reader.at_dot("entry") || reader.at_dot("func"))
         read_function(parsing, linkage);
-    else if (at_space(reader))
+    else if (at_variable(reader))
         read_variables(parsing, linkage, nullptr);
     else if (reader.accept_dot("reg"))
         read_module_registers(parsing, linkage);

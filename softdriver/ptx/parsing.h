@@ -56,6 +56,8 @@ struct Linkage {
 // The functions from read_type() to read_parameter() are in parse_variable.cpp.
 Type read_type(Reader &reader);
 bool at_space(const Reader &reader);
+// Returns whether the declaration of variables begins here.
+bool at_variable(const Reader &reader);
 // Reads the attributes that follow .attribute. Returns true if one of them is .managed.
 bool read_attributes(Reader &reader);
 // Reads a declaration of variables in .global, .shared and so on, including the semicolon.

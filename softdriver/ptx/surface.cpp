@@ -313,7 +313,8 @@ template <bool is_load> void decode_surface_access(Decoder &decoder) {
         decoder.refuse("more than 16 bytes");
     decoder.expect_operands(2);
     take_items<is_load>(decoder, decoder.operand(is_load ? 0 : 1), type, form);
-    take_place(decoder, decoder.operand(is_load ? 1 : 0), form.geometry, Type::S32);
+    take_place(decoder, decoder.operand(is_load ? 1 : 0), form.geometry, Type::S32,
+               Variable::Reference::Surface);
     emit_surface(decoder, form, is_load ? load_surface : store_surface);
 }
 
@@ -352,7 +353,7 @@ void decode_surface_reduction(Decoder &decoder) {
     form.bytes = form.width = uint8_t(size_of(type));
     decoder.expect_operands(2);
     decoder.step.rows[0] = decoder.source(decoder.operand(1), type);
-    take_place(decoder, decoder.operand(0), form.geometry, Type::S32);
+    take_place(decoder, decoder.operand(0), form.geometry, Type::S32, Variable::Reference::Surface);
     emit_surface(decoder, form,
                  form.bytes == 4 ? reduce_surface<uint32_t> : reduce_surface<uint64_t>);
 }

@@ -144,7 +144,7 @@ void decode_tex(Decoder &decoder) {
     bool cube = form.geometry == Geometry::Cube || form.geometry == Geometry::Cubes;
     if (type != Type::F32 && (!form.integers || cube || mode == Gradients))
         decoder.refuse("coordinates of this type are not supported");
-    take_place(decoder, decoder.operand(1), form.geometry, type);
+    take_place(decoder, decoder.operand(1), form.geometry, type, Variable::Reference::Texture);
     decoder.step.rows[8] = mode == Gradients ? emit_gradients(decoder, form)
                            : mode == Level   ? take_number(decoder, decoder.operand(2), type)
                                              : decoder.constant(4, 0);
@@ -162,7 +162,7 @@ void decode_tld4(Decoder &decoder) {
     take_texels(decoder);
     if (decoder.take_type() != Type::F32)
         decoder.refuse("coordinates of this type are not supported");
-    take_place(decoder, decoder.operand(1), form.geometry, Type::F32);
+    take_place(decoder, decoder.operand(1), form.geometry, Type::F32, Variable::Reference::Texture);
     decoder.step.rows[8] = decoder.constant(4, 0);
     emit_texture(decoder, form);
 }
@@ -237,6 +237,9 @@ void refuse_other_query(Decoder &decoder, bool surface) {
                                         "addr_mode_1", "addr_mode_2"});
     if (query < 0)
         decoder.refuse("this query is not supported");
+    bool one = decoder.operands() > 1 && !decoder.operand(1).parts.empty();
+    if (one && decoder.named(decoder.operand(1).parts[0]))
+        decoder.refuse("this query of a reference is not supported by the software driver");
     decoder.refuse_as_nvidia("drivers know only the width, height and depth of an object");
 }
 
@@ -256,7 +259,8 @@ template <bool surface> void decode_query(Decoder &decoder) {
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), Type::U32);
     decoder.step.rows[8] =
         level ? take_number(decoder, decoder.operand(2), Type::U32) : decoder.constant(4, 0);
-    decoder.step.rows[9] = take_handle(decoder, place);
+    decoder.step.rows[9] = take_handle(
+        decoder, place, surface ? Variable::Reference::Surface : Variable::Reference::Texture);
     decoder.step.detail = uint16_t(query);
     decoder.step.place = surface;
     decoder.emit(ask_texture);

@@ -9,18 +9,26 @@ Geometry take_geometry(Decoder &decoder, bool cubes) {
     return Geometry(geometry);
 }
 
-Row take_handle(Decoder &decoder, const Operand &place) {
+static const char *name_of(Variable::Reference reference) {
+    return reference == Variable::Reference::Surface ? ".surfref" : ".texref";
+}
+
+Row take_handle(Decoder &decoder, const Operand &place, Variable::Reference reference) {
     const Operand &handle = place.parts[0];
-    if (!decoder.is_register(handle) || place.addend)
-        decoder.refuse("only handles of objects in registers are supported");
+    const Variable *variable = decoder.named(handle);
+    if (!(variable ? variable->reference == reference : decoder.is_register(handle)) ||
+        place.addend)
+        decoder.refuse("a " + std::string(name_of(reference)) +
+                       " or a handle in a register is needed");
     decoder.step.site = decoder.decoding().library.sites++;
     return decoder.source(handle, Type::U64);
 }
 
-// PTX has no vectors of three registers. For three coordinates the fourth register is ignored.
+// PTX has no vectors of three registers, and in PTX 1 there were always four. What comes after the
+// coordinates is ignored.
 static void check_coordinates(Decoder &decoder, const Operand &given, size_t needed) {
     size_t count = given.kind == Operand::Kind::Vector ? given.parts.size() : 1;
-    if (count != needed && !(needed == 3 && count == 4))
+    if (count < needed || (count > needed && count != 2 && count != 4))
         decoder.refuse(std::to_string(count) + " coordinates where " + std::to_string(needed) +
                        " are needed");
 }
@@ -29,12 +37,13 @@ static const Operand &coordinate(const Operand &given, size_t i) {
     return given.kind == Operand::Kind::Vector ? given.parts[i] : given;
 }
 
-void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type) {
+void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type,
+                Variable::Reference reference) {
     if (place.kind != Operand::Kind::Memory || place.parts.size() < 2)
         decoder.refuse("a handle and coordinates in brackets are needed");
     if (place.parts.size() > 2)
         decoder.refuse("samplers that are apart from their texture are not supported");
-    decoder.step.rows[9] = take_handle(decoder, place);
+    decoder.step.rows[9] = take_handle(decoder, place, reference);
     const Operand &given = place.parts[1];
     size_t layer = is_layered(geometry), needed = layer + coordinates_of(geometry);
     check_coordinates(decoder, given, needed);

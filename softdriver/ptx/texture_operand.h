@@ -23,11 +23,13 @@ constexpr unsigned coordinates_of(Geometry geometry) {
 }
 
 Geometry take_geometry(Decoder &decoder, bool cubes);
-// Returns the row of the handle in an operand [handle, {x, y}].
-Row take_handle(Decoder &decoder, const Operand &place);
+// Returns the row of the handle in an operand [handle, {x, y}]. A reference of the right kind is
+// its own handle.
+Row take_handle(Decoder &decoder, const Operand &place, Variable::Reference reference);
 // Reads an operand [handle, {x, y}]: rows[4] and so on become the layer and the coordinates,
 // rows[9] the handle. Sets `site` of the step.
-void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type);
+void take_place(Decoder &decoder, const Operand &place, Geometry geometry, Type type,
+                Variable::Reference reference);
 // Reads the gradient of a position. For coordinates that the geometry does not have, the rows
 // contain zeros.
 void take_gradient(Decoder &decoder, const Operand &given, Geometry geometry, Row (&rows)[3]);

@@ -16,10 +16,6 @@ namespace {
 using ptx::Channel;
 using ptx::Texture;
 
-constexpr uintptr_t texture_alignment = 512;
-constexpr unsigned known_flags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                 CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
-                                 CU_TRSF_SEAMLESS_CUBEMAP;
 // The last uncompressed CUresourceViewFormat, and the last of all.
 constexpr int last_plain_view = 0x18, last_view = 0x22;
 
@@ -170,7 +166,7 @@ bool is_filter(CUfilter_mode mode) {
 }
 
 CUresult check_reading(const CUDA_TEXTURE_DESC &reading, const Texture &texture) {
-    if (reading.flags & ~known_flags || !is_filter(reading.filterMode) ||
+    if (reading.flags & ~known_texture_flags || !is_filter(reading.filterMode) ||
         !is_filter(reading.mipmapFilterMode))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < dimensions_of(texture.shape); i++)
@@ -260,6 +256,28 @@ TextureObjectPtr find_texture_object(const Call &call, CUtexObject handle) {
 
 } // namespace
 
+CUresult make_texture(const Context &context, const CUDA_RESOURCE_DESC &resource,
+                      const CUDA_TEXTURE_DESC &reading, const CUDA_RESOURCE_VIEW_DESC *view,
+                      Texture &texture) {
+    if (CUresult status = read_resource(context, resource, texture))
+        return status;
+    if (view) {
+        ArrayPtr array = first_array(resource);
+        if (!array)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (CUresult status = apply_view(*view, *array, texture))
+            return status;
+    }
+    if (CUresult status = apply_reading(reading, texture))
+        return status;
+    bool mipmap = resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    if (mipmap && !texture.normalized)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (resource.resType == CU_RESOURCE_TYPE_ARRAY)
+        texture.row = row_of(texture);
+    return CUDA_SUCCESS;
+}
+
 SOFT_API(cuTexObjectCreate,
          (CUtexObject * handle, const CUDA_RESOURCE_DESC *resource,
           const CUDA_TEXTURE_DESC *reading, const CUDA_RESOURCE_VIEW_DESC *view),
@@ -270,24 +288,12 @@ SOFT_API(cuTexObjectCreate,
     object->owner = call.context.get();
     object->resource = *resource;
     object->reading = *reading;
-    if (CUresult status = read_resource(*call.context, *resource, object->texture))
-        return status;
     if (view) {
-        ArrayPtr array = first_array(*resource);
-        if (!array)
-            return CUDA_ERROR_INVALID_VALUE;
-        if (CUresult status = apply_view(*view, *array, object->texture))
-            return status;
         object->has_view = true;
         object->view = *view;
     }
-    if (CUresult status = apply_reading(*reading, object->texture))
+    if (CUresult status = make_texture(*call.context, *resource, *reading, view, object->texture))
         return status;
-    bool mipmap = resource->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
-    if (mipmap && !object->texture.normalized)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (resource->resType == CU_RESOURCE_TYPE_ARRAY)
-        object->texture.row = row_of(object->texture);
     *handle = state().textures.insert(object, state().reuse());
     return CUDA_SUCCESS;
 }

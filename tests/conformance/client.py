@@ -148,6 +148,16 @@ cuMemcpyDtoA_v2 pzdz|cuMemcpyAtoD_v2 dpzz|cuMemcpyAtoA_v2 pzpzz|cuMemcpyHtoAAsyn
 cuMemcpyAtoHAsync_v2 ppzzp|cuTexObjectCreate pppp|cuTexObjectDestroy q
 cuTexObjectGetResourceDesc pq|cuTexObjectGetTextureDesc pq|cuTexObjectGetResourceViewDesc pq
 cuSurfObjectCreate pp|cuSurfObjectDestroy q|cuSurfObjectGetResourceDesc pq
+cuModuleGetTexRef pps|cuModuleGetSurfRef pps|cuParamSetTexRef pip|cuTexRefCreate p|cuTexRefDestroy p
+cuTexRefSetArray ppu|cuTexRefSetMipmappedArray ppu|cuTexRefSetAddress_v2 ppdz
+cuTexRefSetAddress2D_v2 ppdz|cuTexRefSetAddress2D_v3 ppdz|cuTexRefSetFormat pii
+cuTexRefSetAddressMode pii|cuTexRefSetFilterMode pi|cuTexRefSetMipmapFilterMode pi
+cuTexRefSetMipmapLevelBias pf|cuTexRefSetMipmapLevelClamp pff|cuTexRefSetMaxAnisotropy pu
+cuTexRefSetBorderColor pp|cuTexRefSetFlags pu|cuTexRefGetAddress_v2 pp|cuTexRefGetArray pp
+cuTexRefGetMipmappedArray pp|cuTexRefGetFormat ppp|cuTexRefGetAddressMode ppi
+cuTexRefGetFilterMode pp|cuTexRefGetMipmapFilterMode pp|cuTexRefGetMipmapLevelBias pp
+cuTexRefGetMipmapLevelClamp ppp|cuTexRefGetMaxAnisotropy pp|cuTexRefGetBorderColor pp
+cuTexRefGetFlags pp|cuSurfRefSetArray ppu|cuSurfRefGetArray pp
 """
 
 COUNTED = [

@@ -129,15 +129,19 @@ def refused(client, body, **options):
 
 
 def run(client, body, handle, words, **options):
-    """Run the kernel with one thread for each row of up to four words. Returns its output words."""
+    """Compile a kernel, and run it with one thread for each row of up to four words."""
+    return run_kernel(client, kernel(client, body, **options), handle, words)
+
+
+def run_kernel(client, function, handle, words):
+    """Run a kernel with one thread for each row of up to four words. Returns its output words."""
     words = numpy.ascontiguousarray(words)
     assert words.dtype.itemsize == 4
     given = numpy.zeros((len(words), 4), words.dtype)
     given[:, : words.shape[1]] = words
     source, target = client.device(given.nbytes), client.device(given.nbytes)
     client.write(source, given.tobytes())
-    function, stream = kernel(client, body, **options), client.stream()
-    count = ctypes.c_uint(len(words))
+    stream, count = client.stream(), ctypes.c_uint(len(words))
     grid = (len(words) + 63) // 64
     status = client.launch(function, stream, handle, source, target, count, grid=grid, block=64)
     assert status == 0

@@ -287,7 +287,7 @@ KNOWN = """.shared .b32 many[9]; .const .b32 fixed;
 @pytest.mark.parametrize(
     "body, problem",
     [
-        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [out, {%f1,%f1}];", "only handles of objects in"),
+        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [out, {%f1,%f1}];", "a .texref or a handle in a"),
         ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, %rd1, {%f1,%f1}];", "samplers that are"),
         ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%f1}];", "1 coordinates where 2 are needed"),
         ("tex.2d.v4.f16.f32 {%h1,%h1,%h1,%h1}, [%rd1, {%f1,%f1}];", "not supported with this type"),
