@@ -10,7 +10,8 @@ import pytest
 # For the processes of these tests: NumPy's other threads spin at first.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-collect_ignore = ["zluda"]  # a suite of run_suites.py, which needs a checkout
+# Suites of run_suites.py, which need a checkout or an environment of their own.
+collect_ignore = ["programs", "triton_kernels", "zluda"]
 SCHEDULES = ("eager", "lazy", "random")
 # The kinds of driver objects that are counted. Libraries are not, because cuda.core never unloads
 # them.

@@ -73,6 +73,11 @@ SUITES = {
         "PyCUDA, compiled to PTX", "pycuda", "build/external/pycuda/test",
         plugins=("pycuda_to_ptx",),
     ),
+    "triton": Suite(
+        "Triton, kernels compiled for sm_90", "triton", "tests/external/triton_kernels",
+        requires=("triton==3.9.0",),
+        variables=(f"TRITON_CACHE_DIR={ROOT}/build/external/triton/cache",),
+    ),
     "zluda": Suite(
         "ZLUDA, values of PTX instructions", "", "tests/external/zluda",
         checkout="vosen/ZLUDA 8a7931be",
@@ -81,6 +86,17 @@ SUITES = {
         "Dr.Jit, tests of its CUDA backend", "drjit", f"{SOURCES}/drjit/tests",
         checkout="mitsuba-renderer/drjit v1.5.0", requires=("drjit==1.5.0", "numpy"),
         keyword="cuda", schedules=("eager",), isolated=False, settings="shared_rounding=128",
+    ),
+    "samples": Suite(
+        "NVIDIA's CUDA samples, those of the driver API", "", "tests/external/programs",
+        checkout="NVIDIA/cuda-samples c94ff366",
+        variables=(
+            "PROGRAMS=build/**/*Drv build/**/*_nvrtc build/**/matrixMulDynlinkJIT"
+            " build/**/vectorAddMMAP build/**/threadMigration build/**/ptxjit"
+            " build/**/simpleDrvRuntime",
+            "SKIPS=2",
+        ),
+        schedules=("eager",),
     ),
     "quadrants": Suite(
         "Quadrants, tests of its CUDA backend", "quadrants", f"{SOURCES}/quadrants/tests/python",
@@ -231,7 +247,7 @@ def run_pytest(suite, sources, settings, module, folder):
     variables["PYTHONPATH"] = os.pathsep.join([str(HERE), str(ROOT), variables["PYTHONPATH"]])
     tests = folder_of(suite, sources)
     # Suites that are written here use no conftest.py of this repository.
-    alone = ["--noconftest"] if suite.checkout and HERE in tests.parents else []
+    alone = ["--noconftest"] if HERE in tests.parents else []
     command = [
         *(python_of(suite), "-m", "pytest", "-q", "-c", os.devnull),
         # Without isolation, a test can end the process. What it said must not be lost.
