@@ -11,7 +11,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Suites of run_suites.py, which need a checkout or an environment of their own.
-collect_ignore = ["programs", "triton_kernels", "zluda"]
+collect_ignore = ["ocelot", "programs", "triton_kernels", "zluda"]
 SCHEDULES = ("eager", "lazy", "random")
 # The kinds of driver objects that are counted. Libraries are not, because cuda.core never unloads
 # them.

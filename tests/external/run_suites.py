@@ -87,6 +87,10 @@ SUITES = {
         checkout="mitsuba-renderer/drjit v1.5.0", requires=("drjit==1.5.0", "numpy"),
         keyword="cuda", schedules=("eager",), isolated=False, settings="shared_rounding=128",
     ),
+    "ocelot": Suite(
+        "gpuocelot, loads of its PTX files", "", "tests/external/ocelot",
+        checkout="gtcasl/gpuocelot fa63920e", schedules=("eager",),
+    ),
     "samples": Suite(
         "NVIDIA's CUDA samples, those of the driver API", "", "tests/external/programs",
         checkout="NVIDIA/cuda-samples c94ff366",
