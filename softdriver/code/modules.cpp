@@ -107,7 +107,7 @@ CUresult load_module(const ContextPtr &context, const ProgramPtr &program, Modul
             return status;
         }
         module->variables.push_back(address);
-        if (variable.reference == Reference::Texture || variable.reference == Reference::Surface)
+        if (variable.reference != Reference::None)
             module->references[address] =
                 make_reference(*context, variable.name, variable.reference == Reference::Surface);
     }

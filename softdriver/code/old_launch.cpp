@@ -112,6 +112,17 @@ SOFT_API(cuParamSetv, (CUfunction handle, int offset, void *value, unsigned byte
     return set_parameter(handle, offset, value, bytes);
 }
 
+// A kernel reads through every reference of its module, so that there is nothing to do.
+SOFT_API(cuParamSetTexRef, (CUfunction handle, int unit, CUtexref reference),
+         (handle, unit, reference)) {
+    KernelFunctionPtr function;
+    if (CUresult status = resolve_function(handle, function))
+        return status;
+    if (!find_reference(reference, false))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return unit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 SOFT_API(cuLaunch, (CUfunction handle), (handle)) {
     return launch_old(call, handle, 1, 1, nullptr);
 }

@@ -30,8 +30,8 @@ struct Variable {
     };
 
     // What a variable of an opaque type refers to. The address of the variable is the handle with
-    // which instructions find the texture, surface or sampler that the program has bound to it.
-    enum class Reference : uint8_t { None, Texture, Surface, Sampler };
+    // which instructions find the texture or surface that the program has bound to it.
+    enum class Reference : uint8_t { None, Texture, Surface };
 
     std::string name;
     int line = 0;

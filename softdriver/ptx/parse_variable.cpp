@@ -41,10 +41,11 @@ void read_alignment(Reader &reader, Variable &variable) {
 // Reads an opaque type, if there is one. Its variables have the size of a handle.
 bool read_opaque_type(Reader &reader, Variable &variable) {
     using Reference = Variable::Reference;
-    variable.reference = reader.accept_dot("texref")       ? Reference::Texture
-                         : reader.accept_dot("surfref")    ? Reference::Surface
-                         : reader.accept_dot("samplerref") ? Reference::Sampler
-                                                           : Reference::None;
+    if (reader.at_dot("samplerref"))
+        reader.fail("samplers that are apart from their texture are not supported");
+    variable.reference = reader.accept_dot("texref")    ? Reference::Texture
+                         : reader.accept_dot("surfref") ? Reference::Surface
+                                                        : Reference::None;
     if (variable.reference == Reference::None)
         return false;
     if (variable.space != Space::Global)

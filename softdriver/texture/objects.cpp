@@ -97,6 +97,7 @@ std::shared_ptr<const ptx::Texture> texture_of(const Context &context, uint64_t 
     add_context_end(ContextEnd::Textures, [](const Context &context) {
         erase_owned(state().textures, context);
         erase_owned(state().surfaces, context);
+        erase_owned(state().references, context);
     });
 }
 

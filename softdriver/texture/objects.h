@@ -43,6 +43,9 @@ using TextureReferencePtr = std::shared_ptr<TextureReference>;
 
 TextureReferencePtr make_reference(Context &owner, const std::string &name, bool surface);
 
+// Returns null if there is no such texture or surface reference.
+TextureReferencePtr find_reference(const void *handle, bool surface);
+
 // What a kernel finds behind a reference. If `texture` is null, `why` says why.
 struct BoundTexture {
     std::shared_ptr<const ptx::Texture> texture;

@@ -1,6 +1,5 @@
 #include "api/call.h"
 #include "api/state.h"
-#include "code/launch.h"
 #include "texture/objects.h"
 
 #include <algorithm>
@@ -17,6 +16,11 @@ TextureReferencePtr make_reference(Context &owner, const std::string &name, bool
     reference->surface = surface;
     reference->handle = state().references.insert(reference, state().reuse());
     return reference;
+}
+
+TextureReferencePtr find_reference(const void *handle, bool surface) {
+    TextureReferencePtr found = state().references.find(reinterpret_cast<uintptr_t>(handle));
+    return found && found->surface == surface ? found : nullptr;
 }
 
 static BoundTexture bound_texture(const TextureReference &reference) {
@@ -43,11 +47,6 @@ std::map<uint64_t, BoundTexture> bound_textures(const Module &module) {
 }
 
 namespace {
-
-TextureReferencePtr find_reference(const void *handle, bool surface) {
-    TextureReferencePtr found = state().references.find(reinterpret_cast<uintptr_t>(handle));
-    return found && found->surface == surface ? found : nullptr;
-}
 
 CUresult find_in_module(CUmodule handle, const char *name, bool surface, uintptr_t &reference) {
     if (!name || !*name)
@@ -389,21 +388,6 @@ SOFT_API(cuSurfRefGetArray, (CUarray * array, CUsurfref handle), (array, handle)
         return CUDA_ERROR_INVALID_VALUE;
     *array = reference->resource.res.array.hArray;
     return CUDA_SUCCESS;
-}
-
-// A kernel reads through every reference of its module, so that there is nothing to do.
-SOFT_API(cuParamSetTexRef, (CUfunction function, int unit, CUtexref handle),
-         (function, unit, handle)) {
-    KernelFunctionPtr found;
-    if (CUresult status = resolve_function(function, found))
-        return status;
-    bool known = find_reference(handle, false) && unit == CU_PARAM_TR_DEFAULT;
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-[[gnu::constructor]] static void add_references() {
-    add_context_end(ContextEnd::Textures,
-                    [](const Context &context) { erase_owned(state().references, context); });
 }
 
 } // namespace soft

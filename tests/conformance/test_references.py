@@ -246,6 +246,8 @@ def test_created(client):
     client.ok("cuTexRefGetFilterMode", ctypes.byref(mode), made)
     assert mode.value == POINT
     client.ok("cuParamSetTexRef", function, -1, reference(client, module))
+    assert client.call("cuParamSetTexRef", function, 0, made) == INVALID_VALUE
+    assert client.call("cuParamSetTexRef", function, -1, None) == INVALID_HANDLE
     client.ok("cuTexRefDestroy", made)
     assert client.call("cuTexRefDestroy", made) == INVALID_VALUE
     assert client.call("cuTexRefDestroy", reference(client, module)) == INVALID_VALUE

@@ -25,7 +25,7 @@ import ctypes
 cuda = ctypes.CDLL("libcuda.so.1")
 count = ctypes.c_int()
 print(cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)
-cuda.cuTexRefCreate(0)
+cuda.cuCheckpointProcessLock(0)
 """
 
 
@@ -119,9 +119,9 @@ def test_run(environment, tmp_path):
     line = ["run", "--devices=2", "--json", "report.json", "--", "python3", "-c", CLIENT]
     done = call(environment / "cudadrv-software", *line, cwd=tmp_path)
     assert done.stdout == "0 0 2\n"
-    assert "        1 cuTexRefCreate\n" in done.stderr
+    assert "        1 cuCheckpointProcessLock\n" in done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["unsupported_calls"] == {"cuTexRefCreate": 1}
+    assert report["unsupported_calls"] == {"cuCheckpointProcessLock": 1}
 
 
 def test_what_the_wheels_workflow_tries(environment, tree):

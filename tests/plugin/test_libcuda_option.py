@@ -6,13 +6,14 @@ CLIENT = """
 import ctypes, os, subprocess, sys
 
 cuda = ctypes.CDLL("libcuda.so.1")  # at the import, as other libraries do
-PROGRAM = "from ctypes import *; c = CDLL('libcuda.so.1'); c.cuInit(0); c.cuTexRefDestroy(0)"
+PROGRAM = "from ctypes import *; c = CDLL('libcuda.so.1'); c.cuInit(0); "
+PROGRAM += "c.cuCheckpointProcessUnlock(0)"
 
 def test_here():
     name = ctypes.create_string_buffer(100)
     assert (cuda.cuInit(0), cuda.cuDeviceGetName(name, 100, 0)) == (0, 0)
     assert name.value == b"cudadrv software device (not a GPU)"
-    assert cuda.cuTexRefCreate(0) == 801
+    assert cuda.cuCheckpointProcessLock(0) == 801
 
 @pytest.mark.parametrize("number", range(3))
 def test_in_a_child(number):
@@ -34,8 +35,8 @@ def test_all_processes_are_reported(run, workers):
             "*= cudadrv: software driver (not a GPU) =*",
             "* processes made 9 calls (schedule=random,seed=9)",
             "Calls that are not supported: 4",
-            "*3 cuTexRefDestroy",
-            "*1 cuTexRefCreate",
+            "*3 cuCheckpointProcessUnlock",
+            "*1 cuCheckpointProcessLock",
             "Images that cannot run: none",
             "Kernel faults: none",
             "Data races: none",
@@ -49,11 +50,11 @@ def test_calls_of_a_conftest_are_reported(run, pytester, workers, calls):
     """conftest.py calls the driver when it is imported, in the main process and in each worker."""
     pytester.makeconftest(
         "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-        "assert (cuda.cuInit(0), cuda.cuTexRefCreate(0)) == (0, 801)"
+        "assert (cuda.cuInit(0), cuda.cuCheckpointProcessLock(0)) == (0, 801)"
     )
     result = run("def test(): pass", "--cuda-libcuda", "-n", workers)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"*{calls} cuTexRefCreate"])
+    result.stdout.fnmatch_lines([f"*{calls} cuCheckpointProcessLock"])
 
 
 def test_without_it_nothing_is_reported(run):

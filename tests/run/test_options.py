@@ -251,7 +251,7 @@ with open(folder + "/empty.jsonl", "w") as empty, open(folder + "/other.jsonl", 
 """
     ran = python(program)
     [process] = ran.report["processes"]
-    assert process["unsupported_calls"] == {"cuTexRefCreate": 2}
+    assert process["unsupported_calls"] == {"cuCheckpointProcessLock": 2}
     assert (process["data_races"], process["end"]) == ([], "exit")
 
 
@@ -266,7 +266,7 @@ os.remove(file)
     ran = python(program)
     [process] = ran.report["processes"]
     assert (process["calls"], process["alive"]) == (None, None)
-    assert process["unsupported_calls"] == {"cuTexRefCreate": 1}
+    assert process["unsupported_calls"] == {"cuCheckpointProcessLock": 1}
     assert "1 process made 0 calls" in ran.err
 
 

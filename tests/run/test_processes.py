@@ -49,7 +49,7 @@ os.wait()
     ran = python(program)
     assert ran.status == 0
     counts = [process["unsupported_calls"] for process in ran.report["processes"]]
-    assert sorted(count["cuTexRefCreate"] for count in counts) == [1, 2]
+    assert sorted(count["cuCheckpointProcessLock"] for count in counts) == [1, 2]
     assert sorted(process["calls"] for process in ran.report["processes"]) == [2, 5]
     assert ends(ran) == ["exit", "exit"]
 
@@ -85,7 +85,7 @@ def test_ends_without_exit_handlers(run, c_client, last, status):
     [process] = ran.report["processes"]
     assert (process["end"], process["calls"]) == ("unknown", 1_000_005)
     assert process["alive"] == {"device": 1, "bytes": 1000, "streams": 1}
-    assert process["unsupported_calls"] == {"cuTexRefCreate": 1_000_000}
+    assert process["unsupported_calls"] == {"cuCheckpointProcessLock": 1_000_000}
 
 
 def test_processes_of_multiprocessing(python, tmp_path):
@@ -120,8 +120,8 @@ def test_a_process_that_becomes_another_program(python):
 
 def test_a_million_calls(run, c_client):
     ran = run("--", c_client, "many")
-    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1_000_000}
-    assert "  1000000 cuTexRefCreate\n" in ran.err
+    assert ran.report["unsupported_calls"] == {"cuCheckpointProcessLock": 1_000_000}
+    assert "  1000000 cuCheckpointProcessLock\n" in ran.err
 
 
 def test_mistakes_without_end(python):
@@ -170,7 +170,7 @@ unsupported()
 race()
 """
     ran = python(program)
-    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1}
+    assert ran.report["unsupported_calls"] == {"cuCheckpointProcessLock": 1}
     assert [(tmp_path / f"{number}").read_text() for number in range(20)] == [""] * 20
 
 
@@ -178,7 +178,7 @@ def test_a_run_in_a_run(run, c_client):
     """A run inside a run: the reports of both have the calls of the inner command."""
     ran = run("--seed=4", "--", *line("--json", "inner.json", "--", c_client, "init", "many"))
     assert ran.status == 3
-    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1_000_000}
+    assert ran.report["unsupported_calls"] == {"cuCheckpointProcessLock": 1_000_000}
     assert ran.err.count("1 process made 1,000,001 calls (seed=4") == 2
 
 

@@ -28,9 +28,12 @@ def test_a_program_with_nothing_to_tell(python):
 
 
 def test_calls_that_are_not_supported(python):
-    ran = python("unsupported(3)\ncuda.cuTexRefDestroy(0)")
-    assert "Calls that are not supported: 4\n        3 cuTexRefCreate\n" in ran.err
-    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 3, "cuTexRefDestroy": 1}
+    ran = python("unsupported(3)\ncuda.cuCheckpointProcessUnlock(0)")
+    assert "Calls that are not supported: 4\n        3 cuCheckpointProcessLock\n" in ran.err
+    assert ran.report["unsupported_calls"] == {
+        "cuCheckpointProcessLock": 3,
+        "cuCheckpointProcessUnlock": 1,
+    }
     assert ran.report["calls"] == 4
 
 
@@ -53,7 +56,7 @@ unsupported()
         "cuArray3DCreate_v2: arrays with the flags 0x40: sparse, or with memory that comes later"
     )
     assert ran.report["refused_calls"] == {context: 3, array: 1}
-    assert ran.report["unsupported_calls"] == {"cuTexRefCreate": 1}
+    assert ran.report["unsupported_calls"] == {"cuCheckpointProcessLock": 1}
     assert f"Calls that are not supported: 5\n        3 {context}\n" in ran.err
     assert f"        1 {array}\n" in ran.err
 
