@@ -16,7 +16,8 @@ RUNNER = ROOT / "tests" / "docs" / "run_blocks.py"
 def test_blocks(compiler, driver, tmp_path, name):
     if driver == "cuda" and name == "kernel-checks.md":
         pytest.skip("the checks are the software driver's")
-    text = (ROOT / "docs" / name).read_text(encoding="utf-8").replace("```python compiler\n", "```python\n")
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    text = text.replace("```python compiler\n", "```python\n")
     text = text.replace("toolkit.compile(", f"toolkit.compile(compiler={compiler!r}, source=")
     page = tmp_path / name
     page.write_text(text, encoding="utf-8")
