@@ -86,9 +86,19 @@ void Told::add(const Told &other) {
     block.learn(other.block);
 }
 
-Clocks::Clocks(uint32_t block, unsigned threads)
-    : block_(block), epochs_((threads + warp_lanes - 1) / warp_lanes * warp_lanes, 1),
-      block_base_(epochs_.size()), warp_base_(epochs_.size()), threads_(epochs_.size()) {}
+Clocks::Clocks(unsigned threads)
+    : epochs_((threads + warp_lanes - 1) / warp_lanes * warp_lanes, 1), block_base_(epochs_.size()),
+      warp_base_(epochs_.size()), threads_(epochs_.size()) {}
+
+void Clocks::begin(uint32_t block) {
+    block_ = block;
+    std::fill(epochs_.begin(), epochs_.end(), 1);
+    std::fill(block_base_.begin(), block_base_.end(), 0);
+    std::fill(warp_base_.begin(), warp_base_.end(), 0);
+    if (learned_)
+        std::fill(threads_.begin(), threads_.end(), Thread());
+    learned_ = false;
+}
 
 uint32_t Clocks::known(unsigned thread, unsigned other) const {
     uint32_t time = std::max(block_base_[other], at(threads_[thread].more, other));
@@ -111,6 +121,8 @@ void Clocks::meet_all() {
     block_base_ = epochs_;
     for (uint32_t &epoch : epochs_)
         epoch++;
+    if (!learned_)
+        return;
     Known all;
     for (Thread &thread : threads_) {
         all.learn(thread.others);
@@ -125,6 +137,12 @@ void Clocks::meet(unsigned warp, uint32_t lanes, uint32_t live) {
     if ((live & ~lanes) == 0) // all lanes, without those that have ended
         std::copy_n(&epochs_[first], warp_lanes, &warp_base_[first]);
     bool plain = (live & ~lanes) == 0;
+    if (plain && !learned_) {
+        for (uint32_t left = lanes; left; left &= left - 1)
+            epochs_[first + unsigned(__builtin_ctz(left))]++;
+        return;
+    }
+    learned_ = true;
     EpochsPtr more;
     Known others;
     for (uint32_t left = lanes; left; left &= left - 1) {
@@ -167,12 +185,19 @@ Known Clocks::tell(unsigned warp, uint32_t lanes) {
 }
 
 void Clocks::learn(unsigned thread, const Known &known) {
+    learned_ = true;
     if (const EpochsPtr *own = known.find(block_))
-        threads_[thread].more = joined(threads_[thread].more, *own);
+        learn_own(thread, *own);
     threads_[thread].others.learn(known);
 }
 
+void Clocks::learn_own(unsigned thread, const EpochsPtr &epochs) {
+    learned_ = true;
+    threads_[thread].more = joined(threads_[thread].more, epochs);
+}
+
 void Clocks::release(unsigned thread, bool only_block) {
+    learned_ = true;
     Told &released = threads_[thread].released;
     threads_[thread].released_at = epochs_[thread];
     Known known = tell(thread / warp_lanes, 1u << thread % warp_lanes);
@@ -190,7 +215,7 @@ void Clocks::take_in(unsigned thread, const Told &told, bool only_block) {
     if (!only_block)
         learn(thread, told.everyone);
     else if (const EpochsPtr *own = told.everyone.find(block_))
-        threads_[thread].more = joined(threads_[thread].more, *own);
+        learn_own(thread, *own);
 }
 
 Told Clocks::told(unsigned thread, bool releases, bool only_block) {
@@ -209,6 +234,7 @@ Told Clocks::told(unsigned thread, bool releases, bool only_block) {
 void Clocks::see(unsigned thread, const Told &told, bool acquires, bool only_block) {
     if (acquires)
         take_in(thread, told, only_block);
+    learned_ = true;
     Told &seen = threads_[thread].seen;
     seen.everyone.learn(told.everyone);
     if (told.block && told.of == block_) {

@@ -56,7 +56,8 @@ struct Told {
 // The clocks of the threads of a block. Threads are numbered through its warps.
 class Clocks {
   public:
-    Clocks(uint32_t block, unsigned threads);
+    explicit Clocks(unsigned threads);
+    void begin(uint32_t block); // a new block, whose threads know nothing
 
     uint32_t now(unsigned thread) const { return epochs_[thread]; }
     // Returns a lane of the warp, among `lanes`, whose time `epoch` is not known to the thread, or
@@ -84,9 +85,11 @@ class Clocks {
 
   private:
     void take_in(unsigned thread, const Told &told, bool only_block);
+    void learn_own(unsigned thread, const EpochsPtr &epochs);
     uint32_t known(unsigned thread, unsigned other) const;
 
-    const uint32_t block_;
+    uint32_t block_ = 0;
+    bool learned_ = false; // whether any thread has learned anything that others do not know
     Epochs epochs_;
     Epochs block_base_; // known to all threads of the block
     Epochs warp_base_;  // known to all threads of the same warp

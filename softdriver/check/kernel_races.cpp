@@ -58,6 +58,10 @@ std::string source_name(const std::string &name) {
     return scope == std::string::npos ? source : source.substr(scope + 2);
 }
 
+uint32_t lanes_between(unsigned first, unsigned last) {
+    return ~uint32_t{0} >> (31 - last) & ~uint32_t{0} << first;
+}
+
 // What to do about a race.
 std::string remedy(const Entry &earlier, const Entry &later, const HazardAccess &first,
                    const HazardAccess &second, bool shared) {
@@ -115,30 +119,54 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     bool of_mbarrier = effect.kind == Effect::Kind::Arrive || effect.kind == Effect::Kind::Test;
     Block &block = state_of(warp.block);
     looked_at_ = 0;
-    bool plain = effect.kind == Effect::Kind::Read || effect.kind == Effect::Kind::Write;
-    if (plain && lanes == ~uint32_t{0} && access_lines(warp, step, effect))
+    if (effect.space == Space::Local || effect.space == Space::Param ||
+        effect.space == Space::Const)
         return;
     for (uint32_t left = lanes; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        uint64_t address = of_mbarrier ? warp.row<uint64_t>(step.rows[9])[lane]
+        addresses_[lane] = of_mbarrier ? warp.row<uint64_t>(step.rows[9])[lane]
                                        : address_of(warp, step, effect, lane);
+    }
+    if (lanes == ~uint32_t{0} && access_lines(warp, step, effect))
+        return;
+    Entry entry = entry_of(warp, step, effect);
+    for (uint32_t left = lanes, done = 0; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (done >> lane & 1)
+            continue;
+        uint64_t address = addresses_[lane];
         Space space = effect.space == Space::Generic ? ptx::narrow_generic(address) : effect.space;
         if (of_mbarrier)
             space = Space::Shared;
         if (space != Space::Shared && space != Space::Global)
             continue;
-        Lane one{warp, step, effect, block, lane, address, space == Space::Shared};
+        Lane one{warp, step, effect, block, lane, 1u << lane, address, space == Space::Shared};
+        if (effect.kind == Effect::Kind::Read && !effect.strong)
+            one.lanes = same_reads(one, left);
+        done |= one.lanes;
         if (effect.kind == Effect::Kind::Arrive) {
             Told &told = block.words[address];
             told.add(block.clocks.told(one.thread(), true, true));
         } else if (effect.kind == Effect::Kind::Test) {
             block.clocks.see(one.thread(), block.words[address], true, true);
         } else {
-            access(one);
+            access(one, entry);
         }
-        addresses_[lane] = address;
-        looked_at_ |= 1u << lane;
+        looked_at_ |= one.lanes;
     }
+}
+
+// The lanes, among `lanes`, that read what this one reads, at the same time of their clocks.
+uint32_t KernelRaces::same_reads(const Lane &access, uint32_t lanes) const {
+    uint32_t same = 0;
+    uint32_t now = access.block.clocks.now(access.thread());
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        bool is_same = addresses_[lane] == addresses_[access.lane] &&
+                       access.block.clocks.now(access.thread() - access.lane + lane) == now;
+        same |= uint32_t(is_same) << lane;
+    }
+    return same;
 }
 
 // What all lanes of an access have in common.
@@ -162,75 +190,88 @@ Line &KernelRaces::line_of(Block &block, bool shared, uint64_t line) {
     return block.shared[line];
 }
 
-// Fast path: a whole warp accesses neighbouring items, which fill lines. Returns false, and keeps
-// nothing, if each lane has to be looked at.
+// Fast path: a whole warp accesses neighbouring items. Returns false if each lane has to be looked
+// at.
 bool KernelRaces::access_lines(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
     unsigned size = unsigned(effect.item_bytes) * effect.count;
-    if (effect.strong || (size != 4 && size != 8 && size != 16))
-        return false;
-    uint64_t first = address_of(warp, step, effect, 0), wrong = first % line_bytes;
-    for (unsigned lane = 0; lane < warp_size; lane++)
-        wrong |= address_of(warp, step, effect, lane) ^ (first + uint64_t(lane) * size);
-    if (wrong)
-        return false;
-    Space space = effect.space == Space::Generic ? ptx::narrow_generic(first) : effect.space;
-    bool shared = space == Space::Shared;
-    uint64_t last = first + uint64_t(size) * warp_size;
-    if ((!shared && space != Space::Global) || (shared && last > machine_.shared_bytes))
+    bool plain = effect.kind == Effect::Kind::Read || effect.kind == Effect::Kind::Write;
+    if (!plain || effect.strong || (size != 4 && size != 8 && size != 16))
         return false;
     Block &block = state_of(warp.block);
-    Entry entry = entry_of(warp, step, effect);
-    entry.bytes = 0xf;
-    entry.epoch = block.clocks.now(warp.number * warp_size);
-    for (unsigned lane = 1; lane < warp_size; lane++)
-        wrong |= block.clocks.now(warp.number * warp_size + lane) ^ entry.epoch;
-    unsigned lanes = line_bytes / size; // of a line
-    for (unsigned i = 0; i < size / word_bytes; i++) {
-        entry.lanes = uint32_t((uint64_t{1} << lanes) - 1) << i * lanes;
-        Line &line = line_of(block, shared, first / line_bytes + i);
-        if (wrong || !takes(block, line, entry, size, i * lanes))
-            return false;
-    }
-    for (unsigned i = 0; i < size / word_bytes; i++) {
-        entry.lanes = uint32_t((uint64_t{1} << lanes) - 1) << i * lanes;
-        Line &line = line_of(block, shared, first / line_bytes + i);
-        for (size_t old = line.count(); old--;)
-            if (entry.writes || !line[old].writes)
-                line.drop(old);
-        line.add(entry, size, i * lanes);
-    }
-    return true;
-}
-
-// Whether all that is kept of the line is ordered before the access, so that the access can replace
-// it, or what it cannot replace leaves room.
-bool KernelRaces::takes(Block &block, Line &line, const Entry &entry, unsigned size,
-                        unsigned first) const {
-    if (!line.takes(size, first))
+    unsigned thread = warp.number * warp_size;
+    Span span;
+    span.entry = entry_of(warp, step, effect);
+    span.entry.bytes = 0xf;
+    span.entry.epoch = block.clocks.now(thread);
+    uint64_t first = addresses_[0], wrong = first % size;
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        wrong |= (addresses_[lane] ^ (first + uint64_t(lane) * size)) |
+                 (block.clocks.now(thread + lane) ^ span.entry.epoch);
+    Space space = effect.space == Space::Generic ? ptx::narrow_generic(first) : effect.space;
+    bool shared = space == Space::Shared;
+    uint64_t end = first + uint64_t(size) * warp_size;
+    if (wrong || (!shared && space != Space::Global) || (shared && end > machine_.shared_bytes))
         return false;
-    for (size_t i = 0; i < line.count(); i++) {
-        const Entry &old = line[i];
-        if (old.block != entry.block)
+    span.words = uint8_t(size / word_bytes);
+    for (uint64_t line = first / line_bytes; line * line_bytes < end; line++) {
+        uint64_t begin = line * line_bytes;
+        span.begin = uint8_t((std::max(first, begin) - begin) / word_bytes);
+        span.end = uint8_t((std::min(end, begin + line_bytes) - begin) / word_bytes);
+        span.first = int8_t(int64_t(begin - first) / int(size));
+        span.entry.lanes = lanes_between(span.lane_of(span.begin), span.lane_of(span.end - 1u));
+        if (!add_span(block, line_of(block, shared, line), span))
             return false;
-        if (old.warp == entry.warp)
-            continue; // of the same threads
-        for (uint32_t left = entry.lanes; left; left &= left - 1) {
-            unsigned lane = unsigned(__builtin_ctz(left));
-            if (block.clocks.unknown(entry.warp * warp_size + lane, old.block, old.warp, 1u << lane,
-                                     old.epoch) >= 0)
-                return false;
-        }
     }
     return true;
 }
 
-void KernelRaces::access(const Lane &access) {
+// Adds an access to a line. Returns false if the line needs cells: because the access may race, or
+// because there is no room for it.
+bool KernelRaces::add_span(Block &block, Line &line, const Span &span) const {
+    if (line.has_cells())
+        return false;
+    for (size_t i = 0; i < line.size(); i++)
+        if ((line[i].entry.writes || span.entry.writes) && !is_behind(block, span, line[i]))
+            return false;
+    size_t readers = 0; // of other blocks
+    for (size_t i = line.size(); i--;) {
+        const Span &old = line[i];
+        bool apart = old.entry.block != span.entry.block;
+        readers += apart && !old.entry.writes;
+        if (span.covers(old) && (span.entry.writes || !old.entry.writes) &&
+            (span.entry.writes || is_behind(block, span, old)))
+            line.drop(i);
+    }
+    if (!span.entry.writes && readers >= most_readers)
+        return true;
+    if (line.full())
+        return false;
+    line.add(span);
+    return true;
+}
+
+// Whether each thread knows that the access of the other one to the same word was before.
+bool KernelRaces::is_behind(const Block &block, const Span &span, const Span &old) const {
+    if (!span.overlaps(old))
+        return true;
+    if (old.entry.block != span.entry.block)
+        return false;
+    if (old.entry.warp == span.entry.warp && span.same_lanes(old))
+        return true; // the same threads
+    unsigned end = std::min(span.end, old.end);
+    for (unsigned word = std::max(span.begin, old.begin); word < end; word++)
+        if (block.clocks.unknown(span.entry.warp * warp_size + span.lane_of(word), old.entry.block,
+                                 old.entry.warp, 1u << old.lane_of(word), old.entry.epoch) >= 0)
+            return false;
+    return true;
+}
+
+void KernelRaces::access(const Lane &access, Entry entry) {
     const Effect &effect = access.effect;
     size_t bytes = size_t(effect.item_bytes) * effect.count;
     if (access.shared && access.address + bytes > machine_.shared_bytes)
         return; // the step ends the launch with an error
-    Entry entry = entry_of(access.warp, access.step, effect);
-    entry.lanes = 1u << access.lane;
+    entry.lanes = access.lanes;
     // A strong write that tells what was before a fence is itself known to those who see it.
     uint32_t released_at = access.block.clocks.released_at(access.thread());
     bool tells = entry.strong && entry.writes && released_at;
@@ -249,7 +290,8 @@ void KernelRaces::access(const Lane &access) {
 void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
     Line &line = line_of(access.block, access.shared, word / line_words);
     Cell &cell = line.cell(word % line_words);
-    for (const Entry &earlier : cell) {
+    for (size_t i = 0; i < cell.size(); i++) {
+        const Entry earlier = cell[i];
         if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes))
             continue;
         bool apart = earlier.block != entry.block;
@@ -258,48 +300,62 @@ void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
                       !(apart && (earlier.only_block || entry.only_block));
         if (strong)
             continue;
-        int lane = access.block.clocks.unknown(access.thread(), earlier.block, earlier.warp,
-                                               earlier.lanes, earlier.epoch);
-        if (lane >= 0) {
-            found(access, word, earlier, lane, entry);
+        auto [lane, other] = unordered(access, earlier);
+        if (other >= 0) {
+            Lane one = access;
+            one.lane = unsigned(lane);
+            found(one, word, earlier, other, entry);
             break;
         }
     }
     keep(access, cell, entry);
 }
 
+// Returns a lane of the access and one of an earlier access that nothing orders, or -1.
+std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earlier) const {
+    for (uint32_t left = access.lanes; left; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        int other =
+            access.block.clocks.unknown(access.warp.number * warp_size + unsigned(lane),
+                                        earlier.block, earlier.warp, earlier.lanes, earlier.epoch);
+        if (other >= 0)
+            return {lane, other};
+    }
+    return {-1, -1};
+}
+
 // Keeps an access, and drops those that it makes superfluous: a later access that races with one of
 // them races with this one, too.
-void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) {
+void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const {
     size_t readers = 0;
-    auto superfluous = [&](const Entry &old) {
-        bool covered = (old.bytes & ~entry.bytes) == 0;
+    for (size_t i = cell.size(); i--;) {
+        Entry &old = cell[i];
         bool apart = old.block != entry.block;
-        readers += apart && !old.writes;
-        // A strong access does not race with the next strong one, and a weak one would.
-        if (!covered || (old.writes && !entry.writes) || (entry.strong && !old.strong))
-            return false;
-        if (entry.writes && !entry.strong)
-            return true;
-        return !apart && access.block.clocks.unknown(access.thread(), old.block, old.warp,
-                                                     old.lanes, old.epoch) < 0;
-    };
-    Cell &all = cell;
-    all.erase(std::remove_if(all.begin(), all.end(), superfluous), all.end());
-    for (Entry &old : all)
-        if (old.block == entry.block && old.warp == entry.warp && old.epoch == entry.epoch &&
-            old.bytes == entry.bytes && old.writes == entry.writes && old.strong == entry.strong) {
+        if (!apart && old.warp == entry.warp && old.epoch == entry.epoch &&
+            old.bytes == entry.bytes && old.writes == entry.writes && old.strong == entry.strong &&
+            old.size == entry.size) {
             old.lanes |= entry.lanes;
             return;
         }
-    if (all.size() < most_entries && (entry.writes || readers < most_readers))
-        all.push_back(entry);
+        readers += apart && !old.writes;
+        // A strong access does not race with the next strong one, and a weak one would.
+        if ((old.bytes & ~entry.bytes) || (old.writes && !entry.writes) ||
+            (entry.strong && !old.strong))
+            continue;
+        bool replaces = entry.writes && !entry.strong;
+        if (replaces || (!apart && unordered(access, old).second < 0))
+            cell.drop(i);
+    }
+    if (cell.size() < most_entries && (entry.writes || readers < most_readers))
+        cell.add(entry);
 }
 
 // What strong accesses tell and see. A weak write tells nothing, and replaces what was told.
 void KernelRaces::synchronize(const Lane &access) {
     const Effect &effect = access.effect;
     auto &words = access.shared ? access.block.words : words_;
+    if (words.empty() && !access.block.clocks.released_at(access.thread()) && !effect.releases)
+        return; // nobody has told anything, nor does this access
     auto word = words.find(access.address);
     bool only_block = is_block_scope(effect);
     if (!effect.strong) {
@@ -367,7 +423,7 @@ bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint
     copy_value(access.warp, access.step, access.effect, access.lane, value);
     size_t bytes = size_t(access.effect.item_bytes) * access.effect.count;
     bool in_this_step = earlier.warp == access.warp.number && looked_at_ >> lane & 1 &&
-                        earlier.block == access.block.number &&
+                        earlier.block == access.warp.block.number &&
                         addresses_[lane] / word_bytes <= word &&
                         word < (addresses_[lane] + bytes + word_bytes - 1) / word_bytes;
     if (in_this_step) { // the memory does not have the bytes of that lane yet
@@ -417,14 +473,16 @@ HazardAccess KernelRaces::described(const Entry &entry, unsigned lane) const {
 
 void KernelRaces::starts(ptx::ThreadBlock &block) {
     std::unique_ptr<Block> &known = blocks_[&block];
-    std::vector<Line> shared;
-    if (known)
-        shared = std::move(known->shared);
-    shared.resize((machine_.shared_bytes + line_bytes - 1) / line_bytes);
-    known = std::make_unique<Block>(uint32_t(block.number), machine_.threads);
-    known->shared = std::move(shared);
+    if (!known) {
+        known = std::make_unique<Block>(machine_.threads);
+        known->shared.resize((machine_.shared_bytes + line_bytes - 1) / line_bytes);
+        known->met.resize(block.warps.size());
+    }
+    known->clocks.begin(uint32_t(block.number));
     known->generation = ++generation_;
-    known->met.resize(block.warps.size());
+    known->barriers.clear();
+    known->words.clear();
+    std::fill(known->met.begin(), known->met.end(), 0);
 }
 
 void KernelRaces::arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) {

@@ -36,23 +36,23 @@ class KernelRaces : public ptx::Observer {
         bool only_waiting = true;
     };
     struct Block {
-        Block(uint32_t number, unsigned threads) : clocks(number, threads), number(number) {}
+        explicit Block(unsigned threads) : clocks(threads) {}
 
         Clocks clocks;
-        uint32_t number;
         uint32_t generation = 0; // grows with each barrier at which all threads wait
         std::vector<Line> shared;
         std::map<unsigned, Arrivals> barriers;
         std::map<uint64_t, Told> words; // what strong writes have told, by the shared address
         std::vector<uint32_t> met;      // for each warp, lanes that have met and did not run yet
     };
-    // An access of one lane.
+    // An access of one lane, or of several that read the same.
     struct Lane {
         ptx::Warp &warp;
         const ptx::Step &step;
         const ptx::Effect &effect;
         Block &block;
         unsigned lane;
+        uint32_t lanes;   // this one, and those that read the same at the same time
         uint64_t address; // in its state space
         bool shared;
 
@@ -62,10 +62,13 @@ class KernelRaces : public ptx::Observer {
     Block &state_of(const ptx::ThreadBlock &block) { return *blocks_.at(&block); }
     void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
     bool access_lines(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect);
-    bool takes(Block &block, Line &line, const Entry &entry, unsigned size, unsigned first) const;
-    void access(const Lane &access);
+    bool add_span(Block &block, Line &line, const Span &span) const;
+    bool is_behind(const Block &block, const Span &span, const Span &old) const;
+    uint32_t same_reads(const Lane &access, uint32_t lanes) const;
+    void access(const Lane &access, Entry entry);
     void look(const Lane &access, uint64_t word, Entry entry);
-    void keep(const Lane &access, Cell &cell, const Entry &entry);
+    std::pair<int, int> unordered(const Lane &access, const Entry &earlier) const;
+    void keep(const Lane &access, Cell &cell, const Entry &entry) const;
     void synchronize(const Lane &access);
     void found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
                const Entry &later);

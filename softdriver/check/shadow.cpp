@@ -3,14 +3,18 @@
 namespace soft::check {
 
 void Line::spread() {
-    cells_ = std::make_unique<std::array<Cell, line_words>>();
+    if (!cells_)
+        cells_ = std::make_unique<std::array<Cell, line_words>>();
+    for (Cell &cell : *cells_)
+        cell.clear();
     for (size_t i = 0; i < count_; i++)
-        for (size_t word = 0; word < line_words; word++) {
-            Entry entry = entries_[i];
-            entry.lanes = 1u << (first_ + word * word_bytes / size_);
-            (*cells_)[word].push_back(entry);
+        for (unsigned word = spans_[i].begin; word < spans_[i].end; word++) {
+            Entry entry = spans_[i].entry;
+            entry.lanes = 1u << spans_[i].lane_of(word);
+            (*cells_)[word].add(entry);
         }
     count_ = 0;
+    spread_ = true;
 }
 
 } // namespace soft::check

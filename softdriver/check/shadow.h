@@ -22,10 +22,46 @@ struct Entry {
     uint8_t size = 0; // the bytes of the whole access
 };
 
-using Cell = std::vector<Entry>;
+// The accesses to a word. The first ones need no memory of their own.
+class Cell {
+  public:
+    size_t size() const { return count_; }
+    Entry &operator[](size_t i) { return i < own ? first_[i] : more_[i - own]; }
+    void clear() { count_ = 0; }
+    void drop(size_t i) {
+        (*this)[i] = (*this)[count_ - 1];
+        count_--;
+    }
+    void add(const Entry &entry) {
+        if (count_ >= own && more_.size() <= count_ - own)
+            more_.resize(count_ - own + 1);
+        (*this)[count_++] = entry;
+    }
 
-// The words of a line. Most lines are only accessed by whole warps whose lanes access neighbouring
-// items, so that one entry is enough for all words. Other lines have a cell for each word.
+  private:
+    static constexpr size_t own = 2;
+    uint32_t count_ = 0;
+    Entry first_[own];
+    std::vector<Entry> more_;
+};
+
+// An access of a whole warp whose lanes access neighbouring items, to some words of a line.
+struct Span {
+    Entry entry;                // `lanes` has those that access this line
+    uint8_t begin = 0, end = 0; // the words
+    uint8_t words = 1;          // of each lane
+    int8_t first = 0;           // the lane of word 0, if that were one of the words
+
+    unsigned lane_of(unsigned word) const { return unsigned(first + int(word / words)); }
+    bool same_lanes(const Span &other) const {
+        return words == other.words && first == other.first;
+    }
+    bool covers(const Span &other) const { return begin <= other.begin && other.end <= end; }
+    bool overlaps(const Span &other) const { return begin < other.end && other.begin < end; }
+};
+
+// The words of a line. Most lines are only accessed by whole warps, so that a few spans are enough
+// for all words. Other lines have a cell for each word.
 class Line {
   public:
     // Forgets everything if the line is of an older generation.
@@ -34,38 +70,28 @@ class Line {
             return;
         generation_ = generation;
         count_ = 0;
-        cells_.reset();
+        spread_ = false;
     }
     Cell &cell(size_t word) {
-        if (!cells_)
+        if (!spread_)
             spread();
         return (*cells_)[word];
     }
-    // Whether entries for the whole line are possible, in which lane `first` + i / (size / 4) has
-    // accessed word i.
-    bool takes(unsigned size, unsigned first) const {
-        return !cells_ && (!count_ || (size_ == size && first_ == first));
-    }
-    size_t count() const { return count_; }
-    const Entry &operator[](size_t i) const { return entries_[i]; }
-    void drop(size_t i) { entries_[i] = entries_[--count_]; }
-    // Adds an entry for the whole line. Returns false if there is no room.
-    bool add(const Entry &entry, unsigned size, unsigned first) {
-        if (count_ == most)
-            return false;
-        size_ = uint8_t(size);
-        first_ = uint8_t(first);
-        entries_[count_++] = entry;
-        return true;
-    }
+    bool has_cells() const { return spread_; }
+    size_t size() const { return count_; }
+    bool full() const { return count_ == most; }
+    const Span &operator[](size_t i) const { return spans_[i]; }
+    void drop(size_t i) { spans_[i] = spans_[--count_]; }
+    void add(const Span &span) { spans_[count_++] = span; }
 
   private:
-    static constexpr size_t most = 3;
+    static constexpr size_t most = 8;
     void spread();
 
     uint32_t generation_ = 0;
-    uint8_t count_ = 0, size_ = 0, first_ = 0;
-    Entry entries_[most];
+    uint8_t count_ = 0;
+    bool spread_ = false;
+    Span spans_[most];
     std::unique_ptr<std::array<Cell, line_words>> cells_;
 };
 
