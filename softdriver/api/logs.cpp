@@ -166,7 +166,9 @@ void append_note(Note what, const std::string &text) {
     if (what == Note::Forked || in_forked_child())
         return;
     try {
-        append(what == Note::Race || what == Note::Hazard || what == Note::Warning ? Level::Warning : Level::Error, text);
+        append(what == Note::Race || what == Note::Hazard || what == Note::Warning ? Level::Warning
+                                                                                   : Level::Error,
+               text);
     } catch (const std::bad_alloc &) {
     }
 }

@@ -29,8 +29,8 @@ using namespace std::chrono_literals;
 // A program may repeat a mistake forever, and nobody reads more lines than this.
 constexpr uint64_t most_lines = 500;
 
-constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault", "data_race",
-                                      "hazard", "warning"};
+constexpr const char *note_names[] = {"refused_image", "forked", "kernel_fault",
+                                      "data_race",     "hazard", "warning"};
 
 // The order of report_numbers: calls, operations that have not run, objects by kind, and, from
 // fixed indices on, calls of functions that are not implemented, and calls with arguments that are

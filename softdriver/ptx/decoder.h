@@ -43,7 +43,7 @@ class Decoder {
 
     // The step that emit() will append.
     Step step;
-    Effect effect; // of that step; emit() clears it
+    Effect effect;              // of that step; emit() clears it
     void emit(Handler handler); // appends `step` with this handler
     // Appends another step before `step`. This step runs in all lanes, whatever the guard of the
     // instruction says.
