@@ -15,7 +15,7 @@ TEXT = """.version 8.0
 .visible .entry k(.param .u64 out)
 {{
     .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
-    .shared .align 8 .b8 tile[1024]; .shared .align 8 .b64 bar;
+    .shared .align 128 .b8 tile[2048]; .shared .align 8 .b64 bar;
     ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
     mov.u32 %r9, tile; mad.lo.u32 %r3, %r1, 4, %r9; add.u32 %r4, %r3, 4;
     mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2; add.u64 %rd4, %rd3, 4;

@@ -5,6 +5,7 @@ import pytest
 import cudadrv as cu
 from cudadrv import testing
 
+from . import programs
 from .programs import modes, run
 
 pytestmark = [
@@ -341,3 +342,56 @@ def test_wrong_settings(cuda_device):
     with pytest.raises(ValueError, match="hazards must be off, record, print or abort, not '1'"):
         testing.configure("hazards=1")
     assert testing.settings()["checks"] == "off"
+
+
+def test_1024_threads_on_one_word(cuda_device):
+    (hazard,) = run("st.shared.u32 [%r9], %r1;", threads=1024)
+    assert hazard.count == 1023
+    assert (hazard.start, hazard.stop) == (0, 4)
+
+
+def test_any_number_of_host_threads(cuda_device):
+    """The result is the same: a checked launch runs in one thread."""
+    body = "st.global.u32 [%rd3], %r2; ld.global.u32 %r5, [%rd4];"
+    found = []
+    for threads in (1, 4):
+        with testing.configured(f"threads={threads}"):
+            found.append(run(body, blocks=64))
+    assert found[0] == found[1]
+    assert modes(found[0]) == ["read write"]
+
+
+def test_a_kernel_that_ends_with_a_fault(script):
+    """What was found before is kept, and what the fault says is as without the check."""
+    done = script.run(f"""
+    import numpy as np
+    import cudadrv as cu
+    from cudadrv import testing
+    testing.configure("checks=race,schedule=eager")
+    text = {programs.TEXT!r}.format(body="{STORE} {LOAD} st.global.u32 [0], 1;", before="")
+    out = cu.DeviceBuffer.zeros(64, np.uint32)
+    with cu.Module(text) as module:
+        stream = cu.Stream()
+        try:
+            module["k"].launch(1, 64, out, stream=stream)
+            stream.synchronize()
+        except cu.CudaError as error:
+            print(error.status.name)
+    print([hazard.memory for hazard in testing.hazards()])
+    print(testing.kernel_fault().split(":")[0])
+    """)
+    printed = done.stdout.splitlines()
+    assert printed[:2] == ["CUDA_ERROR_ILLEGAL_ADDRESS", "[\"shared memory 'tile'\"]"], done.stderr
+    assert printed[2].startswith("kernel 'k', PTX line")
+
+
+def test_threads_in_three_dimensions(cuda_device):
+    text = programs.TEXT.format(body="st.shared.u32 [%r9], %r1;", before="")
+    out = cu.DeviceBuffer.zeros(64, "u4")
+    with testing.configured("checks=race"), cu.Module(text) as module, cu.Stream() as stream:
+        module["k"].launch((1, 2), (2, 3, 2), out, stream=stream)
+        stream.synchronize()
+        (hazard,) = testing.hazards()
+    assert {hazard.first.block, hazard.second.block} <= {(0, 0, 0), (0, 1, 0)}
+    for x, y, z in (hazard.first.thread, hazard.second.thread):
+        assert (x < 2, y < 3, z < 2) == (True, True, True)

@@ -102,3 +102,88 @@ def test_random_programs(cuda_device, seed):
     phases = drawn(random.Random(seed))
     found = {hazard.start // 4 for hazard in run(text(phases))}
     assert found == racy_words(phases), text(phases)
+
+
+# ---- whole warps ----
+#
+# Lanes access neighbouring items, so that the check looks at lines and not at words.
+
+SIZES = {1: "u32", 2: "v2.u32", 4: "v4.u32"}
+
+
+def drawn_rows(random):
+    """For each phase: what each warp does (mode, first word, words of a lane), and the barrier."""
+    return [
+        (
+            {
+                warp: [
+                    (random.choice(("read", "write")), 4 * random.randrange(0, 20), size)
+                    for size in random.choices(list(SIZES), k=random.randint(0, 2))
+                ]
+                for warp in (0, 1)
+            },
+            random.choice((BLOCK, "bar.warp.sync -1;", None)),
+        )
+        for _ in range(random.randint(2, 4))
+    ]
+
+
+def racy_words_of_rows(phases):
+    since = []  # the accesses since the last barrier of the block: thread, warp's phase, mode, word
+    racy = set()
+    joined = [0, 0]
+    for accesses, barrier in phases:
+        for warp, rows in accesses.items():
+            for mode, first, size in rows:
+                for lane, item in itertools.product(range(32), range(size)):
+                    word = first + lane * size + item
+                    thread = 32 * warp + lane
+                    racy |= {
+                        word
+                        for other, met, earlier, place in since
+                        if place == word
+                        and other != thread
+                        and "write" in (mode, earlier)
+                        and not (other // 32 == warp and met < joined[warp])
+                    }
+                    since.append((thread, joined[warp], mode, word))
+        if barrier == BLOCK:
+            since.clear()
+        elif barrier:
+            joined = [count + 1 for count in joined]
+    return racy
+
+
+def text_of_rows(phases):
+    lines = []
+    for number, (accesses, barrier) in enumerate(phases):
+        for warp, rows in accesses.items():
+            lines.append(f"shr.u32 %r5, %r1, 5; setp.ne.u32 %p1, %r5, {warp};")
+            lines.append(f"@%p1 bra over{number}_{warp}; and.b32 %r6, %r1, 31;")
+            for mode, first, size in rows:
+                values = f"{{{', '.join(f'%r{20 + i}' for i in range(size))}}}"
+                values = values if size > 1 else "%r20"
+                lines.append(f"mad.lo.u32 %r7, %r6, {4 * size}, %r9;")
+                place = f"[%r7+{4 * first}]"
+                lines.append(
+                    f"ld.shared.{SIZES[size]} {values}, {place};"
+                    if mode == "read"
+                    else f"st.shared.{SIZES[size]} {place}, {values};"
+                )
+            lines.append(f"over{number}_{warp}:")
+        lines.append(barrier or "")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_rows(cuda_device, seed):
+    chosen = random.Random(seed)
+    phases = [
+        ({w: [(m, f // s * s, s) for m, f, s in rows] for w, rows in accesses.items()}, barrier)
+        for accesses, barrier in drawn_rows(chosen)
+    ]
+    racy = racy_words_of_rows(phases)
+    found = run(text_of_rows(phases), checks="race")
+    places = {word for hazard in found for word in range(hazard.start // 4, hazard.stop // 4)}
+    assert bool(found) == bool(racy), text_of_rows(phases)
+    assert not found or places & racy
