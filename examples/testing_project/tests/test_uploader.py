@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import reversing
 from uploader import CarelessUploader, Uploader, arrived, arrived_careless
 
 import cudadrv as cu
@@ -71,6 +72,31 @@ def test_race(target, array):
 def test_too_early(uploader, target, array):
     """No race, only an answer that comes too early: under `lazy`, each time."""
     assert arrived_careless(uploader.upload(target, array)) == 5
+
+
+# ---- kernels ----
+
+
+@pytest.mark.cuda_checks("race")
+def test_items_are_reversed():
+    found, expected = reversed_by(reversing.correct())
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.cuda_software
+@pytest.mark.xfail(strict=True, reason="a barrier is missing")
+@pytest.mark.cuda_checks("race")
+def test_race_in_a_kernel():
+    """Found whether or not the items happen to be right."""
+    reversed_by(reversing.careless())
+
+
+def reversed_by(module):
+    given = np.arange(256, dtype="u4")
+    buffer = cu.DeviceBuffer.from_array(given, name="items")
+    with module, cu.Stream() as stream:
+        reversing.reverse(module, buffer, stream).wait()
+    return items(buffer).reshape(4, 64), given.reshape(4, 64)[:, ::-1]
 
 
 # ---- what is hard to make happen ----
