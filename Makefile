@@ -62,9 +62,10 @@ external: build $(EXTERNAL)/venv.stamp
 # The tests of these packages, as their authors publish them: docs/suites.md. Takes half an hour.
 # With SOURCES, a folder of checkouts of repositories, also those that are in no distribution.
 SOURCES ?=
-SUITES = numba-cudadrv numba-cudapy pycuda triton $(if $(SOURCES),zluda drjit openmm ocelot samples)
+SUITES = numba-cudadrv numba-cudapy pycuda triton $(if $(SOURCES),zluda drjit openmm slang ocelot samples)
 
 suites: build $(EXTERNAL)/venv.stamp $(EXTERNAL)/pycuda.stamp
+	ln -sfn "$$(echo $(CURDIR)/$(CUDA_OF_PIP)/include)" $(EXTERNAL)/include
 	eval "$$($(LIBCUDA))"; unset CUDADRV_SOFTWARE \
 	    && PATH="$$(echo $(CURDIR)/$(CUDA_OF_PIP)/bin):$$PATH" $(EXTERNAL_PY) \
 	        tests/external/run_suites.py $(SUITES) $(if $(SOURCES),--sources "$(SOURCES)") \

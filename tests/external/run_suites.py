@@ -102,6 +102,14 @@ SUITES = {
         ),
         schedules=("eager",),
     ),
+    # Slang looks for libnvrtc.so in $CUDA_PATH/lib, and for headers beside it.
+    "slang": Suite(
+        "Slang, tests of slangpy's functions on CUDA", "slangpy",
+        f"{SOURCES}/slangpy/slangpy/tests/slangpy_tests", checkout="shader-slang/slangpy v0.43.1",
+        requires=("slangpy==0.43.1", "deepdiff==9.1.0"),
+        variables=(f"CUDA_PATH={ROOT}/build/external", "PYTEST_ADDOPTS=--device-types cuda"),
+        schedules=("eager",), isolated=False,
+    ),
     "quadrants": Suite(
         "Quadrants, tests of its CUDA backend", "quadrants", f"{SOURCES}/quadrants/tests/python",
         checkout="Genesis-Embodied-AI/quadrants v1.3.0",
