@@ -61,9 +61,10 @@ cdef extern from "cudadrv/driver.h":
 @cython.no_gc
 @cython.freelist(4)
 cdef class Next:
-    """The new state of an executable graph. `_take_over` exchanges it for the old state.
+    """The new state of an executable graph. `_take_over` swaps it with the old one.
 
-    It is dropped after the end of the change, because destructors may run code of the program.
+    This object then keeps the old state until the change has ended, because destructors may run
+    code of the program.
     """
 
     def __dealloc__(self):
@@ -408,7 +409,7 @@ cdef class ExecutableNode:
         because the node can be enabled again. A disabled fill fills memory of its own instead: one
         item, or as many as before if an item has two different halves of 4 bytes.
 
-        Setting it raises CaptureError if the node is neither a launch, a copy nor a fill, and while
+        Setting it raises CaptureError if the node is not a launch, a copy or a fill; also while
         another thread launches or changes the executable. It raises CudaOutOfMemoryError if there
         is no memory for a disabled fill.
 

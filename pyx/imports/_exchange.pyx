@@ -517,8 +517,10 @@ cdef bint is_foreign_array(object value) except -1:
 
 
 cdef bint _has_dlpack(object array) except -1:
-    """Whether an array is passed by DLPack. NumPy's is of ordinary memory, so a subclass of its
-    arrays can only have the CUDA Array Interface.
+    """Whether an array is passed by DLPack.
+
+    NumPy's `__dlpack__` describes ordinary memory, so an instance of a subclass of `ndarray` is
+    passed by the CUDA Array Interface, if at all.
     """
     return not is_ndarray(array) and _has(array, "__dlpack__")
 

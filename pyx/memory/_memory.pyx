@@ -746,7 +746,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
 
 
 cdef int _note_allocation(Memory memory, Stream stream) except? -1:
-    """Count the allocation of memory, which exists already, as a write on a stream."""
+    """Count an allocation as a write on a stream. The memory is there already: no driver call."""
     cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL)
     return allocate_on(&ordered, stream, memory.label)
 

@@ -197,7 +197,7 @@ def memory_of_a_managed_pool_freed_in_another_stream(p):
 
 
 def discarded_in_another_stream_than_allocated(p):
-    """Neither the default stream nor a prefetch orders a non-blocking stream behind it."""
+    """Nothing orders the discard, on another stream, after the default stream's allocation."""
     x, a = allocate_managed(p, 0), p.stream(1)
     p.ok("cuMemPrefetchAsync", x, SIZE, 0, a)
     p.sync(a)

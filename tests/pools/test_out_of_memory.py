@@ -130,7 +130,7 @@ def test_its_own_allocations_do_not_call_it_again(on_out_of_memory, stream):
 
 
 def test_a_program_spills_to_the_host(on_out_of_memory, stream):
-    """A program moves device buffers to page-locked memory: the purpose of the function."""
+    """A program moves device buffers to page-locked memory: `on_out_of_memory` is for this."""
     free = cu.Device(0).memory_info()[0]
     held = {"big": cu.DeviceBuffer(free - 4 * MIB, pooled=False)}
     held["big"][:16].fill(7)

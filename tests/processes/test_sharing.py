@@ -1089,7 +1089,7 @@ LENDS = (
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_an_owner_that_is_killed_after_any_step(other, stuck, steps):
     """The borrower reads what was written, is refused, or learns that a wait would never end."""
-    ticket, early = None, steps % 2  # the borrower opens the ticket before or after the end
+    ticket, early = None, steps % 2  # early: the ticket is opened before the owner is killed
     for step in LENDS[:steps]:
         answer = other(step)
         if step.startswith("ticket"):

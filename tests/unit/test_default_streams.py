@@ -211,7 +211,7 @@ def test_a_foreign_stream_is_the_same_under_a_later_object(library, closing):
             stream.close()
         del stream
         slots.append(books()["streams"])
-    # New records are those of closed streams whose work is not known to be complete.
+    # The engine keeps records of closed streams only while their work is not known to be complete.
     assert max(slots) - before < 300
     cu.Stream.from_handle(handle).synchronize()
     assert buffer[0] == 599 % 256
