@@ -43,9 +43,9 @@ cdef const char *last_failure() noexcept nogil:
 
 
 cdef bint was_not_called() noexcept nogil:
-    """Whether the call that failed last in this thread was to make a context current.
+    """Whether the driver call that failed last in this thread should have made a context current.
 
-    Then what was to be called in that context was not called.
+    If so, the driver function that needed this context was not called.
     """
     return strncmp(cudadrv_last_failure, "cuCtx", 5) == 0 \
         and strcmp(cudadrv_last_failure, "cuCtxPopCurrent") != 0

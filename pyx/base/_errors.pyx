@@ -202,8 +202,8 @@ def _message(status, call, detail):
     return f"{text}\n{detail}" if detail else text
 
 
-# The driver's text of each status. The texts are kept, because a ContextLostError that is raised
-# again must not call the driver.
+# The driver's text of each status. The texts are kept, because raising a ContextLostError again
+# must not call the driver.
 _known_words = {}
 
 
@@ -255,17 +255,18 @@ cdef int close_at_end(object thing, object raised, str what) except -1:
     return 0
 
 
-cdef dict _makers = {}      # of classes that programs cannot call: how they get an object
+cdef dict _makers = {}      # for each class that programs cannot call: how to get an object of it
 
 
 cdef int only_made_by(object cls, str how) except -1:
     """Let calls of a class, and of its `__new__`, raise TypeError(how).
 
-    The module of the class still makes objects with ``Class.__new__(Class)``, because Cython calls
-    the C function there, and not this slot. Other modules need a function of that module.
+    The module of the class can still make objects with ``Class.__new__(Class)``: Cython compiles
+    this to a call of the C function, which does not use the slot `tp_new`. Other modules have to
+    call a function of that module.
     """
     _makers[cls] = how
-    exchange_call(cls, NULL)    # calls then use the other slot
+    exchange_call(cls, NULL)    # calls of the class then use `tp_new`
     (<PyTypeObject *>cls).tp_new = <newfunc>_refuse_new
     return 0
 
@@ -326,8 +327,8 @@ cdef void lose_contexts_with(context_loser function) noexcept:
 cdef int raise_status(CUresult status) except -1 with gil:
     """Raise the exception for a status. `last_failure` names the driver function that returned it.
 
-    `Context.check` is for calls of a known context. After a sticky status of another call, the
-    current context is lost.
+    If the status is sticky, the current context counts as lost. For a call in a known context, use
+    `Context.check` instead.
     """
     refuse_if_forked()
     if is_sticky(status) and _lose_context is not NULL:

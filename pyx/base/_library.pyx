@@ -1,6 +1,6 @@
 """Library: chooses a libcuda.so.1 by CUDADRV_DRIVER, and opens it on first use.
 
-Outlives a call: the path of the library that is open (a lock, which is held while it is opened).
+Outlives a call: the path of the open library (guarded by a lock, held while it is opened).
 """
 
 import os
@@ -76,7 +76,7 @@ def _open():
         if not _ready:
             _path = _choose()
             _start()
-            status_of(CUDA_SUCCESS)  # now, because it is needed when memory runs out, too
+            status_of(CUDA_SUCCESS)  # loads `CUresult` now: errors without free memory need it
             _ready = True
     finally:
         lock.release()

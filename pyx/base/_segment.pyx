@@ -65,7 +65,7 @@ cdef int close_file(int file) except -1:
     if file >= 0:
         try:
             os.close(file)
-        except OSError:     # the program has closed all files that it does not know
+        except OSError:     # the program has closed a descriptor that it did not open itself
             pass
     return 0
 

@@ -130,8 +130,8 @@ cdef str state_of(Region region):
 cdef str _obstacle(Region region, list ways):
     """Return the lines of a message about what blocks access to the region besides its borrows.
 
-    This is a host view, a loan, or other work that excludes the host from managed memory. Returns
-    "" if there is none. Appends to `ways` how to end the view, the loan or the work.
+    Such an obstacle is a host view, a loan, or other work that excludes the host from managed
+    memory. Returns "" if there is none. Appends to `ways` how to end the view, loan or work.
     """
     cdef own_conflict conflict
     answer = own_obstacle(engine, region.memory.context.domain, region.memory.state, region.start,
@@ -286,7 +286,7 @@ words.describe_memory = _describe_memory
 # ---- reap ----
 
 def reap():
-    """Free the memory of buffers that were dropped or closed. Blocks until its uses are complete.
+    """Free the memory of dropped and closed buffers. Blocks until all work that uses it is done.
 
     When a buffer is dropped, its memory goes to a pool for new buffers, or is kept until freeing it
     cannot block. This call empties the pools, waits for the work that uses such memory, and frees
@@ -588,19 +588,19 @@ cdef class Buffer(Region):
             FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
 
     def to(self, place, *, bint copy=False, kind=None, stream=None):
-        """Return a buffer with these items that can be used at a place: this one, or a new one.
+        """Return a buffer with the same items that can be used at a place: this one or a new one.
 
         The result is of the kind that belongs to the place: a UnifiedBuffer stays one, and its
         pages are moved; otherwise it is a DeviceBuffer for a device, and a LockedBuffer for the
         host. If this buffer is of that kind and at the place, it is the result. Otherwise a new
         buffer gets a copy of the items, with the shape and the name.
 
-        Without ``stream`` this blocks until the result can be used. It runs on the current stream,
-        else on an internal one, as `copy_from` does. With ``stream`` the move or the copy is queued
-        there, and counts as a write of the result: until the work of the stream is known to be
-        complete (``stream.synchronize()``), the host cannot use the result, and other streams have
-        to be ordered after it. A move counts as a write also where the driver moves pages only when
-        they are used. Where nothing is moved or copied, nothing is ordered.
+        Without ``stream`` the call blocks until the result can be used. The move or copy runs on
+        the current stream, else on an internal one, as for `copy_from`. With ``stream`` the move or
+        copy is queued on that stream, and counts as a write of the result: until the work of the
+        stream is known to be complete (``stream.synchronize()``), the host cannot use the result,
+        and other streams have to be ordered after it. A move counts as a write even if the driver
+        moves pages only when they are used. If nothing is moved or copied, nothing is ordered.
 
         Parameters
         ----------
@@ -683,7 +683,7 @@ cdef class Buffer(Region):
         self._refuse_part()
         if self.memory.loans:
             settle_shares()
-            if self.memory.context.lost:    # imports whose work is lost may still keep the loans
+            if self.memory.context.lost:    # lost imports in the queue may still keep loans
                 drain(False)
         self.memory.close(stream_for(stream, None),
                           policy_in_force(self.policy, self.memory.context.policy))
@@ -840,7 +840,7 @@ cdef class Buffer(Region):
         closed = closed_state(memory)
         try:
             note_write(self, found, GIVE_BACK, OWN_WAIT)
-            if memory.loans:    # another thread has lent it meanwhile
+            if memory.loans:    # another thread has lent the memory meanwhile
                 stay_home(memory)
                 _refuse_lent(self)
         except BaseException:
@@ -851,10 +851,10 @@ cdef class Buffer(Region):
     # ---- other processes ----
 
     def share(self, stream=...):
-        """Lend the buffer to another process: return a ticket, which `open` there takes once.
+        """Lend the buffer to another process: return a ticket, which that process can `open` once.
 
-        Work that is queued there runs after all work that ``stream`` has now. Until the buffer is
-        back, every use of it here is refused, and it cannot be closed. It is back when `accept` has
+        Work that the other process queues runs after all work that ``stream`` has now. Until the
+        buffer is back, this process can neither use nor close it. It is back when `accept` has
         taken the receipt of ``give_back(stream)`` in the other process. Does not block.
 
         The ticket can be pickled, and is for a process of this machine and this user. Buffers can
@@ -1018,7 +1018,7 @@ cdef Region _taken(Buffer buffer):
     moved.part = buffer.part
     moved.sizes = buffer.sizes
     site = here()
-    buffer.usable()  # another thread may have moved it; from here on no other thread runs
+    buffer.usable()  # another thread may have moved the buffer; from here on no other thread runs
     if own_held(engine, buffer.memory.state, buffer.start, buffer.start + buffer.nbytes, &conflict):
         refuse_close(OWN_HELD, &conflict, "move", buffer.describe())
     buffer.move_out(site)

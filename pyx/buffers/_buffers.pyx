@@ -146,8 +146,8 @@ cdef class HostBuffer(Buffer):
     def scalar_access(self):
         """Whether the host may use single items (``buffer[3]``, iteration); default: True.
 
-        If it is False, they raise TypeError, so that a slow loop over items is noticed. Parts made
-        later inherit it. A block of `cudadrv.scalar_access` overrides it. Setting it raises
+        False makes such uses raise TypeError, so that a slow loop over items is noticed. Parts made
+        later inherit the value. A block of `cudadrv.scalar_access` overrides it. Setting it raises
         TypeError unless the value is a bool.
         """
         return not self.no_items
@@ -192,7 +192,7 @@ cdef class HostBuffer(Buffer):
         shape = part.shape
         if isinstance(value, Buffer):
             raise TypeError("copy between buffers with copy_from: buffer[a:b].copy_from(source)")
-        # The value is converted before the bytes are borrowed, because that can run other code.
+        # The value is converted before the bytes are borrowed: the conversion can run other code.
         if isinstance(value, np.ndarray):
             value = plain_array(value)
         if not (type(value) is np.ndarray and value.dtype == part.dtype
@@ -777,12 +777,11 @@ cdef class UnifiedBuffer(HostBuffer):
 
     @property
     def migrations(self):
-        """How often the memory changed sides without a prefetch: from a device to the host.
+        """How often the memory moved from a device to the host without a prefetch.
 
-        For each 64 KiB cudadrv counts how often the host used bytes that work had used since the
-        host used them last. The value is the highest of these counts in the buffer. Bytes that a
-        prefetch has moved to the host in between do not count, and memory that was given advice
-        does not count, either. See `migration_limit`.
+        For each 64 KiB cudadrv counts the uses by the host between which GPU work used the bytes.
+        The value is the highest of these counts in the buffer. Bytes that a prefetch moved to the
+        host in between do not count. Nor does memory that was given advice. See `migration_limit`.
         """
         self.usable()
         if self.memory.migrations is None or self.nbytes == 0:
@@ -1040,7 +1039,7 @@ capacity=None, accessible_by=None)\n--\n
 
     @property
     def capacity(self):
-        """How many items the buffer can have without another address: see `grow`.
+        """How many items the buffer can have at its present address: see `grow`.
 
         For a buffer of a fixed size, and for a part, it is ``count``.
         """
@@ -1051,7 +1050,7 @@ capacity=None, accessible_by=None)\n--\n
     def accessible_by(self):
         """The devices whose streams may use the memory without copying it, as a tuple.
 
-        The first one has the memory.
+        The first device is the one that the memory is on.
         """
         self.usable()
         return devices_of(self)
@@ -1059,7 +1058,7 @@ capacity=None, accessible_by=None)\n--\n
     def grow(self, count):
         """Make the buffer longer: map memory for ``count`` items. The address stays.
 
-        The items keep their contents; those of the new ones are undefined. Work that uses the
+        The items keep their contents; the contents of new items are undefined. Work that uses the
         buffer goes on meanwhile, and so do parts, loans and prepared launches: parts and loans keep
         their size. Orders no work. May block in the driver.
 

@@ -1,6 +1,7 @@
 """Buffers of a kind that is chosen elsewhere: `memory` blocks, `empty`, `zeros`, `from_array`.
 
-Outlives a call: the kind in force (a context variable); that of CUDADRV_MEMORY (the GIL guards it).
+Outlives a call: the kind in force (a context variable); the kind that CUDADRV_MEMORY names (the GIL
+guards it).
 """
 
 cimport cython

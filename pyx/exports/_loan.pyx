@@ -294,7 +294,7 @@ cdef int _end_later(Lent lent) except -1:
 def _end_all_unended():
     cdef Lent lent
     for lent in list(_unended):
-        if not lent.live or lent.holders.users > 0:     # or lent again, or taken back meanwhile
+        if not lent.live or lent.holders.users > 0:     # ended, or has holders again
             _unended.remove(lent)
             continue
         if not own_guard_shut(&lent.holders, 0):    # another thread is trying
@@ -348,8 +348,8 @@ cdef class Loan:
     ``with loan as address:`` lends the buffer for a block. Other libraries make arrays of the loan
     by DLPack, by the CUDA Array Interface or, if the host can read the memory, by the buffer
     protocol. The loan begins with the block or the first array, and ends when the block has ended
-    and the last array is gone. Arrays of the CUDA Array Interface keep this object: they count as
-    gone when this object is.
+    and the last array is gone. Arrays of the CUDA Array Interface keep this object alive: they
+    count as gone when this object dies.
 
     Attributes
     ----------

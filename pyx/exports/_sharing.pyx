@@ -267,7 +267,7 @@ cdef object _description(object given):
 
 
 cdef object _dtype_of(bytes text):
-    import json     # here and below, because importing it takes long
+    import json     # imported where it is needed, because the import is slow
     try:
         dtype = np.lib.format.descr_to_dtype(_description(json.loads(text)))
     except (ValueError, TypeError, SyntaxError, KeyError, IndexError, AttributeError,
@@ -519,7 +519,7 @@ cdef int _share_memory(Region region) except -1:
         status = in_cuIpcGetMemHandle(memory.context.raw, &handle, address)
         if status == CUDA_SUCCESS:
             status = in_cuMemGetAddressRange(memory.context.raw, &base, &total, address)
-        elif status == CUDA_ERROR_INVALID_VALUE:    # of from_raw: the kind of memory is not known
+        elif status == CUDA_ERROR_INVALID_VALUE:    # memory of `from_raw`, whose kind is not known
             in_cuPointerGetAttribute(
                 memory.context.raw, &has_handle, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                 address)
@@ -679,13 +679,13 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     unopened = _check_returned(region, shared, receipt)
     if not shared.lent or shared.returning:
         raise ValueError(f"another thread has taken {region.describe()} back meanwhile")
-    if not region.memory.context.lost:  # else it is page-locked memory, which the host can use
-        # Keeps other threads from taking the buffer back now. The engine would not refuse that.
+    if not region.memory.context.lost:  # if lost, this is page-locked memory: only for the host
+    # Keeps other threads from taking the buffer back now. The engine would not refuse that.
         shared.returning = True
         try:
             _order_after(region, shared, stream)
         except BaseException:
-            if unopened:    # nothing has changed: the ticket can be opened
+            if unopened:    # the ticket can be opened again, as before
                 _board.swap(shared.slot * SLOT_BYTES, TAKEN_BACK, OFFERED)
             raise
         finally:
@@ -850,7 +850,7 @@ cdef class Owner:
         close_file(self.pidfd)
 
 
-# The keys are the number of the process, its start time, and its file descriptor of its board.
+# A key is the owner's process number, its start time, and its file descriptor of the board.
 cdef dict _owners = {}
 
 
@@ -1081,7 +1081,7 @@ cdef Receipt return_opened(Region region, Stream stream):
         _keep_awaiting(opened)
         stream.record_event(opened.event)
     except BaseException:
-        if is_gone:     # the other process does not know it, so that it can be given back again
+        if is_gone:     # the owner was not told, so that the buffer can be given back again
             stay_home(memory)
         own_memory_end(closed)
         raise

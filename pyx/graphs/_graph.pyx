@@ -1,7 +1,7 @@
 """Graph: operations that are captured or added, and their launches.
 
-A graph is a template: it runs nothing and borrows nothing, but its memory stays open. A launch is
-one operation. Its accesses are the union, by range, of those of the graph's nodes.
+A graph is a template: it runs nothing and borrows nothing, but keeps its memory open. A launch is
+one operation. The accesses of a launch are the union, by range, of those of the graph's nodes.
 
 Outlives a call: names of launches that may be unfinished (the GIL guards them).
 """
@@ -84,9 +84,9 @@ cdef class NodeNames(Parts):
 
 
 cdef str _name_at(NodeNames names, size_t memory, uint64_t start, uint64_t stop, int mode):
-    """Return the name of the first node that uses some of these bytes in the mode, or in any mode.
+    """Return the name of the first node that uses some of these bytes in the mode.
 
-    Returns None if there is none.
+    If no node uses them in the mode, returns the first that uses them in any mode, or None.
     """
     other = None
     for used, first, last, its_mode, name, site, inner in names.accesses:
@@ -247,7 +247,7 @@ cdef void _add_accesses(Uses uses, GraphNode node, bint written) noexcept:
 cdef void _add_access(Uses uses, own_access *access, bint in_body) noexcept:
     cdef own_access *added = &uses.each[uses.total]
     added[0] = access[0]
-    # Perhaps the body does not run. Then the old contents remain, so they count as used.
+    # If the body does not run, the old contents remain. So they count as used.
     if in_body and added.effect == OWN_STAYS and added.mode != OWN_READ:
         added.effect = OWN_USES
     uses.total += 1
@@ -278,7 +278,9 @@ cdef list _with_bodies(list nodes):
 
 
 cdef int _flatten(object nodes, Py_ssize_t outermost, list found) except -1:
-    """Append nodes and those in their bodies. `outermost` is that of `nodes`."""
+    """Append nodes and those in their bodies. `outermost` is -1 for the graph's own nodes, else
+    the index of the graph's own node that they are in.
+    """
     cdef GraphNode node
     cdef Plan body
     for node in nodes:
@@ -463,7 +465,7 @@ cdef class Graph(Builder):
 
         Each launch then reads the items that the array has now: ``buffer.copy_from_async(
         graph.constant(array))``. The host can write to the returned buffer between launches, as to
-        any other. The buffer cannot be closed before the graph and its executables are. If
+        any other. The buffer cannot be closed before the graph and its executables are closed. If
         operations use the buffer, its memory lives as long as they do, even if it is dropped.
 
         Parameters
@@ -497,7 +499,7 @@ cdef class Graph(Builder):
         if array.ndim > 1:
             made.sizes = array.shape
         made.copy_in_on_host(array.reshape(made.shape))
-        _refuse_uncaptured(self)  # making the array may have run code that ended the capture
+        _refuse_uncaptured(self)  # again: making the array may have run code that ended the capture
         holdings = self.plan.holdings
         if made.nbytes:
             borrow(made, &access, OWN_READ)
@@ -565,8 +567,8 @@ cdef class Graph(Builder):
         """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.
 
         The node is a copy: later changes of the other graph do not change it. It uses all that the
-        nodes of the other graph use, and this graph keeps that open, too. ``after`` and the result
-        are as in `add_copy`.
+        nodes of the other graph use, and this graph keeps those buffers and modules open, too.
+        ``after`` and the result are as in `add_copy`.
 
         Raises what `add_copy` raises; also CaptureError if the other graph has no nodes and was
         never captured, is being captured, has conditional nodes, or is a body: the driver cannot
@@ -600,7 +602,7 @@ cdef class Graph(Builder):
                 raise
         finally:
             child.plan.busy = None
-        self.plan.holdings.names.numbers.append(name)   # given back when no message can need it
+        self.plan.holdings.names.numbers.append(name)   # free again when no message can need it
         return node
 
     # ---- conditions ----
@@ -608,8 +610,8 @@ cdef class Graph(Builder):
     def condition(self, default=None):
         """Make a condition: a number on the device, which decides whether a body runs.
 
-        Kernels of the graph set it by ``cudaGraphSetConditional(condition, value)``. They get what
-        this method returns as an argument of 8 bytes.
+        Kernels of the graph set the number by ``cudaGraphSetConditional(condition, value)``. For
+        that, pass what this method returns to them as an argument of 8 bytes.
 
         Parameters
         ----------
@@ -742,7 +744,7 @@ cdef class Graph(Builder):
         if _is_second(status) and made.conditional:
             if self.single is not None and not may_finish():
                 _refuse_during_captures(self)
-            _refuse_second(self)    # the other one was made before the conditions were
+            _refuse_second(self)    # the first one was made before the graph got conditions
         self.context.check(status)
         self.single = single
         made.operation = graph_launch(self.label, uses.names)
@@ -751,8 +753,8 @@ cdef class Graph(Builder):
     def close(self):
         """Destroy the graph, and let its memory go. Closing twice does nothing. Does not block.
 
-        What was instantiated from it stays, and keeps the memory. The driver's graph is destroyed
-        with the last of these executables.
+        Executables that were instantiated from it stay, and keep the memory. The driver's graph is
+        destroyed with the last of these executables.
 
         Raises CaptureError while the graph is being captured, and for a body, which is closed with
         its graph.
@@ -909,7 +911,7 @@ cdef class Graph(Builder):
             # destroyed is leaked, because drivers crash when it is destroyed (580 does).
             graph.driver_graph.raw = NULL
         _drop_driver_graph(graph)
-        graph.forget()  # with it goes `busy`: until then no other thread can begin anything
+        graph.forget()  # last: drops `busy`, which keeps other threads from changing the graph
 
     cdef int forget(self) except -1:
         """Let go of the nodes, and of what they hold."""
@@ -1165,7 +1167,7 @@ cdef int _forget_names() except -1:
 cdef uint16_t name_launches(str graph, NodeNames names) except? 0:
     """Return the number of a name for the launches of an executable.
 
-    The name is made for this executable if there is room; else it is LAUNCH.
+    This is a new name for this executable if there are not too many names; else it is LAUNCH.
     """
     if len(_last_launches) >= _crowded:
         _forget_names()

@@ -1,7 +1,8 @@
 """Graph changes: updates of executable graphs, and changes of single nodes of them.
 
-A change first makes everything that the executable graph will have (`Next`), then calls the driver,
-and then cannot fail any more. Meanwhile launches and other changes are refused.
+A change first makes everything that the executable graph will have (`Next`), and then calls the
+driver. After that call the change cannot fail. Until it ends, launches and other changes are
+refused.
 """
 
 import operator
@@ -95,7 +96,7 @@ cdef bint _same_names(NodeNames names, NodeNames others) except -1:
 
 
 cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
-    """Exchange the states of an executable, which the driver has already changed."""
+    """Swap the states of an executable, after the driver has changed it."""
     own_catch_up(engine)
     if following.operation != executable.operation:
         retire_name(executable)
@@ -108,7 +109,7 @@ cdef void _take_over(ExecutableGraph executable, Next following) noexcept:
 
 
 cdef int _put_in_place(Uses uses, GraphNode node) except -1:
-    """Exchange a node for one with the same accesses."""
+    """Replace a node by one with the same accesses."""
     uses.nodes[node.index] = node
     uses.regions = uses.contexts = None     # its buffers may have other names and policies
     return 0
@@ -206,7 +207,7 @@ cdef Next _update_by(ExecutableGraph executable, Graph graph):
 
 
 cdef Uses _with_disabled(ExecutableGraph executable, Uses uses, list changes):
-    """Return what launches use if the nodes stay disabled that are now. Appends to `changes`."""
+    """Return what launches use if the disabled nodes stay disabled. Appends to `changes`."""
     disabled = {}
     for index in executable.uses.disabled:
         changes.append(_disable(uses.nodes[index], executable.context))
@@ -235,8 +236,8 @@ cdef bint _pair(ExecutableGraph executable, Graph graph, list nodes) except -1:
     """Check that the nodes of the graph can take the places of those of the executable.
 
     The driver pairs nodes by their order and by the order of their edges. If these are the same in
-    both graphs, it pairs each node with the one at the same index. Returns whether this is known
-    for all of the driver's nodes; for those of other projects' operations it is not.
+    both graphs, it pairs each node with the one at the same index. Returns whether both orders are
+    known for all of the driver's nodes: they are not known for operations of other projects.
     """
     cdef GraphNode old, new
     cdef list present = executable.uses.nodes
@@ -406,7 +407,7 @@ cdef class ExecutableNode:
         """Whether launches run the node. A disabled node does nothing, and orders as before.
 
         Launches do not borrow what a disabled node would use. The executable still keeps it,
-        because the node can be enabled again. A disabled fill fills memory of its own instead: one
+        because the node can be enabled again. A disabled fill fills separate memory instead: one
         item, or as many as before if an item has two different halves of 4 bytes.
 
         Setting it raises CaptureError if the node is not a launch, a copy or a fill; also while
@@ -553,18 +554,18 @@ cdef int _refuse_others(
 cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange change):
     """Return the state of an executable after a change of a node. Raises if the node conflicts.
 
-    Returns None if the node can get into the list of nodes, and nothing else changes.
+    Returns None if the present state stays, except that the node is replaced in its list.
     """
     cdef Uses uses = executable.uses
     cdef list nodes, every
-    # A launch has compared its buffers' contexts with its kernel's.
+    # Making a launch has compared the contexts of its buffers with that of its kernel.
     if old.kind != LAUNCH_NODE \
             or (<Kernel>old.kernel).module.context is not executable.context:
         _refuse_other_context(executable, change.node)
     if _same_accesses(old, change.node):
         if Py_REFCNT(uses) == 2 and _fits_in_place(uses, old, change.node):
-            # Only the executable and the variable here refer to `uses`: neither the graph nor
-            # tokens of launches keep it as it is.
+            # Only the executable and the local variable refer to `uses`, no graph and no token. So
+            # its list of nodes may change.
             return None
         return _next(executable, uses_with(uses, old, change.node), executable.holdings)
     _refuse_conflicts(executable, change)
@@ -577,7 +578,7 @@ cdef Next _following(ExecutableGraph executable, GraphNode old, NodeChange chang
 
 
 cdef bint _fits_in_place(Uses uses, GraphNode old, GraphNode new) noexcept:
-    """Whether a Uses stays right if a node with the same accesses gets into its list of nodes."""
+    """Whether a Uses stays right if one of its nodes is replaced by one with the same accesses."""
     return uses.every is uses.nodes \
         and old.site_number == new.site_number and old.operation == new.operation
 

@@ -39,7 +39,7 @@ cdef class JoinedCapture:
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self.closed
 
     @property
@@ -82,8 +82,8 @@ cdef class JoinedCapture:
     def close(self):
         """Stop keeping the buffers and modules open. Closing twice does nothing. Does not block.
 
-        Call it when the library's graph, and all that the library has made of it, is gone, and its
-        launches are complete: afterwards the memory can be closed, and used again.
+        Call this method when the library's graph and everything made of that graph are gone, and
+        their launches are complete: afterwards the buffers and modules can be closed.
 
         Raises CaptureError inside the block.
         """

@@ -110,8 +110,8 @@ cdef object _import_dlpack(object array, object stream, bint ordered, bint noted
     if api is not NULL and api != &our_exchange:
         taken = take_exchanged(api, array)
         if taken.tensor.dtype.code == DL_COMPLEX:
-            # `__dlpack__` is called instead: PyTorch's refuses tensors that are only marked as
-            # conjugated.
+            # `__dlpack__` is called instead, because that of PyTorch refuses tensors that are only
+            # marked as conjugated.
             taken = None
     if taken is None:
         device, ordinal = _dlpack_device(array)
@@ -234,7 +234,7 @@ cdef object _class_of(MemoryKind kind):
 
 
 cdef object _attribute(object array, str name):
-    """Return an attribute of an array, or None. Proxies need not have it in their type.
+    """Return an attribute of an array, or None. The type of a proxy need not have the attribute.
 
     Classes of arrays are no arrays, although they have the attributes.
     """
@@ -428,8 +428,8 @@ cdef class Argument:
     cdef bint held              # whether a `Held` keeps the array alive
 
     cdef bint is_current(self, object array) except -1:
-        """Whether the array has the same address, size and device as at the import, is contiguous,
-        and its region can be used. The dtype and the shape may differ.
+        """Whether the array still has the address, size and device that it had at the import, is
+        contiguous, and its region can be used. The dtype and the shape may differ.
         """
         cdef dl_tensor tensor
         self.api.tensor_from_object(<void *>array, &tensor)
@@ -526,7 +526,7 @@ cdef bint _has_dlpack(object array) except -1:
 
 
 cdef bint _has(object array, str name) except -1:
-    """Whether `_attribute` returns something. A property of the type is not read."""
+    """Whether `_attribute` would return something. Does not run the getter of a property."""
     return not isinstance(array, type) and (
         hasattr(type(array), name) or getattr(array, name, None) is not None)
 
@@ -585,7 +585,7 @@ cdef Argument _new_argument(dl_exchange *api, object array):
     argument.region = _buffer_of(taken, argument.device_type, context, None, _name(array))
     argument.address = <size_t>tensor.data + tensor.byte_offset
     argument.nbytes = _bytes_of(tensor)
-    # There is no home: the array is empty, or the driver does not know the allocation's bounds.
+    # No home: the array is empty, or the driver does not know the bounds of the allocation.
     if argument.region.memory.home is None:
         return None
     # The region must not keep the array alive: `hold_arguments` does so while launches use it.
@@ -596,7 +596,7 @@ cdef Argument _new_argument(dl_exchange *api, object array):
     except TypeError:
         return None
     argument.key = <size_t><void *>array
-    _place_of(argument.key)[0] = NULL   # before the record that was there is dropped
+    _place_of(argument.key)[0] = NULL   # before `_arguments` drops the earlier record of this id
     _arguments[argument.key] = argument
     _place_of(argument.key)[0] = <PyObject *>argument
     return argument
@@ -628,7 +628,7 @@ cdef int _object_from_managed(dl_versioned *managed, void **array) except -1:
 
 
 cdef Region _region_of(Tensor taken):
-    """Make a buffer over a tensor whose owner works on the stream that is current here."""
+    """Make a buffer over a tensor whose owner works on cudadrv's current stream."""
     cdef Region region
     device = taken.tensor.device.device_type
     _check_device(taken, device)
@@ -676,5 +676,5 @@ cdef int _current_work_stream(
 our_exchange.allocate = _allocate
 our_exchange.managed_from_object = _managed_from_object
 our_exchange.object_from_managed = _object_from_managed
-our_exchange.tensor_from_object = NULL  # nothing would tell when the consumer's use ends
+our_exchange.tensor_from_object = NULL  # cudadrv would not learn when the consumer's use ends
 our_exchange.current_work_stream = _current_work_stream

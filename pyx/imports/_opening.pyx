@@ -27,7 +27,7 @@ def open(ticket, stream=None):
     complete.
 
     If opening fails, for example because the stream is capturing, the ticket can be opened later.
-    If the driver had mapped the memory already, this memory has to be unmapped first.
+    If the driver had already mapped the memory, it has to be unmapped before that.
 
     Does not block. The memory is unmapped when the work on it is known to be complete.
 

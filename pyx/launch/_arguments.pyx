@@ -226,7 +226,7 @@ cdef bytes _converted(
 
 
 cdef bytes _float(Signature signature, Py_ssize_t index, object value, int nbytes):
-    """Return the bytes of a number as a float. Raises ValueError if that would round an integer."""
+    """Return the bytes of a number as a float. Raises ValueError if an integer would be rounded."""
     code = FLOATS.get(nbytes)
     if code is None:
         refuse_argument(signature, index, value, "pass a NumPy or ctypes value of that size")
@@ -735,7 +735,7 @@ cdef Region _written_in(
 cdef int _refuse_read_too(
     Signature signature, Region written, Py_ssize_t argument, object value, Py_ssize_t other
 ) except -1:
-    """Refuse a buffer in `write` if `value` is a buffer in `read` with bytes of it."""
+    """Refuse a buffer in `write` if `value` is a buffer in `read` that shares bytes with it."""
     cdef Region read_only
     if type(value) is not Access or (<Access>value).mode != OWN_READ:
         return 0

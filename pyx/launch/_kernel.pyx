@@ -402,11 +402,11 @@ cdef int _look_up(Kernel kernel, Module module, str name) except -1:
 
 cdef enum:
     PORTABLE_CLUSTER = 8    # the most blocks of a cluster on any device with clusters
-    LARGEST_CLUSTER = 16    # the same, of kernels whose attribute allows clusters beyond that
+    LARGEST_CLUSTER = 16    # the same if the kernel's attribute allows larger clusters
 
 
 cdef int _find_takes(Kernel kernel, str name) except -1:
-    """Find which shapes the kernel takes: ask the driver, and read the PTX if that is known."""
+    """Find which shapes the kernel takes: ask the driver, and read the PTX if there is one."""
     cdef Takes *takes = &kernel.takes
     takes.threads = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
     takes.shared = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
@@ -885,7 +885,7 @@ cdef class Prepared:
     """Prepared(*args, **kwargs)\n--\n
     A launch whose arguments are already checked and packed, made by `Kernel.prepare`.
 
-    It keeps its buffers alive. It does not borrow them; each launch of it does.
+    It keeps its buffers alive without borrowing them. Each of its launches borrows them.
 
     Attributes
     ----------
@@ -989,8 +989,8 @@ cdef Py_ssize_t count_accesses(Kernel kernel, Packed *packed) except -1:
 cdef Py_ssize_t borrow_of(Kernel kernel, Packed *packed, own_access *accesses) except -1:
     """Fill in the accesses of a node that launches, after `count_accesses`. Returns their number.
 
-    Repeats a part of `launch_packed`. A function for both would cost a call there, because the
-    compiler inlines only functions with a single caller.
+    Repeats a part of `launch_packed`: if both called one function, the compiler would not inline it
+    in `launch_packed`, because it inlines only functions with a single caller.
     """
     cdef Region region
     cdef Memory memory

@@ -136,7 +136,7 @@ cdef class LaunchChange(NodeChange):
         _spare = self
 
 
-# A change that has ended. Making the object takes longer than all that a change stores in it.
+# A change that has ended, kept for the next one: making the object takes longer than filling it.
 cdef LaunchChange _spare = None
 
 
@@ -190,7 +190,7 @@ cdef tuple _borrows_in(GraphNode node):
 cdef int _fill_shape(
     Kernel kernel, Shape *shape, object grid, object block, object shared_bytes
 ) except -1:
-    """Set the shape. None keeps what it has now."""
+    """Set the shape. An argument that is None keeps the present value."""
     cdef Shape now = shape[0]
     kernel.fill(
         shape,

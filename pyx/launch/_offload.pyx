@@ -1,8 +1,8 @@
 # cython: nonecheck=True
 """Offload: arrays of the host that a device uses for a block, or for one launch.
 
-An array is *captured* while a block uses it, or while a launch has results for it that are not yet
-copied to it: they have not come home.
+An array is *captured* while a block uses it, or while a launch has results that are not yet copied
+to the array: they have not come home.
 
 Outlives a call: `_captures`, the captures that have not ended, and those whose array could not be
 made writable again yet (the GIL guards it).
@@ -241,7 +241,7 @@ cdef int end_captures(list captures) except -1:
 
 
 def _end_again():
-    """End the captures that could not be ended before, because memory ran out."""
+    """End the captures that could not be ended when memory had run out."""
     cdef Capture capture
     for capture in _captures:
         if capture.over:
@@ -315,7 +315,7 @@ cdef int _allocate(list captures, Context context, Stream stream) except -1:
 
 
 cdef int _check_locks(list captures) except -1:
-    """Raise if the program has made a captured array writable, because it may have changed."""
+    """Raise if the program has made a captured array writable: its items may have changed."""
     cdef Capture capture
     for capture in captures:
         if capture.locked and _is_writable(capture.array):
@@ -407,7 +407,7 @@ cdef class offload:
     stream : Stream, optional
         The stream that copies. Work of other streams on the buffers has to be ordered before it at
         the end of the block. Default: the current stream of a ``with stream:`` block, else an
-        internal one; then work on the buffers has to be known to be complete at the end.
+        internal one: then, at the end, the host has to know that work on the buffers is complete.
     device : Device, optional
         Default: the device of the stream, else the current context.
 
