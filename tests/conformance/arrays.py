@@ -7,8 +7,8 @@ import numpy
 from .boxes import ARRAY, HOST, Copy3D
 
 FORMATS = {"u1": 1, "u2": 2, "u4": 3, "i1": 8, "i2": 9, "i4": 10, "f2": 16, "f4": 32}
-# Of integers that stand for numbers from 0 or -1 to 1, with one channel. For two and four channels
-# the next numbers follow.
+# Formats with one channel, whose integers stand for numbers from 0 or -1 to 1. The next two values
+# are the formats with two and with four channels.
 FRACTIONS = {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}
 LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE = 1, 2, 4, 8, 64
 

@@ -383,7 +383,7 @@ class Flag:
 
 
 class Gate(Flag):
-    """Blocks streams until it is opened. The streams wait until its word in memory is 1."""
+    """A gate blocks streams until it is opened: they wait until its word in memory is 1."""
 
     def __init__(self, client):
         self._client = client
@@ -404,8 +404,8 @@ def poll(query):
     return status
 
 
-# A call counts as blocked after these seconds, even if its thread still runs: a driver may block in
-# a loop. Even a busy machine runs each thread in this time.
+# A call whose thread still runs after this many seconds counts as blocked: a driver may wait in a
+# loop. Even a busy machine gives each thread a processor within this time.
 BUSY = 3
 
 

@@ -121,8 +121,8 @@ def joined(program, stream, sides):
 class RandomWork:
     """Random fills and copies of a few buffers on a few streams.
 
-    Events order conflicting work. So a program that issues all steps has no race, and only one
-    possible result.
+    Events order conflicting work. With all events, a program has no race and only one possible
+    result.
     """
 
     BUFFERS, STREAMS, BYTES = 5, 3, 64
@@ -136,7 +136,7 @@ class RandomWork:
             self.steps.append((stream, target, source if copies else None, random.randrange(256)))
 
     def issue(self, program, streams, buffers, forgotten=None):
-        """Queue the steps. No events order the step `forgotten` after the steps before it."""
+        """Queue the steps, without the events that order `forgotten` after earlier steps."""
         last = {}  # for each buffer: the streams that have used it, and whether they wrote it
         for number, (stream, target, source, value) in enumerate(self.steps):
             needed = set(last.get(target, {}))

@@ -1,4 +1,4 @@
-"""Where memory of a device lies: large allocations begin with a block, small ones share one."""
+"""Addresses of device memory: large allocations begin a new block, and small ones share blocks."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from .client import OUT_OF_MEMORY, PATIENCE, SUCCESS
 
 UNIT = 512
 BLOCK = 2 << 20
-LARGE = (1 << 20) + 1  # an H200 packs 1 MiB; the next size that it was asked about is 1.5 MiB
+LARGE = (1 << 20) + 1  # an H200 packs 1 MiB; the next size that was tried is 1.5 MiB
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_small_memory_lies_in_one_block(software, client, size):
 
 
 def test_small_memory_is_packed(software, client):
-    client.device(LARGE - 1)  # if this begins a block, the next ones have room in it
+    client.device(LARGE - 1)  # if this memory begins a block, the next memory fits into it
     client.device(LARGE - 1)
     addresses = []
     for _ in range(100):
@@ -86,7 +86,7 @@ def test_a_freed_address_is_not_used_again_soon(software, client, size):
 
 @pytest.mark.parametrize("size", [1000, LARGE - UNIT, LARGE, LARGE + 1, BLOCK + 1, 64 << 20])
 def test_the_capacity_counts_units_of_512_bytes(small_device, size):
-    """Whole blocks of addresses take no more of the capacity than is asked for."""
+    """Memory with whole blocks of addresses takes only its own size from the capacity."""
     memory = []
     while address := allocated(small_device, size):
         memory.append(address)
@@ -135,7 +135,7 @@ print("done")
 
 
 def test_memory_is_found_when_no_block_is_free(software, tmp_path):
-    """Every block of the device's addresses has a small allocation."""
+    """Large memory is found, although each block of addresses has a small allocation."""
     library = shutil.copy(software.path, tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", FULL, library, Path(__file__).parents[1]],

@@ -28,7 +28,7 @@ SCHEDULED = (
     "blocking ordering pools placed_pools pool_uses places values capture_calls copies1d streams "
     "events host_functions capture kernels kernel_faults old_launches cooperation"
 )
-AT_ONCE = 4  # sections asked at the same time: they mostly wait
+AT_ONCE = 4  # number of sections that are asked at the same time: they mostly wait
 PEERS = "devices=2"
 
 

@@ -338,7 +338,7 @@ def test_planes_with_parts_of_elements(client, changes):
 
 @pytest.mark.cuda_software
 def test_programs_have_no_address_of_arrays(program):
-    """A report of a race shows the address of an array, but no function accepts it."""
+    """A report of a race shows the address of an array, but no function accepts this address."""
     array = make(program, 64)
     host, streams = program.host(64), [program.stream() for _ in range(2)]
     for stream in streams:

@@ -134,7 +134,7 @@ def test_legacy_stream_knows_blocking_streams_only(client, flags):
 
 @pytest.mark.parametrize("call", ["cuEventRecord", "cuStreamWaitEvent"])
 def test_records_and_waits_are_legacy_work(client, call):
-    """A record or wait on the legacy stream orders blocking streams, even for a complete event."""
+    """Legacy records order blocking streams. So do legacy waits, even for a complete event."""
     busy, behind, done = client.stream(0), client.stream(0), client.event()
     client.ok("cuEventRecord", done, client.stream())
     client.ok("cuEventSynchronize", done)

@@ -27,7 +27,7 @@ ORDERS = {"stream": STREAM_ORDER, "call": DURING_CALL, "any": ANY_ORDER}
 def batch(copies, *attributes, first=(0,)):
     """The arguments for a batch of copies (target, source, size).
 
-    `first` are the indices of the first copies to which each of the attributes applies.
+    `first` has, for each item of `attributes`, the index of the first copy to which it applies.
     """
     count = len(copies)
     targets, sources, sizes = zip(*copies, strict=True)
@@ -158,8 +158,8 @@ def test_any_order_shows_what_depends_on_one(software):
 def test_nothing_orders_the_copies_of_a_batch(client):
     """The copies of a batch are not ordered.
 
-    A copy that needs the result of the one before it is an error of the program. The software
-    driver makes this error visible.
+    If a copy needs the result of an earlier copy of the batch, the program is wrong. The
+    software driver makes this error visible.
     """
     stream = client.stream()
     first, second, third = (client.device(1) for _ in range(3))

@@ -37,7 +37,7 @@ def put_text(client, text, suffix="Global"):
 
 @pytest.fixture(autouse=True)
 def restored(client):
-    """Restore those settings of the process that tests change."""
+    """Restore the settings that tests change for the whole process."""
     text = get_text(client, FILE)
     values = {setting: get(client, setting) for setting in (TRIGGER_HOST, LIGHTWEIGHT)}
     flags = get(client, FLAGS, ctypes.c_int)
@@ -50,7 +50,7 @@ def restored(client):
 
 @pytest.fixture
 def context(client):
-    """A context of its own, because the settings cannot be removed."""
+    """A new context for the test, because settings of a context cannot be removed."""
     handle = ctypes.c_void_p()
     client.ok("cuCtxCreate_v2", ctypes.byref(handle), 0, 0)
     yield handle

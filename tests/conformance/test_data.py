@@ -117,8 +117,9 @@ def test_stream_ordered_memory(client):
 
 @pytest.mark.parametrize("flags", [0, PORTABLE, DEVICEMAP, PORTABLE | DEVICEMAP])
 def test_flags_of_page_locked_memory(client, flags):
-    """The block is large, because a driver may put small blocks of the process into one piece of
-    memory, which has the flags of the first of them.
+    """The memory is large, because a driver may put small allocations into one piece of memory.
+
+    This piece then has the flags of its first allocation.
     """
     value = ctypes.c_uint()
     address = client._make("cuMemFreeHost", ctypes.c_void_p, "cuMemHostAlloc", 4 << 20, flags)

@@ -33,7 +33,7 @@ SHAPES = {
     "3d": ((32, 16, 64), 0, "{%f5, %f5, %f5, %f5}", "{%f1, %f2, %f3, %f3}"),
     "a1d": ((32, 0, 3), LAYERED, "{%r5, %f5}", "{%f1}"),
     "a2d": ((32, 16, 3), LAYERED, "{%r5, %f5, %f5, %f5}", "{%f1, %f2}"),
-    # The direction is that of the middle of a face, so a gradient in x and y moves along it.
+    # The direction is that of the middle of a face, so a gradient in x and y moves along the face.
     "cube": ((16, 16, 6), CUBEMAP, "{%f7, %f7, %f6, %f6}", "{%f1, %f2, %f3, %f3}"),
     "acube": ((16, 16, 12), CUBEMAP | LAYERED, "{%r5, %f7, %f7, %f6}", "{%f1, %f2, %f3, %f3}"),
 }
@@ -70,7 +70,7 @@ def sizes_of(geometry):
 
 
 def short(numbers, rounding):
-    """Round numbers to 10 bits, because the device computes with these."""
+    """Round numbers to 10 bits, because the device computes with 10 bits."""
     fractions, exponents = numpy.frexp(numpy.asarray(numbers, "f8"))
     return numpy.ldexp(rounding(numpy.ldexp(fractions, 10)), exponents - 10)
 
@@ -93,7 +93,7 @@ def level(first, second, leave=False):
     """The level for two gradients, which are in elements of the first level.
 
     The device takes the longest of four vectors: the two gradients, and two directions between
-    them. If a gradient leaves the face of a cube, the device ignores the two directions between.
+    them. If a gradient leaves the face of a cube, the device takes the longer gradient.
     """
     first, second = (short(gradient, numpy.trunc) for gradient in (first, second))
     longest = numpy.maximum(length(first), length(second))
@@ -105,7 +105,7 @@ def level(first, second, leave=False):
 
 
 def unfolded(gradients):
-    """Project gradients of the direction (0, 0, 1) onto its face, or onto the unfolded next one."""
+    """Project gradients of the direction (0, 0, 1) onto its face or the next one, unfolded."""
     return numpy.where(
         abs(gradients) > 1, numpy.sign(gradients) * (2 - 1 / abs(gradients).clip(1)), gradients
     )
@@ -164,7 +164,7 @@ def test_gradients_that_are_oblique(client, geometry):
 
 
 def test_directions_to_the_side_of_a_face(client):
-    """The level depends on the distance, on the face, to the direction plus its gradient."""
+    """The level depends on the distance on the face from the direction to direction + gradient."""
     body = f"""{MIDDLE} mov.f32 %f8, 0f3E800000;
     tex.grad.cube.v4.f32.f32 {RESULT}, [%rd1, {{%f5, %f8, %f6, %f6}}],
         {{%f1, %f2, %f3, %f3}}, {{%f7, %f7, %f7, %f7}};"""

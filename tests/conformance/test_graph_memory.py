@@ -14,8 +14,8 @@ SIZE = 64
 UPDATE_FAILURE, PARAMETERS_CHANGED = 910, 5
 PINNED, MANAGED = 1, 2
 WRITE_COMBINED = 4
-# The kinds of memory. A copy node can get other memory in place of its memory if both kinds of
-# memory have the same value here.
+# The kinds of memory. The memory of a copy node can be replaced by memory of another kind if both
+# kinds have the same value here.
 KINDS = {
     "device": "device",
     "managed": "device",
@@ -144,7 +144,7 @@ def test_both_sides_of_a_copy_keep_their_kind_of_memory(client, before):
             node, step = step_of(client, old)
             same = kind == KINDS[before]
             if {kind, KINDS[before]} == {"device", "host"}:
-                continue  # real drivers accept it in some nodes and refuse it in others
+                continue  # real drivers accept this change in some nodes and refuse it in others
             assert node.set(step, new) == (SUCCESS if same else INVALID_VALUE), after
             expected = (SUCCESS, 0) if same else (UPDATE_FAILURE, PARAMETERS_CHANGED)
             assert update(client, step, new) == expected, after

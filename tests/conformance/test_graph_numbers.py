@@ -35,7 +35,7 @@ def test_executable_graphs_have_different_numbers(client):
 
 
 def test_a_node_keeps_its_number(client):
-    """The number identifies a node in its graph, whichever nodes are added and destroyed."""
+    """A node keeps its number in its graph while other nodes are added and destroyed."""
     graph = new_graph(client)
     nodes = [empty_node(client, graph) for _ in range(3)]
     numbers = [ask(client, "cuGraphNodeGetLocalId", node) for node in nodes]

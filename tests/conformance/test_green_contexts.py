@@ -216,7 +216,7 @@ def test_descriptions(client):
 
 
 def test_descriptions_of_two_splits(client):
-    """Parts of two splits can be described, but cuda.h documents INVALID_RESOURCE_CONFIGURATION."""
+    """Parts of two splits can be described together, although cuda.h documents an error."""
     resource = whole(client)
     _, parts, _ = split(client, resource)
     _, others, _ = split(client, resource)
@@ -456,7 +456,7 @@ def test_streams(client, make):
         assert client.call("cuGreenCtxStreamCreate", *arguments) == INVALID_VALUE
 
 
-@pytest.mark.cuda_software  # counts references, and resets the primary context
+@pytest.mark.cuda_software  # the test counts references, and resets the primary context
 def test_streams_of_a_destroyed_one(client, make):
     before = client.lib.count("primary")
     green = make()
@@ -490,7 +490,7 @@ def test_a_record_waits_for_all_streams_of_a_green_context(client, make):
 def test_a_wait_holds_all_later_work_of_a_green_context(client, make):
     """The wait also blocks the work of streams that are made after the wait.
 
-    On an H100, a stream of the green context without later work may be idle.
+    On an H100, a stream of the green context that gets no work after the wait may be idle.
     """
     green, usual, event = make(), client.stream(), client.event()
     streams = [stream_of(client, green) for _ in range(2)]

@@ -1,6 +1,6 @@
 """Calls before cuInit, after reset and release, in a forked child, and after a sticky error.
 
-Each program runs in a process of its own, because the driver is unusable there afterwards.
+Each program runs in its own process, because it leaves the driver of the process unusable.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ def run(library_path):
         folder = str(Path(__file__).resolve().parent.parent)
         script = PRELUDE.format(folder=folder, path=library_path) + body
         process = subprocess.run(
-            # Python warns of a fork in a process with threads, which these tests do on purpose.
+            # Python warns of a fork in a process with threads. These tests fork on purpose.
             [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", script],
             capture_output=True,
             text=True,

@@ -169,8 +169,8 @@ def test_dump_to_a_file_that_cannot_be_made(client, tmp_path):
     assert client.call("cuLogsDumpToFile", ctypes.byref(iterator), nowhere, 0) == INVALID_VALUE
 
 
-# On an H100 callbacks get the same messages, but this test or the next one did not return there.
-# The next one hangs on an H200.
+# On an H100, callbacks get the same messages, but this test or the next one hung. On an H200, the
+# next one hangs.
 @pytest.mark.cuda_software
 def test_callbacks(client, listen):
     (first, handle), (second, _) = listen(), listen()
@@ -186,7 +186,7 @@ def test_callbacks(client, listen):
 
 @pytest.mark.cuda_software  # NVIDIA's driver hangs
 def test_a_callback_may_call_the_driver(client, listen):
-    """A callback is not called for failures of its own calls, but the log has them."""
+    """A callback is not called for failures of its own calls, but the log has these failures."""
     told, _ = listen(lambda: fail(client))
     iterator = current(client)
     message = fail(client)

@@ -36,7 +36,8 @@ def test_memory_that_cannot_be_written_is_registered_for_reading(client):
 def test_memory_of_a_destroyed_context_under_work_of_another(client, software):
     """Work in one context uses page-locked memory of another context, which is destroyed.
 
-    A real GPU faults here. The software driver lets the work access memory that nobody else sees.
+    On a GPU, such an access faults. The software driver gives the work memory that nobody else
+    sees.
     """
     other = ctypes.c_void_p()
     memory = ctypes.c_void_p()

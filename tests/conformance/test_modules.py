@@ -50,10 +50,10 @@ def test_a_fatbin_as_nvcc_compresses_it(client):
 
 def test_a_compressed_fatbin_that_is_damaged(software):
     module = ctypes.c_void_p()
-    for place in range(96, 338):  # from the frame's magic to its end
+    for place in range(96, 338):  # from the magic number of the Zstandard frame to its last byte
         damaged = COMPRESSED[:place] + bytes([COMPRESSED[place] ^ 0x55]) + COMPRESSED[place + 1 :]
         status = software("cuModuleLoadData", ctypes.byref(module), damaged)
-        assert status in (0, INVALID_IMAGE, INVALID_PTX)  # the text may be another one
+        assert status in (0, INVALID_IMAGE, INVALID_PTX)  # the frame may contain another text now
         if status == 0:
             software.ok("cuModuleUnload", module)
 

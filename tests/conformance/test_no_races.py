@@ -337,7 +337,7 @@ def discards_in_order(p):
 
 
 def discards_of_memory_of_a_pool(p):
-    """The discarding stream waits for the allocation: by an event or the host, or implicitly."""
+    """The discard is ordered after the allocation: by an event, by the host, or implicitly."""
     a, b, blocking = *p.streams(), p.stream(0)
     for allocating, discarding, order in (
         (a, b, p.order),

@@ -30,7 +30,7 @@ class Pair:
         self.lib.ok("cuDevicePrimaryCtxRetain", ctypes.byref(other), 1)
         self.contexts = [self.lib.primary, other.value]
         self._freed = []
-        # JAX gives each device access to all others.
+        # JAX may have run in this process: it gives each device access to all others.
         self._had_access = [
             device for device in (0, 1) if self._access("cuCtxDisablePeerAccess", device) == SUCCESS
         ]

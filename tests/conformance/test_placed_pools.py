@@ -286,7 +286,7 @@ def test_the_pool_of_a_device_is_its_own(client):
 
 @pytest.mark.cuda_software  # an H100 answers the same, but may go on naming a pool that is gone
 def test_a_device_does_not_allocate_from_a_managed_pool(client):
-    """cuDeviceSetMemPool accepts a managed pool, and cuMemAllocAsync does not use it."""
+    """cuDeviceSetMemPool accepts a managed pool, but cuMemAllocAsync does not use this pool."""
     pool, stream = make_pool(client, "managed device"), client.stream()
     client.ok("cuDeviceSetMemPool", 0, pool)
     address = ctypes.c_uint64()
@@ -358,7 +358,7 @@ def test_a_managed_pool_prefers_its_place(client):
 def test_memory_of_a_managed_pool_takes_no_advice(client):
     """Memory of a managed pool can be prefetched.
 
-    Advice is refused, because the pool has the preferred location.
+    Advice is refused, because the pool determines the preferred location.
     """
     pool, stream = make_pool(client, "managed device"), client.stream()
     memory = allocate(client, pool, stream)

@@ -201,7 +201,7 @@ def test_rows_of_a_fill_move_their_blocks(client, pages):
 
 
 def test_system_calls_move_pages(pages, tmp_path):
-    """A system call moves the pages that it uses to the host first. Otherwise it would fail."""
+    """The pages that a system call uses move to the host first. Otherwise the call would fail."""
     pages.device_writes()
     memory = (ctypes.c_ubyte * pages.size).from_address(pages.address)
     (tmp_path / "file").write_bytes(b"x" * pages.size)
@@ -477,7 +477,7 @@ def test_a_batch_with_a_bad_range_does_nothing(client, pages, function):
 
 
 def test_pages_leave_a_device_that_is_full(software, client):
-    """Pages that have not been used for longest leave a full device first."""
+    """The pages whose last use is oldest leave a full device first."""
     before = software.settings().partition("memory=")[2].partition(",")[0]
     software.configure("memory=1MiB")
     try:

@@ -168,7 +168,7 @@ def test_largest_size(client, make_pool):
     address = allocate(client, stream, 40 * MIB, pool)
     assert try_allocate(client, stream, 40 * MIB, pool) == OUT_OF_MEMORY
     client.ok("cuMemFreeAsync", address, stream)
-    # Ordered after the free, so the memory is available.
+    # This allocation is ordered after the free, so the memory is available.
     address = allocate(client, stream, 40 * MIB, pool)
     client.ok("cuMemFreeAsync", address, stream)
     client.ok("cuStreamSynchronize", stream)

@@ -193,9 +193,10 @@ def random_graph(program, seed, forgotten=None):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_random_graphs(program, seed):
-    """A correct graph has no report. If the order before one step is left out, there may be a race.
+    """No race is reported in a correct graph.
 
-    For at least one choice of the step, a race is reported.
+    Without the order between one step and earlier steps, there may be a race. For at least one
+    such step, a race is reported.
     """
     assert random_graph(program, seed) == []
     reported = 0

@@ -86,7 +86,7 @@ def atomic_and_plain(p, k):
 def a_later_write_hides_no_earlier_one(p, k):
     """The kernel races with the first fill.
 
-    The second fill, which is ordered after both, does not hide this race.
+    The second fill, which is ordered after the kernel and the first fill, does not hide this race.
     """
     a, b = p.streams()
     x = p.device(SIZE)
@@ -303,7 +303,7 @@ def test_the_host_writes_before_it_knows_the_kernel_done(program):
 
 
 def test_races_are_told_while_a_kernel_spins(program):
-    """Races of work before a spinning kernel are reported at once; the kernel's own at its end."""
+    """Races of work before a spinning kernel are reported at once, and its own races at its end."""
     kernels = Kernels(program)
     a, b = program.streams()
     spin, flag, x = program.stream(), program.host(4), program.device(SIZE)

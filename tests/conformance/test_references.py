@@ -96,7 +96,7 @@ def test_reading(client):
 
 @pytest.mark.parametrize("kind, flags", [("u4", AS_INTEGER), ("u1", 0)])
 def test_linear_memory(client, kind, flags):
-    """Memory with the format that was set, read as integers and as fractions."""
+    """Kernels read linear memory in the format that was set: as integers, or as fractions."""
     typed = "u32" if flags else "f32"
     module, function = loaded(client, f"tex.1d.v4.{typed}.s32 {RESULT}, [tex, {{%r1}}];")
     content = numpy.arange(200, dtype=kind)
@@ -203,7 +203,7 @@ def test_handle_in_a_register(client):
 
 
 def test_what_is_bound_at_the_launch_counts(client):
-    """A launch that is queued keeps what was bound, under every schedule."""
+    """A queued launch reads what was bound at its call, under every schedule."""
     module, function = loaded(client, PLANE)
     texture, stream, gate = reference(client, module), client.stream(), client.gate()
     source, target = client.device(16), client.device(32)
@@ -239,7 +239,7 @@ def test_look_ups(client):
 
 
 def test_created(client):
-    """A reference of no module has the settings of one, and only it can be destroyed."""
+    """References can be created without a module. Only such references can be destroyed."""
     module, function = loaded(client, PLANE)
     made, mode = ctypes.c_void_p(), ctypes.c_int(9)
     client.ok("cuTexRefCreate", ctypes.byref(made))
@@ -255,7 +255,7 @@ def test_created(client):
 
 @pytest.mark.parametrize("bound", [False, True])
 def test_nothing_to_read(lost, bound):
-    """Nothing is bound, or an array that is destroyed before the launch."""
+    """At the launch nothing is bound, or the bound array is already destroyed."""
     module, function = loaded(lost, PLANE)
     memory, count, stream = lost.device(16), ctypes.c_uint(1), lost.stream()
     if bound:
@@ -281,6 +281,6 @@ def test_nothing_to_read(lost, bound):
     ],
 )
 def test_refused(client, body):
-    """NVIDIA's compiler refuses these, too."""
+    """NVIDIA's compiler refuses these texts, too."""
     module, text = ctypes.c_void_p(), with_references(body)
     assert client.call("cuModuleLoadData", ctypes.byref(module), text) == INVALID_PTX

@@ -102,7 +102,7 @@ for line in sys.stdin:
 class Other:
     """Another process.
 
-    ``other.open_event(handle)`` calls that function there and returns its result.
+    ``other.open_event(handle)`` calls `open_event` in that process and returns the result.
     """
 
     def __init__(self, lib, settings=""):
@@ -358,8 +358,8 @@ def test_a_wait_is_for_the_record_at_its_time(client, other):
 def test_order_through_another_process_after_many_records(client, other, known):
     """The race detector keeps the order, however many streams record interprocess events.
 
-    The first work is done, but the host does not know that. So only the wait for the other process
-    orders later work after it.
+    The first fill is complete, but the host does not know that. So only the wait for the other
+    process orders the last fill after it.
     """
     if client.lib.software:
         client.lib.configure("races=record")
@@ -416,7 +416,7 @@ def test_unfinished_records_of_a_process_that_dies(client, other):
     other.ask(f"ctypes.memset({word}, 0, 4)")
     assert other.call("cuStreamWaitValue32_v2", away, word, 1, 0) == SUCCESS
     assert other.call("cuEventRecord", theirs, away) == SUCCESS
-    # A process with a blocked stream can hardly do anything else, so use another one.
+    # A process with a blocked stream can hardly do anything else, so use a third process.
     stuck = Other(client.lib)
     _, its = stuck.open_event(share_event(client, event))
     stream = stuck.stream()
@@ -505,7 +505,7 @@ def test_a_pointer_belongs_to_a_pool(client, other, tmp_path):
 
 @pytest.mark.cuda_software
 def test_an_export_needs_no_context(client):
-    """cuda.core exports in threads that have none."""
+    """cuda.core exports in threads without a context."""
     properties = pool_properties(handleTypes=FILE_HANDLE)
     pool = client._make("cuMemPoolDestroy", ctypes.c_void_p, "cuMemPoolCreate", properties)
     stream, memory, data = client.stream(), ctypes.c_uint64(), (ctypes.c_ubyte * 64)()
@@ -562,7 +562,7 @@ def test_a_pool_of_host_memory_of_another_process(client, other, tmp_path):
 
 
 class Made:
-    """Memory of cuMemCreate, mapped to addresses of its own."""
+    """Memory of cuMemCreate, which is mapped to reserved addresses."""
 
     def __init__(self, client, handle_types=FILE_HANDLE):
         self.client = client
@@ -629,7 +629,7 @@ def test_mapped_memory_of_another_process(client, other, made, tmp_path):
     status, descriptor = made.export()
     assert status == SUCCESS
     status, handle = hand_over(other, "import_memory", descriptor, tmp_path / "socket")
-    os.close(descriptor)  # the other process has a descriptor of its own
+    os.close(descriptor)  # the other process has its own descriptor
     assert status == SUCCESS
     there = other.map_memory(handle, GRANULE)
     assert other.read(there + GRANULE - 9, 9) == bytes([7]) * 9

@@ -24,8 +24,8 @@ from .textures import (
 
 RANDOM = numpy.random.default_rng(7)
 MISALIGNED, NOT_SUPPORTED = 716, 801
-# For each geometry: the coordinate operand, the extents of the array, its flags. The kernel's words
-# are x, y, z or the layer.
+# For each geometry: the coordinate operand; the extents and the flags of the array. The words of a
+# thread are x, y, and z or the layer.
 PLACES = {
     "1d": ("%r1", (16, 0, 0), 0),
     "2d": ("{%r1, %r2}", (16, 8, 0), 0),
@@ -203,7 +203,7 @@ def test_formatted_reductions_of_pairs(client, kind, operation):
 
 @pytest.mark.parametrize("formatted", [False, True])
 def test_reductions_where_rows_are_not_aligned(client, formatted):
-    """The software driver does not pad the rows of arrays. So numbers here are not aligned."""
+    """The software driver does not pad the rows of arrays, so these numbers are not aligned."""
     content = words(1, 3, 3, 2)
     array = filled(client, content[:, :, :, 0], extents=(3, 3), flags=SURFACE)
     if formatted:

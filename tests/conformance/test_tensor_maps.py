@@ -13,8 +13,8 @@ INVALID_VALUE, NOT_SUPPORTED = 1, 801
 SHARED = 16384
 THREADS = 128
 
-# Shared memory is filled with the input. Then one thread copies a box, and all copy shared memory
-# to the output.
+# Shared memory is filled with the input. Then one thread copies a box, and all threads copy
+# shared memory to the output.
 TEXT = """.version 8.3
 .target {target}
 .address_size 64
@@ -118,7 +118,7 @@ def memory_of(client, data):
 
 @pytest.mark.parametrize("case", CASES)
 def test_loads(client, run, case):
-    """A box comes to shared memory. What is outside of the tensor is 0."""
+    """Loads copy a box to shared memory. Its parts outside of the tensor become 0."""
     tensor, corners = CASES[case]
     data, old = random_bytes(tensor.bytes), random_bytes(SHARED)
     map = encoded(client, tensor, memory_of(client, data))
@@ -138,7 +138,7 @@ def test_loads(client, run, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_stores(client, run, case):
-    """A box goes to global memory. What is behind the tensor is ignored."""
+    """Stores copy a box to global memory. Its parts behind the end of the tensor are ignored."""
     tensor, corners = CASES[case]
     corners = [tuple(abs(place) for place in corner) for corner in corners]
     old, image = random_bytes(tensor.bytes), random_bytes(SHARED)
@@ -194,7 +194,7 @@ FLUSHED, TF32, FLUSHED_TF32 = 10, 11, 12
 
 @pytest.mark.parametrize("dtype", [FLUSHED, TF32, FLUSHED_TF32])
 def test_loads_that_convert(client, run, dtype):
-    """Loads round to tf32, to the nearest number, ties to even. They flush no subnormal number."""
+    """Loads round to the nearest tf32 number, ties to even. They flush no subnormal number."""
     tensor = Tensor((32,), (32,), "f4")
     bits = np.random.default_rng(11).integers(0, 1 << 32, 32, "u4")
     bits[:4] = 0x3F801000, 0x3F803000, 0x3F801001, 0x3F800FFF  # two ties, and their neighbours
@@ -252,7 +252,7 @@ def test_maps_that_a_kernel_makes(client, run):
 
 
 def test_another_address(client, run):
-    """cuTensorMapReplaceAddress, and the same by a kernel."""
+    """The address of a map is replaced: by cuTensorMapReplaceAddress, and by a kernel."""
     tensor = Tensor((64,), (64,))
     data = random_bytes(256)
     address = memory_of(client, data)
@@ -291,7 +291,7 @@ def test_wrong_parameters(client, changes):
 
 
 def test_a_map_whose_address_is_not_aligned(client, software):
-    """The driver 580.159.04 crashes."""
+    """The software driver refuses such a map. NVIDIA's driver 580.159.04 crashes."""
     tensor = Tensor((80, 40), (64, 19), "f2", swizzle=128)
     assert tensor.encode(client, 1 << 20, target=4)[0] == INVALID_VALUE
 

@@ -693,7 +693,7 @@ def test_integers_are_for_linear_memory(lost, linear):
 
 
 def test_the_address_of_an_array_is_no_address(lost):
-    """A report of a race shows the address of an array, but no function accepts it."""
+    """A report of a race shows the address of an array, but no function accepts this address."""
     lost.lib.configure("races=record")
     lost.lib.forget_races()
     array, host = make(lost, 64), lost.host(64)

@@ -332,7 +332,7 @@ def test_what_is_not_supported(client, virtual):
 
 @pytest.mark.cuda_software
 def test_reservations_are_not_neighbours(client, virtual):
-    """A reservation at the address behind another one does not get that address.
+    """A reservation that asks for the address behind another one gets a different address.
 
     Otherwise programs would use both reservations as one.
     """
@@ -459,7 +459,7 @@ def test_work_of_two_streams_races_across_mappings(program, mapped, software):
 def test_a_kernel_goes_on_while_more_is_mapped(program, mapped, software):
     """A kernel runs while more memory is mapped.
 
-    The race detector sees its accesses in the old and in the new memory.
+    The race detector sees the kernel's accesses in the old and in the new memory.
     """
     address = mapped.reserve(2)
     mapped.map(address, first := mapped.create())

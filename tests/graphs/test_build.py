@@ -141,10 +141,10 @@ def test_a_refused_node_teaches_its_stream_nothing(world):
     graph = world.graph
     a, b = graph.add_fill(world.work, 1), graph.add_fill(world.out, 2)
     graph.add_fill(world.result, 2)
-    # Ordered after `a` and `b`, but not after the third node.
+    # This copy would be ordered after `a` and `b`, but not after the third node.
     with pytest.raises(cu.BufferBorrowedError):
         graph.add_copy(world.out, world.result, after=[a, b])
-    # Ordered after `a`, but not after `b`.
+    # This fill would be ordered after `a`, but not after `b`.
     with pytest.raises(cu.BufferBorrowedError, match="add_fill"):
         graph.add_fill(world.out, 3, after=[a])
 
@@ -595,7 +595,7 @@ def test_a_refused_first_node_leaves_a_graph_of_no_context(world):
 def test_each_buffer_of_another_graph_has_its_own_policy(world):
     """Each buffer of a child graph keeps its own policy.
 
-    The buffers may overlap, although the graph then uses all their bytes as one range.
+    This also holds if the buffers overlap and the graph uses all their bytes as one range.
     """
     left, right = world.out[:8], world.out[4:]
     left.ordering = "wait"
@@ -692,8 +692,8 @@ def test_long_chains_and_wide_graphs(world):
 def test_a_discarded_graph_begins_anew(world):
     """After a failed capture the graph has no nodes, and can get new ones.
 
-    An executable that was made before does not accept the new nodes. After it is closed, messages
-    still contain the name of the graph.
+    An executable that was made before does not accept the new nodes. Messages contain the name of
+    the graph even after the executable is closed.
     """
     graph = world.graph
     graph.add_fill(world.out, 1)

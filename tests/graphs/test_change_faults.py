@@ -226,7 +226,7 @@ def test_the_context_is_lost(script):
 
 
 def test_a_first_node_that_loses_the_context_says_so(script):
-    """The first node of a graph loses the context: the error of its driver call is raised.
+    """The driver call for the first node of a graph loses the context: its error is raised.
 
     Destroying the driver's new graph fails, too, but does not replace that error.
     """

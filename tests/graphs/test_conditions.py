@@ -257,7 +257,7 @@ def test_a_body_may_not_write_what_is_read_after_it(world):
 
 @pytest.mark.parametrize("way", ["fill", "kernel", "inner"])
 def test_what_a_body_writes_is_no_write_of_the_host(world, kernels, way):
-    """A body writes a buffer, although the host does not know that a copy from it is complete.
+    """A body may write a buffer before the host knows that a copy from the buffer is complete.
 
     The stream orders the launch after the copy.
     """

@@ -532,7 +532,7 @@ def test_what_is_no_stream(world):
 
 
 def test_a_stream_of_theirs(world):
-    """A foreign stream must be known before its capture: the driver then answers no queries."""
+    """A foreign stream must be known before its capture, in which the driver answers no queries."""
 
     class Theirs:
         def __init__(self, handle):

@@ -105,7 +105,7 @@ def test_a_launch_is_ordered_after_the_last_one_on_any_stream(world, step):
 
 
 def test_other_waits_need_none_for_the_last_launch(world, step):
-    """Under "wait" a launch inserts no wait for the last launch, which the driver orders before it.
+    """Under "wait" a launch inserts no wait for the last launch: the driver orders the two.
 
     The last launch was on this thread's default stream, for which other threads cannot wait.
     """
@@ -413,7 +413,7 @@ def test_default_streams(world, step):
 
 
 def test_memory_that_is_written_before_it_is_read(world):
-    """A graph needs the contents of memory that it reads before it writes it, and of no other."""
+    """A graph needs the contents of memory only if it reads the memory before it writes it."""
     unified = cu.UnifiedBuffer(16, "f4")
     first, second = cu.Graph(), cu.Graph()
     with first.capture(world.main):

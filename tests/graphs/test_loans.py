@@ -17,7 +17,7 @@ def library(driver):
 
 @pytest.fixture
 def fill(library):
-    """Queue a fill as another library does, which knows the address and the stream's handle."""
+    """Queue a fill as another library does: by the address and the handle of the stream."""
 
     def fill(address, value, items, stream):
         handle = ctypes.c_void_p(stream.handle)
@@ -286,7 +286,7 @@ def test_a_block_that_outlives_the_capture(world):
 def test_a_loan_that_goes_on_waits_for_other_users(world):
     """A loan that outlives its capture waits for other users of the memory.
 
-    The borrower can use the memory at once, while the graph is not ordered with these users.
+    The borrower can use the memory at once, and nothing orders the graph with these users.
     """
     world.out.fill_async(1, world.side)
     world.result.copy_from_async(world.work, world.side)
@@ -345,7 +345,7 @@ def test_a_loan_from_before_the_capture(world):
 def test_a_loan_that_could_not_end_is_lent_on_or_taken_back(world):
     """A loan that could not end in a capture ends at a later synchronization.
 
-    It does not end if the memory is lent or taken back by then.
+    It does not end if the memory was lent or taken back before that.
     """
     loans = [world.out.lend(world.main), world.work.lend(world.main)]
     for loan in loans:

@@ -48,7 +48,7 @@ def edges(picture):
 
 
 def at(point, places):
-    """The number of the box that this end of an edge touches."""
+    """The number of the box at this point, where an edge begins or ends."""
     x, y = point
     (found,) = [
         number

@@ -1,6 +1,6 @@
-"""Repeated launches of one executable, which the engine records later, when it next needs to.
+"""Repeated launches of one executable: the engine records them only when it next needs to.
 
-They take the fast path, so each program runs in a process with one Python thread.
+These launches take the fast path, so each program runs in a process with one Python thread.
 """
 
 import pytest

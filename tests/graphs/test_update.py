@@ -27,7 +27,7 @@ def launched(world, step):
 def branches(world, values, waits="one two", name="branches"):
     """A graph with two branches that fill one half each.
 
-    `waits` is the order of the joining waits.
+    `waits` is the order in which the branches are joined.
     """
     sides = {"one": world.side, "two": cu.Stream()}
     graph = cu.Graph(name=name)

@@ -192,7 +192,7 @@ def test_trimming_waits_for_nobody(pools, stream, gate, ordered):
     del buffer
     pools.device.trim()
     assert pools.device.stats.cached_bytes == 0
-    # Stream-ordered memory is already freed, behind its work.
+    # Stream-ordered memory is already freed, in the order of its stream.
     assert testing.live_objects()[kind] == before + (not ordered)
     gate.open()
     cu.reap()

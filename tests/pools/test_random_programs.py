@@ -1,8 +1,8 @@
 """Random programs on pools, compared with a model that keeps all uses and their order.
 
 The model says which memory each allocation must get: never a block that is still in use, and a free
-block if the pool looks at it. So the answers are the same under all schedules of the driver. If the
-pool gave out memory too early, the fixture would find a data race.
+block if it is among those at which the pool looks. So the answers are the same under all schedules
+of the driver. If the pool gave out memory too early, the fixture would find a data race.
 """
 
 import random

@@ -142,7 +142,7 @@ def test_what_is_lent_is_not_shared(driver):
 
 
 def test_memory_of_a_pool_that_was_taken_over_is_not_shared(driver):
-    """`from_raw` cannot know that the memory is from a pool. The driver has no handle of it."""
+    """`from_raw` cannot know that memory is from a pool. The driver makes no handle of it."""
     stream = cu.Stream()
     ordered = cu.DeviceBuffer(64, stream=stream)
     stream.synchronize()
@@ -273,7 +273,7 @@ def test_a_failed_give_back_can_be_repeated(other, name, gate):
 
 @pytest.mark.cuda_software
 def test_a_refused_give_back_makes_no_driver_call(other, gate):
-    """The owner's work is not complete. An accepted `give_back` makes an event for that."""
+    """Only an accepted `give_back` makes an event, because the owner's work is not complete."""
     stream = cu.Stream()
     buffer = filled()
     gate.hold(stream)
@@ -411,7 +411,7 @@ def test_an_event_that_is_used_again_orders_nothing_else(other):
 
 @pytest.mark.parametrize("make", [filled, lambda: cu.LockedBuffer(1000, "i4", shareable=True)])
 def test_a_buffer_that_is_opened_again_orders_nothing_else(other, make):
-    """The stream of `open` does not wait for an earlier `give_back`: the ticket orders the owner.
+    """`open` orders uses of the buffer, but no other work that was queued before a `give_back`.
 
     The driver often maps a buffer to the same address again, but a program cannot rely on that.
     """

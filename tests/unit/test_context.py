@@ -281,7 +281,7 @@ def test_one_that_the_garbage_collector_ends_leaves_memory_to_be_freed(stream):
     def use():
         context = new_context()
         with context:
-            # Copies through a stage, which the context keeps.
+            # This copy goes through a stage, which the context keeps.
             cu.DeviceBuffer(16).copy_from(bytes(16))
             cu.DeviceBuffer(16).fill(1)
         context.synchronize()

@@ -58,7 +58,7 @@ def test_another_thread_may_not_use_it(driver, in_a_thread):
 
 
 def test_a_token_with_an_event_crosses_threads(driver, in_a_thread):
-    """A token of a per-thread default stream that has an event can be used in other threads."""
+    """If a token of a per-thread default stream has an event, other threads can use the token."""
     token = cu.LockedBuffer.zeros(16).fill_async(1, cu.Stream.per_thread())
     event = cu.Stream.per_thread().record()
     assert in_a_thread(event.synchronize) is None
@@ -113,7 +113,7 @@ def test_a_legacy_record_is_after_blocking_streams(driver):
 def test_a_copy_to_the_device_is_after_what_writes_its_source(driver, writer, nbytes):
     """The default streams' rules order copies to the device after the writer of their source.
 
-    If only these rules order a copy, a driver may read page-locked memory too early, in the call.
+    If only these rules order a copy, a driver may read page-locked memory in the call: too early.
     """
     streams = {"blocking": cu.Stream(blocking=True), "per thread": cu.Stream.per_thread()}
     writer = streams.get(writer, cu.Stream.legacy())

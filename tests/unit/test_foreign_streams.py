@@ -153,7 +153,7 @@ def test_one_of_ours_that_another_library_wraps_is_ours(stream, other):
 
 
 def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
-    """Calls with one foreign stream may each make a Stream. Their work is one stream's work."""
+    """Calls with one foreign stream may each make a Stream, but their work is that of one stream."""
     theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
     for value in range(4):
         buffer.fill_async(value, theirs)
@@ -179,7 +179,8 @@ def test_short_lived_objects_of_a_stream_share_its_books(library, gate, other, e
     gate.hold(cu.Stream.from_handle(handle))
     buffer.fill_async(1, Theirs(handle))
     names = set()
-    # More than the maximum number of ghosts: if each were one, a call would wait for the gate.
+    # More objects than `ghosts` can have. If each object counted as a closed stream, a call would
+    # wait for the gate.
     for _ in range(300):
         names.add(repr(cu.Stream.from_handle(handle)))
         buffer.fill_async(2, Theirs(handle))

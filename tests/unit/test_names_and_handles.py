@@ -99,7 +99,7 @@ def test_a_str_of_another_class_runs_no_code_in_messages(driver):
 
 
 def test_ever_new_names_are_bounded(script):
-    """The number of names is bounded: the oldest streams are then shown by their numbers."""
+    """The number of names is bounded. Beyond it, the oldest streams are shown by their numbers."""
     script.quiet(
         """
 import cudadrv as cu

@@ -162,7 +162,7 @@ def test_what_a_block_started_keeps_it(write):
 def test_blocks_that_end_in_any_order_leave_nothing(driver):
     """Blocks that end in any order keep no objects alive.
 
-    A block is referenced by the blocks inside it only as long as it is in force.
+    The blocks inside a block refer to it only as long as it is in force.
     """
     gc.collect()
     before = len(gc.get_objects())

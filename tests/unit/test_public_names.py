@@ -220,7 +220,7 @@ def test_public_names_say_that_the_package_defines_them():
 
 
 def test_pickles_and_tracebacks_name_no_module(script):
-    """This holds even if the program has used no public name before."""
+    """They name the package, even if the program has used no public name before."""
     lines = script.quiet("""
         import pickle
         import traceback

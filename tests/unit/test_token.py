@@ -19,7 +19,7 @@ def buffer(driver):
 
 
 def here(back: int = 0) -> str:
-    """The line of the caller as messages show it, or the line `back` lines after it."""
+    """The line of the caller as messages show it, or a line `back` lines below it."""
     return f":{inspect.currentframe().f_back.f_lineno + back}"
 
 
