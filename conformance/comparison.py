@@ -72,7 +72,7 @@ def ask_quickly(library, section, settings, expected):
 
 def may_be_slow(answer, wanted):
     """Whether a driver that should give the answer `wanted` may say `answer` on a busy machine."""
-    if answer == wanted:  # needed because the answer may contain both a slow and a quick word
+    if answer == wanted:  # check this first: one answer may have both a slow and a quick word
         return False
     silent = SILENT in answer and SILENT not in wanted
     return silent or any(slow in answer and quick in wanted for slow, quick in SLOW)

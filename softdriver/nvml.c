@@ -105,7 +105,7 @@ static int found; /* what find_driver returned */
 static int (*describe_device)(int place, Device *device);
 static int (*cuda_version)(int *version);
 
-/* The devices' handles are addresses of these. */
+/* The handle of a device is the address of its element of this array. */
 static char handles[MOST_DEVICES];
 
 /* Finds the driver: the libcuda.so.1 beside this file. */

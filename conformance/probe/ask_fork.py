@@ -1,4 +1,4 @@
-"""Calls in forked children, of parents that have initialised the driver and of others."""
+"""Calls in forked children. The parent may have initialised the driver before the fork or not."""
 
 import os
 import signal

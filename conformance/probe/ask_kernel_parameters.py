@@ -36,7 +36,7 @@ def _functions(p):
 
 
 def each_call(prefix, name, handles, before=lambda p: None, **options):
-    """Makes each of the calls above after `before`."""
+    """Asks a question for each of the calls above. `before` runs before the call."""
     for line in filter(None, map(str.strip, CALLS.format(name).splitlines())):
         what, _, call = map(str.strip, line.partition("|"))
         arguments = call.partition(" ")[2]

@@ -62,8 +62,8 @@ CALLS = """
     graph create | cuGraphCreate out, 0
     host function | cuLaunchHostFunc 0, 0, 0
 """
-# After a release or a reset, calls with old streams and events may crash. So no others are made,
-# and each runs in a process of its own.
+# After a release or a reset, calls with old streams and events may crash. So only these few calls
+# are made, each in a process of its own.
 STALE = """
     event destroy | cuEventDestroy_v2 e
     event query | cuEventQuery e

@@ -438,6 +438,6 @@ def ask_uses(section, name, kind):
     section.ask(f"freed memory of {name} comes back at once in the same stream", _in_turn)
 
 
-RECORDED = ("host", "node", "managed", "managed host")  # the others are in ask_pool_uses
+RECORDED = ("host", "node", "managed", "managed host")  # ask_pool_uses.py has the other kinds
 for _name in RECORDED:
     ask_uses(section, _name, KINDS[_name])

@@ -56,7 +56,7 @@ class Scene:
         return self.a + granules * G + offset
 
     def close(self):
-        """Unmaps and releases everything. Calls fail if the question has already done so."""
+        """Unmaps and releases everything. Ignores the errors of what is gone already."""
         self.p("cuCtxSynchronize")
         for at, granules in self.mapped:
             self.p("cuMemUnmap", self.at(at), granules * G)

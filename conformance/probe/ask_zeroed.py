@@ -1,4 +1,4 @@
-"""Structures that are all zero, and arrays of no items: what programs pass that want defaults.
+"""Structures that are all zero, and arrays of no items: programs pass them to get defaults.
 
 Other sections ask this about the functions of their subjects, too: copies of nothing, access of no
 place, batches of no operation.
@@ -119,7 +119,7 @@ def _node(p, kind):
 
 
 def _launched(p, count=0, attribute=None):
-    """Launches an empty kernel with `count` attributes, each of them all zero but its kind."""
+    """Launches an empty kernel with `count` attributes, in which only the kind can be nonzero."""
     module = p.make("cuModuleUnload", "cuModuleLoadData", OUT, TEXT.encode())
     function = p.need("cuModuleGetFunction", OUT, module, b"empty")
     attributes = _zeros(p)

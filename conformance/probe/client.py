@@ -167,14 +167,14 @@ class Client:
         status = self(*entry[:2])
         if status == SUCCESS:
             self._undo.remove(entry)
-            if entry[0] == "cuCtxDestroy_v2":  # this also destroys what was made in the context
+            if entry[0] == "cuCtxDestroy_v2":  # the call also destroys what was made in it
                 self._undo = [other for other in self._undo if other[2] != handle]
         return status
 
     def forget(self, handle):
         """Forgets a handle that the question itself destroyed.
 
-        If it is a context, this also forgets what was made in it.
+        If it is the handle of a context, also forgets what was made in this context.
         """
         self._undo = [entry for entry in self._undo if handle not in entry[1:]]
 

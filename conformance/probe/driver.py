@@ -96,7 +96,7 @@ class Copy2D(ctypes.Structure):
 
 
 class Copy3D(ctypes.Structure):
-    """CUDA_MEMCPY3D, and CUDA_MEMCPY3D_PEER, whose contexts are reserved fields in the former."""
+    """CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER. In the first, the contexts are reserved fields."""
 
     _fields_ = _fields(_SIDE_3D.format("src") + _SIDE_3D.format("dst") + "Width:z Height:z Depth:z")
 

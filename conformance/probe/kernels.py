@@ -140,7 +140,8 @@ CHAIN_GOES_ON = {"addc": "%rd3, %rd4", "subc": "%rd3, %rd4"} | {
 def chain(name, first, second, bits):
     """A kernel of two instructions with a carry between them.
 
-    It stores the result of the second one, and its carry as addc and as subc read it.
+    The kernel stores the result of the second instruction, and the carry of this instruction as
+    addc and as subc read it.
     """
     r = "%rd" if bits == 64 else "%r"
     given, following = CHAIN_BEGINS[first], CHAIN_GOES_ON[second]
@@ -213,7 +214,7 @@ def launch(p, kernel, parameters=0, grid=(1, 1, 1), block=(1, 1, 1), shared=0, s
 
 
 def launch_on(p, name, at, *more, **options):
-    """Launches a kernel of the text above. Its parameters are an address and numbers, if any."""
+    """Launches a kernel of this file. Its parameters are an address and the numbers `more`."""
     numbers = [ctypes.c_uint32(number) for number in more]
     return launch(p, function(p, name), pointers(p, address(at), *numbers), **options)
 

@@ -12,7 +12,7 @@ from client import Client
 from driver import Library
 from section import CURRENT, INITIALISED
 
-MORE = 75  # the exit status of a child after which the next question needs a new process
+MORE = 75  # exit status of a child if questions are left for a new process
 
 
 def header(options):
@@ -134,7 +134,7 @@ def _forked(function):
 
 
 def _answer(options, name, first):
-    """Answers questions until one needs another process."""
+    """Answers questions until the next one needs a new process."""
     questions = sections.load(name).questions
     client = Client(Library(options.library), options.patience)
     setup = None

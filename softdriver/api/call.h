@@ -67,7 +67,7 @@ extern thread_local std::string last_error;
 
 uint64_t calls_of(Function function);
 uint64_t all_calls();
-// Notes that the present call, which is of this function, is not supported, and why.
+// Notes that the present call of this function is not supported, and the reason.
 void note_refusal(const char *symbol) noexcept;
 // The name of an error; null if there is no such error.
 const char *error_name(int status);

@@ -103,8 +103,8 @@ void reset(Lock &lock, bool keep_host_memory) {
     thread_state().contexts.clear();
 }
 
-// Finds the pages of a range of managed memory, and updates their places and copies for what the
-// host has used and written.
+// Finds the pages of a range of managed memory, and updates their places and copies according to
+// what the host has used and written.
 int find_noticed_pages(uintptr_t address, size_t bytes, Pages &pages) {
     if (CUresult status = find_pages(address, bytes, pages))
         return status;

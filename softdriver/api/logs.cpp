@@ -21,7 +21,7 @@ enum class Level { Error, Warning };
 
 constexpr size_t most_messages = 100; // as on an H200; cuda.h states no number
 constexpr size_t most_bytes = 25600;  // size of all kept messages, as cuda.h says
-// The line that real drivers write.
+// The first line of a dump if earlier messages are missing, as real drivers write it.
 constexpr const char *cut = "Log buffer has rolled over since the previous dump. The oldest "
                             "messages will be missing\n";
 
@@ -45,9 +45,9 @@ struct Log {
     unsigned untold = 0; // the number of the first message that callbacks have not received
     std::vector<Listener> callbacks;
     uintptr_t next_handle = 1;
-    // Held while callbacks run, so that none runs after it was unregistered. It is recursive,
-    // because a callback may unregister itself. NVIDIA's driver (580.159.04) crashes then, and
-    // hangs when a callback makes another call.
+    // Held while callbacks run, so that no callback runs after it was unregistered. The mutex is
+    // recursive, because a callback may unregister itself. In this case NVIDIA's driver
+    // (580.159.04) crashes; when a callback makes any other call, that driver hangs.
     std::recursive_mutex telling;
 
     unsigned next() const { return first + static_cast<unsigned>(messages.size()); }
@@ -161,7 +161,8 @@ void tell(Message &message) {
                               message.text.size() - message.head - 1);
 }
 
-// Events that are also in reports. Forked children have no log: see log_failed_call().
+// Adds an event, which is also in the report, to the log. Forked children have no log: see
+// log_failed_call().
 void append_note(Note what, const std::string &text) {
     if (what == Note::Forked || in_forked_child())
         return;

@@ -202,8 +202,8 @@ void note_last() {
     write_objects();
 }
 
-// Runs when a process exits, after the program's own destructors; not if it is killed, nor under
-// _exit(). Also runs when the library is unloaded.
+// Runs when the process exits, after the program's own destructors, and when the library is
+// unloaded. Does not run if the process is killed or calls _exit().
 [[gnu::destructor]] void end_report() {
     note_last();
     auto lock = lock_soon(guard);

@@ -7,8 +7,8 @@
 
 namespace soft {
 
-// The report of this process, for `report=FOLDER`: two files of its own in that folder. One
-// contains events, with a JSON object in each line; the other contains numbers, and is mapped. So
+// The report of this process, for `report=FOLDER`: two files in that folder. One contains events,
+// with a JSON object in each line; the other contains numbers, and the process has mapped it. So
 // the report is readable even if the process is killed. A process that never calls the driver has
 // no report. README.md describes the format.
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int max_devices = 16;
 constexpr uint64_t most_threads = 64;
-constexpr uint64_t most_rounding = 1024; // more than any GPU
+constexpr uint64_t most_rounding = 1024; // more than the unit of any GPU
 
 // The texts of settings, indexed by the values of Schedule, RaceMode and FreeWaits.
 constexpr const char *schedule_names[] = {"eager", "lazy", "random"};

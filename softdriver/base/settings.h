@@ -10,7 +10,7 @@ namespace soft {
 
 enum class Schedule { Eager, Lazy, Random };
 
-// What happens with the data races, or with the hazards in kernels, that are found.
+// What happens when a data race, or a hazard in a kernel, is found.
 enum class RaceMode { Off, Record, Print, Abort };
 
 // Says whether cuMemFree of device memory waits for the device. With Chosen, the random schedule
@@ -27,14 +27,15 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
-    bool check_races = false;            // inside kernels
-    RaceMode hazards = RaceMode::Record; // what the checks inside kernels find
+    bool check_races = false;            // `checks=race`: find races inside kernels
+    RaceMode hazards = RaceMode::Record; // what happens with hazards in kernels
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;
     // The number of threads that run the blocks of a launch; 0 means the number of processors under
     // the eager schedule, and one thread under the others, which can be replayed.
     unsigned threads = 0;
-    // Kernels may read beyond shared memory up to a multiple of this; the first read is a warning.
+    // Kernels may read beyond the end of shared memory, up to the next multiple of this number; the
+    // first such read causes a warning.
     size_t shared_rounding = 1;
     bool print_kernel_faults = true;
     std::string report; // folder for reports of processes; empty: none

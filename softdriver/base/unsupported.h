@@ -11,7 +11,7 @@ namespace soft {
 // the report with its reason.
 CUresult not_supported(std::string why);
 
-// Returns what this thread has said last.
+// Returns the reason that this thread has last given to not_supported().
 const std::string &why_not_supported();
 
 } // namespace soft

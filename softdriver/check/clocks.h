@@ -14,7 +14,8 @@ namespace soft::check {
 using Epochs = std::vector<uint32_t>;
 using EpochsPtr = std::shared_ptr<const Epochs>;
 
-// Returns the later time of each thread. Either may be null, which is the beginning.
+// Returns the later time of each thread. A null pointer stands for the beginning, when all times
+// are 0.
 EpochsPtr joined(const EpochsPtr &a, const EpochsPtr &b);
 
 // What is known about the threads of some blocks. A persistent tree by the number of the block:
@@ -33,7 +34,7 @@ class Known {
     static constexpr unsigned bits = 4, levels = 8;
     struct Node {
         std::array<NodePtr, 1u << bits> next;
-        EpochsPtr epochs; // of a block, at the lowest level
+        EpochsPtr epochs; // the times of a block; only in nodes of the lowest level
     };
     static NodePtr with(const NodePtr &node, unsigned level, uint32_t block,
                         const EpochsPtr &epochs);
@@ -42,8 +43,9 @@ class Known {
     NodePtr root_;
 };
 
-// What a value in memory, or a fence, tells those who read it. A part is only for threads of the
-// same block, because the scope of an access or a fence was no larger.
+// What a strong write tells the threads that read the value: what the writer knew at its last fence
+// or, if the write releases, at the write. `everyone` is for all threads. `block` is only for
+// threads of the same block, because the scope of the write or of the fence was a block.
 struct Told {
     Known everyone, block;
     uint32_t of = 0; // the block that `block` is for
@@ -60,26 +62,28 @@ class Clocks {
     void begin(uint32_t block); // a new block, whose threads know nothing
 
     uint32_t now(unsigned thread) const { return epochs_[thread]; }
-    // Returns a lane of the warp, among `lanes`, whose time `epoch` is not known to the thread, or
-    // -1 if all are known.
+    // Returns one of `lanes` of the warp such that the thread does not know the time `epoch` of
+    // this lane. Returns -1 if there is none.
     int unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lanes,
                 uint32_t epoch) const;
 
-    // All threads of the block have waited for each other.
+    // Call this when all threads of the block have waited for each other.
     void meet_all();
-    // All these lanes of a warp have waited for each other.
+    // Call this when these lanes of a warp have waited for each other.
     void meet(unsigned warp, uint32_t lanes, uint32_t live);
-    // What lanes of a warp know, with their own time. It passes for them.
+    // Returns what these lanes of a warp know, including their own times, and then advances these
+    // times.
     Known tell(unsigned warp, uint32_t lanes);
     void learn(unsigned thread, const Known &known);
 
-    // A fence: later strong writes tell what is before it, and what strong reads before it have
-    // seen is known behind it.
+    // The two parts of a fence. After release(), the thread's strong writes tell what came before
+    // the fence. With acquire(), the thread learns what its earlier strong reads have seen.
     void release(unsigned thread, bool only_block);
     void acquire(unsigned thread, bool only_block);
-    // The time of the thread's last release fence, or 0. Its strong writes tell what was before.
+    // The time of the thread's last release fence, or 0. Later strong writes of the thread tell
+    // what came before this fence.
     uint32_t released_at(unsigned thread) const { return threads_[thread].released_at; }
-    // What a strong write tells, and what a strong read sees.
+    // told() returns what a strong write tells. see() is for a strong read of such a value.
     Told told(unsigned thread, bool releases, bool only_block);
     void see(unsigned thread, const Told &told, bool acquires, bool only_block);
 
@@ -94,8 +98,8 @@ class Clocks {
     Epochs block_base_; // known to all threads of the block
     Epochs warp_base_;  // known to all threads of the same warp
     struct Thread {
-        EpochsPtr more; // known about threads of the own block
-        Known others;   // and of other blocks
+        EpochsPtr more; // what it knows of its own block
+        Known others;   // what it knows of other blocks
         Told seen, released;
         uint32_t released_at = 0;
     };

@@ -45,7 +45,7 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
         hazard.count++;
         if (!hazard.benign || benign || !make)
             return;
-        hazard = make(); // the first one stored equal bytes, and this one does not
+        hazard = make(); // the races so far stored equal bytes, and this one does not
     } else if (!make || hazards_.size() == room) {
         known_.erase(known);
         lost_ += make != nullptr;

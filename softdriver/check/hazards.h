@@ -41,7 +41,7 @@ struct Hazard {
     std::string told() const;
 };
 
-// Hazards with equal keys are one. The number of different ones is limited.
+// Hazards with equal keys count as one hazard. The number of different hazards is limited.
 class Hazards {
   public:
     // The kernel, the kind, the memory, and both PTX lines, the lower first.
@@ -55,26 +55,26 @@ class Hazards {
     const Hazard *first_unnamed() const {
         return unnamed_ < hazards_.size() ? &hazards_[unnamed_] : nullptr;
     }
-    // Sets the client's name for the memory of that hazard, and tells it.
+    // Sets the client's name for the memory of first_unnamed(), and reports this hazard.
     void name_first(const std::string &name);
-    void flush(); // tells all hazards
+    void flush(); // reports the hazards that have not been reported
     // The text of a hazard with its count.
     std::string text(size_t index) const;
     // The hazard as a JSON object.
     std::string json(size_t index) const;
     void clear();
-    uint64_t cleared() const { return cleared_; } // how often
+    uint64_t cleared() const { return cleared_; } // how often clear() was called
 
   private:
     std::vector<Hazard> hazards_;
     std::map<Key, size_t> known_;
-    size_t unnamed_ = 0; // index of the first hazard that has not been told
+    size_t unnamed_ = 0; // index of the first hazard that has not been reported
     uint64_t cleared_ = 0;
     uint64_t lost_ = 0; // different hazards that were not kept, because the list was full
 };
 
-// Asks the client for its names of the memory of new hazards, and tells these. Called at the end of
-// a driver call. Releases the lock while the client answers.
+// Asks the client for its names of the memory of new hazards, and reports these hazards. Called at
+// the end of a driver call. Releases the lock while the client answers.
 void name_hazards(Lock &lock);
 
 } // namespace soft

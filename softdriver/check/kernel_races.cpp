@@ -15,9 +15,9 @@ using ptx::warp_size;
 
 namespace {
 
-constexpr unsigned step_bits = 20;  // of Entry::place: the step; the rest is the function
-constexpr size_t most_stored = 64;  // bytes of an access of a lane
-constexpr size_t most_entries = 64; // of a word: accesses that nothing orders
+constexpr unsigned step_bits = 20;  // bits of Entry::place for the step; the others: the function
+constexpr size_t most_stored = 64;  // most bytes that a lane stores at once
+constexpr size_t most_entries = 64; // most accesses to a word that are kept
 constexpr size_t most_readers = 2;  // blocks whose reads of a word are kept
 
 uint32_t active_lanes(const ptx::Warp &warp, const ptx::Step &step) {
@@ -62,7 +62,7 @@ uint32_t lanes_between(unsigned first, unsigned last) {
     return ~uint32_t{0} >> (31 - last) & ~uint32_t{0} << first;
 }
 
-// What to do about a race.
+// Returns advice on how to fix a race.
 std::string remedy(const Entry &earlier, const Entry &later, const HazardAccess &first,
                    const HazardAccess &second, bool shared) {
     if (earlier.block != later.block)
@@ -79,7 +79,7 @@ std::string remedy(const Entry &earlier, const Entry &later, const HazardAccess 
     return "add __syncthreads()" + between;
 }
 
-// A scope that is too small for two threads of different blocks.
+// Returns true if the scope is a block, which does not order threads of different blocks.
 bool is_block_scope(const Effect &effect) { return effect.scope == Effect::Scope::Block; }
 
 } // namespace
@@ -156,7 +156,7 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     }
 }
 
-// The lanes, among `lanes`, that read what this one reads, at the same time of their clocks.
+// Returns those of `lanes` that read the same bytes as this lane, at the same time of their clocks.
 uint32_t KernelRaces::same_reads(const Lane &access, uint32_t lanes) const {
     uint32_t same = 0;
     uint32_t now = access.block.clocks.now(access.thread());
@@ -233,7 +233,7 @@ bool KernelRaces::add_span(Block &block, Line &line, const Span &span) const {
     for (size_t i = 0; i < line.size(); i++)
         if ((line[i].entry.writes || span.entry.writes) && !is_behind(block, span, line[i]))
             return false;
-    size_t readers = 0; // of other blocks
+    size_t readers = 0; // reads by other blocks
     for (size_t i = line.size(); i--;) {
         const Span &old = line[i];
         bool apart = old.entry.block != span.entry.block;
@@ -250,7 +250,8 @@ bool KernelRaces::add_span(Block &block, Line &line, const Span &span) const {
     return true;
 }
 
-// Whether each thread knows that the access of the other one to the same word was before.
+// Returns whether each thread of the access `span` knows that the earlier access `old` to the same
+// word is done.
 bool KernelRaces::is_behind(const Block &block, const Span &span, const Span &old) const {
     if (!span.overlaps(old))
         return true;
@@ -272,7 +273,8 @@ void KernelRaces::access(const Lane &access, Entry entry) {
     if (access.shared && access.address + bytes > machine_.shared_bytes)
         return; // the step ends the launch with an error
     entry.lanes = access.lanes;
-    // A strong write that tells what was before a fence is itself known to those who see it.
+    // A thread that sees a strong write after a fence knows this write, too. So the write counts as
+    // made at the time of the fence.
     uint32_t released_at = access.block.clocks.released_at(access.thread());
     bool tells = entry.strong && entry.writes && released_at;
     entry.epoch = tells ? released_at : access.block.clocks.now(access.thread());
@@ -338,7 +340,8 @@ void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const
             return;
         }
         readers += apart && !old.writes;
-        // A strong access does not race with the next strong one, and a weak one would.
+        // Keep a weak access before a strong one: a later strong access races only with the weak
+        // one.
         if ((old.bytes & ~entry.bytes) || (old.writes && !entry.writes) ||
             (entry.strong && !old.strong))
             continue;
@@ -350,12 +353,13 @@ void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const
         cell.add(entry);
 }
 
-// What strong accesses tell and see. A weak write tells nothing, and replaces what was told.
+// Passes on what strong accesses to the same address tell each other. A weak write tells nothing,
+// and deletes what was told before.
 void KernelRaces::synchronize(const Lane &access) {
     const Effect &effect = access.effect;
     auto &words = access.shared ? access.block.words : words_;
     if (words.empty() && !access.block.clocks.released_at(access.thread()) && !effect.releases)
-        return; // nobody has told anything, nor does this access
+        return; // neither earlier accesses nor this one tell anything
     auto word = words.find(access.address);
     bool only_block = is_block_scope(effect);
     if (!effect.strong) {
@@ -416,7 +420,7 @@ std::string KernelRaces::shared_variable(uint64_t address, uintptr_t &begin) con
     return "shared memory '" + source_name(std::prev(behind)->second) + "'";
 }
 
-// Whether a lane stores the bytes that are there already.
+// Returns whether a lane stores the bytes that the memory contains already.
 bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint64_t word,
                                   int lane) const {
     char value[most_stored], other[most_stored];
@@ -426,7 +430,7 @@ bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint
                         earlier.block == access.warp.block.number &&
                         addresses_[lane] / word_bytes <= word &&
                         word < (addresses_[lane] + bytes + word_bytes - 1) / word_bytes;
-    if (in_this_step) { // the memory does not have the bytes of that lane yet
+    if (in_this_step) { // the other lane's bytes are not in memory yet
         copy_value(access.warp, access.step, access.effect, unsigned(lane), other);
         return addresses_[lane] == access.address && memcmp(value, other, bytes) == 0;
     }
@@ -434,7 +438,7 @@ bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint
     return there && memcmp(value, there, bytes) == 0;
 }
 
-// The bytes that the lane accesses, or null if it must not.
+// Returns the bytes that the lane accesses, or null if it must not access them.
 const char *KernelRaces::bytes_at(const Lane &access) const {
     if (access.shared)
         return access.warp.block.shared.data() + access.address;
@@ -518,8 +522,8 @@ void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
             block.clocks.learn(i * warp_size + unsigned(__builtin_ctz(left)), arrivals.told);
 }
 
-// All lanes learn from each other when the first group of them goes on: the others have done
-// nothing since they came.
+// All lanes learn from each other when the first group of them continues: the other groups have
+// done nothing since they arrived.
 void KernelRaces::meets(const ptx::Warp &warp, uint32_t members) {
     Block &block = state_of(warp.block);
     uint32_t &met = block.met[warp.number];

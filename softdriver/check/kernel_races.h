@@ -32,7 +32,7 @@ class KernelRaces : public ptx::Observer {
   private:
     struct Arrivals {
         std::vector<uint32_t> waiting; // for each warp, a mask of the lanes that wait
-        Known told;                    // what those have told who went on
+        Known told;                    // what the lanes that do not wait have told
         bool only_waiting = true;
     };
     struct Block {
@@ -43,16 +43,16 @@ class KernelRaces : public ptx::Observer {
         std::vector<Line> shared;
         std::map<unsigned, Arrivals> barriers;
         std::map<uint64_t, Told> words; // what strong writes have told, by the shared address
-        std::vector<uint32_t> met;      // for each warp, lanes that have met and did not run yet
+        std::vector<uint32_t> met;      // for each warp, lanes that have not run since they met
     };
-    // An access of one lane, or of several that read the same.
+    // An access of one lane, or of several lanes that read the same bytes.
     struct Lane {
         ptx::Warp &warp;
         const ptx::Step &step;
         const ptx::Effect &effect;
         Block &block;
         unsigned lane;
-        uint32_t lanes;   // this one, and those that read the same at the same time
+        uint32_t lanes;   // `lane`, and the lanes that read the same bytes with it
         uint64_t address; // in its state space
         bool shared;
 

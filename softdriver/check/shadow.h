@@ -22,7 +22,7 @@ struct Entry {
     uint8_t size = 0; // the bytes of the whole access
 };
 
-// The accesses to a word. The first ones need no memory of their own.
+// The accesses to a word. The first `own` of them are stored in the cell itself.
 class Cell {
   public:
     size_t size() const { return count_; }
@@ -48,9 +48,9 @@ class Cell {
 // An access of a whole warp whose lanes access neighbouring items, to some words of a line.
 struct Span {
     Entry entry;                // `lanes` has those that access this line
-    uint8_t begin = 0, end = 0; // the words
-    uint8_t words = 1;          // of each lane
-    int8_t first = 0;           // the lane of word 0, if that were one of the words
+    uint8_t begin = 0, end = 0; // the accessed words of the line
+    uint8_t words = 1;          // words that each lane accesses
+    int8_t first = 0;           // the lane of word 0; outside of 0 to 31 if no lane accesses word 0
 
     unsigned lane_of(unsigned word) const { return unsigned(first + int(word / words)); }
     bool same_lanes(const Span &other) const {

@@ -133,7 +133,7 @@ int newest_ptx(int cuda) {
     return cuda >= 12060 && cuda < 13000 ? version - 1 : version;
 }
 
-// Returns a line of a text without the white space around it, and not all of a long one.
+// Returns a line of a text without the white space around it. A line that is too long is cut.
 std::string quoted_line(const std::string &text, int number) {
     constexpr size_t longest = 200;
     size_t begin = 0;
@@ -145,7 +145,7 @@ std::string quoted_line(const std::string &text, int number) {
     return line.size() <= longest ? line : line.substr(0, longest) + "...";
 }
 
-// Notes the first problem of PTX that is refused, with the line of the text, which has the
+// Notes the first problem of PTX that is refused, with its line of the text, which shows the
 // instruction.
 void note_problem(const std::vector<ptx::Problem> &problems, const Image &image) {
     if (problems.empty())

@@ -43,9 +43,9 @@ void complete_cluster(const KernelFunction &function, LaunchRequest &request) {
         request.cluster[i] = cluster_size(*function.kernel, function.settings, i);
 }
 
-// Returns an error if the cluster shape does not divide the grid, is not the shape that the kernel
-// requires, or has more blocks than the kernel and its attributes allow, and if the launch has no
-// clusters and the kernel must have them.
+// Returns an error if the kernel requires clusters and the launch has none, or if the cluster shape
+// does not divide the grid, is not the shape that the kernel requires, or has more blocks than the
+// kernel and its attributes allow.
 CUresult check_clusters(const KernelFunction &function, const LaunchRequest &request) {
     const unsigned (&required)[3] = function.kernel->required_cluster;
     const unsigned (&cluster)[3] = request.cluster;

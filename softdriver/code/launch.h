@@ -21,7 +21,7 @@ struct LaunchRequest {
     size_t shared = 0;
     bool cooperative = false;
     bool for_node = false;     // has an attribute that only nodes of graphs can have
-    bool programmatic = false; // may start before the preceding kernel ends, if that one allows it
+    bool programmatic = false; // may start early, if the preceding kernel allows it
     void **parameters = nullptr, **extra = nullptr;
     LaunchAttributes attributes = {};
 };

@@ -112,7 +112,7 @@ SOFT_API(cuParamSetv, (CUfunction handle, int offset, void *value, unsigned byte
     return set_parameter(handle, offset, value, bytes);
 }
 
-// A kernel reads through every reference of its module, so that there is nothing to do.
+// Does nothing: a kernel can read through every reference of its module.
 SOFT_API(cuParamSetTexRef, (CUfunction handle, int unit, CUtexref reference),
          (handle, unit, reference)) {
     KernelFunctionPtr function;

@@ -11,8 +11,8 @@ namespace soft {
 namespace {
 
 constexpr size_t least_alignment = 512;
-// Larger allocations have blocks of their own. An H200 puts two of this size into a block, and
-// aligns 1.5 MiB to a block.
+// Larger allocations have blocks of their own. An H200 puts two allocations of this size into one
+// block, and begins a new block for an allocation of 1.5 MiB.
 constexpr size_t largest_packed = size_t(1) << 20;
 constexpr size_t least_reservation = size_t(4) << 30;
 // Fresh allocations of at least this size map the pages of pattern_file(). Smaller ones are filled

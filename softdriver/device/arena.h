@@ -63,10 +63,10 @@ class Arena {
     char *alias_ = nullptr;
     uintptr_t cursor_ = 0;
     uintptr_t small_ = 0, small_end_ = 0; // the rest of the block for small allocations
-    // Replaces those of these pages that are in the file by pages of this process alone. The bytes
-    // in the file become zeros.
+    // Replaces the pages of the range that are in the file by private pages of this process. The
+    // bytes in the file become zeros.
     void unshare(uintptr_t begin, uintptr_t end);
-    // Replaces pages by pages of this process alone, which contain zeros.
+    // Replaces pages by private pages of this process, which contain zeros.
     void unmap(uintptr_t begin, uintptr_t end);
 
     std::map<uintptr_t, size_t> taken_;      // rounded size of each allocation, by address

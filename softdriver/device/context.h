@@ -58,10 +58,10 @@ ContextPtr find_context(CUcontext handle);
 // Returns the handle of a context. For a green context this is the handle of cuCtxFromGreenCtx.
 CUcontext handle_of(const ContextPtr &context);
 
-// Folders that may include this header, but that it cannot include, register functions here when
-// the library is loaded.
+// This header cannot include the headers of the folders that build on it. When the library is
+// loaded, these folders register functions with add_context_end() and the functions after it.
 //
-// When a context is destroyed, their objects in it end in this order.
+// When a context is destroyed, the objects of these folders in the context end in this order.
 enum class ContextEnd { Captures, Streams, Code, Arrays, Textures, Libraries, Memory, Count };
 void add_context_end(ContextEnd when, void (*end)(const Context &));
 // Called when a device is lost, after its unfinished work was dropped.

@@ -86,7 +86,7 @@ CUresult check_structure(const Graph &graph, uint64_t flags, CUgraphInstantiateR
     return unused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// Returns true if the other graph is a copy of the graph, or has one inside.
+// Returns true if `other` is a copy of `graph`, or has such a copy inside.
 bool has_copy(const Graph &other, const Graph &graph) {
     if (other.origin == graph.id)
         return true;

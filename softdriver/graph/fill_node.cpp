@@ -50,7 +50,7 @@ class FillWork : public NodeWork {
 
   private:
     ContextPtr context_;
-    CUcontext home_; // home_of() the memory; memory that replaces it must have the same
+    CUcontext home_; // home_of() the memory, and of all memory that can replace it
 };
 
 } // namespace

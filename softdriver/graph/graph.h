@@ -55,7 +55,7 @@ class NodeWork : public std::enable_shared_from_this<NodeWork> {
     virtual CUgraphExecUpdateResult replaceable(const NodeWork &) const {
         return CU_GRAPH_EXEC_UPDATE_SUCCESS;
     }
-    // Returns the work of a node of an executable graph that had this work, after an update with
+    // Returns the work that a node of an executable graph with this work gets in an update with
     // `next`. Graphs inside the node stay: the update changes their nodes.
     virtual std::shared_ptr<const NodeWork> updated(const NodeWork &next) const {
         return next.shared_from_this();
@@ -100,8 +100,8 @@ using UserObjects = std::map<std::shared_ptr<UserObject>, uint64_t>;
 struct Graph : std::enable_shared_from_this<Graph> {
     CUgraph handle = nullptr; // null until the program asks for it
     uint64_t id = 0;
-    // The id of the original, in a copy that belongs to a node or to an executable graph. 0 for
-    // other graphs, also for clones.
+    // If this is a copy that belongs to a node or to an executable graph: the id of the original. 0
+    // for other graphs, including clones.
     uint64_t origin = 0;
     std::map<uint64_t, GraphNodePtr> nodes; // by id, which is the order of creation
     unsigned next_number = 0;               // number of the node that is added next

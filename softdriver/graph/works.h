@@ -50,8 +50,8 @@ CUresult make_free_work(const Graph &graph, CUdeviceptr address, NodeWorkPtr &wo
 NodeWorkPtr make_free_work(CUdeviceptr address, const ContextPtr &context);
 // Returns true if a node of the graph allocates or frees memory.
 bool allocates(const Graph &graph);
-// Returns true for graphs that allocate memory or have conditional nodes. They cannot be cloned, be
-// child graphs of which the node has a copy, or have two executable graphs at a time.
+// Returns true for graphs that allocate memory or have conditional nodes. Such a graph cannot be
+// cloned or have two executable graphs at a time, and a child graph node cannot have a copy of it.
 bool is_unique(const Graph &graph);
 
 CUresult make_value_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, NodeWorkPtr &work);

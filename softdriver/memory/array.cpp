@@ -135,7 +135,8 @@ std::string in_hex(unsigned number) {
 } // namespace
 
 bool read_fractions(CUarray_format format, FractionFormat &fractions) {
-    // UNORM and SNORM; of each, 8 and 16 bits; of each, 1, 2 and 4 channels.
+    // The formats are numbered in this order: UNORM, then SNORM; within each, 8, then 16 bits;
+    // within each of these, 1, 2 and 4 channels.
     unsigned place = static_cast<unsigned>(format) - CU_AD_FORMAT_UNORM_INT8X1;
     fractions = {1u << place % 3, size_t(1 + place / 3 % 2), place >= 6};
     return place < 12;

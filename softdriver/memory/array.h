@@ -50,7 +50,7 @@ struct FractionFormat {
     size_t bytes; // of a channel
     bool sign;
 };
-// Returns false for other formats.
+// Describes such a format. Returns false for other formats.
 bool read_fractions(CUarray_format format, FractionFormat &fractions);
 // Returns the size of an element, or 0 if there is no such format or number of channels.
 size_t element_bytes(CUarray_format format, unsigned channels);

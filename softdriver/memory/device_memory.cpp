@@ -82,8 +82,8 @@ bool device_free_waits() {
     }
 }
 
-// Returns whether cuMemFree waits for the device. It never waits for memory of a pool and always
-// for other managed memory.
+// Returns whether cuMemFree waits for the device. When it frees memory of a pool, it never waits;
+// for other managed memory, it always waits.
 static bool free_waits(const Allocation &allocation) {
     if (allocation.pool || allocation.kind == MemoryKind::Async)
         return false;

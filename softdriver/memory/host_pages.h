@@ -13,9 +13,9 @@ bool is_mapped(uintptr_t begin, size_t bytes, bool to_write);
 bool is_shared(uintptr_t begin, size_t bytes);
 
 // Calls `visit` with the index of each of these pages that is in the process's page table. The
-// program has used such a page, or a page near it, since it was mapped or last removed from the
-// table. `begin` must be the beginning of a page. Visits nothing if the system does not show the
-// table.
+// program has used such a page, or a page near it, since the page was mapped or last removed from
+// the table. `begin` must be the beginning of a page. Visits nothing if the system does not show
+// the table.
 void visit_present(const char *begin, size_t pages, const std::function<void(size_t)> &visit);
 bool sees_page_table();
 

@@ -20,10 +20,10 @@ constexpr const char *pool_file = "cudadrv-pool";
 struct SharedPool {
     uint64_t magic = 0;
     uint32_t pid = 0;
-    uint32_t place = 0; // of the device, before CUDA_VISIBLE_DEVICES selects and orders them
+    uint32_t place = 0; // index among all devices, before CUDA_VISIBLE_DEVICES selects some
     uint64_t start = 0;
     uint64_t of_host = 0; // 1 for a pool of the host, which has no device
-    uint64_t number = 0;  // of the pool in that process
+    uint64_t number = 0;  // number of the pool in the exporting process
 };
 
 // Handles of memory of different pools have different magic numbers.

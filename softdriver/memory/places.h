@@ -46,7 +46,7 @@ void make_room(Device &device);
 // Updates places and copies after uses and writes of the host since the last call. The driver does
 // not see uses of the host when they happen.
 void notice_host(const Pages &pages);
-// Returns the sum for all blocks in which these pages are.
+// Returns the sum of the faults of all blocks that contain these pages.
 PageFaults faults_of(const Pages &pages);
 
 } // namespace soft

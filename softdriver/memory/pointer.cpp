@@ -17,8 +17,8 @@ int access_flags(const Allocation &allocation) {
                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
-// Stores the address that kernels of the context use for this address, or 0 and an error if they
-// cannot access the memory.
+// Stores the address by which kernels of the context access the memory at `address`. If they cannot
+// access this memory, stores 0 and returns an error.
 CUresult device_pointer(const Context *context, const Allocation &allocation, uintptr_t address,
                         void *data) {
     put<CUdeviceptr>(data, 0);

@@ -16,7 +16,7 @@ namespace soft {
 namespace {
 
 constexpr size_t most_freed = size_t(1) << 40; // bytes of freed addresses that stay unusable
-constexpr size_t most_ranges = 1024; // of them; a process of Linux has at most 65,530 mappings
+constexpr size_t most_ranges = 1024; // limit of their ranges; Linux allows 65,530 mappings
 constexpr int access_protection = PROT_READ | PROT_WRITE;
 
 CUresult write_pattern(int file, size_t bytes) {

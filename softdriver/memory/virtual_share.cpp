@@ -20,7 +20,7 @@ constexpr uint64_t mapped_magic = 0x31304d4d56505543; // "CUPVMM01"
 struct Description {
     uint64_t magic = mapped_magic;
     uint64_t bytes = 0;
-    uint32_t place = 0; // of the device, before CUDA_VISIBLE_DEVICES selects and orders them
+    uint32_t place = 0; // index among all devices, before CUDA_VISIBLE_DEVICES selects some
     int32_t handle_types = 0;
 };
 

@@ -67,7 +67,7 @@ struct Access {
         last = size - bytes;
         return size >= bytes;
     }
-    // Whether accesses are to be recorded, after expect().
+    // Returns whether accesses that expect() has found must be recorded.
     bool records() const {
         return warp.machine.launch.record && (space == Space::Global || space == Space::Generic);
     }

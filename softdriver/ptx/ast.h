@@ -44,7 +44,7 @@ struct Variable {
     size_t offset = 0;     // for a parameter: offset in the block of results or of parameters
     bool visible = false, external = false, weak = false, common = false;
     bool managed = false;
-    // For a parameter that is declared as a predicate: its variable holds 0 or 1.
+    // True for a parameter that is declared as a predicate. Its variable holds 0 or 1.
     bool is_predicate = false;
     // The first bytes of the initial value. The bytes after them are zero.
     std::vector<uint8_t> initial;
@@ -140,8 +140,8 @@ struct Function {
         size_t offset;
     };
     std::vector<InRegister> in_registers;
-    // The declared registers. Of a range such as %r<100>, only the registers that the body uses are
-    // here.
+    // The declared registers. Of a range such as %r<100>, the list has only the registers that the
+    // body uses.
     std::vector<Register> registers;
     std::vector<Instruction> body;
     // The prototypes that .callprototype declares, as functions without a body.

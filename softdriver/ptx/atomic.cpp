@@ -285,7 +285,7 @@ void decode_vector(Decoder &decoder, Operation operation, Type type, size_t coun
     }
 }
 
-// Takes the modifiers for ordering, of which there is at most one and a scope.
+// Takes the modifiers for ordering: at most one memory order, and at most one scope.
 void take_order(Decoder &decoder) {
     int order = decoder.take_any({"relaxed", "acquire", "release", "acq_rel"});
     decoder.effect.kind = Effect::Kind::Update;

@@ -11,7 +11,7 @@ namespace soft::ptx {
 enum class Operation { Add, Min, Max, And, Or, Xor, Inc, Dec, Exch, Cas };
 
 // Atomically replaces the item at `place` by the result of an operation with the item at `operand`.
-// Increments `changes` if this is another value.
+// Increments `changes` if the item has another value afterwards.
 using UpdateItem = void (*)(char *place, const char *operand, uint64_t &changes);
 // Returns null if there is no such reduction.
 UpdateItem item_update(Operation operation, Type type);

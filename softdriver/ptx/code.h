@@ -49,7 +49,7 @@ struct Step {
     uint32_t site = 0; // number of the memory access, which is unique in the program
 };
 
-// What a step does that the checks inside kernels look at (check/).
+// What the checks inside kernels (check/) need to know about a step.
 struct Effect {
     enum class Kind : uint8_t {
         None,
@@ -60,7 +60,7 @@ struct Effect {
         Arrive, // changes an mbarrier, so that what comes before it is ordered
         Test,   // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
     };
-    // Whom a strong access or a fence can order.
+    // The threads among which a strong access or a fence can order accesses.
     enum class Scope : uint8_t { Block, Cluster, Device, System };
     Kind kind = Kind::None;
     Space space = Space::Generic;

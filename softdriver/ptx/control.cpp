@@ -109,8 +109,8 @@ template <Handler handler> void simple(Decoder &decoder) {
     decoder.emit(handler);
 }
 
-// Returns the copy of an argument or a result of a call between the local memory or the row of the
-// caller and the place in the callee's local memory.
+// Returns the copy of one argument or result of a call. One end of the copy is the caller's local
+// memory or row, and the other end is the place in the callee's local memory.
 Transfer transfer_of(Decoder &decoder, const Operand &own, const Place &callees, bool is_result) {
     Transfer part;
     part.bytes = callees.bytes;

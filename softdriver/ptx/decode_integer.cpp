@@ -9,8 +9,8 @@ namespace {
 
 using namespace integer;
 
-// Returns the carries that an instruction adds. One that does not read the flag begins a chain: a
-// sum adds 0, and a difference adds 1 to the complement of what it subtracts.
+// Returns the carries that an instruction adds. An instruction that does not read the flag begins a
+// chain: an addition then adds 0, and a subtraction adds 1 to the complement of its second operand.
 uint32_t carries_before(const Warp &warp, const Step &step) {
     return step.detail & reads_carry       ? warp.predicate(step.rows[9])
            : step.detail & begins_with_one ? ~uint32_t{0}

@@ -89,7 +89,7 @@ void Decoder::decode() {
     for (const Instruction &instruction : function_.body)
         try {
             note_constant(instruction);
-        } catch (const Refused &) { // it will be refused again
+        } catch (const Refused &) { // decode_instruction() refuses it again
         }
     for (const Instruction &instruction : function_.body) {
         begins_.push_back(uint32_t(code_.body.size()));

@@ -119,7 +119,8 @@ std::string device_name(const Entry &entry) {
                                            : "");
 }
 
-// The devices for which the entries are made, such as "sm_75, sm_90a": each once, and not too many.
+// The devices for which the entries are made, such as "sm_75, sm_90a": each once, and at most
+// `most_names` of them.
 std::string device_names(const std::vector<Candidate> &entries) {
     std::vector<std::string> names;
     for (const Candidate &each : entries) {

@@ -68,7 +68,7 @@ template <class Item> class Merge {
 
     std::vector<Problem> &problems_;
     std::map<std::string, int> names_;
-    // For each item, by its tree and its index there, the index in `items`.
+    // The index in `items` of each item, by the item's tree and its index in this tree.
     std::vector<std::vector<int>> places_;
     std::vector<size_t> owner_; // for each definition in `items`, the tree that it comes from
 };

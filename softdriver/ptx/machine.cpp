@@ -22,8 +22,7 @@ constexpr uint64_t block_slice = 1 << 15, spinning_block_slice = 512;
 // waking the threads takes about as long as these steps.
 constexpr uint64_t steps_alone = 2048;
 
-// The number of blocks in a chain, and the number of chains that a grid has at least if its chains
-// have several blocks.
+// The most blocks in a chain, and the fewest chains of a grid whose chains have several blocks.
 constexpr uint64_t longest_chain = 16, fewest_chains = 256;
 
 std::string triple(const unsigned index[3]) {

@@ -113,7 +113,7 @@ struct Machine {
     uint64_t blocks = 0;  // number of blocks of the grid
     uint64_t started = 0; // number of blocks that the machine has started
     size_t shared_bytes = 0;
-    size_t shared_room = 0; // up to where reads only cause a warning
+    size_t shared_room = 0; // reads below this offset, but beyond shared_bytes, cause a warning
     // Counts the events for which threads may wait: writes, changes by atomics, completed barriers.
     // If a block or warp causes no such event in its slice, it probably waits for other threads.
     uint64_t progress = 0;

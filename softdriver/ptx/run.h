@@ -31,9 +31,10 @@ struct Launch {
     unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
     bool clustered = false;  // the launch or the kernel has set the shape of the clusters
     size_t shared_bytes = 0; // bytes of dynamic shared memory
-    // Reads beyond shared memory, up to a multiple of this, go on with a warning.
+    // Reads beyond the end of shared memory, up to the next multiple of this number, only cause a
+    // warning.
     size_t shared_rounding = 1;
-    // Bytes of local memory that a thread can have with what alloca allocates.
+    // Bytes of local memory that a thread can have, including what alloca allocates.
     size_t stack_bytes = size_t{512} << 10;
     bool cooperative = false;
     // Address of the memory in which the blocks of a cooperative launch count arrivals at a barrier
@@ -48,7 +49,7 @@ struct Launch {
     unsigned threads = 1;             // how many threads may run blocks at the same time
     // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
-    bool checked = false;       // the checks inside kernels look at it, by `observe`
+    bool checked = false;       // the checks inside kernels observe the launch, by `observe`
     std::shared_ptr<Heap> heap; // for malloc; null if the kernel does not use it
     // Finds the segment that contains an address. Returns false if there is none. The threads that
     // run the kernel call this without holding a lock.

@@ -17,7 +17,7 @@ namespace {
 enum Float32 : uint8_t { FlushedFloat32 = 10, TFloat32 = 11, FlushedTFloat32 = 12 };
 constexpr int supported_types = 13;
 
-// The number of a type in tensormap.replace is another one than in CUtensorMapDataType.
+// In tensormap.replace, types have other numbers than in CUtensorMapDataType.
 uint8_t type_of_number(uint64_t number) {
     constexpr uint8_t types[] = {0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12};
     return number < sizeof types ? types[number] : 0xff;

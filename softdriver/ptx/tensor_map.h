@@ -11,7 +11,8 @@
 
 namespace soft::ptx {
 
-// The content of a CUtensorMap. Real devices have another one, which is not documented.
+// The content of a CUtensorMap. On real devices, a CUtensorMap has another content, which is not
+// documented.
 struct TensorMap {
     static constexpr unsigned most_dimensions = 5, most_box = 256, most_step = 8;
     static constexpr size_t bytes = 128, alignment = 64;

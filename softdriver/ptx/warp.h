@@ -91,9 +91,9 @@ struct Warp {
     void make_room(size_t bytes);
     char *local(unsigned lane) { return local_.data() + lane * local_stride_; }
     size_t local_bytes() const { return local_bytes_; }
-    // Returns how far the warp's accesses have moved, since its last access at this place of the
-    // program, in an earlier round of a loop or in an earlier block. It will probably move as far
-    // again.
+    // Returns how far the warp's access at this place of the program is from the previous access at
+    // this place, which was in an earlier round of a loop or in an earlier block. The next access
+    // will probably be as far from this one.
     uintptr_t moved(uint32_t site, const char *now) {
         uintptr_t before = last_[site];
         return (last_[site] = reinterpret_cast<uintptr_t>(now)) - before;

@@ -53,7 +53,7 @@ const Constants &constants() {
     return all;
 }
 
-// What a block knows from the blocks before it in its frame.
+// What a block uses from earlier blocks of its frame.
 struct Memory {
     HuffmanTable literals;
     FseTable literal_lengths, offsets, match_lengths;
@@ -91,7 +91,7 @@ struct Text {
 // Literals
 
 struct LiteralsHeader {
-    unsigned type;     // 0: as they are; 1: one byte, repeated; 2: compressed; 3: by the last table
+    unsigned type;     // 0: plain; 1: one byte, repeated; 2: compressed; 3: with the last table
     bool four = false; // there are four streams
     size_t bytes, packed = 0;
 };
@@ -177,7 +177,7 @@ bool read_table(unsigned mode, Bytes &from, const FseTable &standard, unsigned s
     case 2:
         return read_fse_table(from, symbols, log, table);
     default:
-        return bool(table); // the last one
+        return bool(table); // `table` still has the table of an earlier block
     }
 }
 
@@ -189,8 +189,9 @@ bool read_count(Bytes &from, size_t &count) {
     return true;
 }
 
-// Turns the number that stands for an offset into the offset, and remembers it as the last one.
-// The first three numbers stand for recent offsets; without literals they mean the next ones.
+// Turns the number that stands for an offset into the offset, and remembers it as the last one. The
+// numbers 1 to 3 stand for the recent offsets. In a sequence without literals, each of them stands
+// for what comes next: 1 for the second recent offset, and 3 for the first one minus 1.
 size_t offset_of(uint64_t number, bool no_literals, size_t (&recent)[3]) {
     size_t place = number - 1 + no_literals;
     size_t offset = number > 3 ? number - 3 : place == 3 ? recent[0] - 1 : recent[place];
@@ -277,7 +278,7 @@ bool read_frame_header(Bytes &from, FrameHeader &header) {
     uint64_t flags, window, dictionary = 0;
     if (!from.number(1, flags) || flags & 8)
         return false;
-    bool single = flags & 0x20; // the text is the window, so its size is given in place of it
+    bool single = flags & 0x20; // the window is the whole text: only the text's size is given
     unsigned sizes[] = {single ? 1u : 0u, 2, 4, 8}, names[] = {0, 1, 2, 4};
     unsigned size = sizes[flags >> 6];
     if ((!single && !from.number(1, window)) || !from.number(names[flags & 3], dictionary) ||

@@ -40,7 +40,8 @@ class ForwardBits {
     size_t position_ = 0;
 };
 
-// Reads a number from 0 to `most`. The lower numbers that need it least are one bit shorter.
+// Reads a number from 0 to `most`. As there are fewer numbers than codes, the lowest `shorter`
+// numbers have codes that are one bit shorter.
 unsigned read_up_to(unsigned most, ForwardBits &bits) {
     unsigned length = highest_bit(most) + 1, half = 1u << (length - 1);
     unsigned shorter = 2 * half - 1 - most; // how many numbers are one bit shorter
@@ -152,7 +153,8 @@ bool read_fse_table(Bytes &from, size_t symbols, unsigned log, FseTable &table) 
     return true;
 }
 
-// Reads weights that two interleaved states encode. The stream says by its end how many there are.
+// Reads weights that two interleaved states encode. The end of the stream shows how many weights
+// there are.
 static bool read_fse_weights(std::string_view part, std::vector<unsigned> &weights) {
     FseTable table;
     BackwardBits bits;
@@ -173,7 +175,7 @@ static bool read_fse_weights(std::string_view part, std::vector<unsigned> &weigh
 }
 
 bool HuffmanTable::read(Bytes &from) {
-    constexpr unsigned direct = 128; // such a first byte, less 127, is the number of plain weights
+    constexpr unsigned direct = 128; // from this first byte on: 127 + the number of plain weights
     uint64_t first;
     std::string_view part;
     std::vector<unsigned> weights;

@@ -110,7 +110,7 @@ class Races {
     // Operations that come after an unfinished host function. Their memory is watched only from
     // their start.
     std::unordered_set<const Operation *> unwatched_;
-    // The shadow of memory that the operation that is submitted next frees in a stream.
+    // The shadow of the memory that the next submitted operation frees in a stream.
     RaceShadowPtr just_removed_;
 };
 

@@ -30,7 +30,8 @@ class SharedEvent : public std::enable_shared_from_this<SharedEvent> {
     // Returns a condition that becomes true when the present latest record is complete.
     std::function<bool()> when_done() const;
 
-    // Writes the handle of an event that this process has created. Returns false for others.
+    // Writes the handle of an event that this process has created. Returns false for an event of
+    // another process.
     bool write_handle(CUipcEventHandle &handle) const;
     static CUresult open(const CUipcEventHandle &handle, std::shared_ptr<SharedEvent> &event);
 

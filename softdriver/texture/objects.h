@@ -60,7 +60,7 @@ std::map<uint64_t, BoundTexture> bound_textures(const Module &module);
 std::shared_ptr<const ptx::Texture> texture_of(const Context &context, uint64_t handle,
                                                bool surface, std::string &why);
 
-// What the address of a texture's memory is a multiple of, and the flags of textures.
+// The alignment of a texture's memory, and the flags of textures.
 constexpr uintptr_t texture_alignment = 512;
 constexpr unsigned known_texture_flags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
                                          CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |

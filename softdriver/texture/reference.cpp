@@ -146,8 +146,8 @@ SOFT_API(cuTexRefSetMipmappedArray, (CUtexref handle, CUmipmappedArray array, un
     return bind(*reference, resource);
 }
 
-// Only addresses of an alignment can be bound. For another address, the offset of its data from
-// such an address is returned, if the program takes it.
+// Only aligned addresses can be bound. For any other address, binds the aligned address before it
+// and returns the distance between the two. This is an error if the program passes no `offset`.
 SOFT_API(cuTexRefSetAddress_v2,
          (size_t *offset, CUtexref handle, CUdeviceptr address, size_t bytes),
          (offset, handle, address, bytes)) {

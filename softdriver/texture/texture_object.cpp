@@ -239,7 +239,7 @@ CUresult apply_reading(const CUDA_TEXTURE_DESC &reading, Texture &texture) {
     return CUDA_SUCCESS;
 }
 
-// Makes what reads a plane of one row as a row, which real drivers allow.
+// Makes the texture that reads a plane of one row as a row, which real drivers allow.
 std::shared_ptr<const Texture> row_of(const Texture &texture) {
     if (texture.shape != Texture::Shape::Plane || texture.levels[0].height != 1)
         return nullptr;

@@ -167,8 +167,8 @@ void Scheduler::complete(Operation &operation) {
     operation.waits.clear();
     operation.action = nullptr;
     operation.pieces = nullptr;
-    // Released when the operation has left its queue, because releasing memory looks for operations
-    // in queues that use it.
+    // Destroy these objects only after the operation has left its queue: releasing memory searches
+    // the queues for operations that use the memory.
     std::vector<std::shared_ptr<void>> kept = std::move(operation.kept);
     if (operation.condition)
         conditions_--;
@@ -223,8 +223,8 @@ void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
     Backoff backoff;
     int pieces = 0;
     while (!all_done(targets)) {
-        // If no required operation can run, or a kernel runs for long, it may be waiting for a flag
-        // that other work sets. So also run other work.
+        // If no required operation can run, or a kernel runs through many pieces, the stream may be
+        // waiting for a flag that other work sets. So also run other work.
         OperationPtr next = pick(Reach::Required, false);
         bool stalled = next ? pieces > pieces_of_patience && pieces % 2 : backoff.slept();
         if (stalled)
@@ -244,8 +244,8 @@ bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
     for (const auto &target : targets)
         demand(target);
     for (int pieces = 0; !all_done(targets);) {
-        // A long kernel may be waiting for a flag that other work or the caller sets. So after a
-        // few pieces, run one operation of any stream and return.
+        // A kernel that does not end may be waiting for a flag that other work or the caller sets.
+        // So after a few pieces, run one operation of any stream and return.
         bool last = pieces == pieces_of_a_query;
         OperationPtr next = pick(last ? Reach::Everything : Reach::Required, false);
         if (!next)
