@@ -79,7 +79,7 @@ cdef struct Takes:
     unsigned int cluster[3]     # the only cluster
     bint only_clusters          # launches without clusters are errors
     unsigned int in_cluster     # the most blocks of a cluster
-    unsigned int rank           # the same as the PTX has it (.maxclusterrank), or 0
+    unsigned int rank           # the PTX's limit of the blocks of a cluster (.maxclusterrank), or 0
     bint grid_of_blocks         # the grid is known to count blocks, and not clusters
 
 

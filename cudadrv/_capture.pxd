@@ -23,7 +23,7 @@ cdef class Holdings:
     cdef size_t room
     # The ranges that are held: (address of the state, start, stop). Those of a copy are not listed.
     cdef dict known
-    cdef Holdings copy          # what the executables have that were made since the last change
+    cdef Holdings copy          # the Holdings of executables that were made since the last change
     cdef uint64_t number        # of the graph
     cdef ChildNames names
 
@@ -81,7 +81,7 @@ cdef class DriverGraph:
 cdef class Point(Captured):
     cdef Capture capture
     cdef own_snapshot snapshot  # in the engine of the plan
-    cdef tuple tail             # indices of the nodes on which a stream that waits for it depends
+    cdef tuple tail             # indices of the nodes that a stream depends on once it has waited
 
 
 # A loan, which may have begun in a capture: the base class of `Lent`, which is in _loan.

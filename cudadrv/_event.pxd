@@ -75,7 +75,7 @@ cdef class Event:
 
 # Work of another process for which a stream of this one waits.
 cdef class OtherWork:
-    cdef Event event        # complete when that work is
+    cdef Event event        # complete when that work is complete
     cdef uint32_t slot      # the slot of the stream's operation that waits for `event`
     cdef uint64_t seq       # the number of that operation in the slot
     cdef uint32_t site      # the line of the call that made the stream wait

@@ -25,14 +25,14 @@ cdef class Accesses:
 cdef class Uses:
     cdef uint32_t count         # number of `accesses`
     cdef bint apart             # no two of `accesses` use the same memory
-    cdef own_access *accesses   # what the whole graph uses: `each`, joined; in `shared`
+    cdef own_access *accesses   # what the whole graph uses: `each`, joined; owned by `shared`
     cdef NodeNames names
     cdef list nodes             # as in `Graph.nodes`
     cdef list every             # `nodes` and those in bodies; without bodies `nodes` itself
     # The keys are the indices of the disabled nodes. The value of a fill is the node that runs
     # instead of it; other values are None.
     cdef dict disabled
-    cdef own_access *each       # the accesses of what launches run, node after node; in `shared`
+    cdef own_access *each       # the accesses of all nodes that launches run; owned by `shared`
     cdef Accesses shared
     cdef uint32_t total         # number of accesses in `each`
     cdef list regions           # for each access in `each`: the buffer, or None
@@ -68,7 +68,7 @@ cdef class Graph(Builder):
 
 
 cdef class ExecutableGraph:
-    # What launches read comes first, in few cache lines.
+    # The fields that launches read come first, so that they lie in few cache lines.
     cdef Context context
     cdef Uses uses
     cdef CUgraphExec raw        # NULL once closed

@@ -1,2 +1,2 @@
 """Buffers of a kind that is chosen elsewhere."""
-# No names for other modules.
+# Other modules need no C names of this module.

@@ -25,7 +25,7 @@ ctypedef CUresult (*adder)(
     void *arguments, Place *place, CUgraphNode *nodes, int *count) noexcept nogil
 
 
-# What gets nodes outside a capture: the base class of `Graph`, which is in _graph.
+# An object to which nodes can be added without a capture: the base class of `Graph` (in _graph).
 cdef class Builder(Receiver):
     cdef int begin_change(self, Context context) except -1
     cdef void end_change(self) noexcept

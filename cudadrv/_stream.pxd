@@ -68,7 +68,7 @@ cdef inline int check_stream(Stream stream) except -1:
     """As `usable`, inlined for the fast path."""
     if unlikely(stream.order is NULL) or unlikely(
             (stream.order.state != OWN_OPEN) | (stream.thread != 0)
-            # `is_usable`, to which a call would pass a new reference
+            # The body of `is_usable`: a call of it would take a new reference to the context.
             | stream.context.lost | cudadrv_table.attention):
         stream.usable()
     return 0

@@ -20,7 +20,7 @@ cdef struct Span:
     size_t *ends            # for each piece, the offset of its end
     size_t pieces
     size_t room             # number of elements of `ends`
-    CUmemAccessDesc *users  # the devices that may use the memory. It is memory of the first one
+    CUmemAccessDesc *users  # the devices that may use the memory, which is on the first of them
     size_t devices          # number of elements of `users`
     # Memory whose handle could not be released, or 0. The next call tries again.
     CUmemGenericAllocationHandle unreleased

@@ -18,7 +18,7 @@ own_engine cudadrv_the_engine; /* zeroed memory is an engine without streams */
 static void lock_the_engine(void) { own_lock(&cudadrv_the_engine); }
 static void unlock_the_engine(void) { own_unlock(&cudadrv_the_engine); }
 
-/* Runs when the library is loaded, and not with a module: no module has to be imported for it. */
+/* Runs when the library is loaded, so no module has to be imported for it. */
 __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(lock_the_engine, unlock_the_engine, unlock_the_engine);
 }

@@ -1,11 +1,11 @@
 /* How methods check the object that they are called with.
  *
- * Python checks it for methods in C: list.append(3, 4) is a TypeError. Cython does not for its
- * functions, so that Stream.synchronize(3) would take the int for a stream. Therefore each module's
+ * Python checks this object for methods in C: list.append(3, 4) is a TypeError. Cython does not for
+ * its functions, and Stream.synchronize(3) would take the int for a stream. Therefore each module's
  * initialization ends with a step that goes through the methods of the module's classes, and lets
  * Python call one of the two functions below for them. These usually take no more instructions than
- * Cython's. Properties and operators need no such step, because Python checks their objects. Nor do
- * class methods, because Cython's code uses their class as it would use any object. */
+ * Cython's functions. Properties and operators need no such step, because Python checks their
+ * objects. Class methods need none, because Cython's code uses their class as any object. */
 
 #include <Python.h>
 #include <string.h>
@@ -16,8 +16,8 @@ typedef PyObject *(*function_of_array)(PyObject *self, PyObject *const *given, P
                                        PyObject *names);
 typedef PyObject *(*function_of_tuple)(PyObject *self, PyObject *given, PyObject *options);
 
-/* The class whose method a function is. Cython uses the field only for classes that are made in
- * Python. */
+/* The field of a method that names its class. Cython uses the field only for classes that are made
+ * in Python. */
 static PyTypeObject **class_of(PyObject *method) { return &((PyCMethodObject *)method)->mm_class; }
 
 static PyMethodDef *definition_of(PyObject *method) { return ((PyCFunctionObject *)method)->m_ml; }
@@ -95,7 +95,7 @@ static PyObject *call_with_tuple(PyObject *method, PyObject *const *given, size_
 
 int cudadrv_check_objects(PyTypeObject *cls, PyObject *method) {
     if (*class_of(method)) {
-        return 0; /* the method checks them already */
+        return 0; /* the method checks its objects already */
     }
     switch (definition_of(method)->ml_flags) {
     case METH_FASTCALL | METH_KEYWORDS:
@@ -113,9 +113,10 @@ int cudadrv_check_objects(PyTypeObject *cls, PyObject *method) {
     return 0;
 }
 
-/* Whether something in a class is a function of Cython's. Static methods are in other objects. */
+/* Whether an attribute of a class is a function of Cython's. A static method is wrapped, so it is
+ * none. */
 static int is_method(PyObject *thing) {
-    static PyTypeObject *functions; /* the class of all of them */
+    static PyTypeObject *functions; /* the class of Cython's functions */
     PyTypeObject *type = Py_TYPE(thing);
     if (!functions && strstr(type->tp_name, ".cython_function_or_method")) {
         functions = type;

@@ -146,7 +146,7 @@ static inline void own_export_unlink_(own_engine *engine, own_export *view) {
         }
         *link = view->next_managed;
     }
-    view->borrower = NULL; /* the next loan in this struct may have another one */
+    view->borrower = NULL; /* the next loan in this struct may have another borrower */
 }
 
 static inline void own_blame_export_(own_conflict *conflict, const own_export *view) {

@@ -6,8 +6,8 @@
 #include "runs.h"
 
 /* Returns whether the operation of an epoch is ordered before the next operation of the stream.
- * `view` is the clock of everything that the stream will have waited for by then. `stream` is NULL
- * for the host. */
+ * `view` is the clock of everything that the stream will have waited for before that operation.
+ * `stream` is NULL for the host. */
 static inline int own_in_view_(const own_engine *engine, const own_stream *stream,
                                const own_clock *view, const own_epoch *epoch) {
     return (stream && epoch->slot == stream->slot && epoch->seq <= stream->seq) ||
@@ -240,8 +240,8 @@ static inline void own_commit_all_(own_engine *engine, own_request *request) {
     }
 }
 
-/* Returns whether `before` is empty or of this stream, which then runs its next operation after it.
- */
+/* Returns whether the stream runs its next operation after `before` anyway, because `before` is
+ * empty, or is of this stream. */
 static inline int own_follows_(const own_stream *stream, const own_snapshot *before) {
     return before->seq == 0 || (before->slot == stream->slot && before->seq <= stream->seq);
 }

@@ -66,7 +66,7 @@ static inline void own_blame_attachment_(const own_engine *engine, const own_mem
                                          own_conflict *conflict) {
     const own_stream *only = own_attached_stream_(engine, memory);
     conflict->site = memory->limits->attachments->site;
-    conflict->number = only ? only->number : 0; /* 0: it is attached to the host */
+    conflict->number = only ? only->number : 0; /* 0: the memory is attached to the host */
     conflict->kind = own_kind_of_(only);
 }
 

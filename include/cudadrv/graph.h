@@ -1,7 +1,7 @@
 /* Graphs: what the operations of a capture use, and memory that stays open as long as a graph.
  *
- * A capture has an own_engine of its own, in which its streams and its memory have no earlier work.
- * So the functions of borrow.h check its operations against each other. */
+ * Each capture has a separate own_engine, in which its streams and its memory have no earlier work.
+ * So the functions of borrow.h check the operations of a capture against each other. */
 
 #ifndef CUDADRV_GRAPH_H
 #define CUDADRV_GRAPH_H

@@ -224,7 +224,7 @@ static inline int own_bytes_free(own_engine *engine, own_memory *memory, uint64_
 
 /* Closes one of several buffers over the memory, with the bytes of the access, if no view of them
  * is alive and no operation that uses them may be unfinished. In a context that is `lost`, graphs
- * do not keep it open, because nothing can be launched there. */
+ * do not keep the buffer open, because no graph can be launched in a lost context. */
 static inline int own_bytes_leave(own_engine *engine, const own_access *access, int lost,
                                   own_conflict *conflict) {
     own_lock(engine);

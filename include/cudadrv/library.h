@@ -1,8 +1,8 @@
 /* What the Cython modules share. They are linked into one library, cudadrv._compiled, whose build
  * defines CUDADRV_LIBRARY. pyx/library.c contains what the library has once.
  *
- * Other programs include the engine's headers, too, such as its tests: they get copies of their
- * own. */
+ * Other programs that include the engine's headers, such as the engine's tests, get separate
+ * copies. */
 
 #ifndef CUDADRV_LIBRARY_H
 #define CUDADRV_LIBRARY_H

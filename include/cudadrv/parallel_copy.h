@@ -199,7 +199,7 @@ static void par_work(par_copy *copy) {
     } else if (copy->inward) {
         memcpy(block, ordinary, piece.size);
     } else {
-        memcpy(ordinary, block, piece.size); /* the host will read it, so use the caches */
+        memcpy(ordinary, block, piece.size); /* the host will read the bytes, so use the caches */
     }
     pthread_mutex_lock(&par_the_pool.lock);
     par_done(copy, piece, got, error);

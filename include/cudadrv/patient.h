@@ -1,7 +1,7 @@
-/* cuCtxSynchronize in a thread of its own, so that the calling thread can check for signals.
+/* Calls cuCtxSynchronize in another thread, so that the calling thread can check for signals.
  *
- * Only for work that no event stands for, such as that of another thread's default stream. A thread
- * that stops waiting leaves the other one behind. It ends when the context's work is complete. */
+ * Only for work that no event stands for, such as that of another thread's default stream. If the
+ * calling thread stops waiting, the other thread goes on until the context's work is complete. */
 
 #ifndef CUDADRV_PATIENT_H
 #define CUDADRV_PATIENT_H

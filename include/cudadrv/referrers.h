@@ -314,7 +314,7 @@ static int ref_visit_variables(ref_search *search, ref_frame *frame) {
 
 static ref_frame *ref_first_frame(void) { return PyThreadState_Get()->cframe->current_frame; }
 
-/* Operands own their references here. These count as missing without a visit. */
+/* In these versions, operands own their references, which count as missing without a visit. */
 static int ref_visit_operands(ref_search *search) {
     (void)search;
     return 0;
@@ -383,7 +383,7 @@ static int ref_visit_variables(ref_search *search, PyObject *variables, PyCodeOb
     return stop;
 }
 
-/* Operands own their references here. These count as missing without a visit. */
+/* In these versions, operands own their references, which count as missing without a visit. */
 static int ref_visit_operands(ref_search *search) {
     (void)search;
     return 0;

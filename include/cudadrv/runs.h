@@ -14,7 +14,7 @@
 /* The runs of one operation. Zeroed memory is that of an operation without runs. */
 typedef struct own_runs {
     own_event last; /* recorded after the last run; a new run takes its issue lock */
-    /* The other fields are valid while the engine's `runs` is this. */
+    /* The other fields are valid while the engine's `runs` points to this struct. */
     own_stream *stream; /* the stream of the last run */
     own_access *accesses;
     uint32_t count;

@@ -44,8 +44,8 @@ typedef struct {
 
 #if PY_VERSION_HEX < 0x030D0000
 /* Returns the instruction that a frame runs. If the frame has not begun to run, sets *frame to its
- * nearest caller that has. PyEval_GetFrame and PyFrame_GetLasti would create an object for each
- * frame. */
+ * nearest caller that has begun. PyEval_GetFrame and PyFrame_GetLasti would create an object for
+ * each frame. */
 static inline site_spot site_spot_of_frame(_PyInterpreterFrame **frame) {
     while (*frame && _PyFrame_IsIncomplete(*frame)) {
         *frame = (*frame)->previous;

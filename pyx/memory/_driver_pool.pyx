@@ -212,7 +212,8 @@ name=None)\n--\n
     @property
     def reuse_follow_event_dependencies(self):
         """Whether memory that was freed on another stream may be used again on a stream that waited
-        for the free by an event; default: True. Setting it raises TypeError unless it is a bool.
+        for the free by an event; default: True. Setting it raises TypeError unless the value is a
+        bool.
         """
         return _read_flag(self, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES)
 
@@ -225,8 +226,8 @@ name=None)\n--\n
         """Whether memory may be used again on a stream that is not ordered after its free, if the
         driver finds that the free is complete; default: True.
 
-        If True, addresses depend on how fast the GPU is. Setting it raises TypeError unless it is a
-        bool.
+        If True, addresses depend on how fast the GPU is. Setting it raises TypeError unless the
+        value is a bool.
         """
         return _read_flag(self, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC)
 
@@ -237,7 +238,7 @@ name=None)\n--\n
     @property
     def reuse_allow_internal_dependencies(self):
         """Whether the driver may let a stream wait for a free on another one, to use the memory
-        again; default: True. Setting it raises TypeError unless it is a bool.
+        again; default: True. Setting it raises TypeError unless the value is a bool.
         """
         return _read_flag(self, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
 
@@ -251,9 +252,9 @@ name=None)\n--\n
         ``access`` is ``"readwrite"``, ``"read"`` (which drivers up to CUDA 13.0 do not support) or
         None for no access. The pool must be a device pool; its own device always has access. The
         memory of other pools can be used everywhere. cudadrv uses the memory in kernels and fills
-        of a device that may read and write it; copies need no access. The driver would end the
-        access under running kernels. So for less than "readwrite", all work of that device has to
-        be known to be complete.
+        of a device that may read and write it; copies need no access. The driver does not wait for
+        running kernels before it ends access. So for less than "readwrite", all work of that device
+        has to be known to be complete.
 
         Raises TypeError or ValueError for other values, for other pools, or if the pool is closed;
         OwnershipError if work of the device may be unfinished; CudaError if the device cannot have
@@ -458,7 +459,8 @@ cdef list _unused_later = []
 
 
 cdef CUresult _destroy(DriverPool pool) noexcept:
-    """Destroy the driver's pool unless it is a default one, now or when its memory is free."""
+    """Destroy the driver's pool, now or when its memory is free. Default pools are not destroyed.
+    """
     cdef CUmemoryPool raw = pool.raw
     cdef CUresult status, first
     pool.raw = NULL

@@ -30,8 +30,8 @@ cdef Memory adopt_memory(
 ):
     """Make the Memory of bytes that cudadrv did not allocate.
 
-    If cudadrv shall free the bytes, raises ValueError if another live Memory owns or borrows some
-    of them, or if a dead Memory owned some that are not freed yet.
+    Raises ValueError if cudadrv is to free the bytes although another live Memory owns or borrows
+    some of them, or although a dead Memory owned some that are not freed yet.
     """
     cdef Memory memory = Memory.__new__(Memory)
     cdef Memory other
@@ -70,9 +70,9 @@ cdef Memory adopt_opened(
 ):
     """Make the Memory of a part of an allocation that another process has shared.
 
-    It has a home of its own, with no uses. The ticket has ordered all earlier uses of these bytes.
-    Those that this process has recorded for an earlier ticket must not count again: whether the
-    driver maps this ticket's memory to the same address depends on timing.
+    The Memory gets a new home without uses, because the ticket has ordered all earlier uses of
+    these bytes. Uses that this process recorded for an earlier ticket must not count again: whether
+    the driver maps this ticket's memory to the same address depends on timing.
     """
     cdef Memory memory = Memory.__new__(Memory)
     memory.context, memory.kind, memory.nbytes = context, FOREIGN, nbytes
@@ -146,8 +146,8 @@ cdef int _make_home(Memory made, Context context, CUdeviceptr first, size_t size
 cdef Memory _known_home(
     CUdeviceptr first, size_t size, CUdeviceptr address, size_t nbytes
 ):
-    """Return the home of this allocation, else the home of live memory around these bytes, or this
-    memory itself if it has no home. Returns None if there is neither.
+    """Return the home of this allocation, else the home of live memory around these bytes, or that
+    memory itself if it has no home. Returns None if neither a home nor such memory exists.
 
     Lets no other thread in.
     """
@@ -190,7 +190,7 @@ cdef int _refuse_end(Context context, CUdeviceptr address, size_t nbytes) except
 
 cdef enum:
     FEW_HOMES = 2       # a call looks at this many homes
-    MORE_HOMES = 4      # the same if there are many: the driver has to be asked twice about each
+    MORE_HOMES = 4      # with MANY_HOMES it looks at this many: completing a home takes two looks
     MANY_HOMES = 1024   # with more homes, the driver is asked whether their work is complete
 
 cdef Memory _first_home = None  # a list of the homes that are kept, linked by `following`
@@ -259,7 +259,7 @@ cdef bint _may_be_unfinished(Memory home) noexcept:
         return False
     if _kept_homes < MANY_HOMES or home.members:
         return True
-    try:    # the program imports new allocations all the time, and never waits
+    try:    # many homes are left if a program imports new allocations, and never waits
         return not _is_complete(home)
     except Exception:   # the driver has failed; a call that can say so will find this, too
         return True
@@ -268,8 +268,8 @@ cdef bint _may_be_unfinished(Memory home) noexcept:
 cdef bint _is_complete(Memory home) except -1:
     """Whether the driver has completed all uses of a home up to its last return.
 
-    The streams may always have other work. So the first question records events, and a later one
-    asks whether these are complete. Other threads may use the home meanwhile.
+    The streams may always have other work. So the first call records events, and a later call asks
+    whether these are complete. Other threads may use the home meanwhile.
     """
     cdef Home whole = home.whole
     cdef size_t returns = home.returns

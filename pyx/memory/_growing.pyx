@@ -52,7 +52,7 @@ cdef int allocate_growing(
 
 
 cdef list _checked_devices(Device owner, object accessible_by):
-    """Return all devices that may use the memory, the one that has it first."""
+    """Return all devices that may use the memory. The memory is on the first of them."""
     cdef Device device
     devices = [owner]
     if accessible_by is None:
@@ -148,7 +148,7 @@ cdef int grow_region(Region region, object count) except -1:
     memory = region.memory
     memory.growth.begin("grow", memory.label)
     try:
-        _check_resizable(region, "grow")  # another thread may have closed or moved it meanwhile
+        _check_resizable(region, "grow")  # another thread may have closed or moved the buffer
         if number > capacity_of(region):
             raise ValueError(f"cannot grow {region.describe()} to {number} items: its capacity is"
                              f" {capacity_of(region)}. Make a new buffer with a larger one")
@@ -219,14 +219,14 @@ cdef int _unmap(Region region, Py_ssize_t before, size_t end) except -1:
 # ---- what a program may ask ----
 
 cdef object capacity_of(Region region):
-    """Return how many items the buffer can have without another address."""
+    """Return how many items the buffer can have at its present address."""
     if region.memory.growth is None or region.part:
         return region.count
     return region.memory.nbytes // <size_t>region.itemsize
 
 
 cdef tuple devices_of(Region region):
-    """Return the devices that may use the memory, the one that has it first."""
+    """Return the devices that may use the memory. The memory is on the first of them."""
     cdef size_t i
     cdef Span *span = span_of(region.memory)
     found = []

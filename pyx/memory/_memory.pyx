@@ -111,7 +111,7 @@ cdef void *_newest = NULL  # head of the list of live memory
 @cython.final
 @cython.no_gc_clear
 cdef class Home:
-    """What memory has that stands for a whole allocation of another library."""
+    """Further attributes of a Memory that stands for a whole allocation of another library."""
 
 
 @cython.final
@@ -206,7 +206,7 @@ cdef int _end(Memory memory, str verb, bint close) except -1:
     """Raise if the memory is in use; otherwise mark it as closed if `close` is true."""
     cdef own_conflict conflict
     answer = own_memory_free(engine, memory.state, close, &conflict)
-    if answer == OWN_HELD and memory.context.lost:  # nothing can be launched there
+    if answer == OWN_HELD and memory.context.lost:  # no graph can be launched in a lost context
         memory.state.closed = memory.state.closed or close
     elif answer != OWN_OK:
         refuse_close(answer, &conflict, verb, memory.label)
@@ -261,7 +261,7 @@ cdef dict homes = {}
 
 
 cdef void _forget_home(Memory home) noexcept:
-    # Allocates nothing, so it cannot fail: no address of a dead object may stay in the dictionary.
+    # This must not fail, or the address of a dead object would stay. So it allocates nothing.
     if <size_t>homes.get(home.whole.key, 0) == <size_t><void *>home:
         del homes[home.whole.key]
 
@@ -316,8 +316,9 @@ cdef int _close_growing(Memory memory) except -1:
 
 
 cdef CUresult _close_span(Memory memory, bint now) except *:
-    """Close open memory whose lock this thread has. Returns the driver's failure if the memory was
-    closed in spite of it. Unless it is to be freed `now`, the span goes to the queue.
+    """Close open memory whose lock this thread has. Returns the driver's status, an error if the
+    memory was closed although the driver failed. Unless it is to be freed `now`, the span goes to
+    the queue.
     """
     cdef CUresult status = CUDA_SUCCESS
     cdef Span *span = memory.growth.span
@@ -746,7 +747,7 @@ cdef int _reuse_on(Memory memory, Block *block, Stream stream) except -1:
 
 
 cdef int _note_allocation(Memory memory, Stream stream) except? -1:
-    """Count an allocation as a write on a stream. The memory is there already: no driver call."""
+    """Count an allocation as a write on a stream. The memory exists, so no driver call is made."""
     cdef StreamOrdered ordered = StreamOrdered(0, memory.nbytes, memory.state, True, NULL, NULL)
     return allocate_on(&ordered, stream, memory.label)
 
@@ -843,7 +844,7 @@ cdef size_t obtain(Memory memory, size_t size, allocate_function allocate) excep
 
 
 cdef int _drain_all() except -1:
-    """Free the whole queue. What work of a process that has ended may use for ever stays there."""
+    """Free all memory of the queue, except what work of an ended process may use for ever."""
     try:
         drain(True)
     except OwnershipError:

@@ -89,7 +89,7 @@ cdef class Counts:
         free(self.each)
 
     cdef unsigned int most(self, size_t start, size_t stop) noexcept:
-        """Return the highest count of the blocks of some bytes. `stop` is greater than `start`."""
+        """Return the highest count of the 64-KiB blocks of these bytes. `stop` exceeds `start`."""
         cdef unsigned int found = 0
         cdef size_t block
         for block in range(start >> SHIFT, ((stop - 1) >> SHIFT) + 1):
@@ -114,12 +114,12 @@ cdef class Migrations:
         self.within = WeakKeyDictionary()
 
     def most(self, size_t start, size_t stop):
-        """Return the highest count of the blocks of some bytes. `stop` is greater than `start`."""
+        """Return the highest count of the 64-KiB blocks of these bytes. `stop` exceeds `start`."""
         return self.counts.most(start, stop)
 
 
 def count_migration(Region region not None, size_t start, size_t stop, int operation, site):
-    """Count that the host uses bytes that an operation used last. Raises at a limit."""
+    """Count a use by the host of bytes that an operation used last. Raises beyond a limit."""
     cdef Migrations migrations
     cdef migration_limit limit
     cdef Counts within = None

@@ -251,7 +251,7 @@ cdef bint _is_last(Context context, Context peer) except -1:
 # ---- whether a stream can use memory ----
 
 cdef bint reaches(Context context, Region region) except -1:
-    """Whether kernels of a context can use device memory of another one.
+    """Whether kernels of a context can use a region in device memory of another context.
 
     Asks the driver, because other libraries can give access, too.
     """

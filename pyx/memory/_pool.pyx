@@ -144,7 +144,7 @@ cdef Nesting blocks_of(MemoryKind kind):
 
 
 cdef PoolHandle chosen_pool(MemoryKind kind, Context context):
-    """Return the pool of the innermost block that fits, else that of the context, or None."""
+    """Return the pool of the innermost `with` block that fits, else the context's pool, or None."""
     cdef PoolHandle pool
     cdef Entry entry = blocks_of(kind).innermost()
     while entry is not None:
@@ -404,11 +404,12 @@ cdef class MemoryPool:
     Memory of one kind that a context keeps for new buffers: ``context.pools.device`` and others.
 
     A buffer that is closed or dies leaves its memory to the pool. A new buffer of about the same
-    size gets the memory if all its earlier uses are ordered before those of the new buffer. For a
-    buffer that is allocated on a stream (``stream=``, ``with stream:``), they have to be ordered
-    before the next operation of the stream; for other buffers, and for those that the host uses
-    first, the host has to know that they are complete. Neither putting memory into a pool nor
-    taking memory from it blocks or calls the driver. Which memory a buffer gets depends on what the
+    size gets the memory if all earlier uses of the memory are ordered before those of the new
+    buffer. For a buffer that is allocated on a stream (``stream=``, ``with stream:``), the earlier
+    uses have to be ordered before the next operation of the stream. For other buffers, and for
+    those that the host uses first, the host has to know that these uses are complete. Putting
+    memory into a pool and taking memory from a pool do not block, and make no driver call. Which
+    memory a buffer gets depends on what the
     program has ordered, never on how fast anything ran. See docs/memory-pools.md.
     """
 

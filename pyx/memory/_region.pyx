@@ -428,8 +428,8 @@ cdef class Region:
 cdef Region of_present_size(Region region):
     """Return a buffer of the same items that never grows: a part, if the buffer may grow.
 
-    Whoever reads the size more than once needs it, because between two reads other threads may let
-    the buffer grow or shrink.
+    Code that reads the size more than once needs such a buffer, because between two reads other
+    threads may let the given buffer grow or shrink.
     """
     return region.part_of(slice(None)) if grows(region) else region
 

@@ -10,8 +10,8 @@ The queue may be long, so a call that finds the GPU busy tries only a few pieces
 queue must not grow without bound: if much is in it, allocations delay the program until the GPU is
 idle.
 
-Outlives a call: the queue of memory to be freed, and how long it may be at present (the GIL guards
-both); streams of the module's own in each context.
+Outlives a call: the queue of memory to be freed, and the present limit of its length (the GIL
+guards both); in each context, the internal streams of this module.
 """
 
 from time import monotonic, sleep
@@ -111,7 +111,8 @@ cdef list users_of(own_memory *state, size_t start=0, size_t stop=ALL):
 cdef Event _end_of(Stream stream):
     """Record an event after the stream's work so far; None if that is not possible.
 
-    The engine does not learn of it: what a program may do must not depend on when memory dies.
+    The engine does not learn of the event: what a program may do must not depend on when memory
+    dies.
     Raises ContextLostError if this call finds that the context is lost.
     """
     cdef own_snapshot now
@@ -125,13 +126,13 @@ cdef Event _end_of(Stream stream):
     except CudaError as error:
         if error.status != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
             raise
-        return None  # the legacy stream, while another library captures a blocking one
+        return None  # the legacy stream refuses while another library captures a blocking stream
     finally:
         own_snapshot_drop(engine, &now)
 
 
 cdef bint _users_are_idle(own_memory *state, size_t start=0, size_t stop=ALL) except -1:
-    """Whether all work that may use the memory is complete. Asks the driver; no clock learns it."""
+    """Whether all work that may use the memory is complete. Asks the driver; updates no clock."""
     for slot, seq in last_uses(state, start, stop).items():
         user = find_user(slot, seq)
         if user is None or not (
@@ -204,7 +205,7 @@ cdef int finish_before_free(Context context, MemoryKind kind) except -1:
 cdef list _blockers(Context context, MemoryKind kind):
     """Return the contexts for whose work the driver may wait when it frees memory.
 
-    These are the contexts of its device, and those that have access to it.
+    These are the contexts of the memory's device, and the contexts that have access to the memory.
     """
     cdef Context each
     found = []
@@ -432,7 +433,7 @@ cdef int drain(bint may_block) except -1:
                 return 0
             raise
     _free_all(_take_queue(), may_block, False)
-    if may_block and _queue.first is not NULL:  # in use by work that no event stands for
+    if may_block and _queue.first is not NULL:  # the rest is used by work without an event
         left = _take_queue()
         try:
             finished = finish_everything()
@@ -597,8 +598,8 @@ cdef bint _may_block(MemoryKind kind, Context context, dict idle) except -1:
 cdef int _await_quietly(Event event) except -1:
     """Wait for an event without updating the host's clock. `_end_of` says why.
 
-    The event may be of a stream that waits for others of which the engine does not know. So the
-    wait raises OwnershipError if any stream waits for work of a process that has ended before it.
+    The event's stream may wait for other streams without the engine's knowledge. So the wait raises
+    OwnershipError if any stream waits for work of a process that ended before the work did.
     """
     cdef CUresult status = CUDA_ERROR_NOT_READY
     while status == CUDA_ERROR_NOT_READY:
@@ -706,7 +707,7 @@ cdef bint _free_behind(pending *node, Context context, list works) except -1:
 
 
 cdef CUresult _wait_unnoticed(Stream stream, Event event) noexcept:
-    """Let the driver order a stream after an event. The engine does not learn of it.
+    """Let the driver order a stream after an event. The engine does not learn of this order.
 
     Otherwise a synchronization of the stream's context would also tell the host about work of
     another context.
@@ -728,9 +729,9 @@ cdef bint _free_idle(pending *node, Context context) except -1:
 
 
 cdef bint _is_freed(Context context, CUresult status) noexcept:
-    """Whether a call that frees was made. A failure of the driver issues a warning.
+    """Whether the call that frees memory was made. A failure of the driver issues a warning.
 
-    Without the call, because the context could not be made current, a later drain makes it.
+    If the call was not made, because the context could not be made current, a later drain makes it.
     """
     if status != CUDA_SUCCESS and not is_sticky(status) and was_not_called():
         return False

@@ -207,8 +207,8 @@ cdef class Growth:
     cdef int begin(self, str verb, str label) except -1:
         """Take the lock. Raises if this thread has it, or has another one and must wait.
 
-        This happens in a finalizer that runs during `grow`, or in a function that makes room for
-        it.
+        The thread has a lock already if a finalizer runs during `grow`, or if a function of the
+        program makes room for `grow`.
         """
         cdef unsigned long thread = this_thread()
         site = here()

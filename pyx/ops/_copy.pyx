@@ -111,7 +111,7 @@ cdef Stream _checked(Region target, Region source, object stream, str method):
     if not are_apart(target, source) or (target.memory.context is not found.context
                                          and source.memory.context is not found.context):
         if refuse_unreachable(target, found) + refuse_unreachable(source, found):
-            check_pair(target, source)  # again: one may have grown while the driver was asked
+            check_pair(target, source)  # again: a buffer may have grown while the driver was asked
     return found
 
 

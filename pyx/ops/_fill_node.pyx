@@ -79,7 +79,7 @@ cdef GraphNode add_fill(Builder graph, object destination, object value, object 
     cdef Region target = node_region(destination, "add_fill")
     cdef Context context
     set_item(fill.item, value, target)
-    check_region(target)    # converting the value may have closed it
+    check_region(target)    # converting the value may have closed the buffer
     context = context_for(graph, target)
     if target.nbytes == 0:
         fill_request(&request, ADD_FILL, NULL, 0)

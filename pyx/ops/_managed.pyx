@@ -186,7 +186,7 @@ def prefetch_batch(pairs, stream=None):
     Returns
     -------
     Token
-        It stands for all of them.
+        The token stands for all prefetches.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def discard_batch(buffers, stream=None):
     Returns
     -------
     Token
-        It stands for all of them.
+        The token stands for all discards.
 
     Raises
     ------
@@ -325,8 +325,8 @@ cdef int _issue(int name, Ranges *ranges, Stream stream, list regions, Token tok
 
 
 cdef driver_call _call_for(int name) except? NULL:
-    """Return the function that makes the driver call: a prefetch or no call if the driver has no
-    discards.
+    """Return the function that makes the driver call. For a discard by a driver without discards,
+    that is a prefetch or no call.
     """
     if name in (PREFETCH, PREFETCH_BATCH, TO):
         return _prefetch_call

@@ -1,12 +1,12 @@
 """Nodes of graphs: what all operations have in common when they are added to a graph without a
 capture, and when a node of an executable graph gets another call.
 
-A node is checked as a captured operation is, by the engine of the graph's plan. There it is the
-next work of a stream. If it is added after the last node of a stream, it goes on with that stream;
-else it gets a stream of its own, which waits for the nodes that it is added after.
+A node is checked as a captured operation is, by the engine of the graph's plan. In that engine the
+node is the next work of a stream. A node that is added after the last node of a stream continues
+that stream; any other node gets a new stream, which waits for the nodes that it is added after.
 
-Each operation has its node and the changes of its node beside its call on a stream: `_copy_node`,
-`_fill_node`, `_launch_node`.
+The nodes of an operation, and the changes of its nodes, are in a module beside that of the
+operation: `_copy_node`, `_fill_node`, `_launch_node`.
 """
 
 cimport cython
@@ -35,7 +35,7 @@ from cudadrv._stream cimport REFUSED
 # ---- nodes that are added ----
 
 cdef class Builder(Receiver):
-    """What gets nodes outside a capture."""
+    """An object to which nodes can be added without a capture."""
 
     cdef int begin_change(self, Context context) except -1:
         """Let `plan` take nodes. Raises if no node, or no node of this context, can be added.
@@ -289,9 +289,9 @@ cdef GraphNode renewed(GraphNode old, object source, object target, Py_ssize_t r
 
 
 cdef Region changed_region(GraphNode old, str name, object given, object present):
-    """Return the buffer that a node gets: the given one, or the present one for None.
+    """Return the buffer that a node gets: the given one, or the present one if that is None.
 
-    It is in the form that a node keeps.
+    The buffer is returned in the form that a node keeps.
     """
     cdef Region region
     if given is None:

@@ -294,7 +294,7 @@ cdef int prepare_staged(
     borrow(region, &copy.access, OWN_WRITE if inward else OWN_READ)
     copy.plain.target_is_host = region.host_side if inward else True
     copy.plain.source_is_host = True if inward else region.host_side
-    copy.plain.marker = NULL    # the host has written the stage
+    copy.plain.marker = NULL    # not needed, because the host has written the stage
     copy.inward = inward
     copy.inside = pointer_of(region)
     prepare(operation, name, &copy.access, 1, copy_call, &copy.plain)
@@ -658,8 +658,8 @@ cdef class Turn:
     """Turn(thing)\n--\n
     Lets one run at a time use a thing: ``with turn:``. ``thing`` is its name in messages.
 
-    The end of the block cancels the `Filling` of the run. That takes no Python code, before which
-    Ctrl-C could come, so it cannot be skipped.
+    The end of the block cancels the `Filling` of the run. This runs no Python code, so Ctrl-C
+    cannot skip it.
     """
     cdef str thing
     cdef bint taken

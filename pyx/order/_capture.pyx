@@ -6,8 +6,8 @@ no work but that of the graph, so the functions that check all operations find t
 the graph.
 The process's engine knows only that the memory of a graph must not be closed.
 
-The driver call is that of any operation. The driver captures in the relaxed mode, so that calls of
-other threads and of destructors do not end the capture.
+A captured operation makes the same driver call as any other. The driver captures in the relaxed
+mode, so that calls of other threads and of destructors do not end the capture.
 
 Outlives a call: the newest node, for its token (the GIL guards it).
 """
@@ -132,7 +132,7 @@ cdef class Holdings:
             free(hold)
 
     cdef Holdings copied(self, str graph):
-        """Return Holdings of what these hold now, for executables. `graph` is for messages."""
+        """Return new Holdings of the same memory, for executables. `graph` is for messages."""
         cdef Holdings made
         cdef own_hold *hold
         cdef size_t i
@@ -261,7 +261,7 @@ cdef class GraphNode:
         self.capture = NULL
 
     cdef str called(self):
-        """Return its name in messages: the operation, and the line that made the node."""
+        """Return the node's name in messages: the operation, and the line that made the node."""
         return f"{operation_name(self.operation)} at {place(self.site_number)}"
 
 
@@ -306,9 +306,10 @@ cdef GraphNode newest_node(object source, object target):
 cdef class Plan:
     """The nodes of a graph, and the engine that checks them against each other.
 
-    Captures, and calls that add nodes, share it. The body of a conditional node has a plan of its
-    own. Its operations are also checked in the plan that the node belongs to, the outer one, where
-    all of them count as work of one stream. So an operation has a request for each of these plans.
+    Captures, and calls that add nodes, share the plan. The body of a conditional node has a
+    separate plan. Operations of the body are also checked in the outer plan, that of the
+    conditional node, where they all count as work of one stream. So an operation has a request for
+    each of these plans.
     """
 
     def __cinit__(self):
@@ -513,7 +514,7 @@ cdef class Plan:
 
     cdef int list_all(self) except -1:
         """Remove the gaps from the list of nodes. All nodes in it become nodes of the graph."""
-        from bisect import bisect_left      # here, because importing it takes long
+        from bisect import bisect_left      # not at the top, because the import is slow
         cdef GraphNode node
         number = {}
         found = []
@@ -659,7 +660,7 @@ cdef class Lending:
 
 
 cdef class Receiver:
-    """What gets the nodes of a capture, and those that are added without one."""
+    """An object that gets the nodes of a capture, and nodes that are added without a capture."""
 
     cdef int begin(self, Capture capture) except -1:
         """Raise if no capture can begin. Let `plan` take the nodes."""
@@ -913,7 +914,7 @@ cdef class Capture(Capturing):
         cdef size_t k = self.lock_count
         while i < k and self.locks[i] < lock:
             i += 1
-        if i < k and self.locks[i] == lock:  # all blocking streams of a context share one
+        if i < k and self.locks[i] == lock:  # all blocking streams of a context share one lock
             return
         while k > i:
             self.locks[k] = self.locks[k - 1]
@@ -990,12 +991,12 @@ cdef class Capture(Capturing):
                 with nogil:
                     reason = _issue(self, node, stream, checks, call, arguments, &queued)
                 if reason != REFUSED - OWN_MUST_WAIT or checks.failed != 0:
-                    break   # nothing can wait for work around a body
+                    break   # a node in a body cannot wait for work outside the body
                 question = Question(
                     &plan.engine, &checks.requests[0].conflict, &checks.requests[0], NULL, NULL,
                     <void *>self)
                 works = missing_waits(&question)
-                if works is None and not self.ended:    # if it has ended, the next try finds out
+                if works is None and not self.ended:    # after the end, the next try finds out
                     break
                 while works:
                     stream.wait(works.pop(0))
@@ -1008,7 +1009,7 @@ cdef class Capture(Capturing):
         if reason:
             return reason
         node.snapshot = checks.requests[0].issued
-        if not self.ended:      # after the end, nothing would reset `node.capture`
+        if not self.ended:      # after the capture's end, nothing would reset `node.capture`
             node.capture = <void *>self
         node.after, self.tails[slot] = self.tails[slot], tail
         _newest = node
@@ -1056,7 +1057,7 @@ cdef class Capture(Capturing):
         """Let the loans that go on after the block stand for all that was queued in it."""
         cdef Lending lending
         for lending in list(self.lendings):
-            if lending.capture is <void *>self:  # another thread may have just ended it
+            if lending.capture is <void *>self:  # another thread may have just ended the loan
                 lending.count()
         return 0
 
@@ -1095,7 +1096,7 @@ cdef class Capture(Capturing):
         return node
 
     cdef int refuse_others(self, Stream stream, own_request *request) except -1:
-        """Refuse what cannot be captured, or would not do the same at each launch."""
+        """Refuse operations that cannot be captured, or would not do the same at each launch."""
         cdef uint32_t i
         if node_kind(request.operation) == NO_NODE or request.loan is not NULL or request.returns:
             stream.refuse_captured()
@@ -1221,7 +1222,7 @@ cdef class Capture(Capturing):
     cdef void end_loans(self) noexcept:
         """Hand the loans whose borrowers still have the memory over to the process's engine.
 
-        Nothing could be raised here.
+        Raises nothing, because the capture ends in any case.
         """
         cdef Lending lending
         cdef size_t i
@@ -1421,7 +1422,7 @@ cdef int _end(Capture capture, Stream origin, CUgraph *raw) noexcept nogil:
     cdef bint pushed = False
     cdef int reason = CUDA_SUCCESS
     capture.ended = True
-    if capture.joined:  # the library ends it
+    if capture.joined:  # the other library ends its capture
         return CUDA_SUCCESS
     if not origin.context.lost and not cudadrv_table.forked:
         # Called even if the context cannot be entered: else the stream would capture for ever. The

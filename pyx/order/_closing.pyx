@@ -5,9 +5,10 @@ work is known to be complete, the event stands for it: the stream is a ghost. A 
 no event, because recording can block. It leaves the stream as an orphan, and the next call that may
 block closes the orphan. If the driver refuses, a later call tries again.
 
-A stream of another library runs on when its object is gone. If the program makes another object of
-it before its work is known to be complete, that object continues the engine's record of the stream.
-Otherwise each of many short-lived objects of one stream would leave a ghost.
+A stream of another library runs on when the Stream object for it is gone. If the program makes a
+new object for that stream before its work is known to be complete, the new object continues the
+engine's record of the stream. Otherwise each of many short-lived objects for one stream would leave
+a ghost.
 
 Outlives a call: the orphans, and the ghosts of each context (the GIL guards both).
 """
@@ -231,7 +232,7 @@ cdef int bury_stream(
 ) except -1:
     """Close a stream: record a last event if its work may be unfinished, and destroy the handle.
 
-    Does nothing if the stream is capturing, or if memory is lent to it, and returns which it is.
+    Does nothing if the stream is capturing, or if memory is lent to it. Returns which case it was.
     """
     cdef Event farewell = None
     cdef CUresult status = CUDA_ERROR_NOT_READY
@@ -257,7 +258,7 @@ cdef CUresult _end(
 ) noexcept nogil:
     """Close a stream. Returns CUDA_ERROR_NOT_READY if it needs a last event and `farewell` is None.
 
-    A loan to the stream begins and ends with the issue lock, too.
+    Loans to the stream, too, begin and end only while the issue lock is held.
     """
     cdef CUresult status = CUDA_SUCCESS
     own_mutex_take(order.issue)

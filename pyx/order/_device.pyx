@@ -452,8 +452,8 @@ cdef class Context:
     def disable_access(self, Context peer not None):
         """End what `enable_access` has allowed; for other libraries, too. May be called twice.
 
-        The driver would end the access under running kernels. So all work of this context has to
-        be known to be complete: call `synchronize` before.
+        The driver does not wait for running kernels before it ends the access. So all work of this
+        context has to be known to be complete: call `synchronize` before.
 
         Raises OwnershipError if work of this context may be unfinished.
 
@@ -660,9 +660,9 @@ cdef void report_end(
 
 
 cdef int _lose_current(CUresult status) except -1:
-    """Raise for a sticky status of a call that names no context: it has lost the current one.
+    """Raise for a sticky status of a call that names no context: the current context is now lost.
 
-    If a context is lost already, the status is that of its error: a handle may belong to it.
+    If a context was lost before, none is marked: the call may have used a handle of that context.
     """
     cdef CUcontext current = NULL
     cdef Context context
@@ -786,7 +786,7 @@ cdef list contexts():
 
 
 def any_lost():
-    """Whether any context that is alive is lost."""
+    """Whether any context whose object is alive is lost."""
     cdef Context context
     for context in contexts():
         if context.lost:
@@ -835,8 +835,8 @@ cdef int after_wait() except -1:
 def _wait_for_known_work(Context context):
     """Wait for streams and ghosts by events, because signals cannot interrupt cuCtxSynchronize.
 
-    The stream that frees memory comes last. It may wait for work that never ends, and only the
-    stream or ghost of that work refuses to wait for it.
+    The stream that frees memory comes last: it may wait for work that never ends, and only a wait
+    for the stream or ghost of that work is refused.
     """
     freeing = context.defaults.get("freeing")
     for stream in context.streams.all():

@@ -579,7 +579,7 @@ cdef int forget_other(OtherWork work) except -1:
 
 
 cdef int refuse_endless(const own_snapshot *snapshot) except -1:
-    """Raise if a snapshot contains a wait for work of a process that has ended before that work.
+    """Raise if a snapshot contains a wait for work of a process that ended before the work did.
 
     Without a snapshot, raise if any stream of this process waits for such work.
     """

@@ -35,7 +35,7 @@ cdef str operation_name(uint16_t operation):
 
 
 cdef NodeKind node_kind(uint16_t operation):
-    """Return the kind of node that a capture makes of an operation; NO_NODE if it refuses that."""
+    """Return the kind of node that captures make of an operation; NO_NODE if they refuse it."""
     if operation < CUDADRV_OPERATION_COUNT:
         return cudadrv_operation_at(operation).node
     return LAUNCH_NODE if is_launch(operation) else OTHER_NODE

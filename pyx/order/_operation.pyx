@@ -32,7 +32,7 @@ def _note_the_end():
     cudadrv_table.ending = True
 
 
-# Daemon threads may still run when their Python thread states no longer exist.
+# At exit, daemon threads may still run although their Python thread states no longer exist.
 atexit.register(_note_the_end)
 
 

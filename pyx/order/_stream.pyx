@@ -1,8 +1,8 @@
 """Stream: a queue of work; the current stream of a `with` block; default and foreign streams.
 
-Outlives a call: the current stream (a context variable); each thread's default stream, what ends it
-with its thread (thread-local), which stream was last found by its handle, and a hook of `_token`
-(the GIL guards them).
+Outlives a call: the current stream (a context variable); what closes a thread's default streams
+when the thread ends (thread-local); each thread's default stream, which stream was last found by
+its handle, and a hook of `_token` (the GIL guards them).
 """
 
 import operator
@@ -1356,7 +1356,7 @@ cdef bint may_synchronize(Context context) except -1:
     """
     cdef Stream stream
     cdef int reason
-    if context.captures:  # one may be of another thread's default stream
+    if context.captures:  # a captured stream may be another thread's default stream
         return False
     for stream in context.streams.all():
         if not stream.exposed or stream.thread not in (0, this_thread()):

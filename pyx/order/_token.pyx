@@ -39,8 +39,8 @@ cdef extern from "cudadrv/recycled.h":
 cdef class Knowledge:
     """The snapshot of a token whose stream had waited for other streams before the operation.
 
-    Most tokens have none. It is a separate object, so that deallocating the other tokens needs no
-    extra work.
+    Most tokens have no such object. It is separate from the token, so that deallocating the other
+    tokens needs no extra work.
     """
 
     def __dealloc__(self):
@@ -95,7 +95,7 @@ cdef class Token:
         return event is None or event.done
 
     def wait(self, *, timeout=None):
-        """Block until the operation is complete. Signals such as Ctrl-C interrupt it.
+        """Block until the operation is complete. Signals such as Ctrl-C interrupt the wait.
 
         From then on the host may use what the operation used, and also what was used by work that
         the operation was ordered after.

@@ -45,7 +45,7 @@ cdef list users_in_the_way(Question *question):
                 if _can_be_waited_for(user):
                     users.append(user)
                 elif isinstance(user, Stream) and (<Stream>user).closed:
-                    continue  # closed since `user_of` found it; the next iteration finds its event
+                    continue  # the stream was closed; the next iteration finds its last event
                 elif not own_known(engine, slot, question.conflict.epoch.seq):
                     return None
             if not own_foresee(question.engine, slot, &waited):
@@ -54,7 +54,7 @@ cdef list users_in_the_way(Question *question):
                 answer = _ask(question, waited)
     finally:
         own_clock_drop(waited)  # needs no engine's lock, because no other thread has this clock
-    # With another answer, another thread has caused a conflict meanwhile that no wait resolves.
+    # If the answer is not OWN_OK, another thread has caused a conflict that no wait resolves.
     return users if answer == OWN_OK else []
 
 
