@@ -57,7 +57,7 @@ typedef struct cudadrvSoftDevice {
     unsigned long long used;   // bytes that this process uses
     int bus;                   // bus number of its PCI address; the other numbers are 0
     int major, minor;          // compute capability
-    int busy;                  // whether this process has unfinished work on it
+    int busy;                  // whether this process has unfinished work on the device
 } cudadrvSoftDevice;
 
 // `place` is the device's index among all devices, regardless of CUDA_VISIBLE_DEVICES. Returns

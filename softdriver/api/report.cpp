@@ -53,8 +53,8 @@ template <class Object> void forget(Object *&object) {
     object = nullptr;
 }
 
-// Opens the file for each line: a program may close all files that it has not opened itself, and
-// open others under their numbers.
+// Opens the file anew for each line, because a program may close all files that it has not opened
+// itself, and then open other files under the same descriptors.
 void write_line(const std::string &line) {
     int file = open(path->c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     std::string rest = line + "\n";

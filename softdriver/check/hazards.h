@@ -47,8 +47,8 @@ class Hazards {
     // The kernel, the kind, the memory, and both PTX lines, the lower first.
     using Key = std::tuple<std::string, std::string, std::string, int, int>;
 
-    // Adds a hazard, or counts a repetition. `make` is called for a new one; without it, only a
-    // repetition is counted.
+    // Adds a hazard, or counts a repetition. `make` is called for a new hazard; without `make`,
+    // only a repetition is counted.
     void add(const Key &key, bool benign, RaceMode mode, const std::function<Hazard()> &make);
     const std::vector<Hazard> &all() const { return hazards_; }
     // The oldest hazard for whose memory the client has not been asked, or null.

@@ -45,7 +45,7 @@ struct Module {
 using ModulePtr = std::shared_ptr<Module>;
 
 // The block shape, shared memory and parameters for the next cuLaunch, cuLaunchGrid or
-// cuLaunchGridAsync, which do not have them as arguments.
+// cuLaunchGridAsync, whose arguments do not include these.
 struct OldLaunch {
     unsigned block[3] = {}; // all zero if the program has not set a shape
     unsigned shared = 0;

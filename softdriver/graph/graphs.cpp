@@ -188,7 +188,7 @@ CUresult remove_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode 
     };
     for (const Change &change : changes) {
         auto found = find(change);
-        if (found == change.to->after.end()) // as on real drivers, earlier edges stay removed
+        if (found == change.to->after.end()) // as on real drivers, the edges before it stay removed
             return CUDA_ERROR_INVALID_VALUE;
         change.to->after.erase(found);
     }

@@ -23,7 +23,7 @@ static_assert(sizeof(SharedMemory) == 64, "the size of the driver's handles");
 struct Sharing {
     SharedMemory handle = {};
     bool imported = false;
-    // How often cuIpcOpenMemHandle has opened it; the last cuIpcCloseMemHandle unmaps it.
+    // How often cuIpcOpenMemHandle has opened the memory; the last cuIpcCloseMemHandle unmaps it.
     unsigned opened = 0;
 };
 

@@ -45,7 +45,7 @@ class Decoder {
     Step step;
     Effect effect;              // of that step; emit() clears it
     void emit(Handler handler); // appends `step` with this handler
-    // Appends another step before `step`. This step runs in all lanes, whatever the guard of the
+    // Appends the step `other` before `step`. `other` runs in all lanes, whatever the guard of the
     // instruction says.
     void emit_before(const Step &other);
 
@@ -155,7 +155,7 @@ class Decoder {
     std::vector<bool> constant_;        // for each register, whether is_constant() is true
     std::vector<unsigned> uses_;        // for each register, how many operands are the register
     std::map<std::string, Row> known_;
-    bool flushes_ = false; // true if the instruction has .ftz, although it does not say so
+    bool flushes_ = false; // true if the instruction lacks .ftz, but runs as if it had .ftz
     Row carry_ = ~Row{0};
 };
 

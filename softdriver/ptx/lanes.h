@@ -106,7 +106,8 @@ template <class D, class... S, D (*operation)(S...)> struct Lanes<operation> {
     }
 };
 
-// Computes all lanes with `quick`, or, if `doubtful` is true of an operand, all with `operation`.
+// Computes all lanes with `operation` if `doubtful` is true for the operand of an active lane, and
+// otherwise with `quick`.
 template <auto operation, auto quick, auto doubtful> struct QuickLanes;
 template <class T, T (*operation)(T), T (*quick)(T), bool (*doubtful)(T)>
 struct QuickLanes<operation, quick, doubtful> {

@@ -23,8 +23,8 @@ constexpr unsigned chunk_bytes = 16; // a row of A and a column of B have two ch
 constexpr unsigned most_inner = 32;  // the most items or words in a row of A
 constexpr unsigned group_rows = warps_of_group * rows_of_warp;
 
-// Says where a matrix is in shared memory. It consists of patterns of 8 rows of 1, 2, 4 or 8
-// chunks.
+// Says where a matrix is in shared memory. The matrix consists of patterns of 8 rows of 1, 2, 4 or
+// 8 chunks.
 class Descriptor {
   public:
     // `transposed` says whether a row of the pattern has items of a column of A, or a row of B.
@@ -35,8 +35,8 @@ class Descriptor {
         if (transposed && width_ == 1)
             std::swap(leading_, stride_);
     }
-    // Returns the address of a chunk. `row` counts along the rows of the pattern, and `chunk` in
-    // them, both through all patterns.
+    // Returns the address of a chunk. `row` is the number of the row, and `chunk` that of the chunk
+    // in the row. Both are counted through all patterns.
     uint64_t address(unsigned row, unsigned chunk) const {
         uint64_t address = start_ + row / 8 * stride_ + row % 8 * width_ * chunk_bytes +
                            chunk / width_ * leading_ + chunk % width_ * chunk_bytes;

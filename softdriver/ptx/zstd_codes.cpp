@@ -64,7 +64,8 @@ bool read_frequencies(ForwardBits &bits, size_t symbols, unsigned log,
         int frequency = int(read_up_to(rest + 1, bits)) - 1;
         frequencies.push_back(frequency);
         rest -= unsigned(std::abs(frequency));
-        // After a frequency of 0, two bits say how many more zeros follow. After 3, two more do.
+        // After a frequency of 0, two bits say how many more zeros follow. If they say 3, two more
+        // bits follow, and so on.
         uint64_t more = frequency ? 0 : 3;
         while (more == 3) {
             more = bits.read(2);

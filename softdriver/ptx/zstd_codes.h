@@ -44,11 +44,11 @@ class BackwardBits {
     int64_t left_ = 0;
 };
 
-// A table of states. Each state has a symbol, and leads to a next state by some bits of the stream.
+// A table of states. Each state has a symbol; some bits of the stream then select the next state.
 class FseTable {
   public:
     // Makes a table from the frequencies of the symbols, which add up to 1 << log. A frequency of
-    // -1 counts as 1, but its states are the last ones.
+    // -1 counts as 1, but the symbol's state is one of the last states.
     FseTable(const std::vector<int> &frequencies, unsigned log);
     // Makes a table that has only one symbol.
     explicit FseTable(uint8_t symbol) : states_{{symbol, 0, 0}} {}

@@ -101,7 +101,7 @@ void Races::passed(Stream &stream, const OperationPtr &earlier) {
     if (!on())
         return;
     auto nothing = std::make_shared<Operation>();
-    nothing->progress = Progress::Done; // no operation may wait for it, because it is in no queue
+    nothing->progress = Progress::Done; // no operation may wait for `nothing`, which is in no queue
     nothing->waits.push_back(earlier);
     order_.place(stream, nothing);
     nothing->waits.clear();

@@ -5,8 +5,8 @@
 
 namespace soft {
 
-// A green context: streams that share a part of the device's multiprocessors. Here kernels do not
-// run on multiprocessors, so the part is a number that the program can read back.
+// A green context: streams that share a part of the device's multiprocessors. This driver's kernels
+// do not run on multiprocessors, so the part is only a number that the program can read back.
 struct Green {
     CUgreenCtx handle = nullptr;
     uint64_t id = 0;

@@ -4,8 +4,8 @@
 
 namespace soft {
 
-// How streams of a green context share queues. Streams here need no queues of a device, so these
-// are numbers that the program can read back.
+// How streams of a green context share queues. This driver's streams need no queues of a device, so
+// these are only numbers that the program can read back.
 struct Queues {
     unsigned limit = 0; // streams that are expected to run at once
     int scope = 0;      // a CUdevWorkqueueConfigScope

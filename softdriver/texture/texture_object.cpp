@@ -140,7 +140,8 @@ CUresult apply_view(const CUDA_RESOURCE_VIEW_DESC &view, const Array &first, Tex
     return CUDA_SUCCESS;
 }
 
-// The array, or the first level of the mipmapped array, of a resource. Null if it is memory.
+// Returns the array of a resource, or the first level of its mipmapped array. Returns null if the
+// resource is memory.
 ArrayPtr first_array(const CUDA_RESOURCE_DESC &resource) {
     if (resource.resType == CU_RESOURCE_TYPE_ARRAY)
         return find_array(resource.res.array.hArray);
