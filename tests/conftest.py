@@ -107,7 +107,7 @@ def driver(cuda_checked, cuda_schedule) -> str:
 
 
 class Gate:
-    """Blocks streams until it is opened: they wait until the host writes a flag."""
+    """A gate blocks streams until it is opened: they wait until the host writes a flag."""
 
     def __init__(self):
         import cudadrv as cu

@@ -1,7 +1,7 @@
 /* Python's allocators fail in one thread: in the thread that asks for it, and in no other one.
  *
- * _testcapi.set_nomemory lets them fail in all threads. A thread of pytest-xdist that receives the
- * next tests meanwhile then ends the whole worker. */
+ * _testcapi.set_nomemory makes the allocators fail in all threads. A thread of pytest-xdist that
+ * receives the next tests meanwhile then ends the whole worker. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,5 +1,6 @@
-"""What `cimport cudadrv` offers: docs/cython.md names all of it, and other projects compile in
-no layout of a class.
+"""What `cimport cudadrv` offers: docs/cython.md names all of it.
+
+The compiled code of other projects depends on no layout of a class.
 """
 
 import re

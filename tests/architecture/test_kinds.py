@@ -58,7 +58,7 @@ def test_the_table_is_found():
 
 
 def test_no_code_asks_which_kind_memory_is():
-    """Ask the row instead, such as `memory.kind.ordered`, and add a field if there is none."""
+    """Code asks the row of a kind, such as `memory.kind.ordered`. The row may need a new field."""
     found = {path.name: comparisons_in(path.read_text(encoding="utf-8")) for path in SOURCES}
     assert {name: tests for name, tests in found.items() if tests} == {}
 

@@ -10,8 +10,8 @@ TABLE = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Files")[2
 FOLDERS = re.findall(r"^\| `(\w+)/` \|", TABLE, re.MULTILINE)
 HEADERS = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.h"))
 SOURCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("*/*.cpp"))
-# Each exported function is a `Call`, and may concern the whole state: every folder's sources
-# include these two, although they stand below.
+# Each exported function is a `Call`, and may use the whole state. So the sources of every folder
+# include these two headers, although the table has their folder below.
 EVERYWHERE = ("api/call.h", "api/state.h")
 # Other folders whose sources include headers of a folder below them. Where a folder has to do
 # something whenever one above it does, it adds a function there instead: see `add_context_end`,
@@ -78,7 +78,7 @@ def test_headers_include_each_other_in_no_circle():
     assert len(done) == len(HEADERS)
 
 
-# The files that may return it: for a control function, and not_supported().
+# The files that may return CUDA_ERROR_NOT_SUPPORTED: from a control function, and not_supported().
 ANSWERS = {"api/control.cpp", "base/unsupported.cpp"}
 
 

@@ -260,7 +260,7 @@ class Proxy:
 
 
 def test_what_only_claims_to_be_an_array(make, stream):
-    """Results would be lost in the array that its `__array__` returns."""
+    """A `Proxy` is refused: results would be lost in the array that its `__array__` returns."""
     buffer = make("locked", 8, "i4", COUNT)
     uses = [
         lambda: buffer.copy_to(Proxy()),

@@ -643,7 +643,7 @@ def test_threads_close_it_while_it_grows():
 
 @software
 def test_many_one_after_the_other(driver):
-    """The software driver keeps freed addresses unusable for a while, and not too many of them."""
+    """The software driver keeps freed addresses unusable for a while, but only so many of them."""
     library = ctypes.CDLL(cu.driver_info().path)
     address, nbytes = ctypes.c_ulonglong(), ctypes.c_size_t(GRANULE)
     cu.Device(0).synchronize()

@@ -178,7 +178,7 @@ def test_a_loan_to_the_device_is_an_argument(make, add, stream, kind):
 
 @pytest.mark.parametrize("kind", ["locked", "unified"])
 def test_memory_that_its_owner_says_is_of_a_device(make, stream, kind):
-    """Some libraries do not tell managed memory, or page-locked memory, from that of a device."""
+    """Some libraries declare managed memory or page-locked memory as memory of a device."""
 
     class OfDevice(Exporter):
         def __dlpack_device__(self):
@@ -616,7 +616,7 @@ def captured(stream, whose):
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 def test_without_a_stream_while_a_blocking_stream_is_captured(library, add, stream, whose):
-    """The event that is waited for would be recorded on the legacy stream, and join the capture."""
+    """Uses are refused: their event, recorded on the legacy stream, would join the capture."""
     blocking, y = cu.Stream(blocking=True), cu.DeviceBuffer(16, "u4")
     array = Array(library, stream=None)
     with captured(blocking, whose):
@@ -1023,7 +1023,7 @@ def test_parts_that_were_given_back(library, stream, other):
 
 
 def test_a_buffer_beside_what_was_given_back(library, stream, other):
-    """A second buffer over the same bytes is not ordered after the owner's work, so it waits."""
+    """Uses of a second buffer over the same bytes need a wait for the owner's work."""
     first, second = (cu.from_dlpack(Silent(library), stream) for _ in range(2))
     first.fill_async(1, stream)
     first.give_back(other)
@@ -1129,9 +1129,9 @@ def test_returns_do_not_pile_up(library, stream, other):
 
 
 def test_returns_of_new_memory_do_not_pile_up(library, stream):
-    """The same for arrays in ever new allocations. The driver is asked when there are many.
+    """Arrays in ever new allocations: cudadrv asks the driver when there are many records.
 
-    The stream is never idle then, because a fill was just queued.
+    The stream is never idle at that time, because a fill was just queued.
     """
     addresses = [library.allocate(256) for _ in range(3000)]
     gc.collect()
@@ -1155,7 +1155,7 @@ def test_returns_of_new_memory_do_not_pile_up(library, stream):
 def test_memory_that_is_a_buffer_of_ours_since(library, stream, other):
     """An import has the records of the buffer in which it lies, not those of a former owner.
 
-    `from_raw` gives the new buffer the address. An allocation after the owner's free can, too.
+    `from_raw` makes this buffer. After the owner's free, an allocation may get the address, too.
     """
     address = library.allocate()
     cu.from_dlpack(Silent(library, address - library.address), stream).give_back(stream)

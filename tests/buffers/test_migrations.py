@@ -264,7 +264,7 @@ def test_bad_arguments():
 def test_a_refused_write_leaves_discarded_bytes_discarded(managed, stream, action):
     """A refused write leaves discarded bytes discarded.
 
-    It is refused by the limit, or by the limit's warning where warnings are errors.
+    The limit refuses the write, or the limit's warning if warnings are errors.
     """
     use(managed, stream)
     part = managed[:BLOCK]

@@ -282,7 +282,7 @@ step.launch(near)
 
 @software
 def test_one_call_of_the_driver(machine):
-    """A copy is one cuMemcpyPeerAsync, also with access. A copy of 0 bytes makes no call."""
+    """A copy calls cuMemcpyPeerAsync once, with or without access. One of 0 bytes makes no call."""
     machine(
         "devices=2",
         BUFFERS
@@ -674,7 +674,7 @@ b.close()
 
 @software
 def test_a_copy_finds_that_the_other_device_is_lost(machine):
-    """An error of a copy is about one of its two contexts, and the other one is not lost."""
+    """If a copy fails because one of its two contexts is lost, the other one stays usable."""
     machine(
         "devices=2,kernel_faults=record",
         BUFFERS

@@ -1,4 +1,4 @@
-"""Runs the own tests of other packages, and compares each outcome with the expected one.
+"""Runs the tests of other packages, and compares each outcome with the expected one.
 
 Tests that fail or skip are listed in expected/SUITE.txt, each with a reason. Every difference is an
 error. A listed test that passes or does not exist is a difference, too.
@@ -49,13 +49,13 @@ class Suite(NamedTuple):
     plugins: tuple[str, ...] = ()  # plugins for pytest
     schedules: tuple[str, ...] = SCHEDULES  # schedules under which CI runs the suite
     checkout: str = ""  # the repository and the tag or commit that the suite needs
-    requires: tuple[str, ...] = ()  # what pip installs in an environment of its own
-    variables: tuple[str, ...] = ()  # of the environment of the tests: NAME=VALUE
+    requires: tuple[str, ...] = ()  # what pip installs in the suite's own environment
+    variables: tuple[str, ...] = ()  # environment variables of the tests: NAME=VALUE
     files: str = "test_*.py"
     keyword: str = ""  # for pytest's -k
     isolated: bool = True  # whether each test has a process from the start
     settings: str = ""  # more settings of the software driver
-    data: tuple[str, ...] = ()  # folders that the tests find in the current one
+    data: tuple[str, ...] = ()  # folders that the tests expect in the current folder
 
 
 SOURCES = "SOURCES"
@@ -219,7 +219,8 @@ def run_module(suite, sources, schedule, module):
 def read_outcomes(file, ending):
     """Read the outcomes that processes have written. Returns {test: [outcome, report]}.
 
-    A test that has only started has ended its process: it fails with the report `ending`.
+    A test that has started and has no outcome has ended its process. It fails with the report
+    `ending`.
     """
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     outcomes = {name: [outcome, report] for name, outcome, report in map(json.loads, lines)}

@@ -1,7 +1,7 @@
 """Runs small programs in which one mishap happens, and reports what is wrong afterwards.
 
 Each case has a process of its own: a fork of a process that has imported everything and has never
-used the driver. So it starts within milliseconds in the state of a new process.
+used the driver. So a case starts within milliseconds in the state of a new process.
 
 The kinds of mishaps are in driver_faults.py, memory_faults.py and interrupts.py:
 

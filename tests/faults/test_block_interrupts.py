@@ -120,7 +120,7 @@ def test_a_pipeline_runs_again(driver):
     """Ctrl-C at each point of a run ends it, and leaves no buffer of the pipeline borrowed."""
     items = np.arange(40, dtype="u1")
     with cu.Pipeline(20, buffers=1) as pipeline:
-        pipeline.run(items)  # makes what later runs use again
+        pipeline.run(items)  # makes the objects that later runs use again
         for number in range(1, MOST):
             met = interrupted_at(number, lambda: pipeline.run(items))
             assert pipeline.run(items).items == 40, number

@@ -217,7 +217,7 @@ def test_a_reap_that_finds_out_by_waiting_for_everything_says_so(script, nth):
 
 
 def test_a_close_with_an_array_is_refused(script):
-    """The array stays readable, so its memory stays a buffer of the program."""
+    """The array stays readable, so the buffer with its memory cannot be closed."""
     script.quiet(
         HEAD
         + """
@@ -381,7 +381,7 @@ def test_closing_and_dying_are_quiet_and_make_no_call(script):
 
 
 def test_buffers_whose_loans_were_imported_here_close(script):
-    """The import has died with its work unfinished, and keeps the loan until that work is over."""
+    """An import was dropped with unfinished work, and keeps the loan until that work is over."""
     script.quiet(
         HEAD
         + """

@@ -132,7 +132,7 @@ CODED = "selp.u32 %r4, 1000, 0, {}; add.u32 %r3, %r3, %r4;"
 )  # fmt: skip
 @pytest.mark.cuda_software
 def test_predicates_and_registers_of_16_bits(driver, body, expected):
-    """The compiler of the driver 580.159.04 crashes (SIGSEGV) with each of these."""
+    """The compiler of the driver 580.159.04 crashes (SIGSEGV) with each of these texts."""
     assert results(NARROW, body) == expected.tolist()
 
 
@@ -187,7 +187,7 @@ large:
             "mov.u32 total, %r1; call (%r3), twice, (%r1); add.u32 %r3, %r3, total;",
             2 * np.where(i > 3, 200 + i, 3 * i),
         ),
-        # The result of the call is itself such a register.
+        # The result of the call is itself a register of the module.
         ("mov.u32 total, 7; call (total), twice, (1); add.u32 %r3, total, 0;", 9 + 0 * i),
         (
             "setp.eq.u32 %flag1, %r1, 5; mov.u32 total, 0; call add, (%r1); mov.u32 %r3, 7;"
@@ -216,7 +216,7 @@ large:
     ],
 )
 def test_registers_and_local_memory_of_the_module(driver, body, expected):
-    """They belong to a thread: all functions that it runs share them."""
+    """All functions that a thread runs share its registers and local memory of the module."""
     assert results(SHARED, body, "2.3", "sm_20") == expected.tolist()
 
 

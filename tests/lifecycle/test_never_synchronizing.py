@@ -62,7 +62,7 @@ def calls_of(function) -> int:
 
 
 def drop(count, stream, owner):
-    """Drop buffers with unfinished work. cudadrv must keep their memory until it is complete."""
+    """Drop buffers with unfinished work. cudadrv must keep the memory until that work ends."""
     for _ in range(count):
         cu.DeviceBuffer(8).fill_async(0, stream)
         cu.DeviceBuffer.from_address(owner.address, 8, owner=owner).fill_async(0, stream)

@@ -67,7 +67,7 @@ def try_out(full_name, cls, all_classes):
         for way, use in uses_of(member).items():
             for what, thing in wrong.items():
                 if thing is cls and (name == "__new__" or isinstance(member, classmethod)):
-                    continue  # that is no mistake
+                    continue  # the class itself is a right object here
                 if thing is None and way == "read":
                     continue  # returns the property, like `Stream.name`
                 print(f"{full_name}.{name} of {what}, {way}: ", end="", flush=True)

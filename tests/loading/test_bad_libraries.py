@@ -152,7 +152,7 @@ def test_a_function_that_the_driver_lacks_is_not_supported(script, proxy):
 
 
 def test_a_driver_that_cannot_instantiate_has_no_other_executable(script, proxy):
-    """A graph with conditions can have one executable: the driver's answer is the same for both."""
+    """NOT_SUPPORTED does not mean that the graph, which has a condition, has another executable."""
     answer = script.quiet(
         """
         import cudadrv as cu

@@ -184,7 +184,7 @@ def test_a_free_threaded_python_takes_its_gil_back(script):
 
 
 def test_modules_find_those_that_are_initialized_without_an_import(script):
-    """Cython's code calls PyImport_ImportModule for each, which passes no names to `__import__`."""
+    """To import them, Cython's code would call `__import__` without names."""
     answer = script.quiet(
         """
         import builtins, importlib, sys

@@ -101,8 +101,8 @@ static own_access some_bytes(thread *self, uint32_t modes) {
                         .policy = OWN_STRICT};
 }
 
-/* Uses the bytes of an access, as the driver or the host does. The engine does not order accesses
- * that it does not check, and not those of the mode OWN_REACH among each other. */
+/* Uses the bytes of an access, as the driver or the host does. The engine does not order
+ * unchecked accesses, and does not order two accesses of the mode OWN_REACH. */
 static void use(const own_access *access) {
     int *data = ((block *)access->memory)->data, sum = 0;
     int checked = access->policy != OWN_UNCHECKED && access->effect == OWN_STAYS;

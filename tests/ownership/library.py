@@ -10,8 +10,8 @@ CUDADRV_DRIVER=cuda runs the programs on a GPU. There, bytes are compared, but r
 reported, no driver calls fail, and few contexts are created. With both drivers, blocking copies are
 cut into chunks of a few bytes; otherwise only large copies are cut. The last programs await tokens.
 From the first of these programs on, the process has a second thread. With ``--threads 4``, all
-calls are made by 4 threads at once (library_shared.py); with ``--replay``, too, the oracle replays
-what the engine has decided (library_replayed.py).
+calls are made by 4 threads at once (library_shared.py); with ``--threads 4 --replay``, the oracle
+replays what the engine has decided (library_replayed.py).
 """
 
 import argparse
@@ -90,7 +90,7 @@ def main():
     if options.threads and not options.replay:
         policies = [
             policy for policy in policies if policy != "unchecked"
-        ]  # races are allowed there
+        ]  # under "unchecked", races are allowed
     schedules = SCHEDULES if options.schedule == "all" else [options.schedule]
     Program.with_contexts = 1 if options.contexts else Program.with_contexts
     Program.with_graphs = 1 if options.graphs else Program.with_graphs

@@ -96,7 +96,7 @@ class ChangeChoices(GraphChoices):
         content = executable.content
         lends = any(each.lends for each in leaves(content.operations))
         if has_loose_loans(content) or (lends and len(content.streams) > 1):
-            return  # beside loans, the library refuses more changes than the oracle
+            return  # if the graph has loans, the library refuses more changes than the oracle
         kind = executable.content.operations[index].effect.kind
         self.note("set", self.executables.index(executable), index, way, kind)
         if executable.closed or kind not in CHANGED or self.chance(0.04):

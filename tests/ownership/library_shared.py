@@ -30,12 +30,12 @@ THINGS = 6  # shared objects of random kinds
 PARTS = 4  # of each register
 STEPS = 60  # of each thread
 SECONDS = 120  # a program that takes longer hangs, even on a busy machine
-# The default pools and contexts are everybody's, and a created context takes long.
+# The default pools and contexts are shared by all tests, and creating a context takes long.
 LEFT_OUT = {"created context", "memory pool", "memory pools"}
 
 
 class Register:
-    """A part of a buffer: whole values are written, and read, at times that are numbers."""
+    """A part of a buffer, which is always written as a whole. Times of calls are numbers."""
 
     def __init__(self, part: Any, writes: dict[int, tuple[int, int]] | None = None) -> None:
         self.part = part

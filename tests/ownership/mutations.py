@@ -2,8 +2,8 @@
 
     python tests/ownership/mutations.py [name ...]
 
-Each of MUTATIONS is (name, function, old text, new text). The function has the old text once. A
-file stands for what is in no function.
+Each of MUTATIONS is (name, function, old text, new text). The old text occurs once in the
+function. For text outside of functions, the name of the file is given instead.
 """
 
 import os
@@ -727,7 +727,7 @@ MUTATIONS = [
     ),
 ]
 
-# Nothing that makes one call at a time notices these. They are part of MUTATIONS.
+# Tests that make one call at a time do not notice these mutations, which are part of MUTATIONS.
 IN_THREADS = [
     (
         "an operation is recorded after another lock than it was checked under",

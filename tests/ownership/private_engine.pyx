@@ -271,7 +271,7 @@ cdef class MemoryState:
 
     cdef readonly Engine engine
     cdef own_memory *memory
-    cdef uint8_t gone   # the flag of the buffer over the memory that accesses belong to
+    cdef uint8_t gone   # the flag of the buffer that the accesses of this memory belong to
 
     def __cinit__(self, Engine engine not None, uint64_t nbytes, bint managed=False):
         self.engine = engine

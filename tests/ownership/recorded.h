@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One entry of the record: a call, or one access of a call. The accesses of a call come before it
- * and have its turn. Objects are recorded by address. replay.py has the same fields. */
+/* One entry of the record: a call, or one access of a call. The accesses of a call come before the
+ * call, and have the same turn. Objects are recorded by address. replay.py has the same fields. */
 typedef struct recorded {
     uint64_t turn;
     uint64_t stream, domain; /* the domain is that of the stream, if there is a stream */
@@ -329,7 +329,7 @@ static inline void recorded_other(uint32_t line) {
     recorded_put_unlocked((recorded){.call = RECORDED_OTHER, .site = line});
 }
 
-/* replay.py knows neither the fast path of a program's only thread (`alone`) nor runs. */
+/* replay.py does not know the fast path of a program's only thread (`alone`), or `own_runs`. */
 static inline int recorded_own_begin(uint32_t line, own_engine *engine, own_request *request,
                                      own_runs *runs, int apart, int alone) {
     int answer = own_begin(engine, request, runs, apart, alone);

@@ -490,7 +490,7 @@ class Session:
     def _wait(self, stream, capture, node):
         """Order a stream after a node.
 
-        The node is in `capture`, or if this is None, outside of captures.
+        If `capture` is None, the node is outside of captures. Otherwise it is in this capture.
         """
         if capture is None:
             self.oracle.wait(stream.model, node)
@@ -788,7 +788,7 @@ def new_stream(kind, context):
 
 
 class Gate:
-    """Stops streams until it is opened: they wait until the host writes a flag.
+    """A gate stops streams until it is opened: they wait until the host writes a flag.
 
     The garbage collector is disabled meanwhile. It could run a destructor that waits in a real
     driver: destroying an executable graph with conditional nodes waits for all streams of the

@@ -220,7 +220,7 @@ class KernelSession(BufferSession):
         return {}
 
     def launch(self, out, a, b, stream=None, way="plain", modes=("read", "read"), more=()):
-        """Launch out[i] = a[i] + b[i] for as many bytes as the smallest has. It borrows all bytes.
+        """Launch out[i] = a[i] + b[i] for the bytes of the smallest buffer. It borrows all bytes.
 
         `more` are buffers that the kernel reaches through pointers, each with its declared mode.
         """

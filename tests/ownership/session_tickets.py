@@ -41,7 +41,7 @@ class Share:
     view: model.View | None  # None: the buffer is back
     opened: bool = False
     receipt: Any = None
-    died: bool = False  # the process that had opened it was killed
+    died: bool = False  # whether the process that had opened it was killed
 
     @property
     def is_back(self):

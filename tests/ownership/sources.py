@@ -77,7 +77,7 @@ def place_of(name, tree=ROOT):
 def changed(name, old, new, tree=ROOT):
     """Return the path and the text of a source with a change in one function, or None.
 
-    None: the old text is not in this function, or more than once.
+    It returns None unless the function contains the old text exactly once.
     """
     path, begin, end = place_of(name, tree)
     text = path.read_text(encoding="utf-8")

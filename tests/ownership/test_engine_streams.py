@@ -281,7 +281,8 @@ def test_ten_thousand_streams_need_no_more_slots(domain, memory):
 def test_ten_thousand_streams_whose_work_is_known_late_need_few_slots(domain, memory):
     """Slots are used again when the work of closed streams is known to be complete.
 
-    Each stream is closed with unfinished work, which is known with a later stream's work.
+    Each stream is closed with unfinished work, which becomes known to be complete with the work of
+    a later stream.
     """
     token = None
     for _ in range(10_000):

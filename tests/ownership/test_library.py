@@ -138,7 +138,7 @@ def test_programs_of_several_threads(driver, script, threads):
 @lazily
 @pytest.mark.cuda_software
 def test_the_programs_that_are_replayed(driver, script):
-    """Without a record: each call is accepted or refused, and nothing races."""
+    """The programs run here without a record: calls are accepted or refused, and nothing races."""
     said = script.run(
         f"""
         import sys, warnings

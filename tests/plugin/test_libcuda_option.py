@@ -1,4 +1,4 @@
-"""``--cuda-libcuda``, for projects that do not use cudadrv and none of its fixtures."""
+"""``--cuda-libcuda``, for projects without cudadrv and without its fixtures."""
 
 import pytest
 

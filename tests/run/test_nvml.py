@@ -201,7 +201,7 @@ print(nvml.nvmlSystemGetDriverBranch(ctypes.byref(Branch(1)), 80))
     [("12.0", 525), ("12.6", 560), ("12.9", 575), ("13.0", 580), ("13.5", 610)],
 )
 def test_versions_read_like_those_of_drivers(program, driver, branch):
-    """Programs refuse a driver that is too old by its number. That of CUDA 12.0 was 525."""
+    """Programs refuse old drivers by their version numbers. CUDA 12.0 came with driver 525."""
     text = """
 print(ask_text("nvmlSystemGetDriverVersion"))
 nvml.nvmlInit_v2()

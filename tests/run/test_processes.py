@@ -220,7 +220,7 @@ def test_a_command_that_a_signal_ends(run, name):
 
 
 def in_terminal(*command):
-    """Start a command in a terminal of its own. Returns the process and the other end.
+    """Start a command in its own terminal. Returns the process and the other end of the terminal.
 
     pty.fork is not used, because libraries that are imported by now may warn about forks.
     """

@@ -122,7 +122,7 @@ def test_broken_block(text_of, block, text_bytes):
     assert (good, why in BROKEN) == (False, True), why
 
 
-# "text" four times, in a frame of Zstandard with one block as it is.
+# "text" four times, in a frame of Zstandard with one uncompressed block.
 FRAME = b"\x28\xb5\x2f\xfd\x20\x10\x81\0\0" + b"text" * 4
 
 

@@ -50,7 +50,7 @@ def letters(count, mask):
     return bytes(97 + min(n & mask, n >> 4 & mask) for n in numbers(count))
 
 
-# What zstd 1.5 makes of texts, each of them another way.
+# Texts that zstd 1.5 has compressed, each in another way.
 FRAMES = {
     "a byte, repeated": (b"a" * 5000, "28b52ffd00584d0000106161010083d3032c"),
     "as it is": (letters(20, 15), "28b52ffd0058a10000676565636263636362626d626c626e6367676d63"),
@@ -139,7 +139,7 @@ def test_by_hand(program, frames, text):
         ABC[:-1],
         ABC + b"\0",
         SKIPPED[:-1],
-        frame(block(RAW, b"abc"), size=4),  # another size than the frame's
+        frame(block(RAW, b"abc"), size=4),  # the frame says another size
         frame(block(RAW, b"abc"), flags=SINGLE | 8, size=3),  # a reserved flag
         frame(block(RAW, b"abc"), flags=SINGLE | 1, fields=b"\7\3"),  # needs a dictionary
         frame(block(RAW, b"abc"), flags=SINGLE | 4, size=3),  # without its checksum

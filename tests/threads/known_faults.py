@@ -1,4 +1,4 @@
-"""Two calls that once broke something beside each other, each at every moment of the other one.
+"""Pairs of calls that once broke something: each call runs at every moment of the other one.
 
     CUDADRV_DRIVER=.../interposed.so python known_faults.py NAME
 

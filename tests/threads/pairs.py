@@ -66,7 +66,7 @@ class Pairs:
             testing.forget_races()
 
     def owners_of(self, made: tuple[Any, ...]) -> dict[str, int]:
-        """The rows that close an object on which the shared one depends, and where that is."""
+        """The rows that close an object on which the shared one depends, and that one's place."""
         things = list(made)
         close(things[:], self.w)
         return {

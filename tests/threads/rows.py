@@ -349,8 +349,8 @@ def is_refusal(row: str, error: Exception) -> bool:
 class Kind(NamedTuple):
     """A kind of object: its class, and how it is made.
 
-    `make` returns the object; after it functions, which get the object before it is closed; and
-    objects that are closed after it.
+    `make` returns a tuple that begins with the object. Functions in the tuple are called with the
+    object before the object is closed. Other objects in the tuple are closed after it.
     """
 
     of: str

@@ -1,4 +1,4 @@
-"""Two calls beside each other that once crashed, hung, or left a wrong state: known_faults.py."""
+"""Pairs of calls in two threads that once crashed, hung, or left a wrong state: known_faults.py."""
 
 import os
 import subprocess

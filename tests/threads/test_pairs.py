@@ -1,4 +1,4 @@
-"""Each public method beside each other one on the same object, in two threads: pairs.py.
+"""Each public method beside every other one on the same object, in two threads: pairs.py.
 
 `make pairs` does so for longer: 200 rounds, and the second call at every driver call of the first.
 """

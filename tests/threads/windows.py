@@ -1,8 +1,9 @@
 """Calls that run in a second thread while the first thread is at a driver call.
 
 A driver that is compiled here (interposed.c) stands between cudadrv and the real driver, and stops
-a thread at its nth moment: before or after one of its driver calls. No lock of an object may be
-held there, so the second call comes to its end, or waits for a lock that the first call releases.
+a thread at its nth moment: before or after one of its driver calls. At such a
+moment the thread may hold no lock of an object. So the second call comes to its end, or waits for a
+lock that the first call releases.
 """
 
 import ctypes

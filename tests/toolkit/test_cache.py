@@ -141,7 +141,7 @@ def test_a_text_that_is_hard_to_search(nvcc, tmp_path, settle, text):
 
 @pytest.mark.parametrize("name", ["SUNPRO_DEPENDENCIES", "DEPENDENCIES_OUTPUT"])
 def test_somebody_else_gets_the_list_of_files(nvcc, tmp_path, monkeypatch, name):
-    """The host compiler writes one list of files. If a variable names its file, PTX is not kept."""
+    """PTX is not kept if a variable names the only file to which the compiler lists its inputs."""
     monkeypatch.setenv(name, str(tmp_path / "list"))
     for _ in range(2):
         compile_()

@@ -153,7 +153,7 @@ def test_one_of_ours_that_another_library_wraps_is_ours(stream, other):
 
 
 def test_the_books_are_kept_while_nobody_holds_the_stream(library, other):
-    """Calls with one foreign stream may each make a Stream, but their work is that of one stream."""
+    """Calls with one foreign stream may each make a Stream, but share the stream's records."""
     theirs, buffer = Theirs(library.handle()), cu.LockedBuffer.zeros(16)
     for value in range(4):
         buffer.fill_async(value, theirs)

@@ -25,7 +25,7 @@ def type_of(argument, dtype):
 
 
 def compile_kernel(kernel, arguments, constants, types, options):
-    """Compile a kernel. Pointers and numbers that 16 divides are declared so, as Triton does."""
+    """Compile a kernel. As in Triton, pointers and multiples of 16 are declared as divisible."""
     names = [name for name in kernel.arg_names if name not in constants]
     given = dict(zip(names, arguments, strict=True))
     signature = {
@@ -52,7 +52,7 @@ def launch(kernel, grid, *arguments, types=None, uses="", options=None, borrows=
     function = cu.Module(code.asm["ptx"])[code.metadata.name]
     if code.metadata.shared > 48 * 1024:
         function.max_dynamic_shared_bytes = code.metadata.shared
-    blocks = code.metadata.num_ctas  # that are one program, a cluster
+    blocks = code.metadata.num_ctas  # number of blocks in the cluster of a program
     width, *others = grid if isinstance(grid, tuple) else (grid,)
     grid = (blocks * width, *others)
     scratch_bytes = max(int(np.prod(grid)) * code.metadata.global_scratch_size, 1)
@@ -190,7 +190,7 @@ def bfloats(x):
 
 
 def whole(*shape, seed=0, limit=8, dtype="f4"):
-    """Small whole numbers, whose products and sums all types here have exactly."""
+    """Small whole numbers: all types here represent their products and sums exactly."""
     return np.random.default_rng(seed).integers(-limit, limit + 1, shape).astype(dtype)
 
 
@@ -220,7 +220,7 @@ FORMS = {
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_matmul(form, transposed, warps):
-    """Products of whole numbers are exact. Sizes are no multiples of the tiles'."""
+    """Products of whole numbers are exact. The sizes are no multiples of the tile sizes."""
     name, convert, of, limit, deep = FORMS[form]
     m, n, k = 200, 144, 3 * deep + 16
     a, b = whole(m, k, limit=limit), whole(k, n, limit=limit, seed=1)

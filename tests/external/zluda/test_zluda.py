@@ -21,7 +21,7 @@ import cudadrv as cu
 FOLDER = Path(os.environ["SUITE_SOURCE"], "ptx/src/test/spirv_run")
 TYPE = r"(?:[iu](?:8|16|32|64)|f(?:32|64)|usize)"
 NUMBER = r"-?(?:0x[0-9a-fA-F_]+|0b[01_]+|[0-9][0-9_]*\.?[0-9]*(?:e-?[0-9]+)?)"
-THREADS = 64  # of tests of warps
+THREADS = 64  # number of threads in tests of warps
 DYNAMIC_BYTES = 1024  # of shared memory
 
 

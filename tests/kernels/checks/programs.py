@@ -37,7 +37,7 @@ def run(body: str, *, blocks: int = 1, threads: int = 64, before: str = "", chec
 
 
 def modes(hazards):
-    """The modes of both accesses of each hazard, sorted; with "same" if it is benign."""
+    """The modes of both accesses of each hazard, sorted; with "same" if the hazard is benign."""
     return sorted(
         " ".join(sorted((hazard.first.mode, hazard.second.mode)) + ["same"] * hazard.benign)
         for hazard in hazards

@@ -145,7 +145,8 @@ def test_in_a_warp(cuda_device, case):
     assert all("__syncwarp()" in hazard.text for hazard in found)
 
 
-# Block 0 writes, block 1 reads. {0} and {1} are what they do around the flag.
+# Block 0 writes and sets a flag. Block 1 waits for the flag and reads. {0} to {2} are the
+# instructions that set the flag, read the flag, and follow the wait.
 FLAG = """setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra wait;
     st.global.u32 [%rd1], 7; {0} bra done;
     wait: {1} setp.eq.u32 %p3, %r5, 0; @%p3 bra wait; {2} ld.global.u32 %r6, [%rd1];"""
@@ -192,7 +193,7 @@ def test_between_blocks_by_a_flag(cuda_device, case):
 
 @pytest.mark.parametrize("fences", [3, 2, 1, 0])
 def test_a_ticket(cuda_device, fences):
-    """The block that comes last reads what all have written, and resets the ticket."""
+    """The block that comes last reads what all blocks have written, and resets the ticket."""
     release, acquire = FENCE if fences & 1 else "", FENCE if fences & 2 else ""
     found = run(
         f"""mad.lo.u32 %r5, %r2, 32, %r1; mul.wide.u32 %rd5, %r5, 4; add.u64 %rd5, %rd5, %rd1;
@@ -253,7 +254,7 @@ def test_an_mbarrier(cuda_device, arrive, wait, expected):
 
 
 def test_what_a_hazard_says(cuda_device):
-    """The names of the memory, the threads, and the lines of the source."""
+    """A hazard names the memory, the threads, and the lines of the source."""
     body = """.loc 1 12 0
         st.global.u32 [%rd3], %r1;
         .loc 1 14 0
@@ -289,7 +290,7 @@ def test_names_of_memory(cuda_device, body, memory):
 
 
 def test_equal_places_are_one_hazard(cuda_device):
-    """Also in other launches. Benign ones are not returned by default."""
+    """Hazards at equal places are one, also in other launches. Benign ones need `benign=True`."""
     run(f"{STORE} {LOAD}")
     with testing.configured("checks=race"):
         assert len(testing.hazards()) == 1
@@ -299,7 +300,7 @@ def test_equal_places_are_one_hazard(cuda_device):
 
 
 def test_a_value_that_is_the_same_only_at_first(cuda_device):
-    """A race that is benign once, and not always, is not benign."""
+    """A race is not benign if it was benign only at first."""
     body = "shr.u32 %r5, %r1, 5; st.shared.u32 [%r9], %r5;"
     assert modes(run(body)) == ["write write"]
 
@@ -319,7 +320,7 @@ def test_many_hazards(cuda_device):
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 def test_in_a_graph(cuda_device, schedule):
-    """Whatever runs the kernel."""
+    """A kernel in a graph is checked, too."""
     from .programs import TEXT
 
     out = cu.DeviceBuffer.zeros(4096, "u4", name="out")
@@ -351,7 +352,7 @@ def test_1024_threads_on_one_word(cuda_device):
 
 
 def test_any_number_of_host_threads(cuda_device):
-    """The result is the same: a checked launch runs in one thread."""
+    """The hazards are the same for any number: a checked launch runs in one host thread."""
     body = "st.global.u32 [%rd3], %r2; ld.global.u32 %r5, [%rd4];"
     found = []
     for threads in (1, 4):
@@ -362,7 +363,7 @@ def test_any_number_of_host_threads(cuda_device):
 
 
 def test_a_kernel_that_ends_with_a_fault(script):
-    """What was found before is kept, and what the fault says is as without the check."""
+    """Hazards before the fault are kept, and the text of the fault is as without the check."""
     done = script.run(f"""
     import numpy as np
     import cudadrv as cu

@@ -35,7 +35,7 @@ PROGRAMS = {
 
 
 def hazards(name, text, folder):
-    """Run the program with this PTX, and return what was found."""
+    """Run the program with this PTX, and return the hazards."""
     program = folder / f"{name}.py"
     program.write_text((FOLDER / f"{name}.py").read_text("utf-8"), "utf-8")
     (folder / f"{name}.ptx").write_text(text, "utf-8")

@@ -28,7 +28,7 @@ ACCESSES = {
 class Access(NamedTuple):
     thread: int
     phase: int
-    known: dict[int, int]  # for each thread, up to which phase its accesses come before
+    known: dict[int, int]  # for each thread, the last phase whose accesses come before this one
     mode: str
     word: int
 
@@ -79,7 +79,7 @@ def racy_words(phases):
 
 
 def text(phases):
-    """Each thread has a part of each phase. The barriers are for all lanes of a warp."""
+    """The PTX of a program. In each phase, the threads make their accesses one after the other."""
     lines = []
     for number, (accesses, barrier) in enumerate(phases, 1):
         for thread in THREADS:

@@ -30,10 +30,10 @@ class Layout(NamedTuple):
         return start >> 4 | bits | self.base << 49 | CODES[self.swizzle] << 62
 
     def offsets(self, outer: np.ndarray, byte: np.ndarray) -> np.ndarray:
-        """Where the chunks are that have such positions in the matrix.
+        """The offsets of chunks, by their positions in the matrix.
 
-        Of a matrix that is not transposed, `byte` counts bytes along K, else along M or N; `outer`
-        has the other position.
+        If the matrix is transposed, `byte` counts bytes along M or N, otherwise along K. `outer`
+        is the position in the other direction.
         """
         group, row = outer // 8, outer % 8
         chunk = byte // CHUNK

@@ -7,7 +7,7 @@ from .running import WORD, run
 
 GIVEN = np.arange(32, dtype="u4") + 100
 LANES = np.arange(32, dtype="u4")
-# Each sets %r2. %r1 is the index of the thread, and %rd2 the address of `GIVEN`.
+# Each text sets %r2. %r1 is the index of the thread, and %rd2 the address of `GIVEN`.
 VALUES = {
     "a number": ("mov.u32 %r2, 17;", 17),
     "a float": ("mov.f32 %f1, 0f40490FDB; mov.b32 %r2, %f1;", 0x40490FDB),

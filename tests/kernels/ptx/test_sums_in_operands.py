@@ -8,7 +8,7 @@ from .running import WORD, run
 pytestmark = pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True)
 
 lane = np.arange(32)
-# Each sets %r2.
+# Each text sets %r2.
 SUMS = {
     "mov": ("mov.u32 %r2, %r1+5;", lane + 5),
     "a negative number": ("mov.u32 %r2, %r1+-1;", lane - 1),
@@ -34,7 +34,7 @@ def test_a_number_is_added(way):
 
 
 def test_a_store_adds_a_number():
-    """The register keeps its value."""
+    """A store adds a number to the value of a register. The register keeps its value."""
     body = f"{WORD} st.global.u32 [%rd3], %r1+1; st.global.u32 [%rd3+128], %r1;"
     found = run(body, np.zeros(1), np.zeros((2, 32), "u4"))
     assert found.tolist() == [(lane + 1).tolist(), lane.tolist()]

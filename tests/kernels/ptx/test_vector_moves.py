@@ -9,7 +9,7 @@ GIVEN = np.arange(32, dtype="u4") * 0x01030507 + 0xF0E1D2C3
 BYTES = ".reg .b8 %b<8>;"
 LOAD = "mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd2, %rd5; ld.global.u32 %r2, [%rd5];"
 
-# Each takes %r2 apart, and puts its bytes together in %r3 in another order.
+# Each text takes %r2 apart, and puts its bytes together in %r3 in another order.
 ORDERS = {
     "4 parts of a word": (
         "mov.b32 {%b1, %b2, %b3, %b4}, %r2; mov.b32 %r3, {%b4, %b3, %b2, %b1};",
@@ -48,7 +48,7 @@ def test_a_byte_that_a_conversion_has_made():
 DECLARED = """.reg .v4 .f32 v, w; .reg .v4 .b32 bits; .reg .v2 .f32 pair; .reg .v2 .u16 halves;
 .reg .v4 .u16 four; .reg .f64 %fd<4>; .reg .v4 .u32 %vector<3>; .reg .v4 .u32 t;
 .reg .v2 .b64 wide;"""
-# Each sets %r2 to %r5. At the start these and %r6 have the values 2, 3, 4, 5 and 6.
+# Each text sets %r2 to %r5. At the start, these registers and %r6 have the values 2, 3, 4, 5 and 6.
 VECTORS = {
     "constants": ("mov.v4.b32 {%r2, %r3, %r4, %r5}, {0, 1, -1, 7};", (0, 1, -1, 7)),
     "constants of floats": (

@@ -182,7 +182,7 @@ SIZES = [*range(8, 257, 8)]
 @pytest.mark.parametrize("first", range(8))
 @pytest.mark.parametrize("types", ["f32.bf16.bf16", "s32.s8.u8"])
 def test_columns(types, first):
-    """Each test has four numbers of columns."""
+    """Each test multiplies with several numbers of columns."""
     for columns in SIZES[first::8]:
         if types[0] == "f" or columns % 16 == 0 or columns in (8, 24):
             check(Product(types, columns))
