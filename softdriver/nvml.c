@@ -3,9 +3,9 @@
  * It reports the number of devices, their names, addresses, memory and utilization, properties that
  * all software devices have (no MIG devices, access to all peers, affinity to any processor), and a
  * constant power. All other functions return NVML_ERROR_NOT_SUPPORTED. The devices are those of the
- * libcuda.so.1 in the same folder, which describes them without cuInit, so that a program may fork
- * afterwards, as it may with NVML. Memory in use and utilization are those of the calling process
- * alone.
+ * libcuda.so.1 in the same folder. That library describes its devices without cuInit, so that a
+ * program may fork afterwards, as it may with NVIDIA's NVML. Memory in use and utilization are
+ * those of the calling process alone.
  *
  * No header of NVML is needed: the structures below are its binary interface. The library is built
  * like an extension module, so that wheels can contain it: see api/module.cpp. */
@@ -204,8 +204,8 @@ static int read_device(const void *handle, const void *result, Device *device) {
 static int place_of(const void *handle) { return (int)((const char *)handle - handles); }
 
 /* Returns the number of the branch of NVIDIA's drivers that had this version of CUDA first.
- * Versions that are newer than this list get greater numbers. Programs compare them with the least
- * that they need. */
+ * Versions that are newer than this list get greater numbers. Programs compare the number with
+ * the least one that they need. */
 static int driver_branch(int cuda) {
     static const struct {
         int cuda, branch;

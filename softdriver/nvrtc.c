@@ -1,8 +1,8 @@
 /* A libnvrtc that programs find instead of NVIDIA's: it returns PTX where NVRTC returns a cubin.
  *
  * A cubin is machine code, which the software driver cannot run. All other functions call NVIDIA's
- * NVRTC: cudadrv/_libcuda.py puts a link to it beside this file, as libnvrtc-real.so.13 beside
- * libnvrtc.so.13. NVRTC is loaded at the first call.
+ * NVRTC: cudadrv/_libcuda.py puts a link to NVRTC beside this library, as libnvrtc-real.so.13
+ * beside libnvrtc.so.13. NVRTC is loaded at the first call.
  *
  * No header of NVRTC is needed. The library is built like an extension module, so that wheels can
  * contain it: see api/module.cpp. setup.py gives it the SONAME and the version of symbols that
@@ -26,9 +26,9 @@ enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_INTERNAL_ERROR = 11 };
 
 const char cudadrvNvrtc[] = "libnvrtc of cudadrv: PTX in place of cubins";
 
-/* The beginning of each PTX text that stands for a cubin. The software driver links such a text as
- * a cubin (code/link.cpp). It has no end of line, so that the lines of the PTX keep their numbers.
- */
+/* The mark at the beginning of each PTX text that stands for a cubin. The software driver links such
+ * a text as a cubin (code/link.cpp). The mark does not end its line, so that the lines of the PTX
+ * keep their numbers. */
 const char cudadrvNvrtcMark[] = "/* cudadrv: PTX in place of a cubin */ ";
 #define MARK_LENGTH (sizeof cudadrvNvrtcMark - 1)
 
@@ -97,8 +97,8 @@ static int find_real(char path[PATH_MAX]) {
     return length < (int)sizeof link && realpath(link, path);
 }
 
-/* Loads the library of built-in functions that lies beside NVRTC. NVRTC opens it by its name alone,
- * and some versions do not search their own folder for it. */
+/* Loads the library of built-in functions that lies beside NVRTC. NVRTC opens that library by its
+ * file name, and some versions do not search their own folder for it. */
 static void load_builtins(const char *nvrtc) {
     int major, minor;
     char path[PATH_MAX];

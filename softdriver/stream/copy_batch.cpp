@@ -280,7 +280,7 @@ CUresult copy_boxes(Call &call, const BoxCopy *boxes, size_t count, size_t &fail
     return submit_copies(call, *stream, copies, true);
 }
 
-// A single copy can be captured, and can be in the legacy stream.
+// Submits a single copy. Unlike a batch, it can be captured, and can be in the legacy stream.
 CUresult copy_one(Call &call, Stream &stream, const Copy &copy) {
     if (stream.capture && copy.transfer.bytes())
         return transfer_later(call, stream, copy.transfer);
