@@ -26,9 +26,9 @@ enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_INTERNAL_ERROR = 11 };
 
 const char cudadrvNvrtc[] = "libnvrtc of cudadrv: PTX in place of cubins";
 
-/* The mark at the beginning of each PTX text that stands for a cubin. The software driver links such
- * a text as a cubin (code/link.cpp). The mark does not end its line, so that the lines of the PTX
- * keep their numbers. */
+/* The mark at the beginning of each PTX text that stands for a cubin. The software driver links
+ * such a text as a cubin (code/link.cpp). The mark does not end its line, so that the lines of the
+ * PTX keep their numbers. */
 const char cudadrvNvrtcMark[] = "/* cudadrv: PTX in place of a cubin */ ";
 #define MARK_LENGTH (sizeof cudadrvNvrtcMark - 1)
 
