@@ -152,7 +152,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker, text in MARKERS.items():
         config.addinivalue_line("markers", f"{marker}: {text}")
-    if CHOICE not in config.stash:  # a conftest.py names the plugin
+    if CHOICE not in config.stash:  # the plugin was loaded by a conftest.py that names it
         _start(config, config.option)
     # A worker of pytest-xdist takes the seed of the main process, if that has this plugin.
     seed = getattr(config, "workerinput", {}).get("cuda_seed")
@@ -189,7 +189,7 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         return getattr(options, f"cuda_{name}") or config.getini(f"cuda_{name}") or None
 
     told = os.environ.get(DRIVER)
-    if told and told == os.environ.get(LIBCUDA):  # by the run of pytest that started this one
+    if told and told == os.environ.get(LIBCUDA):  # set by the run that started this process
         told = "software"
     require = _requires_gpu(options)
     driver = (
@@ -262,7 +262,7 @@ def _be_libcuda(config: pytest.Config) -> None:
     from cudadrv._libcuda import lay_out, open_here, variables
 
     path = os.environ.get(LIBCUDA)
-    if not path or not Path(path).exists():  # else the run of pytest that started this one made it
+    if not path or not Path(path).exists():  # else the run that started this process made it
         folder = Path(tempfile.mkdtemp(prefix="pytest-cudadrv-"))
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         path = str(lay_out(folder))
@@ -578,7 +578,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.when == "teardown" and item.stash.get(RESET, False):
-        report.__dict__["cuda_reset"] = True  # pytest-xdist sends it with the report
+        report.__dict__["cuda_reset"] = True  # pytest-xdist sends this attribute, too
     if call.excinfo is None:
         return report
     item.stash[FAILED] = True
@@ -586,8 +586,8 @@ def pytest_runtest_makereport(
     if not report.failed or schedule == REAL:
         return report
     leftovers = item.stash.get(LEFTOVERS, None)
-    # A race or a hazard may be why the test failed. If it is the failure itself, it has been
-    # reported.
+    # A race or a hazard may be why the test failed. If the failure is the race or the hazard
+    # itself, it has been reported.
     told = call.when != "call" or item.stash.get(RACED, False)
     lines = [] if leftovers is None or told else _findings(item, leftovers)
     lines += _loss(item)

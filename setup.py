@@ -153,7 +153,7 @@ def test_extensions() -> list[Extension]:
 
 
 def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
-    """A module's .pxd and all that it names, such as by cimport; one too many does no harm."""
+    """A module's .pxd and all others that it names, such as by cimport. Extra names do no harm."""
     pxd = Path("cudadrv", module + ".pxd")
     if str(pxd) not in found and pxd.exists():
         found |= {str(pxd)}
@@ -231,7 +231,7 @@ class BuildExtensions(build_ext):
             super().build_extensions()
 
     def _try_compilers(self) -> None:
-        """Report what is missing before Cython runs for a minute."""
+        """Report what is missing now, before Cython has run for a minute."""
         include = Path(sysconfig.get_path("include"))
         if not (include / "Python.h").exists():
             refuse(

@@ -2,9 +2,9 @@
 
     python benchmarks/bandwidth.py [--json FILE] [--only NAME ...] [--largest BYTES] [--seconds N]
 
-The floor is a copy of page-locked memory by the bare driver in the same process. All
-alternate, in another order in each round, and figures are medians of the rounds. Arrays were used
-before, except those of "to a new array": the system has to map their pages first.
+The floor is a copy of page-locked memory by the bare driver in the same process. All copies
+alternate, in another order in each round, and figures are medians of the rounds. All arrays were
+used before, except those of "to a new array", whose pages the system has to map first.
 """
 
 import argparse

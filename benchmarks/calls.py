@@ -2,7 +2,7 @@
 
     python benchmarks/calls.py [--json FILE] [--only NAME ...] [--rows ROW ...]
 
-All are timed in one process, alternating, and figures are medians of the rounds. Ratios within a
+All calls are timed in one process in turn, and figures are medians of the rounds. Ratios within a
 row are meaningful on a noisy machine; times of two runs are not comparable. The floor is compiled
 first. Each call is timed twice: in a plain loop, and from a small Python function, whose own cost
 is subtracted. See docs/benchmarks.md.
@@ -100,7 +100,7 @@ def timers(peer):
 
 
 def floor():
-    """Like `timers`, for the bare calls from C and from Python, with objects of their own."""
+    """Like `timers`, for the bare calls from C and from Python, with newly made objects."""
     image = PTX.encode() + b"\0"
     with cu.Device(0):
         bare = Floor(cu.driver_info().path, image, KERNEL)
@@ -267,7 +267,7 @@ def main():
     share_software_driver()
     found, _kept = columns(options.only)
     table, machine = prepared(found, options.rows), about()
-    if not machine["software"]:  # the software driver may still start threads, which inherit this
+    if not machine["software"]:  # threads that the software driver starts would be bound, too
         stay_on_the_quickest_processor()
     measure(table, options.rounds)
     show(table, machine, options, lambda rows: tables.calls(rows, machine["software"]))

@@ -4,8 +4,8 @@
 
 Nanoseconds of one operation with its check, through the public API and with the engine alone, by
 the number of live buffers, of streams, of ranges of one buffer, of operations since the last
-synchronization, and of live views. Medians of alternating rounds. `--null-driver` runs it with
-a driver that does nothing (it needs a C compiler), so that only the library is measured. The live
+synchronization, and of live views. Medians of alternating rounds. `--null-driver` runs them with
+a driver that does nothing (needs a C compiler), so that only the library is measured. The live
 buffers are made with `from_address`, each with its own records, so that a million fit a device.
 """
 

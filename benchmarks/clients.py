@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 ROUNDS = 7
-LEAST = 0.02  # seconds: quick work is repeated for so long, so that it can be timed
+LEAST = 0.02  # seconds: quick work is repeated until this time is over, and then timed
 SIZE = 1 << 24  # items: arrays that are larger than a cache
 
 
@@ -157,7 +157,7 @@ CLIENTS = {"drjit": drjit, "quadrants": quadrants, "halide": halide, "openmm": o
 
 
 def seconds(work):
-    """Seconds, and seconds of processor time, of one of several runs of a work."""
+    """Seconds, and seconds of processor time, of one run of a work. Repeats it for `LEAST`."""
     start, busy, runs = time.perf_counter(), time.process_time(), 0
     while not runs or time.perf_counter() - start < LEAST:
         work()

@@ -30,7 +30,8 @@ int devices_open(const char *path) {
     return copy && synchronize;
 }
 
-/* Queues all jobs one after the other, `turns` times, and waits for all. Returns the seconds, or -1. */
+/* Queues all jobs one after the other, `turns` times, and waits for all. Returns the seconds, or -1
+ * on an error. */
 double devices_run(const job *jobs, int count, int turns) {
     CUresult status = CUDA_SUCCESS;
     double start = now();

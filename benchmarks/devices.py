@@ -4,8 +4,9 @@
 
 Each figure is for a few copies that are queued one after the other, and a wait for all. The ways:
 from device 0 to 1 and back, each on a stream of the source; the halves of the same bytes on two
-streams, one of each device; and both directions at once. First without access of one device to the
-other, then with it. The ways alternate, in another order in each round, and figures are medians.
+streams, one of each device; and both directions at once. All are measured first without access of
+the devices to each other, then with it. The ways alternate, in another order in each round, and
+figures are medians.
 
 PyTorch gives access by itself, so it is left out of the copies without access.
 """
@@ -216,7 +217,7 @@ def pytorch(nbytes):
 
 
 PEERS = {C: in_c, "cudadrv": cudadrv, "cuda.core": cuda_core, "CuPy": cupy, "PyTorch": pytorch}
-GIVES_ACCESS = ("PyTorch",)  # without being asked
+GIVES_ACCESS = ("PyTorch",)  # the peers that always enable access
 
 
 def check_copies():

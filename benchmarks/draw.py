@@ -2,8 +2,8 @@
 
     python benchmarks/draw.py [RESULTS.json [FOLDER]]
 
-By default they are written beside the results. The files depend only on the results and on the
-version of matplotlib. The metadata of each names the results that it shows.
+By default the pictures are written beside the results. They depend only on the results and on the
+version of matplotlib. The metadata of each picture names the results that it shows.
 """
 
 import argparse
@@ -70,7 +70,9 @@ def log_axis(axis, ticks):
 
 
 def entries(rows, software):
-    """(row, binding, value): multiples of the bare call; on the software driver, ns above it."""
+    """(row, binding, value). A value is a multiple of the bare call's time, or, on the software
+    driver, the ns above that time.
+    """
     for row, cells in rows.items():
         for name in tables.BINDINGS:
             if name in cells and tables.FLOOR in cells:

@@ -1,6 +1,6 @@
-/* The bare driver calls, timed from C: no binding can be faster. They are also functions for
- * Python, which ignore their arguments and release the GIL during the call: the time of an
- * extension module that does nothing else. */
+/* The bare driver calls, timed from C: no binding can be faster. They are also available as
+ * functions for Python, which ignore their arguments and release the GIL during the call: they take
+ * the time of an extension module that does nothing else. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -2,9 +2,9 @@
 
     python benchmarks/graphs.py [--json FILE] [--rounds N]
 
-Each node launches an empty kernel with two pointers. Timed as by calls.py, in one process,
-alternating: bare from C and from Python, through cudadrv, cuda.core and CuPy, and through PyTorch,
-whose nodes are its own kernels. A row that a binding has no call for stays empty.
+Each node launches an empty kernel with two pointers. Graphs are timed as by calls.py, in one
+process, in turn: bare from C and from Python, through cudadrv, cuda.core and CuPy, and through
+PyTorch, whose nodes are PyTorch's kernels. If a binding has no call for a row, the row stays empty.
 """
 
 import argparse

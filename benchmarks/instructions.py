@@ -118,7 +118,7 @@ def calls(number):
 
     counted = ctypes.PyDLL(os.environ["CUDADRV_DRIVER"]).null_counted
     counted.argtypes = [ctypes.py_object, ctypes.c_int, ctypes.c_char_p]
-    gc.disable()  # when it runs depends on earlier calls
+    gc.disable()  # when the collector runs depends on earlier calls
     counted(lambda: importlib.import_module("cudadrv"), 1, IMPORT.encode())
     import cudadrv as cu
 

@@ -2,9 +2,9 @@
 
     python benchmarks/interop.py [--json FILE]
 
-Timed as by calls.py, in one process, alternating. All work is on one stream of PyTorch, which is
-also the current stream of CuPy. Needs a GPU, PyTorch and CuPy; measures cuda.core and numba-cuda
-where they are installed.
+The calls are timed as by calls.py, in one process, in turn. All work is on one stream of PyTorch,
+which is also the current stream of CuPy. Needs a GPU, PyTorch and CuPy; cuda.core and numba-cuda
+are measured if they are installed.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def peers():
 
 
 def cuda_core(theirs, x, y):
-    """Launches by address: cuda.core takes no arrays of other libraries."""
+    """Launches with addresses as arguments: cuda.core takes no arrays of other libraries."""
     import cuda.core as core
 
     unit = core.Device(0)

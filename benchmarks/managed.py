@@ -4,9 +4,9 @@
 
 Three parts, each beside CuPy and PyTorch where they are installed and there is a GPU:
 
-- moves: a kernel uses all of a managed buffer that is on the host, then the host uses it again, one
-  item of each page. The pages move by faults or by a prefetch; or the memory is not managed, and is
-  copied. "already there" is the same pass without a move.
+- moves: a kernel uses all of a managed buffer that is on the host, then the host uses one item of
+each page of the buffer. The pages move by faults or by a prefetch; or the memory is not managed,
+and is copied. "already there" is the same pass over pages that need not move.
 - pipelines: an array and a file go through a kernel to page-locked memory, by `cudadrv.Pipeline`,
   by a loop that waits for each chunk, and by the loops with several page-locked buffers and streams
   that other libraries document. They are compared with the slowest stage alone, and with reading
@@ -72,7 +72,7 @@ def in_turns(ways, seconds, most=MOST_ROUNDS):
             run()
             taken = time.perf_counter() - start
             gc.enable()
-            if turn:  # the first one warms up
+            if turn:  # the first turn warms up
                 times[name].append(taken)
         if turn >= LEAST_ROUNDS and time.monotonic() > end:
             break

@@ -3,10 +3,10 @@
     python benchmarks/measure.py [--json FILE] [--draw FOLDER] [--quick]
         [--parts PART ...] [--only NAME ...]
 
-Prints tables, and writes and draws the results if asked. Every part runs in its own process, so
-that memory pools, threads and imported packages of one do not disturb the next. A part that fails
-is reported and does not affect the others; the exit status is then 1. It takes a few minutes;
-`--quick` takes seconds, to see whether everything works.
+Prints tables, and writes and draws the results if asked. Every part runs in a separate process, so
+that memory pools, threads and imported packages of one part do not disturb the next. A part that
+fails is reported and does not affect the others; the exit status is then 1. A full run takes a few
+minutes; `--quick` takes seconds, to see whether everything works.
 """
 
 import argparse

@@ -57,7 +57,7 @@ static int queue(void) {
 static int queue(void) { return 0; }
 #endif
 
-/* Exported for programs that look functions up by name: the bare calls of floor.c. */
+/* The functions are exported, because the bare calls of floor.c look them up by name. */
 #define EXPORT(name)                                                                               \
     int name(void) { return queue(); }
 EXPORT(cuMemcpyHtoDAsync_v2)

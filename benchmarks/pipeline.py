@@ -4,9 +4,9 @@
 
 In each round every way runs once, and the result is the median of the rounds. A pipeline cannot be
 faster than its slowest stage, nor than both copies at the same time, which may slow each other down
-even if the device copies in both directions at once. It is compared with both bounds.
-`cudadrv.Pipeline` is measured with several numbers of buffers, and beside it the same by hand: a
-stream for each stage, with events between them.
+even if the device copies in both directions at once. Each pipeline is compared with both bounds.
+`cudadrv.Pipeline` is measured with several numbers of buffers, beside a pipeline that is written by
+hand: a stream for each stage, with events between the stages.
 """
 
 import argparse
@@ -137,13 +137,13 @@ def measure(pipeline, buffers, rounds):
     for turn in range(rounds + 1):
         for name, way in ways.items():
             taken = pipeline.timed(*way)
-            if turn:  # the first one warms up
+            if turn:  # the first turn warms up
                 times[name].append(taken)
     return times
 
 
 def rows(times, nbytes):
-    """Milliseconds and GB/s of each way, and its bounds as a fraction of its time."""
+    """For each way: milliseconds, GB/s, and the fraction of its time that each bound would take."""
     found = {}
     for name, both in times.items():
         issued, taken = (sorted(figures) for figures in zip(*both, strict=True))

@@ -51,7 +51,7 @@ class Timed(stencil.Part):
         self.timed("inner rows", self.inner, super().relax_inner)
 
     def pull(self, side, neighbour):
-        self.outer.wait(neighbour.outer_done)  # not a part of the span
+        self.outer.wait(neighbour.outer_done)  # the span begins after this wait
         pull = super().pull
         self.timed("halo", self.outer, lambda: pull(side, neighbour))
 

@@ -1,7 +1,7 @@
 """Prints a file of results as Markdown tables, for the terminal and for the documentation.
 
-    python benchmarks/tables.py [RESULTS.json]      print them all
-    python benchmarks/tables.py --write             put the recorded ones into the documentation
+    python benchmarks/tables.py [RESULTS.json]      print all tables of the file
+    python benchmarks/tables.py --write             put those of recorded results into the pages
 
 In the documentation, each table is between <!-- begin NAME --> and <!-- end NAME -->.
 """
@@ -75,7 +75,7 @@ THERE = "already there"
 MOVES = (BY_FAULTS, BY_PREFETCH, BY_COPY, THERE)
 FILL = "source to page-locked memory"
 TOGETHER = "source and both copies at once"
-# What limits a pipeline. Older results have the second one instead of the third.
+# What limits a pipeline. Older results have the second bound instead of the third.
 BOUNDS = ("of the slowest stage", "of both copies at once", "of all at once")
 POOLS = {
     "locked": "page-locked",
@@ -95,7 +95,7 @@ def grid(head, lines):
 
 
 def head(machine):
-    """Where and when it was measured, as one line."""
+    """Where and when the figures were measured, as one line."""
     driver = f", driver {machine['driver']}" if machine.get("driver") else ""
     return (
         f"{machine['device']}{driver} (CUDA {machine['cuda']}), {machine['cpus']} processors,"
@@ -345,7 +345,7 @@ def few_calls(results):
 
 
 def of_managed(results, name, table):
-    """One of the tables of the part "managed"."""
+    """One of the tables of the part "managed" of the results."""
     if "managed" not in results["parts"]:
         return "Not measured in this run.\n"
     return table(results["parts"]["managed"]["rows"][name])

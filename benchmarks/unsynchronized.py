@@ -6,8 +6,8 @@ Each program orders its work only by events, for ever. Printed: microseconds of 
 of the process in the last four fifths of the steps, and the maximum of live objects of the driver.
 
 On the software driver, the race detector is off, and this thread runs the queued work from time to
-time. Otherwise the queue itself would grow. The driver's own threads are not used, because each
-needs 200 KiB when it first runs work, and when that is depends on the load of the machine.
+time. Otherwise the queue itself would grow. The driver's own threads are not used: each needs
+200 KiB when it first runs work, and the time of that depends on the load of the machine.
 """
 
 import argparse

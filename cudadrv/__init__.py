@@ -196,7 +196,7 @@ def get_include() -> str:
     return str(installed if installed.is_dir() else package.parent / "include")
 
 
-# Messages and pickles name the package, and no module. Later imports do the same (`_finder`).
+# Messages and pickles name the package, not its modules. `_finder` does this for later imports.
 show_as(
     sys.modules[__name__],
     " ".join(name for name in __all__ if name in globals() and name != "__version__"),

@@ -1,8 +1,8 @@
 """``await`` of events, tokens and streams: one daemon thread watches all awaited work.
 
 The thread polls the driver, because a callback of the driver could deadlock with the interpreter.
-One thread watches all, because a thread for each ``await`` would cost too much. The thread updates
-no clock; a coroutine does so when it is resumed.
+One thread watches all work, because a thread for each ``await`` would cost too much. The thread
+updates no clock; each coroutine updates the host's clock when it is resumed.
 """
 
 import asyncio

@@ -94,7 +94,7 @@ class Cache:
             if not self._is_ours() or path.lstat().st_size > self.most_bytes:
                 return None
             content, status = read_regular(path, os.O_NOFOLLOW)
-            # Others may have put it there when they could write to the folder.
+            # Other users may have put the file there while they could write to the folder.
             if status.st_uid not in (os.geteuid(), 0) or _others_can_write(status):
                 return None
             checksum, _, rest = content.partition(b"\n")

@@ -1,9 +1,9 @@
-"""What a compilation has read, as its compiler says, and whether that is still the same.
+"""What a compilation has read, according to its compiler, and whether that is still the same.
 
-A compiler lists the files that it has read. It does not list the files that it has searched for in
-vain: one that appears later may be included in place of another one, or may be what the source
-asks for with ``__has_include``. The names of these files follow from the list, from the folders
-that the compiler searches, and from the text of the source.
+A compiler lists the files that it has read, but not the files that it has searched for in vain. If
+such a file appears later, it may be included in place of another one, or may be what the source
+asks for with ``__has_include``. The names of such files follow from the compiler's list, from the
+folders that the compiler searches, and from the text of the source.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ INCLUDE = re.compile(
 )
 TIMES = ("__DATE__", "__TIME__", "__TIMESTAMP__")
 ASKS = ("__has_include", "__has_include_next", "__has_embed")
-# What is on a line before a macro that is defined there, or asked for, rather than used.
+# What stands before the name of a macro on a line that defines the macro, or only asks for it.
 ONLY_NAMES = re.compile(r"(?:#\s*(?:(?:el)?ifn?def|define|undef)|\bdefined\s*\(?)\s*$")
 LONG_LINE = 1000  # longer lines before an `__has_include` are cut off
 MOST_MACROS = 50
-MOST_SOUGHT = 100_000  # more take longer to check than most sources to compile
+MOST_SOUGHT = 100_000  # checking more files would take longer than compiling most sources
 LITERAL = re.compile(r"\s*\(\s*(?:\"([^\"\n]+)\"|<([^>\n]+)>)")
 # The start of a macro with one parameter, which is only passed on: `#define HAS(X) `.
 FORWARDS = re.compile(r"#\s*define\s+(\w+)\(\s*(\w+)\s*\)\s*$")
@@ -47,10 +47,10 @@ class Inputs(NamedTuple):
     folders
         Each folder in which the compiler searches for included files, in this order.
     given
-        Those of them that are no folders of the compiler, or do not exist yet.
+        Those of the folders that do not belong to the compiler, or do not exist yet.
     own
-        The folders that belong to the compiler and its host compiler. What is new there is not
-        noticed: that is another installation.
+        The folders that belong to the compiler and its host compiler. New files in them are not
+        noticed: only another installation of the compiler adds files.
     texts
         The options, and the files that they name.
     program
@@ -78,7 +78,7 @@ class Snapshot(NamedTuple):
     sought
         More files that the compiler has sought, whether they exist or not.
     present
-        Which of the files exist that the compiler may have sought but did not read.
+        Of the files that the compiler may have sought but did not read, those that exist.
     program, identity
         As in `Inputs`; and what differs between host compilers.
     """
@@ -106,7 +106,7 @@ class Snapshot(NamedTuple):
     def not_read(self) -> list[str]:
         """List the files that the compiler may have sought, but did not read.
 
-        Before it found a file in a folder, it has sought it in the folders before that one.
+        If the compiler found a file in a folder, it has sought the file in all earlier folders.
         """
         sought = set(self.sought)
         for path in self.files:
@@ -144,7 +144,7 @@ def take_snapshot(inputs: Inputs, source: str, start: int) -> Snapshot | None:
     Parameters
     ----------
     inputs
-        What it has read.
+        What the compilation has read.
     source
         The text of the source.
     start
@@ -194,7 +194,7 @@ def _snapshot(inputs: Inputs, source: str, start: int) -> Snapshot | None:
         _identity(*inputs.program),
     )
     present = [path for path in taken.not_read() if _is_there(path)]
-    # A file that has appeared or vanished meanwhile leaves its time in itself or in its folder.
+    # If a file has appeared or vanished meanwhile, its own time or that of its folder shows it.
     for path in (*present, *filter(os.path.isdir, {os.path.dirname(path) for path in asked_for})):
         _check_age(path, Path(path).stat(), start)
     return taken._replace(present=present)
@@ -262,7 +262,7 @@ def _check_age(path: str, status: os.stat_result, start: int) -> None:
 
 
 def _identity(program: str, before: str) -> str:
-    """Return a text that differs between programs, and between versions of one."""
+    """Return a text that differs between programs, and between versions of one program."""
     if not program:
         return ""
     path = os.pathsep.join(filter(None, (before, os.environ.get("PATH", ""))))
@@ -301,7 +301,7 @@ def _asked(texts: Sequence[str]) -> set[str] | None:
 
 
 def _uses_time(texts: Iterable[str]) -> bool:
-    """Return whether the source has the macros of the time, or may paste them together."""
+    """Return whether the source has a macro of `TIMES`, or may paste its name together."""
     text = "\n".join(texts)
     words = set(re.findall(r"\w+", text))
     pasted = "##" in text or "%:%:" in text or "??=" in text

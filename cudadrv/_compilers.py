@@ -41,8 +41,8 @@ OPTIONS_FILE = re.compile(r"--?(?:optf|options-file)(?:=(.*))?", re.DOTALL)
 UNLISTED_OF_NVCC = re.compile(r"--?(?:ldir|libdevice-directory)\b")
 UNLISTED_OF_NVRTC = re.compile(r"-Xcudafe|--?[\w-]*(?:pch|bundled)")
 FOLDER_OF_NVRTC = re.compile(r"(?:-I|--include-path)=?(.*)", re.DOTALL)
-# NVRTC's front end writes the names of included files, indented by their depth, to the other file.
-# Both options are undocumented; NVRTC 12.0 to 13.5 have them.
+# With the first option, NVRTC's front end lists the included files, indented by their depth; the
+# second one names the file for the list. Both are undocumented; NVRTC 12.0 to 13.5 have them.
 LISTING_OF_NVRTC = ("-Xcudafe", "--trace_includes", "-Xcudafe", "--error_output={}")
 NO_FILE = Path(os.devnull, "source.cu")  # no file can be there
 INSIDE_NVRTC = frozenset({"__nv_nvrtc_builtin_header.h", "__nv_name_map"})
@@ -245,7 +245,7 @@ class Nvcc(Compiler):
             _check_ptx(ptx, self, source, log, command)
             inputs = None
             if listing:
-                with contextlib.suppress(OSError, ValueError):  # then they are unknown
+                with contextlib.suppress(OSError, ValueError):  # the files then stay unknown
                     files = _prerequisites(os.fsdecode(read.read_bytes()))
                     files += [] if source.path is None else [str(source.path)]
                     inputs = self._inputs(files, options, command, environ)
@@ -270,7 +270,7 @@ class Nvcc(Compiler):
         if len(calls) != 1 or SHELL_IN_OPTIONS.intersection(calls[0]):
             return None
         call = shlex.split(calls[0])
-        # A list without this header is only that of nvcc's call for the host compiler's version.
+        # A list without this header is from nvcc's call that asks the host compiler's version.
         if FIRST_HEADER in call and FIRST_HEADER not in {Path(file).name for file in files}:
             return None
         path = variables.get("PATH", environ.get("PATH", ""))
@@ -448,7 +448,7 @@ class Nvrtc(Compiler):
         with contextlib.ExitStack() as stack:
             try:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cudadrv-"))
-            except OSError:  # only the cache needs it
+            except OSError:  # only the cache needs the list
                 return Compiled(*self._run(source, given, ()), None)
             read = Path(folder, "read")
             adding = [option.format(read) for option in LISTING_OF_NVRTC]
@@ -525,7 +525,7 @@ def _loaded_libraries(name: str) -> list[str]:
         try:
             status = Path(path).stat()
             libraries.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-        except OSError:  # it was replaced after it had been loaded
+        except OSError:  # the library was replaced after it had been loaded
             libraries.append(f"{path} {inode}")
     return libraries
 

@@ -1,10 +1,10 @@
 """Environment variables: what each one sets, and how its value is read and checked.
 
-No other module of this package reads one by its name, except that `_compilers` and
+Other modules of this package read no variable by its name, except that `_compilers` and
 `_compile_inputs` read those of nvcc and of the shell. The pytest plugin, which must not import
-cudadrv, and the software driver, which does not depend on it, name their variables themselves; a
-test compares. Variables are read when they are needed, never by an import. An empty value counts as
-none.
+cudadrv, and the software driver, which does not depend on cudadrv, name their variables themselves;
+a test compares these names. Variables are read when they are needed, never by an import. An empty
+value counts as none.
 """
 
 import os
@@ -66,7 +66,7 @@ TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 LIBRARIES = "LD_LIBRARY_PATH"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-# What `python -m cudadrv info` prints: the first group even if not set.
+# The variables that `python -m cudadrv info` prints: those of the first group even if not set.
 ALWAYS_SHOWN = (DRIVER.name, SOFTWARE.name)
 SHOWN = (
     *(variable.name for variable in VARIABLES if variable.name not in ALWAYS_SHOWN),

@@ -76,7 +76,7 @@ class Loader(ExtensionFileLoader):
         """Run the module.
 
         If memory runs out while the module looks for functions of other modules, Cython raises an
-        ImportError, which says that they do not exist.
+        ImportError that says that the functions do not exist. This becomes a MemoryError.
         """
         try:
             super().exec_module(module)

@@ -100,7 +100,7 @@ def dot(label: str, steps: Sequence[Step], edges: Edges) -> str:
 # ---- layout ----
 #
 # Time runs down: a step stands one row below the lowest step that it waits for. Each stream has a
-# column. If several of its steps stand in one row, it has more columns beside the first one.
+# column. If several steps of a stream stand in one row, it has more columns beside the first one.
 
 
 class Box:

@@ -30,7 +30,7 @@ class Result(NamedTuple):
 def driver_was_used(library: str) -> bool:
     """Return whether this process has called cuInit of a software driver.
 
-    A child of a fork cannot use the driver then.
+    If so, a forked child cannot use the driver.
     """
     try:
         driver = ctypes.CDLL(library, mode=os.RTLD_NOLOAD)

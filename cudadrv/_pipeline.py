@@ -420,7 +420,7 @@ class _Fills:
 
 
 class _Ahead:
-    """Chunks that threads bring into page-locked memory while others are queued and computed."""
+    """Chunks that threads bring into page-locked memory while other chunks are computed."""
 
     def __init__(self, pipeline: Pipeline, prepare: "_OnArray | None") -> None:
         self.room = pipeline._room()
@@ -455,7 +455,7 @@ class _Ahead:
         self.turn.filling = Filling(target, given, offset)
 
     def begin(self, index: int) -> None:
-        """Begin to fill the buffer of a chunk, if there is one."""
+        """Begin to fill the buffer of a chunk, if the source has such a chunk."""
         raise NotImplementedError
 
     def ended(self, nbytes: int, target: LockedBuffer) -> int:

@@ -22,7 +22,7 @@ _BEFORE = re.compile(
 _FUNCTION = re.compile(
     rf"\.(entry|func)\b\s*(?:{_ATTRIBUTE}\s*)*(?:\(([^()]*)\)\s*)?({NAME})\s*(?:\(([^()]*)\))?"
 )
-# What follows the declaration of a function that ends without a semicolon.
+# What follows the declaration of a function, if the declaration ends without a semicolon.
 _NEXT = re.compile(r"\.(?:visible|extern|weak|common|entry|func|global|const|alias|reg)\b")
 _ALIAS = re.compile(rf"\.alias\s+({NAME})\s*,\s*({NAME})\s*")
 _SPACE = re.compile(r"\.(global|const)\b")
@@ -143,7 +143,7 @@ class Text:
             kind, results, name, parameters = function.groups()
             if kind == "entry":
                 self.kernels[name] = _parameters(parameters or "")
-                known = self.directives.get(name, Directives())  # of a declaration
+                known = self.directives.get(name, Directives())  # those of its declaration
                 self.directives[name] = _directives(head[function.end() :], known)
             bodies = self._bodies.setdefault(name, [])
             if body is None:
@@ -255,7 +255,7 @@ def _definitions(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _end_of_declaration(head: str) -> int:
-    """Return where the declaration of a function ends that has no semicolon, or 0."""
+    """Return where the declaration of a function ends, if it ends without a semicolon; else 0."""
     function = _FUNCTION.match(head, _before(head))
     following = function and _NEXT.search(head, function.end())
     return following.start() if following else 0
@@ -404,7 +404,7 @@ def _without_labels(text: str) -> str:
 
 
 def _directives(text: str, known: Directives) -> Directives:
-    """Return the directives in a text, and those of `known` that are not there."""
+    """Return the directives in a text, and those of `known` that the text lacks."""
     found = known
     for name, *numbers, other in _DIRECTIVE.findall(text):
         x, y, z = (_number(number) if number else 1 for number in numbers)

@@ -197,7 +197,7 @@ def environment(library: Path, settings: str) -> dict[str, str]:
         **variables(library, os.environ),
         DRIVER.name: str(library),
         SOFTWARE.name: settings,
-        LIBCUDA: str(library),  # the pytest plugin uses it and makes no other
+        LIBCUDA: str(library),  # the pytest plugin uses this library and makes none
     }
 
 

@@ -232,9 +232,9 @@ class Hazard(NamedTuple):
 
     ``kind`` is "race". ``kernel`` is the name of the kernel; ``memory`` names the memory: a buffer,
     a variable, or shared memory; ``start`` and ``stop`` are byte offsets in it. ``first`` and
-    ``second`` are the accesses. ``benign`` is whether the second one stored the bytes that were
-    there already, over another write. ``count`` is how often accesses at these two lines raced, and
-    ``text`` says all of it, and what to do.
+    ``second`` are the accesses. ``benign`` is whether both accesses wrote, and the second one
+    stored the bytes that were there already. ``count`` is how often accesses at these two lines
+    raced, and ``text`` says all of this, and what to do.
     """
 
     kind: str
@@ -245,17 +245,17 @@ class Hazard(NamedTuple):
     first: HazardAccess
     second: HazardAccess
     benign: bool
-    count: int  # type: ignore[assignment]  # as tuple.count, which nobody needs here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     text: str
 
 
 def hazards(*, benign: bool = False) -> list[Hazard]:
     """Return what the checks inside kernels have found since `forget_hazards`.
 
-    The setting ``checks=race`` makes them; without it the list is empty. A race is two accesses of
-    different threads of one launch to the same byte of shared or global memory, at least one of
-    them a write, that are not both atomic and that nothing orders: no barrier, and no fence with an
-    atomic access. The same two lines in the same kernel and memory are one hazard.
+    Only the setting ``checks=race`` turns these checks on; without it the list is empty. A race is
+    two accesses of different threads of one launch to the same byte of shared or global memory, at
+    least one of them a write, that are not both atomic and that nothing orders: no barrier, and no
+    fence with an atomic access. The same two lines in the same kernel and memory are one hazard.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ def _read(source: str | os.PathLike[str], name: str | None) -> Source:
     path = Path(source)
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        # The compiler would have to read it again.
+        # The compiler would have to read the file again, which may be impossible.
         raise ValueError(f"{path} is no regular file; read it, and give its text as a str")
     text = path.read_text(**ENCODING)
     _check_text(f"the file {path}", text)
@@ -291,5 +291,5 @@ def _check_version(ptx: str, compiler: Compiler, driver: tuple[int, int]) -> Non
     )
 
 
-# Messages and pickles name this module, and not those behind it.
+# Messages and pickles name this module, not the internal ones that define the names.
 show_as(sys.modules[__name__], " ".join(__all__), __name__)

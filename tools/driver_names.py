@@ -98,7 +98,7 @@ def implemented() -> list[tuple[str, int, str]]:
 
 
 def base_name(symbol: str) -> str:
-    """A function without its version and its stream variant."""
+    """The name of a function without the suffixes for its version and its stream variant."""
     return re.sub(r"(_v\d+)?(_pt[sd][sz])?$", "", symbol)
 
 

@@ -18,7 +18,7 @@ def repository() -> str | None:
 
 
 def rewritten(page: Path, inside: Path | None, source: str | None) -> str:
-    """The page, in which links to files outside a folder become URLs of the repository or text."""
+    """The page's text. Links to files outside a folder become URLs of the repository, or text."""
 
     def one(found: re.Match[str]) -> str:
         target = (page.parent / found["path"]).resolve()

@@ -1,9 +1,9 @@
 """The pictures of the guide's pages: `python tools/ownership_pictures.py` makes them.
 
-A test compares the files in docs/pictures/ with what this would write. In all of them time runs to
-the right: in the order of the program's calls, or as the device works. A picture has its own
-background, so that it reads in light and dark. The picture of a graph is what `Graph.to_svg`
-returns for the first program of docs/graphs.md, on the software driver.
+A test compares the files in docs/pictures/ with what this command would write. In all pictures,
+time runs to the right: in the order of the program's calls, or as the device works. Each picture
+has a background, so that light and dark pages can show it. The pictures of graphs are what
+`Graph.to_svg` returns for the graphs of docs/graphs.md, on the software driver.
 """
 
 import os

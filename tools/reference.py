@@ -1,7 +1,8 @@
 """The public API as stubs with docstrings: what the site's reference is made from.
 
 Signatures and types are in ``cudadrv/*.pyi``, docstrings in the compiled modules. Sphinx AutoAPI
-reads sources, so this joins the two: one stub for each public module. ``docs/conf.py`` writes them.
+reads sources, so this module joins the two to one stub for each public module. ``docs/conf.py``
+writes the stubs.
 """
 
 import ast
@@ -129,7 +130,7 @@ class Sources:
         self.types = Types(aliases)
 
     def of(self, thing: object) -> ast.stmt:
-        """The definition of a thing. What is public says that its package defines it."""
+        """The definition of a thing. Public things say that the package defines them."""
         for (module, name), node in self.defined.items():
             if name == thing.__name__ and getattr(sys.modules.get(module), name, None) is thing:
                 return copy.deepcopy(node)
@@ -156,7 +157,7 @@ def with_docstring(node: ast.stmt, text: str | None, shown: Collection[str] = ()
 def own_docstring(thing: type, name: str) -> str | None:
     """The docstring of a member; None for one that Python gives to every such method."""
     found = inspect.getattr_static(thing, name, None)
-    text = getattr(getattr(found, "__func__", found), "__doc__", None)  # of a classmethod, its own
+    text = getattr(getattr(found, "__func__", found), "__doc__", None)  # not that of classmethod
     if any(text == getattr(getattr(other, name, None), "__doc__", None) for other in STANDARD):
         return None
     return inspect.cleandoc(text) if text else None
@@ -192,7 +193,7 @@ def constructor(sources: Sources, node: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def field(sources: Sources, thing: type, node: ast.AnnAssign) -> list[ast.stmt]:
-    """A field with its text, if it has one; or a property that the stub declares as a field."""
+    """A field, with its text if it has one; or a property that the stub declares as a field."""
     name = name_of(node.target)
     if name[0] == "_":
         return []

@@ -1,7 +1,7 @@
 """Makes the source tree of cudadrv-software: ``python tools/software_tree.py FOLDER``.
 
-It has the software driver, the modules of ``python -m cudadrv run`` under another package's name,
-and what builds them. ``pip wheel FOLDER`` and ``python -m build FOLDER`` build it.
+The tree has the software driver, the modules of ``python -m cudadrv run`` under another package's
+name, and what builds them. ``pip wheel FOLDER`` and ``python -m build FOLDER`` build the package.
 """
 
 import re
@@ -17,7 +17,7 @@ NAME = re.compile(r"\bcudadrv(?=\._)")  # of a module, such as cudadrv._libcuda
 
 
 def make_tree(folder: Path) -> None:
-    """Make the tree. What ``FOLDER/build`` has stays there, so that a build can use it again."""
+    """Make the tree. ``FOLDER/build`` keeps its contents, so that a build can use them again."""
     for name in ("softdriver", "cudadrv_software"):
         shutil.rmtree(folder / name, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.o")
