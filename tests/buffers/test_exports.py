@@ -141,7 +141,7 @@ def test_an_export_that_is_no_continuation_is_a_loan_of_its_own(make, stream, ot
     other.wait(stream)  # does not cover work that the consumer queues later
     first.end()
     if change == "stream":
-        consumer = Consumer(buffer.__dlpack__(stream=others))  # it waits for `stream`
+        consumer = Consumer(buffer.__dlpack__(stream=others))  # `others` waits for `stream`
         with pytest.raises(cu.BufferExportedError, match="it is lent to"):
             buffer.fill_async(1, stream)
         buffer.fill_async(1, other)

@@ -1071,7 +1071,7 @@ def test_an_import_joins_no_capture(library, stream, other, way):
         buffer = cu.from_dlpack(Silent(library), other)
         with pytest.raises(cu.BufferBorrowedError, match="by give_back on"):
             buffer.fill_async(2, other)
-        other.synchronize()  # it is not captured
+        other.synchronize()  # `other` is not captured
     other.wait(captured if way == "captured" else cu.Stream.legacy())
     buffer.fill_async(2, other)
     del kept
@@ -1105,14 +1105,14 @@ def test_dropping_after_giving_back(library, stream, other):
     gc.collect()
     again = cu.from_dlpack(Silent(library), other)
     again.fill_async(2, other)
-    del again  # it was not given back: its work is known only to the records
+    del again  # this import was not given back: only the records know of its work
     gc.collect()
     with pytest.raises(cu.BufferBorrowedError):
         cu.from_dlpack(Silent(library), stream).fill_async(3, stream)
 
 
 def records():
-    """How many records of memory there are."""
+    """The number of records of memory."""
     return sum(type(each).__name__ == "Memory" for each in gc.get_objects())
 
 

@@ -1,4 +1,4 @@
-"""`offload`: arrays of the host that a device uses for a block."""
+"""`offload`: arrays of the host that a device uses during a `with` block."""
 
 import gc
 import threading

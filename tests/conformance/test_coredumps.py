@@ -113,7 +113,7 @@ def test_sizes_and_refusals(client, name):
     assert client.call(name, FLAGS, ctypes.byref(value), ctypes.byref(size)) == INVALID_VALUE
 
 
-@pytest.mark.cuda_software  # on a GPU, this enables coredumps
+@pytest.mark.cuda_software  # on a GPU, this test enables coredumps
 @pytest.mark.parametrize("setting", [ON_EXCEPTION, USER_TRIGGER])
 def test_there_are_no_coredumps(client, setting):
     assert put(client, setting, ctypes.c_bool(True)) == NOT_SUPPORTED

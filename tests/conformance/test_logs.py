@@ -22,7 +22,7 @@ LINE = re.compile(rb"\[\d\d:\d\d:\d\d\.\d{3}\]\[\d+\]\[CUDA\]\[([EW])\] (.*)")
 
 
 def fail(client):
-    """Make a call that fails. Returns its last message. A real driver has one more before it."""
+    """Make a call that fails. Returns its last message: a real driver logs another one before."""
     assert client.call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), 0) == INVALID_VALUE
     return b"Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuMemAlloc_v2"
 
@@ -50,7 +50,7 @@ def dump(client, iterator, room=30000):
 
 @pytest.fixture
 def listen(client):
-    """A function that registers a callback. Returns the messages that it gets, and its handle."""
+    """A function that registers a callback. Returns the callback's messages, and its handle."""
     kept = []
 
     def listen(function=None):

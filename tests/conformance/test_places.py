@@ -56,7 +56,7 @@ class Pages:
         return list(places)
 
     def place(self):
-        """The place of all pages, which must be the same."""
+        """The place of all pages. They must be in one place."""
         (place,) = set(self.places())
         return place
 

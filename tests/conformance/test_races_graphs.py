@@ -1,4 +1,4 @@
-"""Races between nodes of graphs, which only edges order, and between launches and other work."""
+"""Races between nodes of a graph that no edge orders, and between launches and other work."""
 
 import random
 

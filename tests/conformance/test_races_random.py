@@ -184,7 +184,7 @@ class Walk:
         self.release(wait, writer)
 
     def release(self, wait, writer):
-        """The word of `wait` was written: order `wait` and all nodes after it after `writer`."""
+        """The word of `wait` was written: order `writer` before `wait` and its later nodes."""
         gained = {writer} | self.oracle.before[writer]
         for node, before in enumerate(self.oracle.before):
             if node == wait or wait in before:

@@ -67,7 +67,7 @@ def test_array(client):
 
 
 def test_reading(client):
-    """Filter, address mode, border color and flags, which may be set before and after binding."""
+    """Filter, address mode, border color and flags can be set before or after binding."""
     module, function = loaded(client, PLANE)
     content = numpy.arange(16, dtype="f4").reshape(1, 4, 4)
     texture = reference(client, module)

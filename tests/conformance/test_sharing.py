@@ -408,7 +408,7 @@ def test_events_that_cannot_be_opened(client, other):
 
 
 def test_unfinished_records_of_a_process_that_dies(client, other):
-    """A record of a process that has died stays unfinished, and blocks streams that wait for it."""
+    """A record of a process that has died stays unfinished: streams wait for it without end."""
     event = client.event(INTERPROCESS)
     _, theirs = other.open_event(share_event(client, event))
     away = other.stream()

@@ -106,7 +106,7 @@ HEAD = b".version 9.0\n.target %s\n.address_size 64\n"
     ],
 )
 def test_the_capability_of_the_devices(software, settings, capability, fits, others):
-    """PTX for older devices loads, and PTX for one device or family only there."""
+    """PTX for older devices loads. PTX for one device or family loads only on such a device."""
     settings(f"capability={capability}")
     assert f",capability={capability}," in software.settings()
     major, minor = ctypes.c_int(), ctypes.c_int()

@@ -128,7 +128,7 @@ assert bytes(managed) == bytes(range(8))
 def test_memory_dies_behind_users_on_two_devices(machine):
     """Dropped memory is freed after its users on two devices are done.
 
-    The destructor waits for neither.
+    The destructor waits for neither device.
     """
     machine(
         "devices=2",

@@ -95,7 +95,7 @@ HARMLESS = {
     ("cuStreamQuery", None),
     ("cuEventQuery", None),
     *(("cuStreamDestroy", NOT_READY), ("cuEventRecord", NOT_READY)),
-    # The driver's answer if there are no more parameters. It is an error if the PTX has more.
+    # The driver's answer after the last parameter. It is an error if the PTX has more parameters.
     ("cuFuncGetParamInfo", INVALID),
     # The driver's answer for constant memory, which the PTX knows. It is an error for other
     # variables.

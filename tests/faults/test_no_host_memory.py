@@ -51,7 +51,7 @@ def test_each_allocation_fails_once(stream, name):
 
 
 def test_an_offload_without_memory_ends_with_a_later_wait(stream):
-    """If there is no memory even to make the arrays writable again, a later wait does so."""
+    """If memory is missing even to make the arrays writable again, a later wait makes them so."""
     array, met = np.zeros(16, "u4"), 0
     for number in range(0, 300, 2):
         memory.begin(number, number + 9)
@@ -59,7 +59,7 @@ def test_an_offload_without_memory_ends_with_a_later_wait(stream):
             try:
                 with cu.offload(inout=array, stream=stream):
                     pass
-            finally:  # first, because an `except` may need memory
+            finally:  # this must come first, because an `except` may need memory
                 memory.end()
         except MemoryError:
             met += 1

@@ -783,7 +783,7 @@ def test_whether_it_is_enabled_is_asked_once(world, step):
 
 @pytest.fixture
 def adder(world, module):
-    """An executable that was changed once, so that nothing else refers to what it uses."""
+    """An executable that was changed once, so that only it refers to the objects that it uses."""
     world.graph.add_launch(module["add_into"], 1, 16, world.out, cu.read(world.work), world.out, 16)
     step = world.graph.instantiate()
     change(step, world, world.work)

@@ -388,7 +388,7 @@ def test_close_is_refused_while_a_variable_is_used(module, stream):
 
 @pytest.mark.cuda_software
 def test_a_refused_close_makes_no_driver_call(module, stream, gate):
-    """The GPU is busy. A close that is accepted would record events to wait for."""
+    """The GPU is busy, so a close that is not refused would record events."""
     from cudadrv import testing
 
     gate.hold(stream)

@@ -1,4 +1,4 @@
-"""The same bytes as `cu.read` and explicitly as `cu.write`: a launch that says both is refused."""
+"""A launch that passes the same bytes as `cu.read` and explicitly as `cu.write` is refused."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ class PeerChoices(JoinedChoices):
         return [each for each in self.session.places if each.context.device != device]
 
     def change_access(self):
-        """Give a context access to the memory of another device, or end that."""
+        """Give a context access to the memory of another device, or end such access."""
         place = self.pick_place()
         if not (peers := self.other_devices(place)):
             return

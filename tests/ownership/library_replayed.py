@@ -30,9 +30,9 @@ from session import WORK
 import cudadrv as cu
 from cudadrv import _engine, testing
 
-PARTS = 3  # of each buffer
+PARTS = 3  # number of parts of each buffer
 CLOSABLE = 3  # buffers of each kind that the program may close
-STEPS = 30  # of each thread
+STEPS = 30  # number of steps of each thread
 INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 FAILING = [*WORK, "cuLaunchKernelEx", "cuEventRecord", "cuStreamWaitEvent"]
 SECONDS = 120  # a program that takes longer hangs, even on a busy machine

@@ -27,8 +27,8 @@ import cudadrv as cu
 from cudadrv._leftovers import Leftovers, clean_device, settle
 
 THINGS = 6  # shared objects of random kinds
-PARTS = 4  # of each register
-STEPS = 60  # of each thread
+PARTS = 4  # number of registers in each buffer
+STEPS = 60  # number of steps of each thread
 SECONDS = 120  # a program that takes longer hangs, even on a busy machine
 # The default pools and contexts are shared by all tests, and creating a context takes long.
 LEFT_OUT = {"created context", "memory pool", "memory pools"}
@@ -112,7 +112,7 @@ class SharedProgram:
         value, begin = next(self.values), next(self.clock)
         try:
             if random.random() < 0.6:
-                register.writes[value] = begin, sys.maxsize  # others may read it from here on
+                register.writes[value] = begin, sys.maxsize  # from now on, others may read it
                 register.part.fill_async(value, stream)
                 register.writes[value] = begin, next(self.clock)
             else:
@@ -142,7 +142,7 @@ class SharedProgram:
                 raise Disagreement(f"{row} of {self.kinds[number]} raised {error!r}") from error
 
     def made_of(self, kind: str) -> list[Any]:
-        """Make an object. A former one of the same number stays, because threads may use it."""
+        """Make an object. A former object of this number stays, because threads may use it."""
         things = list(KINDS[kind].make(self.w))
         self.made.append(things)
         return things

@@ -207,7 +207,7 @@ class TicketChoices(PeerChoices):
         if self.awaited or not self.began or self.chance(0.5):
             return
         for share in self.away():
-            if self.chance(0.5):  # its work on the buffer may be unfinished
+            if self.chance(0.5):  # work of the process on the buffer may be unfinished
                 self.give_back_there(share)
         self.note("kill there")
         self.partner.kill()
@@ -215,7 +215,7 @@ class TicketChoices(PeerChoices):
         for share in self.shares:
             if share.opened and not share.is_back:
                 share.died = True
-                self.session.ordered = False  # what it has written may be incomplete
+                self.session.ordered = False  # the process may have written only a part
 
     def learn(self, share, bytes_, ordered):
         """Note which bytes the other process has left in a buffer."""

@@ -1,8 +1,8 @@
 """The oracle: what the ownership engine must answer, computed in the simplest way.
 
-Everything that a program does is a node of a graph. Its edges lead to what is known to happen
-before it, and "is this ordered after that?" is a search. There are no clocks, and nothing is
-dropped: each memory keeps all accesses that it ever had.
+Everything that a program does is a node of a graph. The edges of a node lead to the nodes
+that are known to happen before it, and "is this ordered after that?" is a search. There are no
+clocks, and nothing is dropped: each memory keeps all accesses that it ever had.
 """
 
 from dataclasses import dataclass, field
@@ -467,7 +467,7 @@ class Oracle:
         return node
 
     def settle(self, stream, node, passive=False):
-        """Record that the driver has an operation: what is ordered after the stream comes later."""
+        """Record that the driver has an operation: new snapshots of the stream include it."""
         stream.last = node
         return node if passive else self.use(stream, node)
 

@@ -489,7 +489,7 @@ class GraphOracle(Oracle):
             for (memory, *access), policy in zip(operation.accesses, its, strict=True):
                 if access[0] != access[1]:  # even closed memory is allowed for an empty range
                     use = Access(None, *access, 0)
-                    # If it does not run, later work sees the old contents of what it writes.
+                    # If it does not run, later work sees the old contents of its targets.
                     lends = operation.in_body or operation.lends
                     reasons = self._reasons(stream, known, memory, use, policy, lends)
                     answers += [reason for reason in reasons if reason]

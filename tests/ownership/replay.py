@@ -21,7 +21,7 @@ from limits import PATIENCE
 from pair import Disagreement
 
 FOLDER = Path(__file__).parent
-ROUNDS = 40  # of each thread
+ROUNDS = 40  # number of rounds of each thread
 
 CALLS = (
     "access",
@@ -128,7 +128,7 @@ class Replay:
         self.uses = {}  # the operation that each stream has begun last
         self.operations = set()  # nodes
         self.numbered = {}  # nodes of operations, by slot and number
-        self.changes = {}  # of each memory: what accesses have done to contents and attachment
+        self.changes = {}  # for each memory: what accesses have done to its contents and attachment
         self.answers = Counter()
         self.log = []
         self.names = {}

@@ -79,7 +79,7 @@ class ArraySession(KernelSession):
         node = self.oracle.issue(on, [buffer.use(mode) for buffer, mode in uses], next(self.sites))
         Add(size)(*operands)
         for array in arrays:
-            if array.way == "in":  # its items were copied
+            if array.way == "in":  # the array's items were copied
                 array.items[:] = 0
         if isinstance(result, cu.Token):
             return Token(result, node, buffers, on), None

@@ -24,13 +24,13 @@ class Joined:
 
     stream: Stream
     part: Any = None  # the library's `JoinedCapture`
-    real: Any = None  # the same object until its block ends, then None
+    real: Any = None  # the same object as `part` until its block ends, then None
     model: oracle_graphs.Capture | None = None
     capturing: bool = True  # whether the other library's capture has not ended
     driver_graph: Any = field(default_factory=ctypes.c_void_p)
     executable: Any = field(default_factory=ctypes.c_void_p)
     closed: bool = False
-    graph = None  # there is no `cu.Graph` for it
+    graph = None  # the graph of another library has no `cu.Graph`
 
     @property
     def kept(self):

@@ -183,7 +183,7 @@ class KernelSession(BufferSession):
         return self.software or buffer.memory is not variable.memory
 
     def swap(self, module, buffer, stream):
-        """Exchange bytes of a buffer and a variable, as many as the smaller one has."""
+        """Exchange the bytes of a buffer and a variable, up to the end of the smaller one."""
         return self._launch_of(module, Swap, buffer, stream, (module.kept, "write"))
 
     def peek(self, module, buffer, stream):

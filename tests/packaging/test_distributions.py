@@ -94,7 +94,7 @@ def test_pytest_finds_the_plugin(installed, tmp_path):
 
 
 def test_readme_of_an_index_leads_nowhere_wrong(wheel):
-    """The README of an index has no relative links: the index has none of the other files."""
+    """The README of an index has no relative links: the index has only this file."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         text = archive.read(name).decode()

@@ -1,4 +1,4 @@
-"""The calls of a loop take about as many instructions as were last recorded.
+"""The calls of a loop take about the number of instructions that was last recorded.
 
 A change that makes a call slower on purpose records new counts, and its commit says why:
     python benchmarks/instructions.py --record

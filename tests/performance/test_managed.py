@@ -48,7 +48,7 @@ def test_each_way_moves_pages_as_it_says(managed):
     from cudadrv import testing
 
     moves = managed.OurMoves(1 << 20)
-    blocks = 16  # of 64 KiB each
+    blocks = 16  # number of blocks of 64 KiB
     for to_host in (False, True):
         ways = managed.ways_to_move(moves, to_host)
         for name, prepare in ways.items():

@@ -1,6 +1,6 @@
 """Runs of pytest on small test files.
 
-Each has a process of its own, because a process opens one driver.
+Each run has its own process, because a process opens only one driver.
 """
 
 import os

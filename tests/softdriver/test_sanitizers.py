@@ -62,7 +62,7 @@ def test_random_calls(address_fuzz, schedule):
 def test_random_calls_of_textures(address_fuzz, schedule, monkeypatch):
     """Only functions for textures are called.
 
-    So many calls succeed, and kernels use the texture objects.
+    For this reason, many calls succeed, and kernels use the texture objects.
     """
     monkeypatch.setenv("FUZZ_NAMES", TEXTURES)
     summary = fuzz(address_fuzz, 2, CALLS, 1, f"schedule={schedule}")

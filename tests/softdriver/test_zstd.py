@@ -116,7 +116,7 @@ SKIPPED = b"\x53\x2a\x4d\x18" + struct.pack("<I", 5) + b"notes"
         (SKIPPED, b""),
         (frame(block(REPEATED, b"x", size=200), size=200), b"x" * 200),
         (frame(block(RAW, b"ab", last=False), block(RAW, b"c"), size=3), b"abc"),
-        (frame(block(RAW, b"abc"), flags=0, fields=b"\x58"), b"abc"),  # of unknown size
+        (frame(block(RAW, b"abc"), flags=0, fields=b"\x58"), b"abc"),  # a frame of unknown size
         (frame(block(RAW, b"x" * 300), flags=0x60, fields=struct.pack("<H", 44)), b"x" * 300),
         (frame(block(RAW, b"abc"), flags=0xE0, fields=struct.pack("<Q", 3)), b"abc"),
         (frame(block(RAW, b"abc"), flags=SINGLE | 1, fields=b"\0\3"), b"abc"),  # dictionary 0

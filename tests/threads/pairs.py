@@ -2,11 +2,11 @@
 
     make pairs ARGS="--kinds device stream --rounds 20 --moments some"
 
-A call also runs beside the close of what the object depends on. Each call has to do what it says or
-be refused. Then the object can be closed, nothing leaks, the
-race detector is silent, and nothing hangs. The second call also runs at the driver calls of the
-first one (windows.py). Each kind of object has a process of its own, and so each crash belongs to a
-pair. A failure names its pair, which `--kinds` and `--pair` repeat.
+A call also runs while an object on which its own object depends is closed. Each call has to do what
+it says or be refused. Then the object can be closed, nothing leaks, the race detector is silent,
+and nothing hangs. The second call also runs at the driver calls of the first one (windows.py). Each
+kind of object has a process of its own, so that a crash belongs to one pair. A failure names its
+pair, which `--kinds` and `--pair` repeat.
 """
 
 import argparse

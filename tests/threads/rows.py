@@ -1,6 +1,6 @@
 """The rows of the pair matrix: a call of each public method and property of each class.
 
-The stubs say what there is. Properties and methods without arguments need nothing here; every other
+The stubs list the members. Properties and methods without arguments need nothing here; every other
 method has a line in ARGUMENTS, and every class a line in KINDS, or in INTERNAL. Something new that
 has no line fails test_rows.py.
 """
@@ -232,7 +232,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Loan.__dlpack__": lambda t, w: t.__dlpack__(stream=w.blocking.handle),
     "Loan.back": lambda t, w: _in_a_block(t.back(), w),
     # streams and events
-    "Stream.from_handle": lambda t, w: t.from_handle(w.side.handle),  # of a stream that stays open
+    "Stream.from_handle": lambda t, w: t.from_handle(w.side.handle),  # this stream stays open
     "Stream.from_object": lambda t, w: t.from_object(t),
     "Stream.wait": lambda t, w: t.wait(w.event),
     "Stream.bind": lambda t, w: t.bind(w.target).fill_async(1),
@@ -368,7 +368,7 @@ def close(things: list[Any], w: World) -> None:
     """Close an object and those on which it depends, when all work is complete."""
     finish(things)
     if isinstance(things[0], cu.Buffer):
-        with suppress(ValueError):  # it is closed, or not shared
+        with suppress(ValueError):  # the buffer is closed, or not shared
             things[0].accept(stream=w.stream)
     while things:
         thing = None  # dropping the object may end a loan

@@ -89,7 +89,7 @@ def nvcc(tmp_path, cache, monkeypatch) -> FakeNvcc:
 
 @pytest.fixture
 def settle():
-    """A function that waits until a change of a file would show in its time.
+    """A function that waits until a change of a file would also change its modification time.
 
     PTX is not kept if a file may have changed while the compiler was called.
     """

@@ -185,7 +185,7 @@ def test_allocations_of_new_threads_do_not(stream):
 def test_the_default_stream_of_another_thread(driver):
     """A per-thread default stream is current in another thread, as in asyncio.to_thread.
 
-    No call can use it there.
+    No call can use the stream in that thread.
     """
     found = []
 

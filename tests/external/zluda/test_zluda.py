@@ -22,7 +22,7 @@ FOLDER = Path(os.environ["SUITE_SOURCE"], "ptx/src/test/spirv_run")
 TYPE = r"(?:[iu](?:8|16|32|64)|f(?:32|64)|usize)"
 NUMBER = r"-?(?:0x[0-9a-fA-F_]+|0b[01_]+|[0-9][0-9_]*\.?[0-9]*(?:e-?[0-9]+)?)"
 THREADS = 64  # number of threads in tests of warps
-DYNAMIC_BYTES = 1024  # of shared memory
+DYNAMIC_BYTES = 1024  # size of the dynamic shared memory
 
 
 class Number:

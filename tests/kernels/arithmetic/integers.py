@@ -127,8 +127,8 @@ def halves() -> list[Operation]:
 def carries() -> list[Operation]:
     """Instructions that read a carry (the lowest bit of c) and write one.
 
-    Each has two operations, whose results are the result and the carry. The carry of a subtraction
-    is a borrow. %x holds the value that sets the carry, and then the result.
+    Each instruction has two operations: one returns its result, the other its carry. The carry of a
+    subtraction is a borrow. %x holds the value that sets the carry, and then the result.
     """
     found = []
     for t in ("u32", "s32", "u64", "s64"):
@@ -176,10 +176,10 @@ def carries() -> list[Operation]:
 def chains() -> list[Operation]:
     """Each pair of instructions of which the first writes the carry and the second reads it.
 
-    A subtraction adds the complement of what it subtracts: `sub.cc` adds 1 more and `subc` the
-    carry, so that after `sub.cc` the carry says that there was no borrow. Each pair has three
-    operations: their results are that of the second instruction, and its carry as `addc` and as
-    `subc` read it.
+    A subtraction adds the complement of its second operand: `sub.cc` also adds 1, and `subc` adds
+    the carry. So a carry of 1 after `sub.cc` stands for no borrow. Each pair has three operations,
+    which return the result of the second instruction, its carry as `addc` reads it, and its carry
+    as `subc` reads it.
     """
     begins = {"add.cc": "%a, %b", "sub.cc": "%a, %b"}
     begins |= {f"mad.{part}.cc": "%a, %b, %c" for part in ("lo", "hi")}

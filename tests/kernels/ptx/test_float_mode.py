@@ -13,7 +13,7 @@ from cudadrv import testing
 from .running import WORD, run
 
 NOTHING = np.zeros(32, "u4")
-FLUSHING = 0x8040  # of the register MXCSR: subnormal operands and results become 0
+FLUSHING = 0x8040  # bits of the register MXCSR: subnormal operands and results become 0
 
 
 class Environment(ctypes.Structure):

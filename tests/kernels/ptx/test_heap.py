@@ -75,7 +75,7 @@ def test_each_thread_has_memory_of_its_own():
 
 
 def test_an_exhausted_heap_returns_null():
-    """A thread allocates pieces until malloc returns null, frees them, and gets as many again."""
+    """A thread allocates until malloc returns null, frees all pieces, and gets the same number."""
     rounds = ""
     for n in range(3):
         rounds += f"""mov.u32 %r2, 0; mov.u64 %rd5, 0; more{n}: {malloc("%rd4", 65536)}

@@ -20,7 +20,7 @@ def words(body: str, count: int, threads: int, before: str = "", **options) -> l
 
 @pytest.mark.parametrize("threads", [32, 33, 256])
 def test_what_was_written_before_the_arrival_is_there(threads):
-    """In three phases, each thread reads what its neighbour wrote before it arrived."""
+    """In three phases, each thread reads what its neighbour wrote before the neighbour arrived."""
     exchange = ""
     for phase in range(3):
         wait = WAIT.format(name=f"wait{phase}", parity="", state="%rd10")

@@ -61,7 +61,7 @@ def test_text_is_printed(script, way):
 
 
 def test_text_is_printed_after_a_long_wait(script):
-    """The text is there when `synchronize` has returned, and not only at the end of the program."""
+    """The text is printed before `synchronize` returns, and not only at the end of the program."""
     declared, call = WAYS["with a result"]
     slow = (
         "mov.u32 %r2, 0; slow: nanosleep.u32 500000; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 40;"
