@@ -17,7 +17,7 @@ try:
 except cu.BufferBorrowedError as error:
     print(f"{error}\n")
 
-# An event orders them. The host does not wait.
+# An event orders the two copies. The host does not wait.
 uploaded = upload.record()
 download.wait(uploaded)
 arrived = result.copy_from_async(work, download)

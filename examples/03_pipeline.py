@@ -14,7 +14,7 @@ checked = 0
 
 
 def chunks():
-    """Yield the source, one chunk at a time. It could also be an array or a file."""
+    """Yield the source, one chunk at a time. A source can also be an array or a file."""
     for at in range(0, TOTAL, CHUNK):
         yield np.arange(at, min(at + CHUNK, TOTAL), dtype="f4")
 

@@ -32,9 +32,9 @@ host[:] = 0
 host.ordering = None
 print("wait, for one buffer: the host waited before it wrote")
 
-# "unchecked": the program is responsible for the order. Here it waits through another library. As
-# cudadrv does not see that, it would refuse a write. Unchecked uses are still recorded, and views,
-# closing and lifetime stay protected.
+# "unchecked": the program is responsible for the order. Here it waits through another library.
+# cudadrv does not see this wait, and would refuse a write. Unchecked uses are still recorded, and
+# views, closing and lifetime stay protected.
 work.copy_from_async(host, first)
 library = ctypes.CDLL(cu.driver_info().path)
 assert library.cuStreamSynchronize(ctypes.c_void_p(first.handle)) == 0

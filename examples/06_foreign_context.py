@@ -9,22 +9,22 @@ import cudadrv as cu
 
 device = cu.Device(0)
 
-# Theirs: a stream and an allocation in the primary context, which libraries share.
+# The other library makes a stream and an allocation in the primary context, which libraries share.
 their_stream = cu.Stream()
 their_memory = cu.DeviceBuffer.from_array(np.arange(256, dtype="i4"))
 
-# Ours: the same stream by its handle, the same memory by its address. `owner` is kept alive.
+# We use the same stream by its handle, the same memory by its address. `owner` is kept alive.
 stream = cu.Stream.from_handle(their_stream.handle, owner=their_stream)
 memory = cu.DeviceBuffer.from_address(
     their_memory.address, 256, "i4", owner=their_memory, name="theirs"
 )
 
-# cudadrv does not see what they queued, so wait for their stream before using their memory.
+# cudadrv does not see what the other library queued, so wait for its stream before the first use.
 stream.synchronize()
 back = cu.LockedBuffer(256, "i4")
 back.copy_from_async(memory, stream).wait()
 assert back[255] == 255
-# They must not use their memory before our copy is complete. We have waited for it.
+# The other library must not use its memory before our copy is complete. We have waited for that.
 memory.close()  # ends our use; foreign memory is never freed here
 their_memory.close()
 

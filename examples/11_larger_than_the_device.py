@@ -1,8 +1,8 @@
-"""A data set that is larger than the device's memory goes through it in chunks."""
+"""A data set that is larger than the device's memory goes through the device in chunks."""
 
 import os
 
-# The software driver gets a small device; a GPU keeps its own, and the data set fits.
+# The software driver gets a small device; a GPU keeps its memory, into which the data set fits.
 os.environ["CUDADRV_SOFTWARE"] = os.environ.get("CUDADRV_SOFTWARE", "") + ",memory=4MiB"
 
 from collections.abc import Iterator

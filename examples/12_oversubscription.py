@@ -2,7 +2,7 @@
 
 import os
 
-# The software driver gets a small device. A GPU keeps its own, and everything fits.
+# The software driver gets a small device. A GPU keeps its memory, into which everything fits.
 os.environ["CUDADRV_SOFTWARE"] = os.environ.get("CUDADRV_SOFTWARE", "") + ",memory=4MiB"
 
 import numpy as np
@@ -25,7 +25,7 @@ for part in parts:
 stream.synchronize()
 assert np.array_equal(result.to_numpy(), np.arange(PART * (PARTS - 1), PART * PARTS))
 
-# A prefetch moves a part before it is used; afterwards it goes back, to make room for the next.
+# A prefetch moves a part before its use; afterwards the part goes back, to make room for the next.
 # So parts come and go in whole pieces, and not page by page.
 concurrent = device.attribute("concurrent_managed_access")
 for number, part in enumerate(parts):

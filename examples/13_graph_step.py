@@ -16,7 +16,7 @@ changes = [cu.DeviceBuffer.from_array(row, name=f"change {i}") for i, row in enu
 main, side = cu.Stream(name="main"), cu.Stream(name="side")
 
 # Nothing runs in the block. The layers do not depend on each other, so half of them are captured on
-# another stream. It joins the capture by its wait, and its work is joined before the end.
+# another stream. That stream joins the capture by its wait, and is joined before the end.
 graph = cu.Graph(name="step")
 with graph.capture(main):
     side.wait(main)

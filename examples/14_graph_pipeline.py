@@ -46,7 +46,7 @@ for index in range(BATCHES):
     total += lane.collect()
     lane.begin(np.full(COUNT, index, "f4"))
 
-# Forget to wait, and the next batch would overwrite what the launch reads. It is refused.
+# Without a wait, the next batch would overwrite what the launch reads. So the write is refused.
 try:
     lane.begin(np.zeros(COUNT, "f4"))
 except cu.BufferBorrowedError as error:

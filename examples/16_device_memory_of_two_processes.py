@@ -9,7 +9,7 @@ COUNT, ROUNDS = 1 << 16, 5
 
 
 def consume(pipe: Connection) -> None:
-    """Open each ticket, read and change the frame there, and give it back."""
+    """Open each ticket, read and change its frame, and give the frame back."""
     stream = cu.Stream(name="consumer")
     result = cu.LockedBuffer(1, "i4")
     while (ticket := pipe.recv()) is not None:

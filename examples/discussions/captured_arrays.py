@@ -22,7 +22,7 @@ with cu.offload(x, inout=y, stream=stream) as (dx, dy):
 assert np.array_equal(y, 2 * STEPS * x)
 print("after the block:", y[:4])
 
-# A program that forgets where its data is does not become slow, and computes nothing wrong.
+# A program that forgets where its data is fails at that line: it is not slow, and not wrong.
 try:
     with cu.offload(x, inout=y, stream=stream) as (dx, dy):
         saxpy.launch(*SHAPE, 2.0, cu.read(dx), dy, COUNT, stream=stream)
@@ -30,7 +30,7 @@ try:
 except ValueError as error:
     print("a write inside:", error)
 
-# The same for the buffers: no item of them is read over the bus, one by one.
+# The same holds for the buffers: their items cannot be read over the bus one by one.
 try:
     with cu.offload(x, inout=y, stream=stream) as (dx, dy):
         print("never printed", sum(dx))

@@ -13,7 +13,7 @@ with cu.memory("unified"):
     weights = cu.from_array(np.ones(COUNT, "f4"), name="weights")
     batch = cu.zeros(COUNT, "f4", name="batch")
 
-# The same object, whose pages have moved: its address, and all views of it, stay as they are.
+# `to` returns the same object. Its pages have moved; its address and all its views are unchanged.
 address = weights.address
 assert weights.to(device) is weights
 assert weights.address == address
@@ -28,7 +28,7 @@ except cu.BufferBorrowedError as error:
 stream.synchronize()
 assert batch[0] == 3
 
-# Without a stream the call waits. A copy is made where one is asked for, or has to be.
+# Without a stream the call waits. A copy is made if one is asked for, or if one is needed.
 kept = weights.to("host", copy=True)
 assert kept is not weights
 assert type(kept) is cu.UnifiedBuffer
@@ -37,7 +37,7 @@ assert type(plain) is cu.DeviceBuffer
 assert type(plain.to("host")) is cu.LockedBuffer
 
 if concurrent:
-    # Weights that all read: each reader has a copy, which moves before it is needed.
+    # Weights that the host and the device only read: each has a copy, which moves before its use.
     weights.advise(read_mostly=True, preferred="host")
     weights.prefetch(device, stream)  # changes no byte, so the host may read on
     assert weights[0] == 1

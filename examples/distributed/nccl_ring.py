@@ -18,7 +18,7 @@ COUNT = 1 << 20
 
 
 class Array:
-    """A loan for nccl4py, which asks for no stream, although NCCL works on this one."""
+    """A loan for nccl4py, which names no stream, although NCCL works on the stream of the loan."""
 
     def __init__(self, loan, stream):
         self.loan, self.stream = loan, stream

@@ -19,7 +19,7 @@ class Worker:
         self.stream = cu.Stream()
 
     def take(self, array):
-        """An argument of Ray lies in its store, read-only. The copy does not change it."""
+        """An argument of Ray lies in Ray's store, read-only. The copy only reads it."""
         self.numbers.copy_from(array, stream=self.stream)
 
     def send(self, wait=True):
@@ -27,7 +27,7 @@ class Worker:
         self.row.copy_from_async(self.numbers, self.stream)
         if wait:
             self.stream.synchronize()
-        # By DLPack, and lent to the host until the array is gone. Without the wait it is refused.
+        # The row is lent to the host until the array is gone. Without the wait, this is refused.
         return np.from_dlpack(self.row.lend(None, readonly=True, device="cpu"))
 
 

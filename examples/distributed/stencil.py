@@ -119,7 +119,7 @@ class Part:
 
     def compute(self):
         """Queue the kernels of a step."""
-        self.outer.wait(self.inner_done)  # of the step before
+        self.outer.wait(self.inner_done)  # the inner rows of the step before
         self.inner.wait(self.outer_done)
         self.relax_outer()
         self.relax_inner()
@@ -340,7 +340,7 @@ def main():
             report(options, world.size, seconds, rows, alone)
         return
     if options.engine == "devices":
-        # Only the software driver reads it: as many devices as there are parts.
+        # Only the software driver reads this setting: as many devices as there are parts.
         settings = os.environ.get("CUDADRV_SOFTWARE", "")
         os.environ["CUDADRV_SOFTWARE"] = f"devices={options.parts},{settings}"
         alone = with_devices(options, 1)[0]

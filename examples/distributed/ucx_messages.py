@@ -39,7 +39,7 @@ async def ask(port):
     view = memoryview(row.lend(None))
     receive = asyncio.ensure_future(endpoint.recv(view))
     try:
-        work.copy_from_async(row, stream)  # may not have arrived
+        work.copy_from_async(row, stream)  # the row may not have arrived
     except cu.BufferExportedError as error:
         print("\n".join(str(error).splitlines()[:2]))
     await receive

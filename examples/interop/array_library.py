@@ -12,7 +12,7 @@ stream, other = cu.Stream(), cu.Stream()
 with stream:
     x = tiny.Array.of(numbers, name="x")
     y = ((x - 0.25) * (x - 0.75)).maximum(0)
-    z = ((x - 0.5) * (x - 1)).maximum(0)  # the same words, so the same kernel
+    z = ((x - 0.5) * (x - 1)).maximum(0)  # the same operations, so the same kernel
     expected = np.maximum((numbers - 0.25) * (numbers - 0.75), 0)
     assert np.allclose(y.to_numpy(), expected, atol=1e-6)
     print(f"largest {y.max():.4f}, mean {z.sum() / z.count:.4f}")
@@ -31,7 +31,7 @@ other.wait(stream)
 doubled = (total * 2).compute(stream=other)
 
 # DLPack: cudadrv stands for any other library here, such as PyTorch or CuPy.
-theirs = cu.from_dlpack(doubled, other)  # lent to `other`, as long as they keep it
+theirs = cu.from_dlpack(doubled, other)  # lent to `other`, as long as `theirs` lives
 try:
     doubled.buffer.fill_async(0, stream)
 except cu.BufferExportedError as error:

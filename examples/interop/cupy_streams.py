@@ -14,7 +14,7 @@ copies, stream = cu.Stream(), cu.Stream()
 
 signal.copy_from_async(host, copies)
 with cupy.cuda.ExternalStream(stream.handle):  # our stream, as CuPy's current one
-    # Our memory in their hands: it is lent to `stream`, which waits for the copy.
+    # CuPy gets our memory: it is lent to `stream`, which waits for the copy.
     array = cupy.from_dlpack(signal)
     array -= array.mean()
     smooth = (array[:-2] + array[1:-1] + array[2:]) / 3

@@ -36,7 +36,7 @@ REGISTERS = """
 
 @cache
 def fused(words, device):
-    """The kernel of an expression in postfix order: "x" an array, "s" a number, else what to do."""
+    """The kernel of a postfix expression: "x" is an array, "s" a number, all else an operator."""
     parameters, lines, stack = [".param .u64 out"], [], []
     for number, word in enumerate(words):
         register = f"%f{number}"

@@ -43,12 +43,12 @@ with torch.cuda.stream(work):
             graph.replay()
         if batch == 0:
             try:
-                frames[:] = 1  # the replay may not have read it yet
+                frames[:] = 1  # the replay may not have read the frames yet
             except cu.BufferBorrowedError as error:
                 print("\n".join(str(error).splitlines()[:2]))
         stream.synchronize()
         assert total.item() == COUNT * (3 * batch + 1)
 print(f"{BATCHES} replays of {len(kept.nodes)} nodes of cudadrv, between those of PyTorch")
 
-del total, graph  # its replays are complete
+del total, graph  # all replays of the graph are complete
 kept.close()  # x, y and frames could not be closed before

@@ -1,6 +1,6 @@
 """Compile the .cu files of this folder, or those that are named: python build.py [NAME ...]
 
-The .ptx files beside them are kept in the repository, so that nobody needs a compiler to run them.
+The .ptx files beside them are kept in the repository, so that running a kernel needs no compiler.
 The same release of nvcc compiles the same files again (except for comments).
 """
 

@@ -1,6 +1,6 @@
 // How many steps of "halve it if it is even, else three times it and one more" lead to 1.
 
-// A function that is really called. Its threads leave the loop at different times.
+// A function that is called, not inlined. Threads leave its loop at different times.
 static __device__ __noinline__ unsigned int steps_to_one(unsigned long long number)
 {
     unsigned int steps = 0;

@@ -13,8 +13,8 @@ BYTES_PER_THREAD = 64
 
 def histogram(data: npt.NDArray[np.uint8], chunk: int = 1 << 20) -> npt.NDArray[np.uint64]:
     kernel = cu.Module.from_file(Path(__file__).with_suffix(".ptx"))["histogram"]
-    # Counters of its own for each stream: two kernels that add to the same ones would conflict,
-    # although they add atomically, because cudadrv treats that like any other write.
+    # Each stream has separate counters. Two kernels that add to the same counters would conflict:
+    # cudadrv treats atomic additions like any other writes.
     lanes = [(cu.Stream(), cu.DeviceBuffer.zeros(256, "u8", name="bins")) for _ in range(2)]
     source = cu.LockedBuffer.from_array(data, name="data")
     work = [cu.DeviceBuffer(chunk, name="work") for _ in lanes]

@@ -16,7 +16,7 @@ def mandelbrot(
     kernel = cu.Module.from_file(Path(__file__).with_suffix(".ptx"))["mandelbrot"]
     steps = cu.LockedBuffer(rows * columns, "u2", name="steps")
     grid = (-(-columns // BLOCK[0]), -(-rows // BLOCK[1]))
-    # Kernels can write page-locked host memory. Until this one is complete, it is borrowed.
+    # Kernels can write page-locked host memory. Until this kernel is complete, it borrows that.
     with cu.Stream().scope():
         kernel.launch(grid, BLOCK, steps, rows, columns, left, top, distance, most)
     return steps.to_numpy().reshape(rows, columns)

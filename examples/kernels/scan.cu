@@ -35,7 +35,7 @@ extern "C" __global__ void scan_blocks(const int *data, int *result, int *totals
         totals[blockIdx.x] = sum;
 }
 
-// Adds to each block what all blocks before it amount to: the running sums of their totals.
+// Adds to each block the sum of all blocks before it: the running sums of their totals.
 extern "C" __global__ void add_totals(int *result, const int *totals, unsigned int count)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -22,7 +22,7 @@ def scan(data: Ints) -> Ints:
 
 
 def scan_in_place(module: cu.Module, buffer: cu.DeviceBuffer) -> None:
-    """Queue it on the current stream: blocks, then their totals in the same way, then the rest."""
+    """Queue running sums on the current stream: in blocks, of their totals, then both added."""
     blocks = -(-buffer.count // BLOCK)
     totals = cu.DeviceBuffer(blocks, "i4", name=f"totals of {blocks}")
     # Source and result are the same buffer here. It is passed as written, because reads and writes

@@ -35,5 +35,5 @@ def correct() -> cu.Module:
 
 
 def careless() -> cu.Module:
-    """The same with a forgotten __syncthreads(): on a GPU, the results are right now and then."""
+    """The module with a forgotten __syncthreads(): on a GPU, its results are right now and then."""
     return cu.Module(TEXT.replace("BARRIER", ""))

@@ -44,7 +44,7 @@ class Uploader:
 
 
 class CarelessUploader(Uploader):
-    """The same with a forgotten wait and without checks, like a program that was written in C.
+    """An Uploader with a forgotten wait and without checks, like a program that was written in C.
 
     With its default policy, cudadrv would refuse the missing wait.
     """
@@ -63,5 +63,5 @@ def arrived(tokens: Iterable[cu.Token]) -> int:
 
 
 def arrived_careless(tokens: Iterable[cu.Token]) -> int:
-    """The same without a wait: on a fast GPU, all copies happen to be complete."""
+    """As `arrived`, without a wait: on a fast GPU, all copies happen to be complete."""
     return sum(token.done for token in tokens)

@@ -70,7 +70,7 @@ def test_race(target, array):
 @pytest.mark.xfail(strict=True, reason="counts what is done by now")
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_too_early(uploader, target, array):
-    """No race, only an answer that comes too early: under `lazy`, each time."""
+    """There is no race, but the answer comes too early: under `lazy`, every time."""
     assert arrived_careless(uploader.upload(target, array)) == 5
 
 
@@ -87,7 +87,7 @@ def test_items_are_reversed():
 @pytest.mark.xfail(strict=True, reason="a barrier is missing")
 @pytest.mark.cuda_checks("race")
 def test_race_in_a_kernel():
-    """Found whether or not the items happen to be right."""
+    """The race is found whether or not the items happen to be right."""
     reversed_by(reversing.careless())
 
 
@@ -104,7 +104,7 @@ def reversed_by(module):
 
 @pytest.mark.cuda_software
 def test_no_memory_for_the_second_half():
-    """The first half and the stream are given back, or this would be a leak."""
+    """The first half and the stream are given back; otherwise the test would find a leak."""
     testing.fail("cuMemHostAlloc", cu.CUresult.CUDA_ERROR_OPERATING_SYSTEM, nth=2)
     with pytest.raises(cu.CudaError, match="OPERATING_SYSTEM"):
         Uploader(CHUNK)
