@@ -221,6 +221,7 @@ def test_spoils(cuda_device):
     stream, buffer = cu.Stream(), cu.DeviceBuffer(64)
     buffer.fill_async(1, stream)
     testing.configure("schedule=lazy,seed=99,races=off,memory=1MiB,instructions=9,threads=3")
+    testing.configure("checks=race,hazards=off")
     testing.fail("cuMemAlloc_v2", 2)
     ends.append((stream, buffer))
 
@@ -230,7 +231,7 @@ def test_starts_clean(cuda_device, cuda_schedule):
         "schedule": cuda_schedule, "seed": "1", "devices": "1", "memory": str(1 << 30),
         "concurrent_managed": "1", "races": "record", "instructions": "4000000000",
         "kernel_faults": "print", "threads": "auto", "free_waits": "schedule", "driver": "13.0",
-        "capability": "9.0", "shared_rounding": "1",
+        "capability": "9.0", "shared_rounding": "1", "checks": "off", "hazards": "record",
     }
     cu.DeviceBuffer(8)
 """

@@ -75,8 +75,10 @@ template <class Type> struct Argument<Type, std::enable_if_t<is_handle<Type>>> :
 template <class Number>
 struct Argument<Number *, std::enable_if_t<is_number<Number> && !std::is_const_v<Number> &&
                                            !std::is_same_v<Number, char>>> {
+    // Some functions take the four channels of a color.
+    static constexpr size_t least = std::is_same_v<Number, float> ? 4 : 1;
     std::unique_ptr<Number[]> slot =
-        std::make_unique<Number[]>(player->shape.counted ? array_length : 1);
+        std::make_unique<Number[]>(player->shape.counted ? array_length : least);
     Number *value = player->chance(97) ? slot.get() : nullptr;
     Argument() { slot[0] = any_number<Number>(); }
     void limit() {}
