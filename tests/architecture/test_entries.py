@@ -69,7 +69,8 @@ def entries_of(headers, cython):
       that counts the number as settled; and each function that calls one of these;
     - in Cython, each function that calls one of these entries; and in `_operation`, each function
       that calls one of those.
-    Undoing is neither, and `queue` only raises the exception for a reason that `issue` returns.
+    Functions that undo an operation are no entries. `queue` is none either: it only raises the
+    exception for a reason that `issue` returns.
     """
     engine = closure(
         headers,

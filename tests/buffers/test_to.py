@@ -200,7 +200,7 @@ def test_closed_and_moved_buffers(driver, stream, kind):
 
 
 def test_memory_of_another_library_that_is_read_only(driver, stream):
-    """Read-only memory of another library can be moved by `to`, because this writes no byte."""
+    """Read-only memory of another library can be moved by `to`, because a move writes no byte."""
     items = made("unified")
     with stream:
         theirs = cu.from_dlpack(items.lend(stream, readonly=True))

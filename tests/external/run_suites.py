@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCHEDULES = ("eager", "lazy", "random")
 MOST = 20_000  # characters of a report that are kept
-TIMEOUT = 1800  # seconds for one module; the longest takes 100 on an idle machine
+TIMEOUT = 1800  # seconds for one module; on an idle machine, the longest one takes 100 seconds
 # Each module runs in a process that is forked from a server. The server has imported the packages
 # whose import takes long, and has not loaded the driver.
 FORKED = multiprocessing.get_context("forkserver")

@@ -30,7 +30,7 @@ from cuda.core.utils import discard_batch, discard_prefetch_batch, prefetch_batc
 
 pytestmark = pytest.mark.usefixtures("device")
 N = 5000  # bytes
-PATIENCE = 120  # seconds; a process takes two to start
+PATIENCE = 120  # seconds; a process takes two seconds to start
 
 
 @pytest.fixture

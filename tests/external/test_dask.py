@@ -26,7 +26,7 @@ import cudadrv.dask as ours
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 STENCIL = ROOT / "examples" / "distributed" / "stencil.py"
-PATIENCE = 60  # seconds for steps that take one; without an answer Dask would wait for ever
+PATIENCE = 60  # seconds, for steps of one second; without an answer Dask would wait for ever
 DEVICE = 4 << 20  # bytes of memory of a worker's device
 KINDS = ["DeviceBuffer", "LockedBuffer", "UnifiedBuffer"]
 ARRAYS = {

@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).parent
 STENCIL = HERE.parents[1] / "examples" / "distributed" / "stencil.py"
-PATIENCE = 120  # seconds; a run takes one
+PATIENCE = 120  # seconds; a run takes one second
 
 
 def run(ranks, schedule, *program):

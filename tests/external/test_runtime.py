@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PATIENCE = 120  # seconds; a run takes one
+PATIENCE = 120  # seconds; a run takes one second
 
 PROGRAM = """
 import ctypes, glob, nvidia

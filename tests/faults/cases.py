@@ -269,7 +269,7 @@ def leftovers():
 
 
 def left_wrongly(usual, excused):
-    """What is left beyond what the program usually leaves, and beyond one of each excused kind."""
+    """What is left, without the usual leftovers and without one object of each excused kind."""
     more = leftovers() - Counter(usual)
     return [
         f"{count} {kind} too many"
@@ -318,7 +318,7 @@ def meet(name, around, is_expected, left, show):
 def in_a_child(function):
     """Run a function in a fork of this process.
 
-    Returns the function's result, which must be possible in JSON, or how the process ended.
+    Returns the function's result, which JSON must be able to represent, or how the process ended.
     """
     reading, writing = os.pipe()
     child = os.fork()

@@ -54,7 +54,7 @@ def test_out_of_memory_once_is_tried_again(fault, stream, function, call, make):
 
 
 def test_out_of_memory_gives_back_what_has_died(stream, gate):
-    """An allocation that does not fit waits for the users of dropped memory, and frees it."""
+    """An allocation that does not fit waits for users of dropped memory, and frees this."""
     import threading
 
     from cudadrv import testing

@@ -86,7 +86,7 @@ def test_without_memory_for_a_token_nothing_is_queued(stream):
 @pytest.mark.cuda_software
 @pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True)
 def test_a_first_use_raises_memory_error(script):
-    """If memory runs out during an import, it raises MemoryError, and the next use tries again."""
+    """If memory runs out in an import, this raises MemoryError, and the next use tries again."""
     script.quiet(
         """
     import os

@@ -413,7 +413,7 @@ def test_default_streams(world, step):
 
 
 def test_memory_that_is_written_before_it_is_read(world):
-    """A graph needs the contents of memory only if it reads the memory before it writes it."""
+    """A graph needs the contents of a byte only if it reads the byte before writing it."""
     unified = cu.UnifiedBuffer(16, "f4")
     first, second = cu.Graph(), cu.Graph()
     with first.capture(world.main):

@@ -138,7 +138,7 @@ def test_others_are_refused_during_the_loan(world):
 
 
 def test_what_comes_last_in_the_loan_counts(world):
-    """A wait for an event that was recorded inside a loan does not order after the loan's end."""
+    """A wait for an event that was recorded inside a loan orders nothing after the loan's end."""
     with world.graph.capture(world.main):
         with world.work.lend(world.main):
             middle = world.main.record()
@@ -316,7 +316,7 @@ def test_a_loan_that_goes_on_waits_for_a_dropped_stream(world):
 
 
 def test_what_was_queued_before_the_capture_ends_counts(world):
-    """A loan that outlives its capture is a node that stands for the borrower's work so far."""
+    """A loan that outlives its capture becomes a node for the work that the borrower has queued."""
     loan = world.work.lend(world.main)
     with world.graph.capture(world.main):
         loan.__enter__()

@@ -320,7 +320,7 @@ class GraphChoices(ManagedChoices):
             self.replace()
 
     def added_later(self, graph):
-        """Buffers that a graph holds, but the executables that were made from it do not hold."""
+        """Buffers that a graph holds, and that executables which were made from it do not hold."""
         held = {memory for memory, _ in graph.holding.held} if graph.holding else set()
         executables = [each for each in graph.made if not each.closed]
         for each in executables:

@@ -842,7 +842,7 @@ class Program(TicketChoices):
             self.keep(self.session.launch(out, a, b, stream, way, modes, more))
 
     def declared(self, modes):
-        """The modes of arguments. Some that are written are passed as `cu.write`, not bare."""
+        """The modes of arguments. Some written arguments are passed as `cu.write`, and not bare."""
         return ["written" if mode == "write" and self.chance(0.5) else mode for mode in modes]
 
     # ---- arrays as arguments ----

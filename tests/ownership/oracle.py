@@ -266,7 +266,7 @@ class Oracle:
     # ---- operations ----
 
     def judge(self, stream, accesses, policy, passive=False, lends=False):
-        """The answer to an operation. `policy` is one for all accesses, or one for each.
+        """The answer to an operation. `policy` is one for all accesses, or a list.
 
         An operation that `lends` may read what it writes.
         """
@@ -459,7 +459,7 @@ class Oracle:
         return self.settle(stream, self.begin(stream, accesses, site, passive), passive)
 
     def begin(self, stream, accesses, site, passive=False):
-        """Record the uses of an accepted operation, which the driver does not have yet."""
+        """Record the uses of an accepted operation before the driver has the operation."""
         node = Node(*self.before(stream, passive))
         for memory, *access in accesses:
             self.change(memory, *access, site)
@@ -539,7 +539,7 @@ class Oracle:
         )
 
     def _judge_loans(self, memory):
-        """Refuse the host if a stream that memory is lent to may have work that excludes it."""
+        """Refuse the host if memory is lent to a stream whose work may exclude the host."""
         views = [v for m in self.memories for v in m.views if not v.keeps]
         lent = [view.user for view in views if view.user and memory.managed]
         lent = [stream for stream in lent if self.may_use(memory, stream)]
@@ -591,7 +591,7 @@ class Oracle:
         return view
 
     def wait_for_users(self, stream, memory, start, stop):
-        """Let a stream wait for all streams that use bytes and can be waited for, even itself.
+        """Let a stream wait for all users of bytes that can be waited for, even for itself.
 
         The library records events for this, but its clocks do not learn from these records.
         """

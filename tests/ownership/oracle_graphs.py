@@ -514,7 +514,7 @@ class GraphOracle(Oracle):
         return answers
 
     def launch(self, stream, operations, last, site):
-        """Issue the operations on forks of a stream, and join these. Returns the join."""
+        """Issue the operations on forks of a stream, and join the forks. Returns the join."""
         join = self._run(stream, operations, Node(*self.before(stream), last), site)
         stream.last_operation = self.use(stream, join)
         stream.last_site = site

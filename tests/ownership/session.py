@@ -141,7 +141,7 @@ ORDERS = {
 }
 
 
-# A call frees the memory of dead buffers. It gives up after a few buffers that work still uses.
+# A call frees the memory of dead buffers. The call stops after a few buffers that work still uses.
 MOST_DRAINS = 3
 
 
