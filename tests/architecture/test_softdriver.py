@@ -15,7 +15,8 @@ SOURCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("*/*.cpp"))
 EVERYWHERE = ("api/call.h", "api/state.h")
 # Other folders whose sources include headers of a folder below them. Where a folder has to act
 # whenever a folder above it does, it registers a function in that folder instead: see
-# `add_context_end`, `add_device_loss`, `add_green_contexts` (device/context.h), and `add_reader` (base/notes.h).
+# `add_context_end`, `add_device_loss`, `add_green_contexts` (device/context.h), and `add_reader`
+# (base/notes.h).
 EXCEPTIONS = {
     ("graph", "stream"): "a node does what a call on a stream does: the same checks, the same work",
     ("graph", "code"): "a kernel node is a launch",

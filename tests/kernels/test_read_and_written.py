@@ -50,7 +50,7 @@ def test_bytes_that_are_read_and_written(add, numbers, stream):
 
 
 def test_bytes_that_may_be_read_and_written(add, numbers, stream):
-    """Bare and shared arguments may overlap any other one. So may two that are only read."""
+    """Bare and shared arguments may overlap any other one. So may two read-only arguments."""
     other = cu.DeviceBuffer.zeros(64, "u4")
     for args in (
         (numbers, cu.read(numbers), other),

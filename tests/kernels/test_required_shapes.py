@@ -1,4 +1,4 @@
-"""Kernels whose directives allow only some shapes of launches. No other one reaches the driver."""
+"""Kernels whose directives allow only some shapes of launches. Others do not reach the driver."""
 
 import itertools
 

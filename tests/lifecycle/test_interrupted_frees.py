@@ -165,7 +165,7 @@ def test_what_is_in_use_is_refused_before_any_wait(stream, gate):
 
 @pytest.mark.cuda_software
 def test_drops_never_wait_for_another_context(driver, gate):
-    """A destructor does not free memory for which the driver would wait."""
+    """A destructor does not free memory if the driver would wait for work."""
     with cu.Context.create(cu.Device(0)):
         stream = cu.Stream()
         gate.hold(stream)

@@ -324,7 +324,7 @@ def modelled(uses):
 
 
 def judge_arguments(uses):
-    """The answer to the arguments of a launch, which looks at one after the other."""
+    """The answer of a launch to its arguments, which it checks one after the other."""
     for use in uses[:ARGUMENTS]:
         if contradict([use, *(other for other in uses if other[1] == "read")]):
             return OVERLAP

@@ -86,7 +86,7 @@ def test_bytes_leave_behind_every_use(streams, memory):
     after(streams[1], streams[0])
     _, loan = streams[1].lend(memory, 0, 4, "read")
     assert write(streams[0], memory, 0, 4, **leave) == "exported"
-    assert write(streams[1], memory, 0, 4, **leave) == "ok"  # a stream's loans do not block it
+    assert write(streams[1], memory, 0, 4, **leave) == "ok"  # streams[1] is the borrower
     memory.other_buffer()
     assert write(streams[1], memory) == "ok"  # the rest of the memory is still usable
     assert write(streams[1], memory, effect="closes") == "exported"

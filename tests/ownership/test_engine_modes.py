@@ -11,7 +11,7 @@ def test_reads_share(streams, memory):
 
 
 def test_a_write_waits_for_every_reader(streams, memory):
-    """A write must wait for both readers: the record of the second must not replace the first's."""
+    """A write must wait for both readers: the second record must not replace the first one."""
     first, second, writer = streams
     read(first, memory)
     read(second, memory)
@@ -32,7 +32,7 @@ def test_the_host_waits_for_every_reader(streams, memory):
 
 
 def test_memory_is_not_freed_under_a_shared_use(streams, memory):
-    """Memory stays allocated until its `shared` uses are complete, though nothing orders these."""
+    """Memory stays allocated until its `shared` uses are complete, although nothing orders them."""
     user, owner, _ = streams
     shared(user, memory)
     assert write(owner, memory) == "ok"
@@ -276,7 +276,7 @@ def test_an_operation_can_use_one_memory_in_all_ways(domain, streams, memory, ot
 
 
 def test_reach_shares_with_reach_alone(streams, memory):
-    """Two `reach` accesses share. Because a reach may be a use, reads and writes exclude it."""
+    """Two `reach` accesses share. Reads and writes exclude a `reach`, because it may be a use."""
     assert [reach(stream, memory) for stream in streams] == ["ok"] * 3
     assert read(streams[0], memory) == "borrowed"
     assert write(streams[0], memory) == "borrowed"

@@ -94,7 +94,7 @@ def test_equal_neighbours_in_an_access_are_joined(streams, memory):
 
 
 def test_parts_that_are_used_again_and_again(streams, memory):
-    """Parts that are used repeatedly take the fast path, which records each at its own range."""
+    """Parts that are used again take the fast path, which records each part at its own range."""
     user, other = streams[:2]
     for number in range(1, 6, 2):
         assert write(user, memory, 2, 4) == write(user, memory, 6, 8) == "ok"

@@ -326,7 +326,7 @@ def test_no_process_that_calls_the_driver(run):
 
 
 def test_the_schema(python):
-    """The types of the fields in the JSON. A change needs a new number of the format."""
+    """The types of the fields in the JSON. A change needs a new version of the format."""
     ran = python("initialise()\nrace()\nunsupported()\nkernel_fault()", "--memory", "1MiB")
     kinds = {name: type(value) for name, value in ran.report.items()}
     assert kinds == {

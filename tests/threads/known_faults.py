@@ -445,7 +445,7 @@ def fill_device() -> list[cu.Buffer]:
 
 
 def shrinking_each_other() -> None:
-    """Two buffers grow in two threads, whose function makes room by shrinking the other one."""
+    """Two buffers grow in two threads. The function that makes room for one shrinks the other."""
     pools, both = cu.Device(0).context.pools, threading.Barrier(2)
     buffers = [cu.DeviceBuffer(GRANULE, capacity=4 * GRANULE) for _ in range(2)]
     mine = threading.local()

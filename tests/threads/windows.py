@@ -194,7 +194,7 @@ SPINS = 300  # so that either thread may begin first
 
 
 class Case(NamedTuple):
-    """Two calls, and a function that gets what they returned or raised, and checks what is left."""
+    """Two calls, and a function that checks their outcomes and the state after them."""
 
     first: Callable[[], Any]
     second: Callable[[], Any]

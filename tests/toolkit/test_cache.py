@@ -288,7 +288,7 @@ def test_folder_that_cannot_be_made(nvcc, cache, make):
 
 
 def test_a_folder_that_cannot_be_written(nvcc, monkeypatch):
-    """PTX is taken from a folder that cannot be written, although its time stays as it is."""
+    """PTX is taken from a folder that cannot be written, although no file in it gets a new time."""
     expected = compile_()
 
     def refuse(*arguments, **more):
