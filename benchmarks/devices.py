@@ -33,8 +33,8 @@ HERE = Path(__file__).resolve().parent
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
 MOST_ROUNDS, LEAST_ROUNDS = 31, 3
-AT_ONCE = 64 * MIB  # this many bytes of copies are queued at once,
-MOST_COPIES = 64  # in at most this many copies
+AT_ONCE = 64 * MIB  # the most bytes of copies that are queued at once, or one copy
+MOST_COPIES = 64  # the most copies that are queued at once
 C = "bare driver from C"
 WAYS = ("0 to 1", "1 to 0", "0 to 1, two streams", "both at once")
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 STYLE = {
-    "svg.hashsalt": "cudadrv",  # else names inside the file are random
+    "svg.hashsalt": "cudadrv",  # without it, names inside the file are random
     "svg.fonttype": "none",  # keep text as text
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],

@@ -540,7 +540,7 @@ def main():
     if min(options.size, options.chunk, options.rounds) < 1 or options.size % options.chunk:
         parser.error("sizes and numbers are positive, and the size is a multiple of the chunk")
     nbytes = options.size * MIB
-    rows = {"pools": measure_pools(software, options.rounds)}  # in a process without other threads
+    rows = {"pools": measure_pools(software, options.rounds)}  # first, before other threads exist
     cu.reap()
     rows["moves"] = measure_moves(software, nbytes, options.seconds / 2)
     rows["pipelines"] = measure_pipelines(

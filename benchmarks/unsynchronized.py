@@ -23,7 +23,7 @@ from pathlib import Path
 import cudadrv as cu
 from cudadrv import testing
 
-WARM_UP = 5  # one fifth of the steps comes before the measurement
+WARM_UP = 5  # the measurement begins after the first fifth of the steps
 ROOM = 64  # steps between two checks
 
 
@@ -107,7 +107,7 @@ def buffers_dropped_while_busy() -> Iterator[None]:
     stream, owner = cu.Stream(), cu.DeviceBuffer(64)
     pools = stream.context.pools
     for pool in (pools.device, pools.locked, pools.unified):
-        pool.limit_bytes = 100 * 64  # else the pool would still grow during the measurement
+        pool.limit_bytes = 100 * 64  # without a limit, the pool would grow during the measurement
     makers: list[Callable[[], cu.Buffer]] = [
         lambda: cu.DeviceBuffer(64),
         lambda: cu.DeviceBuffer(64, stream=stream),

@@ -97,7 +97,7 @@ cdef class Lending:
 
 cdef class Plan:
     cdef str graph              # the graph's name in messages
-    cdef own_engine engine      # its streams and memory have no work outside the graph
+    cdef own_engine engine      # the streams and memory in it have no work outside the graph
     cdef own_domain domain
     cdef dict memories          # addresses of records in `engine`, by addresses of states of memory
     cdef list nodes
@@ -150,7 +150,7 @@ cdef class Receiver:
     cdef str label              # its name in messages
     cdef Plan plan              # None until there are nodes, or a capture
     cdef CUgraph raw            # NULL until there are nodes, and once closed
-    cdef DriverGraph driver_graph   # which owns `raw`; None for a body, and if `raw` is NULL
+    cdef DriverGraph driver_graph   # owns `raw`; None for a body, and if `raw` is NULL
     cdef Context context        # of the nodes
 
     cdef int begin(self, Capture capture) except -1
@@ -162,7 +162,7 @@ cdef class Receiver:
 cdef class Capture(Capturing):
     cdef Receiver receiver
     cdef Stream origin
-    cdef str listed             # its name in `Context.captured_by`
+    cdef str listed             # the capture's name in `Context.captured_by`
     cdef Plan plan
     cdef CUgraph into           # the driver's graph, if it has nodes already, else NULL
     cdef bint destroyed         # the driver has destroyed `into`, because the capture has failed

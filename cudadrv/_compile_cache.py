@@ -41,7 +41,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     if chosen:
         try:
             return Path(chosen).absolute()
-        except OSError:  # it is relative to a working directory that was deleted
+        except OSError:  # the folder is relative to a working directory that was deleted
             return None
     base = Path(caches(environ))
     if not base.is_absolute():  # not set, or relative, which the XDG specification says to ignore

@@ -177,7 +177,7 @@ class Nvcc(Compiler):
             raise CompilerNotFoundError(f"{self.path} cannot be run: {error}") from None
 
     def identity(self) -> str:
-        status = self.path.stat()  # of a wrapper, too, which may add options
+        status = self.path.stat()  # tells wrappers apart, too, which may add options
         return f"{self.path.resolve()} {status.st_size} {status.st_mtime_ns}\n{self._said}"
 
     def architectures(self) -> list[int]:

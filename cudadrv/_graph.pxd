@@ -77,7 +77,7 @@ cdef class ExecutableGraph:
     cdef own_runs runs          # the engine's record of the launches, with their issue lock
     cdef uint16_t operation     # the number of the launches' name
     cdef int launching          # number of threads that are launching it; close() raises for them
-    cdef bint changing          # it is being changed: no launch and no other change may begin
+    cdef bint changing          # a change is running: no launch and no other change may begin
     cdef str label
     cdef Holdings holdings
     cdef DriverGraph original   # the graph that it was instantiated from
@@ -85,7 +85,7 @@ cdef class ExecutableGraph:
     # NULL if the driver has only one.
     cdef CUgraphNode *raws
     cdef uint64_t numbers[2]    # the numbers of `original` and of the graph that updated it last
-    cdef bint conditional       # it has conditions: destroying it would wait for the device
+    cdef bint conditional       # the graph has conditions: destroying it would wait for the device
     # Whether the nodes at the same index of `raws` and of `nodes` are known to be the same node.
     cdef bint paired
     cdef object __weakref__

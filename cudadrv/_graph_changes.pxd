@@ -10,7 +10,7 @@ from cudadrv._graph cimport ExecutableGraph, Uses
 cdef class Next:
     cdef Uses uses
     cdef Holdings holdings
-    cdef own_access *accesses   # NULL if they stay
+    cdef own_access *accesses   # NULL if the accesses stay
     cdef uint16_t operation
     cdef bint named             # this object owns the name `operation`, and gives it back
     cdef uint64_t number        # the number of the graph that has updated the executable last

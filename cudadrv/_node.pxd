@@ -51,7 +51,7 @@ cdef Region node_region(object given, str call)
 
 # ---- changes of nodes of executable graphs ----
 
-cdef class NodeChange:      # without garbage collection, because it lives as long as a call
+cdef class NodeChange:      # without garbage collection, because it lives only during a call
     cdef GraphNode node     # the node as it will be
 
     cdef tuple targets(self)

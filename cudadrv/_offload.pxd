@@ -23,7 +23,7 @@ cdef class ArrayArgument:
 
 cdef class Capture:
     cdef object array           # the array that the program passed
-    cdef tuple shape            # its shape, dtype and number of items at that time
+    cdef tuple shape            # the array's shape, dtype and number of items at the capture
     cdef object dtype
     cdef Py_ssize_t count
     cdef Way way

@@ -291,7 +291,7 @@ class Pipeline:
             if not stream.closed:
                 try:
                     stream.synchronize()
-                except ContextLostError as error:  # nothing can be in use: all is closed first
+                except ContextLostError as error:  # nothing is in use now; raised at the end
                     found = error if error.call != "cudadrv" else found
                 stream.close()
         self._close_buffers()

@@ -87,7 +87,7 @@ class LostBuffer:
         self._raise()
 
     def _raise(self, *args: object, **kwargs: object) -> NoReturn:
-        raise self.error.with_traceback(None)  # else the traceback would grow at each use
+        raise self.error.with_traceback(None)  # a kept traceback would grow at each use
 
     __len__ = __iter__ = __getitem__ = __setitem__ = __enter__ = __exit__ = _raise
     __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = _raise

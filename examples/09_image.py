@@ -54,6 +54,6 @@ if __name__ == "__main__":
     path = Path(*sys.argv[1:])
     given = np.asarray(Image.open(path).convert("RGB")) if sys.argv[1:] else drawn()
     for suffix, array in zip(("blur", "edges"), blur_and_edges(given), strict=True):
-        target = Path(f"{path.stem or 'drawn'}_{suffix}.png")  # in the working directory
+        target = Path(f"{path.stem or 'drawn'}_{suffix}.png")  # a file in the working directory
         Image.fromarray(array).save(target)
         print(target)

@@ -9,7 +9,7 @@ import numpy as np
 
 import cudadrv as cu
 
-PART, PARTS = 1 << 18, 8  # of 1 MiB each
+PART, PARTS = 1 << 18, 8  # items of a part (1 MiB), number of parts
 
 device, stream = cu.Device(0), cu.Stream()
 free, total = device.memory_info()

@@ -18,7 +18,7 @@ result = cu.LockedBuffer(COUNT, "f4", name="result")
 stream = cu.Stream(name="solver")
 
 
-def begin(graph):  # from x = 0; the three nodes do not depend on each other
+def begin(graph):  # begins with x = 0; the three nodes do not depend on each other
     return [graph.add_fill(x, 0), graph.add_copy(r, b), graph.add_copy(p, b)]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("_environment", "_libcuda", "_nvrtc_search", "_run", "_run_report", "_software_commands")
 COPIED = {"LICENSE": "LICENSE", "cuda_header.py": "cuda_header.py", "setup.py": "cudadrv_setup.py"}
-NAME = re.compile(r"\bcudadrv(?=\._)")  # of a module, such as cudadrv._libcuda
+NAME = re.compile(r"\bcudadrv(?=\._)")  # the package in the name of a module: cudadrv._libcuda
 
 
 def make_tree(folder: Path) -> None:

@@ -6,7 +6,7 @@ import cudadrv as cu
 
 COUNT = 1 << 16
 device, stream = cu.Device(0), cu.Stream(name="model")
-concurrent = device.attribute("concurrent_managed_access")  # else it takes no advice or prefetch
+concurrent = device.attribute("concurrent_managed_access")  # if not: no advice and no prefetch
 
 # A switch chooses the memory; the program below is the same for all kinds.
 with cu.memory("unified"):

@@ -38,7 +38,7 @@ def main():
         ray.get(first.send.remote(wait=False))
     except cu.BufferBorrowedError as error:
         print("\n".join(str(error).splitlines()[-4:-2]))
-    moved = first.send.remote()  # in the store; the next call waits for it
+    moved = first.send.remote()  # a reference to the row in Ray's store, which the next call awaits
     ray.get(second.take.remote(moved))
     result = ray.get(second.send.remote())
     assert np.array_equal(result, np.random.default_rng(0).random(COUNT, "f4"))

@@ -60,7 +60,7 @@ async def listen(ports):
     listener = ucxx.create_listener(accept)
     ports.put(listener.port)
     await done.wait()
-    await asyncio.sleep(0.2)  # until the other side has closed
+    await asyncio.sleep(0.2)  # gives the other side time to close
 
 
 def serve(ports):

@@ -28,13 +28,13 @@ enum own_answer {
  * with uses of the mode OWN_SHARED, because the memory may be gone afterwards. */
 enum own_effect {
     OWN_STAYS,    /* nothing else */
-    OWN_USES,     /* it may read the bytes even if the mode is not OWN_READ */
-    OWN_MOVES,    /* it neither needs nor changes contents, whatever the mode is */
-    OWN_ATTACHES, /* as OWN_MOVES, and changes the attachment; conflicts with every view */
+    OWN_USES,     /* the access may read the bytes even if its mode is not OWN_READ */
+    OWN_MOVES,    /* the access needs no contents and changes none, whatever its mode is */
+    OWN_ATTACHES, /* as OWN_MOVES, and it changes the attachment; conflicts with every view */
     OWN_DISCARDS, /* the contents become undefined; conflicts with every view of the bytes */
     OWN_SHARES,   /* another process gets the bytes; conflicts with every view of the bytes */
-    OWN_CLOSES,   /* it closes the whole memory; conflicts with every view */
-    OWN_LEAVES    /* it ends one of several buffers that share the state of the memory */
+    OWN_CLOSES,   /* the access closes the whole memory; conflicts with every view */
+    OWN_LEAVES    /* the access closes one of several buffers that share the memory's state */
 };
 
 /* A live host view, or a loan: memory that another library uses on one stream. The caller owns this

@@ -1,4 +1,4 @@
-/* Graphs: what the operations of a capture use, and memory that stays open as long as a graph.
+/* Graphs: what the operations of a capture use, and memory that stays open while a graph exists.
  *
  * Each capture has a separate own_engine, in which its streams and its memory have no earlier work.
  * So the functions of borrow.h check the operations of a capture against each other. */
@@ -128,7 +128,7 @@ typedef struct own_sorted_ {
 typedef struct own_part_ {
     uint8_t modes; /* a bit for each own_mode of the accesses that are joined */
     uint8_t written;
-    uint8_t needed; /* it may be read before it is written */
+    uint8_t needed; /* the range may be read before it is written */
 } own_part_;
 
 static inline int own_compare_memory_(const void *a, const void *b) {

@@ -103,7 +103,7 @@ typedef struct own_memory {
         uint16_t unusual; /* `closed` and `limited`: the fast path tests both at once */
     };
     uint8_t managed;  /* the rules for managed memory apply */
-    uint8_t orphaned; /* it is freed with the last of its holds */
+    uint8_t orphaned; /* the state is freed with the last of its holds */
     own_range one;    /* the only range, if the memory has no cuts */
     uint32_t capacity;
     uint32_t crowded; /* number of ranges at which own_sweep_ runs */

@@ -6,7 +6,7 @@
 
 #include "host.h"
 
-/* Bytes that operations have used since the host did. */
+/* Bytes that operations have used since the host used them last. */
 typedef struct own_turn {
     uint64_t start, stop; /* all these bytes lie between; there may be gaps */
     own_epoch last;       /* one of these operations */

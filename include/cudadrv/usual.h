@@ -3,7 +3,7 @@
  * Most operations use a whole memory, or a part of it that was used before, and only their own
  * stream has unfinished uses of those bytes. Such an operation cannot conflict and needs no
  * allocation; checking and recording it takes a dozen comparisons. All other operations take the
- * long path, in borrow.h. */
+ * slow path, in borrow.h. */
 
 #ifndef CUDADRV_USUAL_H
 #define CUDADRV_USUAL_H

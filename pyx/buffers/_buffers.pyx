@@ -1292,7 +1292,7 @@ cdef Buffer _copied_to(Buffer buffer, object cls, object place, Stream stream):
         context = stream.context
     if isinstance(place, Device) and context.device != place:
         context = context_of(place)
-    source = of_present_size(buffer)    # it may grow while memory for the result is obtained
+    source = of_present_size(buffer)    # the buffer may grow while the result is allocated
     made = new_buffer(
         cls, source.count, source.dtype, context,
         stream if stream is not None and stream.context is context else None, buffer.name)

@@ -1,4 +1,4 @@
-"""Loan: memory that another library uses, for a `with` block or for as long as it keeps an array.
+"""Loan: memory that another library uses, during a `with` block or while it keeps an array.
 
 A loan begins with its block or its first export, and ends when the block and all exports have
 ended. Everything that the borrower has queued on the stream by then counts as one use of the memory
@@ -254,7 +254,7 @@ cdef class Lent:
         """Add a holder. Returns False if the loan has ended, or if a thread is just ending it."""
         if not own_guard_enter(&self.holders):
             return False
-        if not self.live:   # it has ended with its capture
+        if not self.live:   # the loan has ended with its capture
             own_guard_leave(&self.holders)
         return self.live
 

@@ -149,7 +149,7 @@ cdef int _pidfd_of(pid, start) except -2:
     try:
         same = not start or _start_of(pid) == start
     finally:
-        if not same:    # it has ended, and another process has its number
+        if not same:    # the process has ended, and another process has its number
             os.close(file)
     return file if same else -1
 
@@ -242,7 +242,7 @@ cdef int _parse(Ticket ticket, bytes data) except -1:
             or offset > total - nbytes or offset % dtype.alignment or total >= 1 << 48:
         raise ValueError(f"the ticket is damaged: {count} items of {dtype} are not the {nbytes}"
                          f" bytes at {offset} of {total}")
-    first, second = _digest(data)   # computed here, so that `open` takes less time
+    first, second = _digest(data)   # computed now, so that `open` takes less time
     ticket.data, ticket.pid, ticket.file, ticket.start, ticket.slot = data, pid, file, start, slot
     ticket.on_host, ticket.number, ticket.uuid = kind == ON_HOST, number, uuid
     ticket.memory, ticket.event, ticket.event_number = memory, event, event_number
@@ -550,7 +550,7 @@ cdef Ticket share_region(Region region, Stream stream, bint waits):
     cdef own_export open
     cdef Ticket ticket
     region.usable()
-    keep_open(region, &open)    # other threads must not close it while its handle is looked up
+    keep_open(region, &open)    # no other thread may close the memory while its handle is made
     try:
         ticket = _share(region, stream, waits)
     finally:
@@ -636,7 +636,7 @@ cdef object _blake2b = None
 cdef tuple _digest(bytes data):
     global _blake2b
     if _blake2b is None:
-        from hashlib import blake2b     # here, because importing it loads OpenSSL
+        from hashlib import blake2b     # not at the top, because the import loads OpenSSL
         _blake2b = blake2b
     return struct.unpack("<2Q", _blake2b(data, digest_size=16).digest())
 
@@ -996,8 +996,8 @@ cdef bint _has_digest_of(Ticket ticket, Segment board, size_t slot) noexcept:
 
 
 cdef Event _opened_event(Context context, Ticket ticket):
-    """Return the event of a ticket. It is kept, because opening an event takes long, and the owner
-    uses the event again for later tickets.
+    """Return the event of a ticket. The event is kept, because opening an event is slow, and the
+    owner uses the event again for later tickets.
 
     The event stands for work of the owner, which the engine does not know. So in the engine it no
     longer stands for what this process has recorded for an earlier ticket.

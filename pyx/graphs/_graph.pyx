@@ -466,7 +466,8 @@ cdef class Graph(Builder):
         Each launch then reads the items that the array has now: ``buffer.copy_from_async(
         graph.constant(array))``. The host can write to the returned buffer between launches, as to
         any other. The buffer cannot be closed before the graph and its executables are closed. If
-        operations use the buffer, its memory lives as long as they do, even if it is dropped.
+        operations use the buffer, its memory lives as long as these operations, even if the buffer
+        is dropped.
 
         Parameters
         ----------

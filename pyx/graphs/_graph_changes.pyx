@@ -763,8 +763,8 @@ cdef NodeChange _enable(GraphNode node):
 cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     """Return the change that lets a fill write to memory which nothing else uses.
 
-    A disabled fill writes there, because driver 580 loses the order of the nodes before and after a
-    memset node that cuGraphNodeSetEnabled has disabled. The node of the change keeps this memory.
+    This is how a fill is disabled, because driver 580 loses the order of the nodes before and after
+    a memset node that cuGraphNodeSetEnabled has disabled. The node of the change keeps the memory.
     """
     cdef Region present = old.target
     cdef Context home = context if old.stream is not None else home_in_nodes(present, context)

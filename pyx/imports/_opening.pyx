@@ -22,9 +22,9 @@ def open(ticket, stream=None):
     Work that is queued on ``stream`` from now on runs after what the owner had queued before
     `Buffer.share`. Opening counts as a write on ``stream``, so uses on other streams, or on the
     host, have to be ordered after it. The owner cannot use the buffer until it is given back:
-    ``receipt = buffer.give_back(stream)`` here, and ``buffer.accept(receipt)`` in the owner's
-    process. If the buffer is only dropped, the owner can take it back once the work here is
-    complete.
+    ``receipt = buffer.give_back(stream)`` in this process, then ``buffer.accept(receipt)`` in the
+    owner's process. If the buffer is only dropped, the owner can take it back once this process's
+    work is complete.
 
     If opening fails, for example because the stream is capturing, the ticket can be opened later.
     If the driver had already mapped the memory, it has to be unmapped before that.

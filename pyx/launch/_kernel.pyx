@@ -587,7 +587,7 @@ cdef object _launch(
                 token = launch_packed(kernel, &shape, &packed, found, uses)
             else:
                 token = _launch_captured(kernel, &shape, &packed, found, uses)
-    del room  # kept until here, because `packed` may point into it
+    del room  # kept for the call above, because `packed` may point into it
     return token
 
 

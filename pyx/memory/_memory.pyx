@@ -224,7 +224,7 @@ cdef int _close_in_home(Memory memory) except -1:
     if answer == OWN_OK:
         return leave_home(memory, closed)
     own_memory_end(closed)
-    if answer != OWN_MEMORY_CLOSED:     # else another thread has closed it meanwhile
+    if answer != OWN_MEMORY_CLOSED:     # if so, another thread has closed the memory meanwhile
         refuse_close(answer, &conflict, "close", memory.label)
     return 0
 

@@ -334,7 +334,7 @@ cdef void release_later(
         node[0] = pending(kind, address, state, <PyObject *>context, <PyObject *>owner, NULL, 0,
                           ALL, NULL)
         _append(&fresh, node)
-        _prepend(&_queue, &fresh)  # in front, because new pieces can often be freed at once
+        _prepend(&_queue, &fresh)  # not at the end, because new pieces can often be freed at once
 
 
 cdef void release_part(

@@ -1234,7 +1234,7 @@ cdef class Capture(Capturing):
                 own_export_close(&self.plan.engine, &lending.loan)
                 lending.outlive_capture()
         ended, self.lendings = self.lendings, None
-        if not self.joined and not cudadrv_table.forked:    # else the capture goes on
+        if not self.joined and not cudadrv_table.forked:    # a joined capture goes on
             for lending in ended:
                 lending.follow_users()
 

@@ -149,7 +149,7 @@ cdef int after_failure(
             status = operation.call(operation.arguments, stream.raw, &queued)
     if status == CUDA_SUCCESS:
         own_settle(engine, &operation.request, runs, False)
-    elif queued:  # it is partly queued, but no token takes over its snapshot
+    elif queued:  # a part of the operation is queued, but no token takes over its snapshot
         own_settle(engine, &operation.request, NULL, False)
         own_snapshot_drop(engine, &operation.request.issued)
     else:
