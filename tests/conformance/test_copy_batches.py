@@ -105,7 +105,7 @@ def test_a_batch_does_not_wait_for_pageable_memory(client, order):
 
 @pytest.mark.cuda_software  # a real driver may wait for earlier work during the call
 def test_attributes_apply_from_an_index_on(client):
-    """Attributes apply from their first index on.
+    """Attributes apply to copies from their first index on.
 
     After the call, the source of a copy with DURING_CALL may change. The source of a copy with
     STREAM_ORDER may not.
@@ -239,7 +239,7 @@ def test_capture(capture):
 
 @unasked
 def test_boxes(client):
-    """The source has gaps between rows and layers, and the target has none."""
+    """The sources have gaps between rows and layers, and the targets have none."""
     stream, row, layer = client.stream(), 32, 5
     source, target = client.device(row * layer * 3), client.device(2 * 16 * 4 * 3)
     numbers = content(row * layer * 3)

@@ -12,7 +12,7 @@ from .kernels import HEAD
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cuda_header import HeaderError, find_cuda_header
 
-PTX, LIBRARY = 1, 4  # CU_JIT_INPUT_...
+PTX, LIBRARY = 1, 4  # values of CUjitInputType
 INVALID_IMAGE = 200
 BLOCKS, THREADS, ROUNDS = 5, 64, 3
 

@@ -67,7 +67,7 @@ def test_an_operation_loses_the_device(doomed, faults):
     faults("operation:3:719")
     gate = doomed.gate().hold(stream)
     for value in range(1, 5):
-        # Accepted, because the failing operation has not run yet.
+        # The call is accepted, because the failing operation has not run yet.
         doomed.ok("cuMemsetD8Async", target, value, 64, stream)
     doomed.ok("cuMemcpyDtoHAsync_v2", data, target, 64, stream)
     gate.open()

@@ -84,7 +84,7 @@ def test_failed_calls_are_logged(client):
 
 def test_a_call_that_is_not_supported_is_logged_with_the_reason(software, client):
     iterator = current(client)
-    graphics = (ctypes.c_uint64 * 3)(0, 0, 16)  # cigParams
+    graphics = (ctypes.c_uint64 * 3)(0, 0, 16)  # only cigParams is not null
     assert client.call("cuCtxCreate_v4", ctypes.byref(ctypes.c_void_p()), graphics, 0, 0) == 801
     reason, returned = messages(dump(client, iterator))
     assert b"cuCtxCreate_v4: cigParams: contexts that share resources with graphics" in reason

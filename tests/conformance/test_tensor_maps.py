@@ -171,7 +171,7 @@ UPDATES = {
     [(name, dtype) for name, (_, dtypes) in UPDATES.items() for dtype in dtypes.split()],
 )
 def test_reductions(client, run, operation, dtype):
-    """The items of the box that are in the tensor are updated."""
+    """Reductions update the items of the box that are in the tensor."""
     width = np.dtype(dtype).itemsize
     tensor = Tensor((64 // width, 9), (32 // width, 5), dtype, swizzle=32)
     low = 0 if dtype[0] == "u" else -50
@@ -232,7 +232,7 @@ def test_maps_that_a_kernel_makes(client, run):
     mov.b64 %rd10, {tensor.strides[0]};"""
     before += REPLACE.format("global_address", "b64", "%rd9")
     before += "".join(REPLACE.format(*field) for field in fields)
-    before += REPLACE.format("global_stride", "b64", "0, %rd10")  # bytes
+    before += REPLACE.format("global_stride", "b64", "0, %rd10")  # in bytes
     for i in range(2):
         values = {"box_dim": tensor.box[i], "global_dim": tensor.sizes[i], "element_stride": 1}
         for name, value in values.items():

@@ -21,7 +21,7 @@ def test_devices(nvml, library):
         uuid, pci = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetPciInfo(handle)
         for same in (
             nvml.nvmlDeviceGetHandleByUUID(uuid),
-            nvml.nvmlDeviceGetHandleByUUID(uuid.removeprefix("GPU-")),  # as cuda.core asks
+            nvml.nvmlDeviceGetHandleByUUID(uuid.removeprefix("GPU-")),  # as in cuda.core
             nvml.nvmlDeviceGetHandleByPciBusId(pci.busId),
         ):
             assert nvml.nvmlDeviceGetIndex(same) == index

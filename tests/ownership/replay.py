@@ -124,9 +124,9 @@ class Replay:
         self.oracle = model.Oracle()
         self.domains, self.streams, self.memories, self.views = {}, {}, {}, {}
         self.tags = {}  # streams by the numbers that attachments name
-        self.snapshots = {}  # nodes
+        self.snapshots = {}  # nodes of snapshots, by key
         self.uses = {}  # the operation that each stream has begun last
-        self.operations = set()  # nodes
+        self.operations = set()  # nodes of operations
         self.numbered = {}  # nodes of operations, by slot and number
         self.changes = {}  # for each memory: what accesses have done to its contents and attachment
         self.answers = Counter()

@@ -166,7 +166,7 @@ def test_reads_that_no_order_of_the_calls_explains_are_noticed():
     for values in ({1}, {2, 3}, {4}):
         with pytest.raises(Disagreement):
             register.check(values, 5, 7)
-    with pytest.raises(Disagreement):  # 3 has not begun
+    with pytest.raises(Disagreement):  # the write of 3 has not begun
         register.check({3}, 4, 5)
 
 

@@ -165,7 +165,7 @@ async def _awaited(thing: Any) -> Any:
 
 # These end the process, its driver, or other rows of the same kind.
 EXCLUDED = {
-    "HostBuffer.__delitem__",  # raises TypeError, always
+    "HostBuffer.__delitem__",  # always raises TypeError
     "DeviceBuffer.__iter__",
     "DeviceBuffer.__array__",
     "Buffer.__cuda_array_interface__",
