@@ -342,7 +342,7 @@ class InteropChoices(GroupChoices):
         user = user if ordered else stream
         told = [self.at(each, self.streams) for each in (stream, user, owners)]
         self.note("round trip", self.travellers.index(theirs), *told, value, "ordered" * ordered)
-        self.session.wait_raw(theirs)  # needed, because streams may have been closed since its work
+        self.session.wait_raw(theirs)  # streams may have been closed since that library's work
         if self.chance(0.5):
             buffer = self.session.from_dlpack(theirs, 0, (16,), stream, ordered=ordered)
         else:
