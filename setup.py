@@ -94,7 +94,7 @@ def extensions() -> list[Extension]:
 
 
 def software_driver(package: str, py_limited_api: bool = False) -> list[Extension]:
-    """The libraries of the software driver in a package: cudadrv, or that of software/setup.py."""
+    """Return the software driver's libraries for a package: cudadrv, or cudadrv_software."""
     macros = [("Py_LIMITED_API", "0x030b0000")] if py_limited_api else []
     return [
         Extension(
@@ -145,7 +145,7 @@ def software_driver(package: str, py_limited_api: bool = False) -> list[Extensio
 
 
 def test_extensions() -> list[Extension]:
-    """The extension modules of the tests. They are built beside the tests and never packaged."""
+    """Return the tests' extension modules, which are built beside the tests and never packaged."""
     return [
         cython_extension(".".join(pyx.with_suffix("").parts), pyx)
         for pyx in sorted(Path("tests/ownership").glob("*.pyx"))
@@ -153,7 +153,7 @@ def test_extensions() -> list[Extension]:
 
 
 def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[str]:
-    """A module's .pxd and all others that it names, such as by cimport. Extra names do no harm."""
+    """Return a module's .pxd and all that it names, such as by cimport. Extra ones do no harm."""
     pxd = Path("cudadrv", module + ".pxd")
     if str(pxd) not in found and pxd.exists():
         found |= {str(pxd)}
@@ -163,7 +163,7 @@ def declarations(module: str, found: frozenset[str] = frozenset()) -> frozenset[
 
 
 def warnings_of_cython() -> dict[str, bool]:
-    """Directives for all of Cython's warnings, as errors, where CUDADRV_WARNINGS asks for that."""
+    """Return directives that make Cython's warnings errors, if CUDADRV_WARNINGS asks for that."""
     if os.environ.get("CUDADRV_WARNINGS") != "error":
         return {}
     from Cython.Compiler import Options

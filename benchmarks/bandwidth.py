@@ -39,7 +39,7 @@ def check(status):
 
 
 def bare(nbytes):
-    """The driver's own copies of ordinary memory."""
+    """Return the driver's own copies of ordinary memory."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device = cu.DeviceBuffer(nbytes)
     remote, size = ctypes.c_uint64(device.address), ctypes.c_size_t(nbytes)
@@ -56,7 +56,7 @@ def bare(nbytes):
 
 
 def bare_and_wait(nbytes):
-    """The driver's own copies, complete on return, as cudadrv's are."""
+    """Return the driver's own copies with a wait for each, because cudadrv's copies wait, too."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device, stream = cu.DeviceBuffer(nbytes), cu.Stream()
     remote, size = ctypes.c_uint64(device.address), ctypes.c_size_t(nbytes)
@@ -84,7 +84,7 @@ def bare_and_wait(nbytes):
 
 
 def locked(nbytes):
-    """Copies of page-locked memory instead of the array."""
+    """Return copies of page-locked memory instead of the array."""
     driver = ctypes.CDLL(cu.driver_info().path)
     device, host, stream = cu.DeviceBuffer(nbytes), cu.LockedBuffer.zeros(nbytes), cu.Stream()
     remote, local = ctypes.c_uint64(device.address), ctypes.c_void_p(host.address)
@@ -194,7 +194,7 @@ PEERS = {
 
 
 def ready(nbytes, source, names):
-    """The peers that can copy, warmed up, after a check that they really copy."""
+    """Return the peers that can copy, warmed up, after a check that they really copy."""
     found = {}
     for name in names:
         try:
@@ -212,7 +212,7 @@ def ready(nbytes, source, names):
 
 
 def timed(peer, way, array):
-    """Bytes per nanosecond, which is GB/s."""
+    """Copy once, and return the bytes per nanosecond, which are GB/s."""
     if way == NEW:
         array = np.empty(len(array), "u1")
     call = peer.into(array) if way == INWARD else peer.out_of(array)
@@ -222,7 +222,7 @@ def timed(peer, way, array):
 
 
 def measure(peers, array, deadline):
-    """``{way: {name: [GB/s, ...]}}``"""
+    """Return ``{way: {name: [GB/s, ...]}}``"""
     turns = [
         (way, name)
         for way in (INWARD, OUTWARD, NEW)

@@ -74,7 +74,7 @@ def function(calls, clock, {names}):
 
 
 def timers(peer):
-    """For each row and statement, functions that time a call (ns): in a loop, and in a function."""
+    """Return each row's statements with two functions that time it: in a loop, in a function."""
 
     def timer(source, statement):
         scope = {}
@@ -134,7 +134,7 @@ def floor():
 
 
 def columns(only):
-    """The columns that can be measured here, and the objects that must stay alive meanwhile."""
+    """Return the columns that can be measured here, and the objects that must stay alive."""
     found, keep = floor()
     return found, [keep, add_bindings(found, PEERS, only)]
 
@@ -181,7 +181,7 @@ class Cell:
 
 
 def prepared(found, rows):
-    """``{row: {column: cell}}``, without the cells whose calls fail."""
+    """Return ``{row: {column: cell}}``, without the cells whose calls fail."""
     table = {row: {} for row in rows}
     for row, cells in table.items():
         for name, statements in found.items():
@@ -221,7 +221,7 @@ def stay_on_the_quickest_processor():
 
 
 def results(table):
-    """Figures for the file: each way, and the difference from the floor of the same round."""
+    """Return figures for the file: each way, and its difference from the round's floor."""
     found = {}
     for row, cells in table.items():
         found[row] = {}

@@ -220,7 +220,7 @@ def item_beside_views_engine(number: int) -> Iterator[Call]:
 
 
 def tables(buffers: int) -> list[tuple[str, list[int], int, Case, Case]]:
-    """For each table: title, numbers, calls of one measurement, and the two cases."""
+    """Return, for each table, title, numbers, calls of one measurement, and the two cases."""
     streams = [1, 2, 4, 8, 16, 32, 64]
     ranges = [1, 10, 100, 1_000]
     return [

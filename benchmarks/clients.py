@@ -157,7 +157,7 @@ CLIENTS = {"drjit": drjit, "quadrants": quadrants, "halide": halide, "openmm": o
 
 
 def seconds(work):
-    """Seconds, and seconds of processor time, of one run of a work. Repeats it for `LEAST`."""
+    """Repeat a work for `LEAST` seconds. Return the seconds and processor seconds of one run."""
     start, busy, runs = time.perf_counter(), time.process_time(), 0
     while not runs or time.perf_counter() - start < LEAST:
         work()
@@ -166,7 +166,7 @@ def seconds(work):
 
 
 def measure(client, rounds):
-    """Rows with the medians of both backends."""
+    """Return rows with the medians of both backends."""
     found = {}
     for pair in CLIENTS[client]():
         names = list(pair[0] or pair[1])

@@ -40,7 +40,7 @@ WAYS = ("0 to 1", "1 to 0", "0 to 1, two streams", "both at once")
 
 
 def parts(way, nbytes):
-    """The copies of a way: source device, first byte, end, device of the stream."""
+    """Return the copies of a way: source device, first byte, end, device of the stream."""
     half = nbytes // 2
     return {
         "0 to 1": [(0, 0, nbytes, 0)],
@@ -248,7 +248,7 @@ def ready(nbytes, names):
 
 
 def measure(peers, nbytes, deadline):
-    """``{way: {name: [GB/s, ...]}}``"""
+    """Return ``{way: {name: [GB/s, ...]}}``"""
     turns = max(1, min(MOST_COPIES, AT_ONCE // nbytes))
     order, each = random.Random(0), [(way, name) for way in WAYS for name in peers]
     rates = {way: {name: [] for name in peers} for way in WAYS}
@@ -279,7 +279,7 @@ def row(way, nbytes, access, rates):
 
 
 def table(rows, names):
-    """Markdown: GB/s, and the fraction of the rate of the bare driver."""
+    """Return a Markdown table: GB/s, and the fraction of the bare driver's GB/s."""
     lines = [f"| GB/s | bytes | access | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
     for each in rows:
         bare = each["rates"].get(C, {}).get("median")

@@ -52,7 +52,7 @@ def plain(value, _=None):
 
 
 def apart(ticks, low, high):
-    """The ticks whose labels do not overlap. Powers of ten have priority."""
+    """Return the ticks whose labels do not overlap. Powers of ten have priority."""
     chosen = []
     for tick in sorted(ticks, key=lambda tick: (math.log10(tick) % 1 != 0, tick)):
         near = [
@@ -81,7 +81,7 @@ def entries(rows, software):
 
 
 def dots(axes, found, rows):
-    """One line for each row, and on it the marks of the bindings, each a little lower."""
+    """Draw one line for each row, and on it the marks of the bindings, each a little lower."""
     names = [name for name in LOOKS if any(who == name for _, who, _ in found)]
     for at, name in enumerate(names):
         colour, shape = LOOKS[name]
@@ -183,7 +183,7 @@ def draw_imports(part, results):
 
 
 def draw_managed(part, results):
-    """Bars of GB/s: the moves in both directions above, the pipelines from both sources below."""
+    """Draw bars of GB/s: above, moves in both directions; below, pipelines from both sources."""
     rows = part["rows"]
     figure = Figure(figsize=(9, 6.4))
     above, below = figure.subplots(2, 2, sharex="row", height_ratios=(4, 5))

@@ -33,7 +33,7 @@ def driver(folder, kib):
 
 
 def figures(library, rounds):
-    """Nanoseconds of a call, by row and column."""
+    """Return the nanoseconds of a call, by row and column."""
     with tempfile.NamedTemporaryFile() as file:
         command = [sys.executable, HERE / "calls.py", "--only", "cudadrv", "--json", file.name]
         command += ["--rounds", str(rounds), "--rows", *ROWS]

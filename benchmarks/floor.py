@@ -67,7 +67,7 @@ class Floor:
             self.things.kernel = loaded.value
 
     def for_python(self, row, things=None):
-        """A Python function that makes the call of a row and ignores its arguments, or None.
+        """Return a Python function that makes the call of a row and ignores its arguments, or None.
 
         `self` and `things` must stay alive as long as the function.
         """
@@ -76,7 +76,7 @@ class Floor:
         return self.module.bare(row, ctypes.addressof(things or self.things))
 
     def graph(self, launches, addresses):
-        """`Things` with a graph that launches the kernel on one buffer after the other."""
+        """Return `Things` with a graph that launches the kernel on one buffer after the other."""
         made = Things.from_buffer_copy(self.things)
         buffers = (ctypes.c_uint64 * len(addresses))(*addresses)
         status = self.library.floor_graph(ctypes.byref(made), launches, buffers, len(addresses))
@@ -85,7 +85,7 @@ class Floor:
         return made
 
     def timed(self, row, calls, things=None):
-        """Nanoseconds of a call; None if the driver refuses it."""
+        """Return the nanoseconds of a call; None if the driver refuses it."""
         if row.startswith("launch") and not self.things.kernel:
             return None
         of = ctypes.byref(things or self.things)

@@ -41,7 +41,7 @@ def name_of(nodes, buffers):
 
 
 def rows_of(launch, call):
-    """The rows of a binding. `launch` launches a graph; `call` launches the kernel of one node."""
+    """Return a binding's rows. `launch` launches a graph, `call` the kernel of one node."""
     rows = {
         name_of(nodes, buffers): launch.format(f"graph_{nodes}_{buffers}")
         for nodes, buffers in LAUNCHES
@@ -53,7 +53,7 @@ def rows_of(launch, call):
 
 
 def graphs_of(make, buffers):
-    """Graphs by name: `make(pairs)` makes one that launches the kernel on each pair of buffers."""
+    """Return graphs by name. `make(pairs)` makes one, which launches the kernel on each pair."""
     sizes = {*LAUNCHES, *((count, 1) for count in STEPS)}
     return {
         f"graph_{nodes}_{count}": make(
@@ -89,7 +89,7 @@ def cudadrv():
 
 
 def floor():
-    """The bare calls, from C and from Python, in rows as `timers` returns them."""
+    """Return the bare calls, from C and from Python, in rows as `timers` returns them."""
     with cu.Device(0):
         bare = Floor(cu.driver_info().path, PTX.encode() + b"\0", KERNEL)
         stream = cu.Stream()
@@ -115,7 +115,7 @@ def floor():
 
 
 def from_c(bare, calls):
-    """The rows in C: `calls` has, by name, a row of floor.c and its arguments."""
+    """Return the rows in C: `calls` has, by name, a row of floor.c and its arguments."""
 
     def timer(name, times=1):
         row, things = calls[name]
@@ -212,7 +212,7 @@ PEERS = {"cudadrv": cudadrv, "cuda.core": cuda_core, "CuPy": cupy, "PyTorch": py
 
 
 def measured(only, rounds):
-    """The table, measured with newly made graphs."""
+    """Return the table, measured with newly made graphs."""
     found, keep = floor()
     others = add_bindings(found, PEERS, only)
     table = prepared(found, tables.GRAPHS)

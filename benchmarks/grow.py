@@ -53,7 +53,7 @@ def seconds(function):
 
 
 def measure(way, sizes, stream):
-    """The seconds for growing, for filling the result, for shrinking and for closing it."""
+    """Return the seconds for growing, for filling the result, for shrinking and for closing it."""
     growing, buffer = seconds(lambda: way(sizes, stream))
     buffer.fill_async(1, stream).wait()  # the first use of memory is slower
     filling, _ = seconds(lambda: buffer.fill_async(2, stream).wait())

@@ -38,7 +38,7 @@ print(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def timed(statement):
-    """Wall and processor time of an import in milliseconds, or the reason why it fails."""
+    """Return wall and processor time of an import in milliseconds, or the reason why it fails."""
     command = [sys.executable, "-c", PROGRAM.format(statement=statement)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's threads spin at the start
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,7 +49,7 @@ def timed(statement):
 
 
 def measure(names, rounds):
-    """``{name: [[wall, processor], ...]}`` of the packages that are installed."""
+    """Return ``{name: [[wall, processor], ...]}`` of the packages that are installed."""
     times = {}
     for name in names:
         _, missing = timed(IMPORTS[name])
@@ -67,7 +67,7 @@ def measure(names, rounds):
 
 
 def rows(times):
-    """Median and quartiles of both times."""
+    """Return median and quartiles of both times."""
     found = {}
     for name, taken in times.items():
         found[name] = {}

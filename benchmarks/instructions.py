@@ -44,7 +44,7 @@ PTX = """
 
 
 def operations():
-    """The counted calls, by name. Objects that can be made once are made here."""
+    """Return the counted calls, by name. Objects that can be made once are made here."""
     from other_library import compiled
 
     import cudadrv as cu
@@ -103,7 +103,7 @@ def operations():
 
 
 def graph_of(kernel, buffers):
-    """A graph that launches the kernel on each buffer and the next one."""
+    """Return a graph that launches the kernel on each buffer and the next one."""
     import cudadrv as cu
 
     graph, last = cu.Graph(), ()
@@ -147,7 +147,7 @@ def compiler():
 
 
 def count(number=1):
-    """``{name: instructions per call}`` of all operations, while `number` buffers are alive."""
+    """Return ``{name: instructions per call}`` of all operations, with `number` live buffers."""
     with tempfile.TemporaryDirectory() as folder:
         driver, counts = Path(folder, "libnull.so"), Path(folder, "counts")
         source = HERE / "null_driver.c"
@@ -181,12 +181,12 @@ def count(number=1):
 
 
 def recorded():
-    """The recorded counts by BUILD: Python version, compiler and machine."""
+    """Return the recorded counts by BUILD: Python version, compiler and machine."""
     return json.loads(RECORD.read_text()) if RECORD.exists() else {}
 
 
 def grown(counted, former):
-    """A line for each operation that takes clearly more instructions than recorded."""
+    """Return a line for each operation that takes clearly more instructions than recorded."""
     return [
         f"{name}: {former[name]:,} -> {instructions:,} ({instructions / former[name] - 1:+.1%})"
         for name, instructions in counted.items()

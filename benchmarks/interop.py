@@ -22,7 +22,7 @@ COUNT = NBYTES // 4
 
 
 def arrays():
-    """PyTorch, CuPy, the one stream of all, and arrays of each library."""
+    """Return PyTorch, CuPy, the one stream of all, and arrays of each library."""
     import cupy
     import torch
 
@@ -39,7 +39,7 @@ def arrays():
 
 
 def peers():
-    """For each column its rows: handing arrays over, and launches with two tensors of PyTorch."""
+    """Return the rows of each column: handing arrays over, launches with two PyTorch tensors."""
     torch, cupy, theirs, stream, (a, b), (x, y), array = arrays()
     kernel = cu.Module(PTX)[KERNEL]
     yield (

@@ -67,7 +67,7 @@ BODIES = {
 
 
 def kernels():
-    """``{name: (kernel, thread-instructions of one thread)}``."""
+    """Return ``{name: (kernel, thread-instructions of one thread)}``."""
     text = SAXPY.read_text(encoding="utf-8")
     body = text[text.index("{") :]
     found = {"saxpy": (cu.Module(text)["saxpy"], len(re.findall(r"^\s[^.{}/$].*;", body, re.M)))}
@@ -79,7 +79,7 @@ def kernels():
 
 
 def timed(kernel, count, x, y, stream):
-    """Seconds, and seconds of processor time, of one launch."""
+    """Return the seconds, and seconds of processor time, of one launch."""
     start, busy = time.perf_counter(), time.process_time()
     kernel.launch(count // BLOCK, BLOCK, *arguments(kernel, count, x, y), stream=stream)
     stream.synchronize()
@@ -87,7 +87,7 @@ def timed(kernel, count, x, y, stream):
 
 
 def arguments(kernel, count, x, y):
-    """The arguments in the order of the kernel's parameters."""
+    """Return the arguments in the order of the kernel's parameters."""
     values = {"u32": count, "f32": 0.5}
     buffers = iter((cu.read(x), y))
     return [

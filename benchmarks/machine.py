@@ -27,7 +27,7 @@ LIBRARY = "libcuda.so.1"  # the name that other bindings load
 
 
 def about():
-    """The head of a file of results. The figures follow under "rows"."""
+    """Return the head of a file of results. The figures follow under "rows"."""
     info, device = cu.driver_info(), cu.Device(0)
     return {
         "date": datetime.date.today().isoformat(),
@@ -43,7 +43,7 @@ def about():
 
 
 def versions():
-    """The versions of installed packages. cudadrv may run from its sources."""
+    """Return the versions of installed packages. cudadrv may run from its sources."""
     found = {"cudadrv": cu.__version__}
     for name, packages in PACKAGES.items():
         for package in packages:
@@ -53,7 +53,7 @@ def versions():
 
 
 def driver_version():
-    """The driver's version, such as 580.159.04, from its file's name: no function returns it."""
+    """Return the driver's version, such as 580.159.04, which only the name of its file tells."""
     found = re.search(r"/libcuda\.so\.([\d.]{4,})$", Path("/proc/self/maps").read_text(), re.M)
     return found[1] if found else None
 

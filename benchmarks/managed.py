@@ -61,7 +61,7 @@ def with_others(software, makers):
 
 
 def in_turns(ways, seconds, most=MOST_ROUNDS):
-    """Seconds of each way in each round. A way prepares itself and returns the timed function."""
+    """Return each way's seconds in each round. A way prepares, and returns the timed function."""
     times = {name: [] for name in ways}
     end = time.monotonic() + seconds
     for turn in range(most + 1):
@@ -80,7 +80,7 @@ def in_turns(ways, seconds, most=MOST_ROUNDS):
 
 
 def rates(times, nbytes):
-    """GB/s of each way: the median, and the interval of the middle half."""
+    """Return the GB/s of each way: the median, and the interval of the middle half."""
     found = {}
     for name, taken in times.items():
         ordered = sorted(nbytes / seconds / 1e9 for seconds in taken)
@@ -206,7 +206,7 @@ class PyTorchMoves:
 
 
 def ways_to_move(moves, to_host):
-    """The ways of one library in one direction, for `in_turns`."""
+    """Return the ways of one library in one direction, for `in_turns`."""
 
     def use(copied=False):
         if to_host:
@@ -424,7 +424,7 @@ def together(source, made):
 
 
 def loops(made, software):
-    """The loops that are compared, by name, and the array in which each leaves its result."""
+    """Return the compared loops by name, each with the array in which it leaves its result."""
     ours = OurLoops(made)
     found = {"Pipeline": (ours.pipeline, None), "waiting for each chunk": (ours.plain, None)}
     makers = {"PyTorch": lambda: PyTorchLoop(made), "CuPy": lambda: CuPyLoop(made)}

@@ -44,7 +44,7 @@ MACHINE = (
 
 
 def run(name, quick, only):
-    """The results of a part, or the reason why there are none."""
+    """Return the results of a part, or the reason why there are none."""
     options = PARTS[name][quick]
     if only and name in COMPARING:
         options = [*options, "--only", *only]

@@ -103,7 +103,7 @@ class Pipeline:
             outward.record(free)
 
     def timed(self, way, *arguments):
-        """Seconds until everything is queued, and until everything is complete."""
+        """Return the seconds until everything is queued, and until everything is complete."""
         gc.disable()
         start = time.perf_counter()
         way(*arguments)
@@ -126,7 +126,7 @@ class Pipeline:
 
 
 def measure(pipeline, buffers, rounds):
-    """Seconds to issue and to finish, for each way and round."""
+    """Return the seconds to issue and to finish, for each way and round."""
     pipelines = {f"Pipeline, {n} buffers": (pipeline.by_class, n) for n in buffers}
     pipelines[f"by hand, {max(buffers)} buffers"] = pipeline.by_hand, max(buffers)
     for way in pipelines.values():
@@ -143,7 +143,7 @@ def measure(pipeline, buffers, rounds):
 
 
 def rows(times, nbytes):
-    """For each way: milliseconds, GB/s, and the fraction of its time that each bound would take."""
+    """Return for each way ms, GB/s, and the fraction of its time that each bound would take."""
     found = {}
     for name, both in times.items():
         issued, taken = (sorted(figures) for figures in zip(*both, strict=True))

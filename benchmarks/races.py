@@ -18,7 +18,7 @@ CALLS = 2000
 
 
 def prepare(cuda: ctypes.CDLL, nbytes: int) -> list[object]:
-    """Arguments of a copy: target, source, size, stream."""
+    """Return arguments of a copy: target, source, size, stream."""
     target, source, stream = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p()
     size = ctypes.c_size_t(nbytes)
     assert cuda.cuMemAlloc_v2(ctypes.byref(target), size) == 0

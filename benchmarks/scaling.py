@@ -63,7 +63,7 @@ class Timed(stencil.Part):
 
 
 def timeline(options, size):
-    """The spans of each part, in ms, in some steps after the first ones."""
+    """Return the spans of each part, in ms, in some steps after the first ones."""
     devices = cu.Device.all()
     parts = [
         Timed(index, options.rows, options.columns, devices[index % len(devices)])
@@ -77,7 +77,7 @@ def timeline(options, size):
 
 
 def overlap(spans):
-    """The fraction of the copies' time in which the inner kernel of the same part runs."""
+    """Return the fraction of the copies' time in which the inner kernel of the same part runs."""
     inside = total = 0.0
     for part in spans:
         inner = [(start, stop) for what, start, stop in part if what == "inner rows"]

@@ -46,7 +46,7 @@ class Copies:
         self.array[:] = 1
 
     def run(self, way):
-        """GB/s of one copy."""
+        """Return the GB/s of one copy."""
         if way == "fresh":
             return self._fresh()
         start = time.perf_counter()

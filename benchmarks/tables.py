@@ -88,14 +88,14 @@ FEW_BINDINGS = ("cudadrv", "cuda.bindings", "cuda.core", "CuPy")
 
 
 def grid(head, lines):
-    """A Markdown table. None becomes a dash."""
+    """Return a Markdown table. None becomes a dash."""
     filled = [["-" if cell is None else cell for cell in line] for line in lines]
     rows = [head, ["---"] * len(head), *filled]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows).replace("| --- ", "|---")
 
 
 def head(machine):
-    """Where and when the figures were measured, as one line."""
+    """Return where and when the figures were measured, as one line."""
     driver = f", driver {machine['driver']}" if machine.get("driver") else ""
     return (
         f"{machine['device']}{driver} (CUDA {machine['cuda']}), {machine['cpus']} processors,"
@@ -108,12 +108,12 @@ def versions(machine):
 
 
 def times(ratio):
-    """A ratio with two decimals, or two digits if it is small."""
+    """Return a ratio with two decimals, or two digits if it is small."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
 
 
 def call_cell(cells, name, way, software):
-    """Nanoseconds, and the ratio to the floor; on the software driver, ns above the floor."""
+    """Return ns and the ratio to the floor; on the software driver, the ns above the floor."""
     if name not in cells:
         return None
     figures = cells[name][way]
@@ -126,7 +126,7 @@ def call_cell(cells, name, way, software):
 
 
 def one_way(rows, way, software, bindings=BINDINGS):
-    """The rows of the calls, measured in a loop or from a function."""
+    """Return the rows of the calls, measured in a loop or from a function."""
     there = [
         name
         for name in [FLOOR, PYTHON_FLOOR, *bindings]
@@ -148,7 +148,7 @@ def calls(rows, software=False):
 
 
 def spread(figures):
-    """The width of the interval that contains the middle half of the figures."""
+    """Return the width of the interval that contains the middle half of the figures."""
     return figures["high"] - figures["low"]
 
 
@@ -183,7 +183,7 @@ def rate(cell, floor):
 
 
 def bandwidth(rows):
-    """A table for each direction: GB/s, and the fraction of a copy of page-locked memory."""
+    """Return a table for each direction: GB/s, and the fraction of a copy of page-locked memory."""
     parts = []
     for way, sizes in rows.items():
         known = [LOCKED, DRIVER, DRIVER_WAITED, *BINDINGS]
@@ -216,7 +216,7 @@ def imports(rows):
 
 
 def interop(rows):
-    """Nanoseconds in a plain loop; launches also as multiples of one with cudadrv's own buffers."""
+    """Return ns in a plain loop; for launches, also the ratio to one with cudadrv's own buffers."""
     own = "cudadrv, its own buffers"
     there = [own, "cudadrv", "CuPy", "PyTorch", "cuda.core", "numba-cuda"]
     there = [name for name in there if any(name in row for row in rows.values())]
@@ -234,7 +234,7 @@ def interop(rows):
 
 
 def graphs(rows):
-    """Nanoseconds in a plain loop, and the ratio to the bare call from C."""
+    """Return the nanoseconds in a plain loop, and the ratio to the bare call from C."""
     columns = [FLOOR, PYTHON_FLOOR, *BINDINGS]
     there = [name for name in columns if any(name in row for row in rows.values())]
     lines = [
@@ -245,7 +245,7 @@ def graphs(rows):
 
 
 def moves(rows):
-    """GB/s of a pass over managed memory, by the way in which it moves; one table a direction."""
+    """Return a table for each direction: GB/s of a pass over managed memory, by how it moves."""
     parts = []
     for direction, ways in rows.items():
         there = [name for name in BINDINGS if any(name in cells for cells in ways.values())]
@@ -257,7 +257,7 @@ def moves(rows):
 
 
 def streamed(rows):
-    """GB/s of each stage alone and of each pipeline, one table for each kind of source."""
+    """Return a table for each kind of source: GB/s of each stage alone and of each pipeline."""
     parts = []
     for kind, cells in rows.items():
         bounds = [name for name in BOUNDS if any(name in row for row in cells.values())]
@@ -303,12 +303,12 @@ PICTURES = {
 
 
 def fingerprint(part):
-    """A hash of a part of the results, which its picture contains."""
+    """Return a hash of a part of the results, which its picture contains."""
     return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
 
 
 def part(results, name):
-    """One part of the results, as Markdown."""
+    """Return one part of the results, as Markdown."""
     rows = results["parts"][name]["rows"]
     if name == "calls":
         return f"{calls(rows, results['software'])}\n{quicker(rows)}"
@@ -324,7 +324,7 @@ def part(results, name):
 
 
 def report(results):
-    """All parts. Failed parts are listed, so that they do not look like parts that did not run."""
+    """Return all parts. Failed parts are listed, too, unlike parts that did not run."""
     text = f"{head(results)}\n{versions(results)}\n"
     for name, title in TITLES.items():
         if name in results["parts"]:
@@ -335,7 +335,7 @@ def report(results):
 
 
 def few_calls(results):
-    """A table of the rows FEW_CALLS, with two columns: the bare call and cudadrv."""
+    """Return a table of the rows FEW_CALLS, with two columns: the bare call and cudadrv."""
     rows = results["parts"]["calls"]["rows"]
     lines = []
     for row in FEW_CALLS:
@@ -345,14 +345,14 @@ def few_calls(results):
 
 
 def of_managed(results, name, table):
-    """One of the tables of the part "managed" of the results."""
+    """Return one of the tables of the part "managed" of the results."""
     if "managed" not in results["parts"]:
         return "Not measured in this run.\n"
     return table(results["parts"]["managed"]["rows"][name])
 
 
 def with_picture(results, name):
-    """The text and the picture of one part, for a page."""
+    """Return the text and the picture of one part, for a page."""
     if name not in results["parts"]:
         return "Not measured in this run.\n"
     picture = f"![{PICTURES[name]}]({RESULTS}/{name}.svg)\n\n" if name in PICTURES else ""
@@ -370,7 +370,7 @@ def versions_of(results):
 
 
 def blocks(recorded, software):
-    """The text between each pair of marks, by name."""
+    """Return the text between each pair of marks, by name."""
     return {
         "machine": f"{head(recorded)}.\n",
         "calls": fewer_calls(recorded),
@@ -389,7 +389,7 @@ MARKED = re.compile(r"(<!-- begin ([\w ]+) -->)\n.*?(<!-- end \2 -->)", re.DOTAL
 
 
 def filled(page, found):
-    """The page with these texts between its marks."""
+    """Return the page with these texts between its marks."""
     return MARKED.sub(lambda mark: f"{mark[1]}\n\n{found[mark[2]]}\n{mark[3]}", page)
 
 

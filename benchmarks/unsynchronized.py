@@ -145,7 +145,7 @@ PROGRAMS = {
 
 
 def resident() -> int:
-    """The resident memory of the process in bytes, without pages of files.
+    """Return the resident memory of the process in bytes, without pages of files.
 
     Pages of files are code, which appears when it first runs and may vanish at any time. Linux
     counts the pages for `smaps_rollup`, which is read here; `statm` and `status` may be wrong by 32
@@ -157,7 +157,7 @@ def resident() -> int:
 
 
 def run(name: str, steps: int) -> tuple[float, int, Counter[str]]:
-    """Microseconds of a step, growth of the process in bytes, and the most objects alive."""
+    """Return the us of a step, the growth of the process in bytes, and the most live objects."""
     program = PROGRAMS[name]()
     software = cu.driver_info().is_software
     most: Counter[str] = Counter()

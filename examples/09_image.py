@@ -17,7 +17,7 @@ BLOCK = (32, 8)
 
 
 def drawn(rows: int = 240, columns: int = 320) -> Pixels:
-    """Circles in three colours, with sharp edges and a slow gradient."""
+    """Return circles in three colours, with sharp edges and a slow gradient."""
     y, x = np.mgrid[:rows, :columns]
     picture = np.stack([x * 255 // columns, y * 255 // rows, 0 * x + 96], axis=2)
     for colour in range(3):

@@ -53,7 +53,7 @@ ones are mostly of before CUDA 4, when addresses had 32 bits.
 
 
 def preprocessed(header: str, mode: str, folders: list[str]) -> str:
-    """What a header declares, and the line ``soft_version=CUDA_VERSION``."""
+    """Return what a header declares, and the line ``soft_version=CUDA_VERSION``."""
     return subprocess.run(
         ["cc", "-E", "-P", *filter(None, [mode]), *(f"-I{path}" for path in folders), "-xc", "-"],
         input=f"#include <cuda.h>\n#include <{header}>\nsoft_version=CUDA_VERSION;\n",
@@ -64,7 +64,7 @@ def preprocessed(header: str, mode: str, folders: list[str]) -> str:
 
 
 def header_names(folder: str) -> tuple[int, set[str]]:
-    """CUDA_VERSION of the headers in a folder, and the function names that they declare."""
+    """Return CUDA_VERSION of the headers in a folder, and the function names that they declare."""
     names, version = set(), 0
     with tempfile.TemporaryDirectory() as others:
         for name in EMPTY_HEADERS:
@@ -79,7 +79,7 @@ def header_names(folder: str) -> tuple[int, set[str]]:
 
 
 def known_names() -> tuple[int, set[str]]:
-    """The newest CUDA_VERSION that names.def knows, and its names."""
+    """Return the newest CUDA_VERSION that names.def knows, and its names."""
     text = NAMES.read_text(encoding="utf-8") if NAMES.exists() else ""
     version = max(map(int, re.findall(r"^// newest: (\d+)$", text, re.M)), default=0)
     return version, set(re.findall(r"^SOFT_NAME\((\w+)\)$", text, re.M))
@@ -91,19 +91,19 @@ def names_text(version: int, names: set[str]) -> str:
 
 
 def implemented() -> list[tuple[str, int, str]]:
-    """Base name, version and symbol of each implemented function."""
+    """Return base name, version and symbol of each implemented function."""
     text = FUNCTIONS.read_text(encoding="utf-8")
     found = re.findall(r"^SOFT_FUNCTION\((\w+), (\d+), (\w+),", text, re.M)
     return [(base, int(version), symbol) for base, version, symbol in found]
 
 
 def base_name(symbol: str) -> str:
-    """The name of a function without the suffixes for its version and its stream variant."""
+    """Return the name of a function without the suffixes for its version and its stream variant."""
     return re.sub(r"(_v\d+)?(_pt[sd][sz])?$", "", symbol)
 
 
 def table_text() -> str:
-    """The documentation page."""
+    """Return the documentation page."""
     versions: dict[str, list[str]] = {}
     for base, version, symbol in implemented():
         dotted = f"{version // 1000}.{version % 1000 // 10}"
@@ -119,7 +119,7 @@ def table_text() -> str:
 
 
 def nvml_text(pynvml: str) -> str:
-    """The names that nvidia-ml-py looks up and nvml.c does not implement."""
+    """Return the names that nvidia-ml-py looks up and nvml.c does not implement."""
     text = Path(pynvml).read_text(encoding="utf-8")
     names = set(re.findall(r'_nvmlGetFunctionPointer\(\s*["\'](nvml\w+)', text))
     own = (ROOT / "softdriver" / "nvml.c").read_text(encoding="utf-8")

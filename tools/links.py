@@ -12,13 +12,13 @@ LINK = re.compile(
 
 
 def repository() -> str | None:
-    """The repository's URL in pyproject.toml, or None if that has none."""
+    """Return the repository's URL in pyproject.toml, or None if that has none."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         return tomllib.load(file)["project"].get("urls", {}).get("Source")
 
 
 def rewritten(page: Path, inside: Path | None, source: str | None) -> str:
-    """The page's text. Links to files outside a folder become URLs of the repository, or text."""
+    """Return the page. Links to files outside a folder become URLs of the repository, or text."""
 
     def one(found: re.Match[str]) -> str:
         target = (page.parent / found["path"]).resolve()

@@ -57,12 +57,12 @@ class Picture:
         )
 
     def lane(self, y, name, *, code=False):
-        """A horizontal line with a name before it."""
+        """Draw a horizontal line with a name before it."""
         self.text(LEFT - 14, y + 4, name, anchor="end", bold=not code, code=code)
         self.line(LEFT, y, RIGHT, y)
 
     def bar(self, x1, x2, y, kind, words="", *, height=28, code=False, dashed=False):
-        """A box around a lane, with words in its middle."""
+        """Draw a box around a lane, with words in its middle."""
         fill, stroke = FILLS[kind]
         dashes = " stroke-dasharray='4 3'" if dashed else ""
         self.shapes.append(
@@ -76,13 +76,13 @@ class Picture:
         self.shapes.append(f"<circle cx='{x}' cy='{y}' r='5' fill='{color}'/>")
 
     def arrow(self, x1, y1, x2, y2):
-        """A line from a point down or up to another one."""
+        """Draw a line from a point down or up to another one."""
         tip = 8 if y2 > y1 else -8
         self.line(x1, y1, x2, y2 - tip, color=INK, width=1.6)
         self.shapes.append(f"<path d='M{x2 - 5} {y2 - tip} h10 L{x2} {y2} z' fill='{INK}'/>")
 
     def verdict(self, x, y, good, words, *, anchor="middle"):
-        """A sign that a call is accepted or refused, which can be read without colours."""
+        """Draw a sign that a call is accepted or refused, which can be read without colours."""
         color, sign = (GOOD, "✓") if good else (BAD, "✗")
         self.text(x, y, f"{sign} {words}", anchor=anchor, color=color, bold=True)
 
@@ -474,7 +474,7 @@ GRAPHS = {
 
 
 def graph(name: str, last: str) -> str:
-    """What `Graph.to_svg` returns for a graph of the page."""
+    """Return what `Graph.to_svg` returns for a graph of the page."""
     page = (FOLDER.parent / "graphs.md").read_text(encoding="utf-8")
     lines = ""
     for program in re.finditer(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
@@ -494,7 +494,7 @@ def graph(name: str, last: str) -> str:
 
 
 def files() -> dict[Path, str]:
-    """The text of each file."""
+    """Return the text of each file."""
     pictures = [make() for make in PICTURES]
     made = {FOLDER / f"{picture.name}.svg": picture.svg() for picture in pictures}
     return made | {FOLDER / f"{name}.svg": graph(*how) for name, how in GRAPHS.items()}

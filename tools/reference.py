@@ -27,7 +27,7 @@ PAGE = re.compile(r"\bdocs/([\w-]+)\.md")
 
 
 def names(module: str) -> list[str]:
-    """The public names of a module, except its version."""
+    """Return the public names of a module, except its version."""
     return [name for name in importlib.import_module(module).__all__ if name[:2] != "__"]
 
 
@@ -52,7 +52,7 @@ def sections(text: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def attributes(section: list[str]) -> dict[str, str]:
-    """The texts of an Attributes section, by name."""
+    """Return the texts of an Attributes section, by name."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
     for line in section:
@@ -65,7 +65,7 @@ def attributes(section: list[str]) -> dict[str, str]:
 
 
 def docstring(text: str, shown: Collection[str] = ()) -> str:
-    """A docstring for the site: sections last, pages as links, and no attributes twice."""
+    """Return a docstring for the site: sections last, pages as links, and no attributes twice."""
     free, found = sections(text)
     found["Attributes"] = without(found.get("Attributes", []), shown)
     lines = "\n".join(free).strip().splitlines()
@@ -77,7 +77,7 @@ def docstring(text: str, shown: Collection[str] = ()) -> str:
 
 
 def without(section: list[str], shown: Collection[str]) -> list[str]:
-    """An Attributes section without those that are members with a text of their own."""
+    """Return an Attributes section without the attributes that are members with a docstring."""
     kept: list[str] = []
     keep = True
     for line in section:
@@ -130,7 +130,7 @@ class Sources:
         self.types = Types(aliases)
 
     def of(self, thing: object) -> ast.stmt:
-        """The definition of a thing. Public things say that the package defines them."""
+        """Return the definition of a thing. Public things say that the package defines them."""
         for (module, name), node in self.defined.items():
             if name == thing.__name__ and getattr(sys.modules.get(module), name, None) is thing:
                 return copy.deepcopy(node)
@@ -155,7 +155,7 @@ def with_docstring(node: ast.stmt, text: str | None, shown: Collection[str] = ()
 
 
 def own_docstring(thing: type, name: str) -> str | None:
-    """The docstring of a member; None for one that Python gives to every such method."""
+    """Return the docstring of a member; None for one that Python gives to every such method."""
     found = inspect.getattr_static(thing, name, None)
     text = getattr(getattr(found, "__func__", found), "__doc__", None)  # not that of classmethod
     if any(text == getattr(getattr(other, name, None), "__doc__", None) for other in STANDARD):
@@ -208,7 +208,7 @@ def field(sources: Sources, thing: type, node: ast.AnnAssign) -> list[ast.stmt]:
 def method(
     sources: Sources, thing: type, node: ast.FunctionDef, settable: Collection[str]
 ) -> list[ast.stmt]:
-    """A method or a property; nothing for setters and for what is not public."""
+    """Return a method or a property; nothing for setters and for what is not public."""
     kinds = decorators(node)
     text = own_docstring(thing, node.name)
     if "setter" in kinds or node.name == "__exit__" or (node.name[0] == "_" and not text):
@@ -219,7 +219,7 @@ def method(
 
 
 def joined(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
-    """Overloads as one function, which takes and returns what any of them does."""
+    """Return overloads as one function, which takes and returns what any of them does."""
     made: dict[str, ast.FunctionDef] = {}
     for node in functions:
         if "overload" not in decorators(node) or node.name not in made:
@@ -236,7 +236,7 @@ def joined(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
 
 
 def members(sources: Sources, thing: type, node: ast.ClassDef) -> list[ast.stmt]:
-    """The members of a class, and those of its bases that are not public."""
+    """Return the members of a class, and those of its bases that are not public."""
     made: list[ast.stmt] = []
     for base in thing.__bases__:
         if base.__module__.startswith("cudadrv.") and base.__name__ not in names("cudadrv"):
@@ -277,7 +277,7 @@ def decorators(node: ast.FunctionDef) -> set[str]:
 
 
 def stub(module: str) -> str:
-    """The stub of a public module: signatures and types from stubs, docstrings from what runs."""
+    """Return the stub of a public module, with signatures of stubs and docstrings of what runs."""
     sources = Sources()
     found = importlib.import_module(module)
     body = []

@@ -77,7 +77,7 @@ END:
 
 
 def grid_rows(first, count, columns):
-    """Some rows of the initial grid."""
+    """Return some rows of the initial grid."""
     y = np.arange(first, first + count)[:, None]
     return ((y * 7919 + np.arange(columns) * 104729) % 1000 / 1000).astype("f4")
 
@@ -93,7 +93,7 @@ def with_numpy(grid, steps):
 
 
 class Part:
-    """The rows of one device, a halo row above them and one below, before and after a step."""
+    """The rows of one device with a halo row above and one below, before and after a step."""
 
     def __init__(self, index, rows, columns, device):
         grid = grid_rows(index * rows, rows + 2, columns)
@@ -132,7 +132,7 @@ class Part:
         self.inner_done = self.relax(2, self.rows - 2, self.inner)
 
     def edge(self, side):
-        """The outer row on one side, which a neighbour needs."""
+        """Return the outer row on one side, which a neighbour needs."""
         return self.of(self.after, 1 if side == "above" else self.rows, 1)
 
     def halo(self, side):
@@ -155,7 +155,7 @@ class Part:
 
 
 def neighbours(index, size):
-    """The neighbours of a part, by side."""
+    """Return the neighbours of a part, by side."""
     beside = {"above": index - 1, "below": index + 1}
     return {side: other for side, other in beside.items() if 0 <= other < size}
 

@@ -60,7 +60,7 @@ def fused(words, device):
 
 @cache
 def fold(word, device):
-    """The kernel in which thread i of n folds the items i, i + n, i + 2 n and so on into one."""
+    """Return the kernel in which thread i of n folds items i, i + n, i + 2 n, ... into one."""
     text = f""".visible .entry fold(.param .u64 out, .param .u64 items, .param .u32 count) {{
     {REGISTERS}    .reg .u64 %step;
     {INDEX}
@@ -138,7 +138,7 @@ class Array:
         return self._with("max", other)
 
     def _flat(self):
-        """The words of the expression, and the kernel's arguments."""
+        """Return the words of the expression, and the kernel's arguments."""
         if self.buffer is not None:
             return ["x"], [cu.read(self.buffer)]
         words, arguments = [], []

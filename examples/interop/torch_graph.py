@@ -18,7 +18,7 @@ x, y = cu.DeviceBuffer(COUNT, "f4", name="x"), cu.DeviceBuffer(COUNT, "f4", name
 
 
 def step():
-    """The sum of (x + 1) + 2 x, of which the kernel adds the second part."""
+    """Return the sum of (x + 1) + 2 x, of which the kernel adds the second part."""
     x.copy_from_async(frames, stream)
     theirs_x, theirs_y = torch.from_dlpack(x), torch.from_dlpack(y)
     torch.add(theirs_x, 1, out=theirs_y)

@@ -18,7 +18,7 @@ means = []
 
 
 def read(batch):
-    """The pictures of a batch, as they would come from a file."""
+    """Return the pictures of a batch, as they would come from a file."""
     return np.random.default_rng(batch).integers(0, 256, SHAPE, dtype="u1")
 
 

@@ -15,7 +15,7 @@ BLOCK = 128
 def black_scholes(
     shares: Reals, strikes: Reals, years: Reals, rate: float, volatility: float
 ) -> tuple[Reals, Reals]:
-    """Prices of calls and puts."""
+    """Return prices of calls and puts."""
     dtype, count = shares.dtype, shares.size
     module = cu.Module.from_file(Path(__file__).with_suffix(".ptx"))
     kernel = module[f"black_scholes_{'float' if dtype == np.float32 else 'double'}"]

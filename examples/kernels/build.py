@@ -19,20 +19,20 @@ VERSION = "6.4"
 
 
 def build(source: Path) -> str:
-    """The PTX of a file."""
+    """Return the PTX of a file."""
     ptx = toolkit.compile(source, arch=ARCHITECTURE, compiler="nvcc", cache=False)
     return re.sub(r"^\.version .*$", f".version {VERSION}", ptx, flags=re.MULTILINE)
 
 
 def code(ptx: str) -> list[str]:
-    """The lines of a PTX text, without comments, empty lines and the hash of the file's path."""
+    """Return a PTX text's lines, without comments, empty lines and the hash of the file's path."""
     ptx = re.sub(r"_INTERNAL_[0-9a-f]{8}_", "_INTERNAL_", ptx)  # in names of static functions
     lines = (line.partition("//")[0].strip() for line in ptx.splitlines())
     return [line for line in lines if line]
 
 
 def release(ptx: str) -> str:
-    """The release of CUDA that a PTX text comes from: "13.0, V13.0.88"."""
+    """Return the release of CUDA that a PTX text comes from: "13.0, V13.0.88"."""
     found = re.search(r"release (\d+\.\d+, V[\d.]+)", ptx)
     return found[1] if found else "unknown"
 

@@ -12,7 +12,7 @@ TILE = 64
 
 
 def nbody(bodies: Floats, velocities: Floats, seconds: float, steps: int) -> tuple[Floats, Floats]:
-    """Positions with masses (count, 4) and velocities (count, 4) after some steps."""
+    """Return positions with masses (count, 4) and velocities (count, 4) after some steps."""
     count = len(bodies)
     kernel = cu.Module.from_file(Path(__file__).with_suffix(".ptx"))["nbody"]
     with cu.Stream().scope() as stream:

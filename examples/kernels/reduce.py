@@ -13,7 +13,7 @@ MOST_BLOCKS = 64
 
 
 def reduce(data: npt.NDArray[Any]) -> Any:
-    """The sum: of int32 in shared memory, of float32 by shuffles. In two launches of one kernel."""
+    """Sum int32 in shared memory, or float32 by shuffles, in two launches of one kernel."""
     module = cu.Module.from_file(Path(__file__).with_suffix(".ptx"))
     whole = data.dtype == np.int32
     kernel = module["sum_shared" if whole else "sum_shuffle"]
