@@ -446,7 +446,7 @@ cdef class Buffer(Region):
         CudaError
             A driver call failed.
 
-        Arrays are copied through page-locked memory of the library, large ones by up to 8 threads
+        Arrays are copied through page-locked memory of the library, large ones by up to 12 threads
         (environment variable ``CUDADRV_COPY_THREADS``). After Ctrl-C the array is not touched any
         more, and this buffer stays borrowed until the queued work is known to be complete.
 

@@ -680,7 +680,7 @@ cdef int accept_region(Region region, object receipt, Stream stream) except -1:
     if not shared.lent or shared.returning:
         raise ValueError(f"another thread has taken {region.describe()} back meanwhile")
     if not region.memory.context.lost:  # if lost, this is page-locked memory: only for the host
-    # Keeps other threads from taking the buffer back now. The engine would not refuse that.
+        # Keeps other threads from taking the buffer back now. The engine would not refuse that.
         shared.returning = True
         try:
             _order_after(region, shared, stream)
