@@ -42,17 +42,18 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
     auto [known, is_new] = known_.try_emplace(key, hazards_.size());
     if (!is_new) {
         Hazard &hazard = hazards_[known->second];
-        hazard.count++;
+        uint64_t count = ++hazard.count;
         if (!hazard.benign || benign || !make)
             return;
         hazard = make(); // the races so far stored equal bytes, and this one does not
+        hazard.count = count;
     } else if (!make || hazards_.size() == room) {
         known_.erase(known);
         lost_ += make != nullptr;
         return;
     } else
         hazards_.push_back(make());
-    unnamed_ = std::min(unnamed_, known->second);
+    unnamed_.push_back(known->second);
     hazards_[known->second].print = mode == RaceMode::Print || mode == RaceMode::Abort;
     if (mode == RaceMode::Abort && !hazards_[known->second].benign) {
         flush();
@@ -61,7 +62,8 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
 }
 
 void Hazards::name_first(const std::string &name) {
-    Hazard &hazard = hazards_[unnamed_++];
+    Hazard &hazard = hazards_[unnamed_.front()];
+    unnamed_.pop_front();
     if (!name.empty())
         hazard.memory = name;
     if (hazard.benign)

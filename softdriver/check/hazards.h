@@ -3,6 +3,7 @@
 #include "base/waiting.h"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -53,7 +54,7 @@ class Hazards {
     const std::vector<Hazard> &all() const { return hazards_; }
     // The oldest hazard for whose memory the client has not been asked, or null.
     const Hazard *first_unnamed() const {
-        return unnamed_ < hazards_.size() ? &hazards_[unnamed_] : nullptr;
+        return unnamed_.empty() ? nullptr : &hazards_[unnamed_.front()];
     }
     // Sets the client's name for the memory of first_unnamed(), and reports this hazard.
     void name_first(const std::string &name);
@@ -68,7 +69,7 @@ class Hazards {
   private:
     std::vector<Hazard> hazards_;
     std::map<Key, size_t> known_;
-    size_t unnamed_ = 0; // index of the first hazard that has not been reported
+    std::deque<size_t> unnamed_; // indices of the hazards that have not been reported
     uint64_t cleared_ = 0;
     uint64_t lost_ = 0; // different hazards that were not kept, because the list was full
 };

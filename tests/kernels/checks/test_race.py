@@ -302,7 +302,29 @@ def test_equal_places_are_one_hazard(cuda_device):
 def test_a_value_that_is_the_same_only_at_first(cuda_device):
     """A race is not benign if it was benign only at first."""
     body = "shr.u32 %r5, %r1, 5; st.shared.u32 [%r9], %r5;"
-    assert modes(run(body)) == ["write write"]
+    (hazard,) = run(body)
+    assert modes([hazard]) == ["write write"]
+    assert hazard.count == 63
+
+
+def test_each_hazard_is_printed_once(script):
+    """Also if an earlier one turns out not to be benign."""
+    done = script.run(f"""
+    import numpy as np
+    import cudadrv as cu
+    from cudadrv import testing
+    testing.configure("checks=race,hazards=print,schedule=eager")
+    out = cu.DeviceBuffer.zeros(64, np.uint32)
+    text = {programs.TEXT!r}.format(before="", body='''
+        mul.lo.u32 %r5, %r1, %r2; st.shared.u32 [%r9], %r5;
+        st.shared.u32 [%r9+512], %r1; ld.shared.u32 %r6, [%r9+512];''')
+    with cu.Module(text) as module, cu.Stream() as stream:
+        for blocks in (1, 2, 2):
+            module["k"].launch(blocks, 64, out, stream=stream)
+            stream.synchronize()
+    """)
+    printed = [line for line in done.stderr.splitlines() if line.startswith("race in kernel")]
+    assert len(printed) == len({line.split(" at ")[0] for line in printed}) == 2, done.stderr
 
 
 def test_nothing_is_checked_by_default(cuda_device):
