@@ -1081,7 +1081,7 @@ cdef Receipt return_opened(Region region, Stream stream):
         _keep_awaiting(opened)
         stream.record_event(opened.event)
     except BaseException:
-        if is_gone:     # the owner was not told, so that the buffer can be given back again
+        if is_gone:     # the owner has not been told: keep the buffer, so that it can be given back
             stay_home(memory)
         own_memory_end(closed)
         raise

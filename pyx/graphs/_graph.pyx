@@ -394,10 +394,10 @@ cdef class Graph(Builder):
     def to_svg(self):
         """Return a picture of the graph: the text of an SVG file, which needs no other file.
 
-        Each stream has a column, and so have nodes that were added without a capture. A node stands
-        below those that it runs after. A node shows the same information as in `to_dot`. Bodies of
-        conditional nodes are not drawn: draw them by themselves. Notebooks show a graph as this
-        picture. Raises ValueError if the graph is closed. Makes no driver call.
+        Each stream has a column; all nodes that were added without a capture share one. A node
+        stands below those that it runs after. A node shows the same information as in `to_dot`.
+        Bodies of conditional nodes are not drawn: draw them by themselves. Notebooks show a graph
+        as this picture. Raises ValueError if the graph is closed. Makes no driver call.
         """
         from cudadrv._graph_picture import svg
         return svg(*_drawn(self))

@@ -74,8 +74,8 @@ def from_dlpack(array, stream=None, *, bint ordered=False):
     Returns
     -------
     DeviceBuffer, LockedBuffer or UnifiedBuffer
-        By the kind of memory that the driver says it is. It has the array's shape, and is read-only
-        if the array is.
+        The class depends on the kind of memory that the driver reports. The buffer has the array's
+        shape, and is read-only if the array is.
 
     Raises
     ------

@@ -17,9 +17,9 @@ from cudadrv._engine cimport OWN_STRICT, OWN_UNCHECKED, OWN_WAIT
 # A context variable (contextvars) holds the innermost `with` block. So a block is in force in the
 # functions that it calls and in the tasks that it starts, and in no other thread. If a generator is
 # suspended inside a block, the block stays in force in the generator's caller;
-# ``contextlib.contextmanager`` needs this. Because of such generators, blocks can end in any order,
-# and in a copy of the contextvars.Context in which they began. Each block stays in force until it
-# ends itself.
+# ``contextlib.contextmanager`` needs this. Because of such generators, an outer block may end
+# before an inner one. A block may also end in a copy of the contextvars.Context in which it began.
+# Each block stays in force until it ends itself.
 
 @cython.final
 cdef class Entry:

@@ -45,7 +45,8 @@ void BitSet::add_long(uintptr_t first, size_t count) {
 
 namespace {
 
-// Joins ranges that overlap or follow each other. They come in the order of their begins.
+// Joins ranges that overlap or follow each other. They must be added in ascending order of their
+// addresses.
 struct Joined {
     std::vector<Accessed> ranges;
     uintptr_t begin = 0, end = 0; // the last range, which may grow

@@ -33,9 +33,10 @@ struct PlaceOnFace {
     bool outside;
 };
 
-// Returns a coordinate of a direction that meets a neighbouring face or the opposite face, as a
-// distance from the middle of the face. `over` is the component of the direction towards the
-// neighbouring face.
+// For a direction that meets a neighbouring face or the opposite one: returns a coordinate of that
+// point once the faces are unfolded into the plane of the chosen face. It is the distance from the
+// middle of the chosen face. `over` is the component of the direction towards the neighbouring
+// face.
 double unfolded(double over, double major) {
     double size = std::fabs(over);
     double far = size >= -major ? 2 - major / size : 4 + size / major;

@@ -137,8 +137,8 @@ template <auto operation> const Handler lanes = widest<operation>();
 template <auto operation, auto quick, auto doubtful>
 const Handler quick_lanes = has_avx2() ? QuickLanes<operation, quick, doubtful>::run_avx2
                                        : QuickLanes<operation, quick, doubtful>::run;
-// The handler of an operation that is a single fused multiply-add. It may use FMA, because the
-// compiler cannot fuse anything else in it.
+// The handler of an operation that is a single fused multiply-add. It may be compiled for
+// FMA: it has no other multiplication and addition that the compiler could fuse.
 template <auto operation>
 const Handler fused_lanes = has_fma() ? Lanes<operation>::run_fma : Lanes<operation>::run;
 

@@ -23,7 +23,8 @@ struct Spot {
     bool says_level = false;
 };
 
-// Reads four channels as the bits of registers. Return false if `read` returned null.
+// Samples the texture and stores the four channels as the bits that the registers receive. Both
+// functions return false if `read` returned null.
 bool sample(const Texture &texture, const Spot &spot, const ReadTexel &read, uint32_t (&result)[4]);
 // Reads one channel of the four elements that a linear filter would use: (0, 1), (1, 1), (1, 0) and
 // (0, 0), where the first number is for x.

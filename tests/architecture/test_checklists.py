@@ -30,7 +30,7 @@ def test_the_files_exist(checklist):
 
 @pytest.fixture
 def tree(tmp_path) -> Path:
-    """A copy of the files that the checklist for a new environment variable names."""
+    """A copy of the files that are named in the checklist for a new environment variable."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pxd", "*.pyi")
     shutil.copytree(ROOT / "cudadrv", tmp_path / "cudadrv", ignore=ignored)
     for name in (

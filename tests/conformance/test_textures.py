@@ -115,7 +115,8 @@ def model(content, positions, dimensions, outside, filter_, normalized, border=(
         positions = positions * content.shape[2::-1][:dimensions]
     if filter_ == POINT:
         return fetched(content, numpy.floor(positions).astype(int).T, outside, border)
-    # A 1-D texture is read at the upper edge of a plane.
+    # The device treats a 1-D texture as a plane of one row, and reads it at that row's upper edge.
+    # So half of each value comes from the border above.
     if dimensions == 1 and outside[1] == BORDER:
         mean = model(content, positions, 1, (outside[0], CLAMP), filter_, False, border)
         return (mean + border[: content.shape[3]]) / 2

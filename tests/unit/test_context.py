@@ -191,7 +191,7 @@ class Elsewhere:
     "ends", [name for name in vars(Elsewhere) if name[:2] in ("li", "di", "is")]
 )
 def test_synchronize_covers_what_its_streams_had_waited_for_elsewhere(stream, gate, ends):
-    """Synchronizing a context covers the waits of its ended streams.
+    """Synchronizing a context also covers work of other contexts that its streams waited for.
 
     It makes no difference how a stream has ended, or whether its object is still alive.
     """
