@@ -7,7 +7,7 @@
 
 int cuInit(unsigned), cuDeviceGetCount(int *), cuDriverGetVersion(int *);
 int cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuStreamCreate(void **, unsigned);
-int cuMemAlloc_v2(unsigned long long *, size_t), cuTexRefCreate(void **);
+int cuMemAlloc_v2(unsigned long long *, size_t), cuCheckpointProcessLock(int, void *);
 
 static void *context;
 static unsigned long long address;
@@ -39,7 +39,7 @@ int main(int count, char **words) {
             frees_late = 1;
         else if (!strcmp(words[i], "many"))
             for (number = 0; number < 1000000; number++)
-                status = cuTexRefCreate(&context);
+                status = cuCheckpointProcessLock(0, NULL);
         else if (!strcmp(words[i], "_exit"))
             _exit(5);
         else if (!strcmp(words[i], "kill"))
