@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/notes.h"
 #include "base/settings.h"
+#include "ptx/machine.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -14,11 +15,6 @@ namespace soft {
 namespace {
 
 constexpr size_t room = 1000;
-
-std::string triple(const unsigned index[3]) {
-    return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
-           std::to_string(index[2]) + ")";
-}
 
 std::string list(const unsigned index[3]) {
     return "[" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
@@ -35,7 +31,8 @@ std::string object(const HazardAccess &access) {
 } // namespace
 
 std::string HazardAccess::told() const {
-    return mode + " by thread " + triple(thread) + " of block " + triple(block) + " at " + place;
+    return mode + " by thread " + ptx::triple(thread) + " of block " + ptx::triple(block) + " at " +
+           place;
 }
 
 void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::function<Hazard()> &make) {

@@ -109,25 +109,28 @@ void KernelRaces::run(ptx::Warp &warp, const ptx::Step &step) {
         break;
     }
     if (effect.kind != Effect::Kind::Fence)
-        access(warp, step, effect, lanes);
+        access(warp, step, effect, block, lanes);
     if (effect.kind != Effect::Kind::Test)
         step.run(warp, step);
 }
 
-void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &effect,
+void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &effect, Block &block,
                          uint32_t lanes) {
     bool of_mbarrier = effect.kind == Effect::Kind::Arrive || effect.kind == Effect::Kind::Test;
-    Block &block = state_of(warp.block);
     looked_at_ = 0;
     if (effect.space == Space::Local || effect.space == Space::Param ||
         effect.space == Space::Const)
         return;
     for (uint32_t left = lanes; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        addresses_[lane] = of_mbarrier ? warp.row<uint64_t>(step.rows[9])[lane]
-                                       : address_of(warp, step, effect, lane);
+        addresses_[lane] = address_of(warp, step, effect, lane);
+        // All forms of an address become one. An mbarrier is in shared memory, whatever the form.
+        spaces_[lane] =
+            effect.space == Space::Generic ? ptx::narrow_generic(addresses_[lane]) : effect.space;
+        if (of_mbarrier)
+            spaces_[lane] = Space::Shared;
     }
-    if (lanes == ~uint32_t{0} && access_lines(warp, step, effect))
+    if (lanes == ~uint32_t{0} && access_lines(warp, step, effect, block))
         return;
     Entry entry = entry_of(warp, step, effect);
     for (uint32_t left = lanes, done = 0; left; left &= left - 1) {
@@ -135,12 +138,10 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
         if (done >> lane & 1)
             continue;
         uint64_t address = addresses_[lane];
-        Space space = effect.space == Space::Generic ? ptx::narrow_generic(address) : effect.space;
-        if (of_mbarrier)
-            space = Space::Shared;
-        if (space != Space::Shared && space != Space::Global)
+        bool shared = spaces_[lane] == Space::Shared;
+        if (!shared && spaces_[lane] != Space::Global)
             continue;
-        Lane one{warp, step, effect, block, lane, 1u << lane, address, space == Space::Shared};
+        Lane one{warp, step, effect, block, lane, 1u << lane, address, shared};
         if (effect.kind == Effect::Kind::Read && !effect.strong)
             one.lanes = same_reads(one, left);
         done |= one.lanes;
@@ -162,7 +163,8 @@ uint32_t KernelRaces::same_reads(const Lane &access, uint32_t lanes) const {
     uint32_t now = access.block.clocks.now(access.thread());
     for (uint32_t left = lanes; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        bool is_same = addresses_[lane] == addresses_[access.lane] &&
+        bool is_same = addresses_[lane] == access.address &&
+                       spaces_[lane] == spaces_[access.lane] &&
                        access.block.clocks.now(access.thread() - access.lane + lane) == now;
         same |= uint32_t(is_same) << lane;
     }
@@ -192,12 +194,12 @@ Line &KernelRaces::line_of(Block &block, bool shared, uint64_t line) {
 
 // Fast path: a whole warp accesses neighbouring items. Returns false if each lane has to be looked
 // at.
-bool KernelRaces::access_lines(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
+bool KernelRaces::access_lines(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect,
+                               Block &block) {
     unsigned size = unsigned(effect.item_bytes) * effect.count;
     bool plain = effect.kind == Effect::Kind::Read || effect.kind == Effect::Kind::Write;
     if (!plain || effect.strong || (size != 4 && size != 8 && size != 16))
         return false;
-    Block &block = state_of(warp.block);
     unsigned thread = warp.number * warp_size;
     Span span;
     span.entry = entry_of(warp, step, effect);
@@ -206,11 +208,12 @@ bool KernelRaces::access_lines(const ptx::Warp &warp, const ptx::Step &step, con
     uint64_t first = addresses_[0], wrong = first % size;
     for (unsigned lane = 0; lane < warp_size; lane++)
         wrong |= (addresses_[lane] ^ (first + uint64_t(lane) * size)) |
-                 (block.clocks.now(thread + lane) ^ span.entry.epoch);
-    Space space = effect.space == Space::Generic ? ptx::narrow_generic(first) : effect.space;
-    bool shared = space == Space::Shared;
+                 (block.clocks.now(thread + lane) ^ span.entry.epoch) |
+                 (spaces_[lane] != spaces_[0]);
+    bool shared = spaces_[0] == Space::Shared;
     uint64_t end = first + uint64_t(size) * warp_size;
-    if (wrong || (!shared && space != Space::Global) || (shared && end > machine_.shared_bytes))
+    if (wrong || (!shared && spaces_[0] != Space::Global) ||
+        (shared && end > machine_.shared_bytes))
         return false;
     span.words = uint8_t(size / word_bytes);
     for (uint64_t line = first / line_bytes; line * line_bytes < end; line++) {
@@ -427,6 +430,7 @@ bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint
     copy_value(access.warp, access.step, access.effect, access.lane, value);
     size_t bytes = size_t(access.effect.item_bytes) * access.effect.count;
     bool in_this_step = earlier.warp == access.warp.number && looked_at_ >> lane & 1 &&
+                        (spaces_[lane] == Space::Shared) == access.shared &&
                         earlier.block == access.warp.block.number &&
                         addresses_[lane] / word_bytes <= word &&
                         word < (addresses_[lane] + bytes + word_bytes - 1) / word_bytes;
@@ -465,13 +469,8 @@ HazardAccess KernelRaces::described(const Entry &entry, unsigned lane) const {
         access.file = *code.sources[step].file;
         access.line = code.sources[step].line;
     }
-    auto spread = [](uint64_t number, const unsigned extents[3], unsigned index[3]) {
-        index[0] = unsigned(number % extents[0]);
-        index[1] = unsigned(number / extents[0] % extents[1]);
-        index[2] = unsigned(number / extents[0] / extents[1]);
-    };
-    spread(entry.warp * warp_size + lane, machine_.launch.block, access.thread);
-    spread(entry.block, machine_.launch.grid, access.block);
+    ptx::spread(entry.warp * warp_size + lane, machine_.launch.block, access.thread);
+    ptx::spread(entry.block, machine_.launch.grid, access.block);
     return access;
 }
 

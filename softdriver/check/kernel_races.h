@@ -60,8 +60,10 @@ class KernelRaces : public ptx::Observer {
     };
 
     Block &state_of(const ptx::ThreadBlock &block) { return *blocks_.at(&block); }
-    void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
-    bool access_lines(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect);
+    void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, Block &block,
+                uint32_t lanes);
+    bool access_lines(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
+                      Block &block);
     bool add_span(Block &block, Line &line, const Span &span) const;
     bool is_behind(const Block &block, const Span &span, const Span &old) const;
     uint32_t same_reads(const Lane &access, uint32_t lanes) const;
@@ -90,9 +92,10 @@ class KernelRaces : public ptx::Observer {
     // The races that this launch has already reported, by both places and by whether they are
     // benign.
     std::map<std::tuple<uint32_t, uint32_t, bool>, Hazards::Key> found_;
-    // The addresses of the lanes that the running step has looked at.
+    // The address of each lane of the running step, in its state space.
     uint64_t addresses_[ptx::warp_size] = {};
-    uint32_t looked_at_ = 0;
+    ptx::Space spaces_[ptx::warp_size] = {};
+    uint32_t looked_at_ = 0; // the lanes whose access has been looked at
 };
 
 } // namespace soft::check

@@ -21,11 +21,8 @@ ThreadBlock::ThreadBlock(Machine &machine) : machine(machine) {
 }
 
 void ThreadBlock::start(uint64_t number_in_grid) {
-    const unsigned *grid = machine.launch.grid;
     number = number_in_grid;
-    index[0] = unsigned(number % grid[0]);
-    index[1] = unsigned(number / grid[0] % grid[1]);
-    index[2] = unsigned(number / grid[0] / grid[1]);
+    spread(number, machine.launch.grid, index);
     live = machine.threads;
     std::fill(shared.begin(), shared.end(), fresh_byte);
     for (Barrier &barrier : barriers)

@@ -25,12 +25,18 @@ constexpr uint64_t steps_alone = 2048;
 // The most blocks in a chain, and the fewest chains of a grid whose chains have several blocks.
 constexpr uint64_t longest_chain = 16, fewest_chains = 256;
 
+} // namespace
+
 std::string triple(const unsigned index[3]) {
     return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
            std::to_string(index[2]) + ")";
 }
 
-} // namespace
+void spread(uint64_t number, const unsigned extents[3], unsigned index[3]) {
+    index[0] = unsigned(number % extents[0]);
+    index[1] = unsigned(number / extents[0] % extents[1]);
+    index[2] = unsigned(number / extents[0] / extents[1]);
+}
 
 Machine::Machine(const Launch &what)
     : launch(what), code(*launch.kernel->code), library(*code.library),
@@ -184,10 +190,7 @@ void Machine::end_slice() {
 }
 
 void Machine::thread_index(const Warp &warp, unsigned lane, unsigned index[3]) const {
-    unsigned thread = warp.number * warp_size + lane;
-    index[0] = thread % launch.block[0];
-    index[1] = thread / launch.block[0] % launch.block[1];
-    index[2] = thread / launch.block[0] / launch.block[1];
+    spread(warp.number * warp_size + lane, launch.block, index);
 }
 
 std::string Machine::where(const Warp &warp, unsigned lane) const {

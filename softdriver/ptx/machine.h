@@ -11,6 +11,10 @@
 
 namespace soft::ptx {
 
+// Sets `index` to the three-dimensional index of the thread or block with this number.
+void spread(uint64_t number, const unsigned extents[3], unsigned index[3]);
+std::string triple(const unsigned index[3]); // the text of an index, such as "(1, 0, 0)"
+
 constexpr char fresh_byte = char(0xCD); // fills memory that was never written
 
 class Observer;

@@ -63,6 +63,10 @@ BLOCK = {
         "setp.ne.u32 %p1, %r1, 0; @!%p1 st.shared.u32 [%r9], 7; bar.sync 0;st.shared.u32 [%r9], 7;",
         ["write write same"],
     ),
+    "all write the same, by generic addresses": (
+        "cvt.u64.u32 %rd5, %r9; cvta.shared.u64 %rd5, %rd5; st.u32 [%rd5], 7;",
+        ["write write same"],
+    ),
     "all write something": ("st.shared.u32 [%r9], %r1;", ["write write"]),
     "atomics": ("red.shared.add.u32 [%r9], 1; atom.shared.max.u32 %r5, [%r9], %r1;", []),
     "an atomic and a read": (
@@ -237,6 +241,8 @@ MBARRIER = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r10, bar; @!%p1 mbarrier.init.sh
     bar.sync 0; {EARLY} st.shared.u32 [%r3], 5; {arrive} bra done;
     second: {wait} sub.u32 %r4, %r3, 128; ld.shared.u32 %r5, [%r4];"""
 ARRIVE = "mbarrier.arrive.shared.b64 %rd5, [%r10];"
+GENERIC_ARRIVE = """cvt.u64.u32 %rd6, %r10; cvta.shared.u64 %rd6, %rd6;
+    mbarrier.arrive.b64 %rd5, [%rd6];"""
 WAIT = """mbarrier.try_wait.parity.shared.b64 %p3, [%r10], 0; @%p3 bra over; bra second; over:"""
 
 
@@ -244,6 +250,7 @@ WAIT = """mbarrier.try_wait.parity.shared.b64 %p3, [%r10], 0; @%p3 bra over; bra
     ("arrive", "wait", "expected"),
     [
         (ARRIVE, WAIT, []),
+        (GENERIC_ARRIVE, WAIT, []),
         (ARRIVE, "", ["read write"]),
         (ARRIVE.replace("arrive.", "arrive.relaxed.cta."), WAIT, ["read write"]),
     ],
