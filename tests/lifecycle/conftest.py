@@ -1,9 +1,14 @@
 """Adds the folder of the helper modules to sys.path; fixtures of several tests."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
+
+ROOT = Path(__file__).parents[2]  # the folder from which cudadrv is imported if it is not installed
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -15,3 +20,21 @@ def eager_threads():
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def lines_of():
+    """A function that runs a program on the software driver and returns the lines it prints."""
+
+    def lines_of(program):
+        done = subprocess.run(
+            [sys.executable, str(program)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "CUDADRV_DRIVER": "software"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    return lines_of
