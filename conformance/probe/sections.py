@@ -47,6 +47,7 @@ NAMES = [
     "functions",
     "libraries",
     "launches",
+    "dependent_launches",
     "kernel_parameters",
     "link_logs",
     "old_launches",

@@ -18,8 +18,8 @@ SECTIONS = (
     "blocking lifecycle ordering peers contexts pools values fork library capture_calls copies1d "
     "devices attributes limits device_memory host_memory managed places placed_pools pool_uses "
     "pointers copies2d copies3d fills streams events host_functions capture proc_address "
-    "kernel_faults kernels modules jit functions libraries launches kernel_parameters link_logs "
-    "old_launches cooperation graphs graph_nodes "
+    "kernel_faults kernels modules jit functions libraries launches dependent_launches "
+    "kernel_parameters link_logs old_launches cooperation graphs graph_nodes "
     "graph_runs virtual arrays texture_objects textures texture_code texture_faults surfaces "
     "sharing zeroed"
 )  # sections that take long come first
