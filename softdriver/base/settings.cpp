@@ -2,6 +2,9 @@
 
 #include "base/parse.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace soft {
 namespace {
 
@@ -13,11 +16,22 @@ constexpr uint64_t most_rounding = 1024; // more than the unit of any GPU
 constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
 constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
 constexpr const char *free_waits_names[] = {"schedule", "always", "never"};
+// The names of the bits of Check.
+constexpr const char *check_names[] = {"race"};
 
 // The major versions that cuDriverGetVersion can report, each with its newest minor version.
 constexpr struct {
     int major, newest_minor;
 } driver_versions[] = {{12, 9}, {13, 5}};
+
+// Returns the names of checks as settings have them, such as "race+sync".
+std::string checks_text(unsigned checks) {
+    std::string text;
+    for (size_t i = 0; i < std::size(check_names); i++)
+        if (checks >> i & 1)
+            text += (text.empty() ? "" : "+") + std::string(check_names[i]);
+    return text.empty() ? "off" : text;
+}
 
 std::string parse_driver(const std::string &value, Settings &settings) {
     for (const auto &known : driver_versions)
@@ -48,9 +62,20 @@ std::string parse_mode(const std::string &name, const std::string &value, RaceMo
 }
 
 std::string parse_checks(const std::string &value, Settings &settings) {
-    if (value != "off" && value != "race" && value != "all")
-        return "checks must be off, race or all, not '" + value + "'";
-    settings.check_races = value != "off";
+    constexpr unsigned all = (1u << std::size(check_names)) - 1;
+    unsigned checks = value == "all" ? all : 0;
+    std::string rest = checks || value == "off" ? "" : value + "+";
+    while (!rest.empty()) {
+        size_t plus = rest.find('+');
+        auto found =
+            std::find(std::begin(check_names), std::end(check_names), rest.substr(0, plus));
+        if (found == std::end(check_names))
+            return "checks must be off, all, or some of " + checks_text(all) + ", not '" + value +
+                   "'";
+        checks |= 1u << (found - std::begin(check_names));
+        rest.erase(0, plus + 1);
+    }
+    settings.checks = checks;
     return "";
 }
 
@@ -155,7 +180,7 @@ std::string settings_text(const Settings &settings) {
            ",memory=" + std::to_string(settings.memory) +
            ",concurrent_managed=" + (settings.concurrent_managed ? "1" : "0") +
            ",races=" + race_modes[static_cast<int>(settings.races)] +
-           ",checks=" + (settings.check_races ? "race" : "off") +
+           ",checks=" + checks_text(settings.checks) +
            ",hazards=" + race_modes[static_cast<int>(settings.hazards)] +
            ",threads=" + (settings.threads ? std::to_string(settings.threads) : "auto") +
            ",instructions=" + std::to_string(settings.instructions) +

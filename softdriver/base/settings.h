@@ -17,6 +17,11 @@ enum class RaceMode { Off, Record, Print, Abort };
 // decides by its random generator, and the other schedules always wait.
 enum class FreeWaits { Chosen, Always, Never };
 
+// The checks inside kernels: the bits of Settings::checks.
+enum Check : unsigned {
+    check_race = 1, // races between the threads of a launch
+};
+
 struct Settings {
     Schedule schedule = Schedule::Eager;
     uint64_t seed = 1;
@@ -27,7 +32,7 @@ struct Settings {
     size_t memory = size_t(1) << 30;
     bool concurrent_managed = true;
     RaceMode races = RaceMode::Record;
-    bool check_races = false;            // `checks=race`: find races inside kernels
+    unsigned checks = 0;                 // the bits of Check that are on
     RaceMode hazards = RaceMode::Record; // what happens with hazards in kernels
     // The number of warp instructions that one launch may execute; 0 means no limit.
     uint64_t instructions = 4000000000;

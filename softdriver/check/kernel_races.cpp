@@ -3,9 +3,7 @@
 #include "ptx/access.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <cxxabi.h>
 
 namespace soft::check {
 
@@ -15,24 +13,9 @@ using ptx::warp_size;
 
 namespace {
 
-constexpr unsigned step_bits = 20;  // bits of Entry::place for the step; the others: the function
 constexpr size_t most_stored = 64;  // most bytes that a lane stores at once
 constexpr size_t most_entries = 64; // most accesses to a word that are kept
 constexpr size_t most_readers = 2;  // blocks whose reads of a word are kept
-
-uint32_t active_lanes(const ptx::Warp &warp, const ptx::Step &step) {
-    if (!step.guarded)
-        return warp.active;
-    uint32_t holds = warp.predicate(step.guard);
-    return warp.active & (step.guard_negated ? ~holds : holds);
-}
-
-uint64_t address_of(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect,
-                    unsigned lane) {
-    uint64_t base = effect.address_bytes == 4 ? warp.row<uint32_t>(step.rows[9])[lane]
-                                              : warp.row<uint64_t>(step.rows[9])[lane];
-    return base + uint64_t(step.offset);
-}
 
 // Copies the bytes that a lane stores.
 void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect, unsigned lane,
@@ -46,16 +29,6 @@ const char *mode_of(const Effect &effect) {
     return effect.kind == Effect::Kind::Read    ? "read"
            : effect.kind == Effect::Kind::Write ? "write"
                                                 : "atomic";
-}
-
-// Returns the name of a variable as CUDA C has it: "tile" for _ZZ8exchangeE4tile.
-std::string source_name(const std::string &name) {
-    int status = 0;
-    char *found = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-    std::string source = found ? found : name;
-    std::free(found);
-    size_t scope = source.rfind("::");
-    return scope == std::string::npos ? source : source.substr(scope + 2);
 }
 
 uint32_t lanes_between(unsigned first, unsigned last) {
@@ -86,32 +59,42 @@ bool is_block_scope(const Effect &effect) { return effect.scope == Effect::Scope
 
 void KernelRaces::run(ptx::Warp &warp, const ptx::Step &step) {
     const ptx::Code &code = *warp.frame->code;
-    const Effect &effect = code.effects[size_t(&step - code.body.data())];
-    if (effect.kind == Effect::Kind::None)
+    // Fast path: most steps do nothing that can race.
+    if (code.effects[size_t(&step - code.body.data())].kind == Effect::Kind::None)
         return step.run(warp, step);
-    uint32_t lanes = active_lanes(warp, step) & effect.lanes;
-    Block &block = state_of(warp.block);
+    Observer::run(warp, step);
+}
+
+void KernelRaces::before(ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
     switch (effect.kind) {
-    case Effect::Kind::Fence:
-        for (uint32_t left = lanes; left; left &= left - 1) {
+    case Effect::Kind::Fence: {
+        Clocks &clocks = state_of(warp.block).clocks;
+        for (uint32_t left = lanes_of(warp, step); left; left &= left - 1) {
             unsigned thread = warp.number * warp_size + unsigned(__builtin_ctz(left));
             if (effect.acquires)
-                block.clocks.acquire(thread, is_block_scope(effect));
+                clocks.acquire(thread, is_block_scope(effect));
             if (effect.releases)
-                block.clocks.release(thread, is_block_scope(effect));
+                clocks.release(thread, is_block_scope(effect));
         }
         break;
+    }
+    case Effect::Kind::Read:
+    case Effect::Kind::Write:
+    case Effect::Kind::Update:
+    case Effect::Kind::Arrive:
+        access(warp, step, effect, state_of(warp.block), lanes_of(warp, step) & effect.lanes);
+        break;
     case Effect::Kind::Test:
-        step.run(warp, step);
-        lanes &= warp.predicate(step.rows[0]);
+        testing_ = lanes_of(warp, step); // the step may change its guard
         break;
     default:
         break;
     }
-    if (effect.kind != Effect::Kind::Fence)
-        access(warp, step, effect, block, lanes);
-    if (effect.kind != Effect::Kind::Test)
-        step.run(warp, step);
+}
+
+void KernelRaces::after(ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
+    if (effect.kind == Effect::Kind::Test)
+        access(warp, step, effect, state_of(warp.block), testing_ & warp.predicate(step.rows[0]));
 }
 
 void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &effect, Block &block,
@@ -393,8 +376,8 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
     HazardAccess first = described(earlier, unsigned(lane));
     HazardAccess second = described(later, access.lane);
     uintptr_t begin = 0;
-    std::string memory =
-        access.shared ? shared_variable(access.address, begin) : describe_(access.address, begin);
+    std::string memory = access.shared ? shared_variable(machine_, access.address, begin)
+                                       : describe_(access.address, begin);
     auto lines = std::minmax(first.ptx_line, second.ptx_line);
     key = {machine_.launch.kernel->name, "race", memory, lines.first, lines.second};
     report_(key, benign, [&] {
@@ -411,16 +394,6 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
         hazard.remedy = remedy(earlier, later, first, second, access.shared);
         return hazard;
     });
-}
-
-// Returns the name of the variable in shared memory, and sets `begin` to where it begins.
-std::string KernelRaces::shared_variable(uint64_t address, uintptr_t &begin) const {
-    const auto &names = machine_.code.shared_names;
-    auto behind = names.upper_bound(address);
-    if (behind == names.begin())
-        return "shared memory";
-    begin = std::prev(behind)->first;
-    return "shared memory '" + source_name(std::prev(behind)->second) + "'";
 }
 
 // Returns whether a lane stores the bytes that the memory contains already.
@@ -452,26 +425,11 @@ const char *KernelRaces::bytes_at(const Lane &access) const {
     return segment.host + (access.address - segment.begin);
 }
 
-uint32_t KernelRaces::place_of(const ptx::Warp &warp, const ptx::Step &step) const {
-    const ptx::Code &code = *warp.frame->code;
-    return uint32_t(code.index) << step_bits |
-           (uint32_t(&step - code.body.data()) & ((1u << step_bits) - 1));
-}
-
 HazardAccess KernelRaces::described(const Entry &entry, unsigned lane) const {
-    const ptx::Code &code = *machine_.library.codes[entry.place >> step_bits];
-    size_t step = entry.place & ((1u << step_bits) - 1);
-    HazardAccess access;
-    access.mode = mode_of(code.effects[step]);
-    access.place = code.where(step);
-    access.ptx_line = code.lines[step];
-    if (code.sources[step].file) {
-        access.file = *code.sources[step].file;
-        access.line = code.sources[step].line;
-    }
-    ptx::spread(entry.warp * warp_size + lane, machine_.launch.block, access.thread);
-    ptx::spread(entry.block, machine_.launch.grid, access.block);
-    return access;
+    size_t step;
+    const ptx::Code &code = code_at(machine_, entry.place, step);
+    return access_at(machine_, entry.place, mode_of(code.effects[step]), entry.block,
+                     entry.warp * warp_size + lane);
 }
 
 void KernelRaces::starts(ptx::ThreadBlock &block) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "check/clocks.h"
-#include "check/hazards.h"
+#include "check/places.h"
 #include "check/shadow.h"
 #include "ptx/observer.h"
 
@@ -14,16 +14,12 @@ namespace soft::check {
 
 class KernelRaces : public ptx::Observer {
   public:
-    // Takes each race with its key. Called without a lock.
-    using Report =
-        std::function<void(const Hazards::Key &, bool benign, const std::function<Hazard()> &)>;
-    // Describes memory of the device by an address in it, and says where the memory begins.
-    using Describe = std::function<std::string(uintptr_t address, uintptr_t &begin)>;
-
     KernelRaces(ptx::Machine &machine, Report report, Describe describe)
         : machine_(machine), report_(std::move(report)), describe_(std::move(describe)) {}
 
     void run(ptx::Warp &warp, const ptx::Step &step) override;
+    void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
+    void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void starts(ptx::ThreadBlock &block) override;
     void arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
@@ -74,13 +70,11 @@ class KernelRaces : public ptx::Observer {
     void synchronize(const Lane &access);
     void found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
                const Entry &later);
-    std::string shared_variable(uint64_t address, uintptr_t &begin) const;
     bool stores_the_same(const Lane &access, const Entry &earlier, uint64_t word, int lane) const;
     const char *bytes_at(const Lane &access) const;
     Line &line_of(Block &block, bool shared, uint64_t line);
     Entry entry_of(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) const;
     HazardAccess described(const Entry &entry, unsigned lane) const;
-    uint32_t place_of(const ptx::Warp &warp, const ptx::Step &step) const;
 
     ptx::Machine &machine_;
     const Report report_;
@@ -96,6 +90,7 @@ class KernelRaces : public ptx::Observer {
     uint64_t addresses_[ptx::warp_size] = {};
     ptx::Space spaces_[ptx::warp_size] = {};
     uint32_t looked_at_ = 0; // the lanes whose access has been looked at
+    uint32_t testing_ = 0;   // the lanes that ask an mbarrier
 };
 
 } // namespace soft::check

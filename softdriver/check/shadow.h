@@ -16,7 +16,7 @@ constexpr size_t word_bytes = 4, line_words = 32, line_bytes = line_words * word
 // An access of lanes of a warp to bytes of a word.
 struct Entry {
     uint32_t block = 0, epoch = 0, lanes = 0;
-    uint32_t place = 0;          // the step: see KernelRaces::place_of
+    uint32_t place = 0;          // the step: see place_of()
     uint8_t warp = 0, bytes = 0; // `bytes` has a bit for each byte of the word
     bool writes = false, strong = false, only_block = false;
     uint8_t size = 0; // the bytes of the whole access

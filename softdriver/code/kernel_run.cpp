@@ -2,7 +2,7 @@
 
 #include "api/state.h"
 #include "base/notes.h"
-#include "check/kernel_races.h"
+#include "check/checks.h"
 #include "graph/conditional_node.h"
 #include "ptx/heap.h"
 
@@ -41,9 +41,9 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
     };
     launch_.set_condition = set_condition;
     if (launch_.checked)
-        launch_.observe = [this](ptx::Machine &machine) -> std::unique_ptr<ptx::Observer> {
-            return std::make_unique<check::KernelRaces>(
-                machine, report_hazard,
+        launch_.observe = [this, checks = state().settings.checks](ptx::Machine &machine) {
+            return check::make_observer(
+                machine, checks, report_hazard,
                 [this](uintptr_t address, uintptr_t &begin) { return describe(address, begin); });
         };
     launch_.shared_rounding = state().settings.shared_rounding;

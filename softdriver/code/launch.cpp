@@ -155,7 +155,7 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
     launch.variables = function.module->variables;
     // The race detector and the places of managed memory need the accesses of the kernel.
     launch.record = driver.settings.races != RaceMode::Off || Managed::alive;
-    launch.checked = driver.settings.check_races && driver.settings.hazards != RaceMode::Off;
+    launch.checked = driver.settings.checks && driver.settings.hazards != RaceMode::Off;
     if (driver.settings.instructions)
         launch.budget = driver.settings.instructions;
     // Draw the seed now and not when the kernel starts: the order in which kernels start is not

@@ -1,4 +1,5 @@
 #include "ptx/machine.h"
+#include "ptx/observer.h"
 
 #include <algorithm>
 
@@ -53,6 +54,8 @@ uint64_t ThreadBlock::run(uint64_t steps) {
         slice_left_ = done < wanted ? 0 : slice_left_ - done;
         stuck = done ? 0 : stuck + 1;
         if (stuck == warps.size()) {
+            if (machine.observer)
+                machine.observer->hangs(*this);
             machine.fail(CUDA_ERROR_LAUNCH_TIMEOUT, deadlock());
             break;
         }

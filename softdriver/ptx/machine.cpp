@@ -60,6 +60,14 @@ Machine::Machine(const Launch &what)
 
 Machine::~Machine() = default;
 
+void Observer::run(Warp &warp, const Step &step) {
+    const Code &at = *warp.frame->code;
+    const Effect &effect = at.effects[size_t(&step - at.body.data())];
+    before(warp, step, effect);
+    step.run(warp, step);
+    after(warp, step, effect);
+}
+
 std::vector<std::unique_ptr<Machine>> Machine::split(unsigned parts) {
     std::vector<std::unique_ptr<Machine>> others;
     for (unsigned part = 1; part < parts; part++) {
@@ -168,6 +176,8 @@ void Machine::fail_budget() {
 }
 
 void Machine::recycle() {
+    if (observer)
+        observer->ends(*resident_[turn_]);
     idle_.push_back(std::move(resident_[turn_]));
     resident_[turn_] = std::move(resident_.back());
     resident_.pop_back();

@@ -8,14 +8,20 @@ namespace soft::ptx {
 class Observer {
   public:
     virtual ~Observer() = default;
-    virtual void run(Warp &warp, const Step &step) = 0; // runs a step
-    virtual void starts(ThreadBlock &block) = 0;
+    // Runs a step, with before() and after().
+    virtual void run(Warp &warp, const Step &step);
+    virtual void before(Warp &, const Step &, const Effect &) {}
+    virtual void after(Warp &, const Step &, const Effect &) {}
+    virtual void starts(ThreadBlock &) {}
+    virtual void ends(const ThreadBlock &) {}  // all threads of the block have ended
+    virtual void hangs(const ThreadBlock &) {} // no thread of the block can ever go on
     // Called when lanes arrive at a barrier of their block. With `waits`, they wait at the barrier.
-    virtual void arrives(const Warp &warp, unsigned barrier, uint32_t lanes, bool waits) = 0;
-    virtual void completes(const ThreadBlock &block, unsigned barrier) = 0;
+    virtual void arrives(const Warp &, unsigned /* barrier */, uint32_t /* lanes */,
+                         bool /* waits */) {}
+    virtual void completes(const ThreadBlock &, unsigned /* barrier */) {}
     // Called when all lanes in `members` have arrived at bar.warp.sync, for each group of these
     // lanes.
-    virtual void meets(const Warp &warp, uint32_t members) = 0;
+    virtual void meets(const Warp &, uint32_t /* members */) {}
 };
 
 } // namespace soft::ptx

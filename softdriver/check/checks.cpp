@@ -1,0 +1,63 @@
+#include "check/checks.h"
+
+#include "check/kernel_races.h"
+
+namespace soft::check {
+
+namespace {
+
+// Several checks of the same launch.
+class Several : public ptx::Observer {
+  public:
+    explicit Several(std::vector<std::unique_ptr<ptx::Observer>> all) : all_(std::move(all)) {}
+
+    void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override {
+        for (auto &each : all_)
+            each->before(warp, step, effect);
+    }
+    void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override {
+        for (auto &each : all_)
+            each->after(warp, step, effect);
+    }
+    void starts(ptx::ThreadBlock &block) override {
+        for (auto &each : all_)
+            each->starts(block);
+    }
+    void ends(const ptx::ThreadBlock &block) override {
+        for (auto &each : all_)
+            each->ends(block);
+    }
+    void hangs(const ptx::ThreadBlock &block) override {
+        for (auto &each : all_)
+            each->hangs(block);
+    }
+    void arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) override {
+        for (auto &each : all_)
+            each->arrives(warp, barrier, lanes, waits);
+    }
+    void completes(const ptx::ThreadBlock &block, unsigned barrier) override {
+        for (auto &each : all_)
+            each->completes(block, barrier);
+    }
+    void meets(const ptx::Warp &warp, uint32_t members) override {
+        for (auto &each : all_)
+            each->meets(warp, members);
+    }
+
+  private:
+    const std::vector<std::unique_ptr<ptx::Observer>> all_;
+};
+
+} // namespace
+
+std::unique_ptr<ptx::Observer> make_observer(ptx::Machine &machine, unsigned checks,
+                                             const Report &report, const Describe &describe) {
+    std::vector<std::unique_ptr<ptx::Observer>> all;
+    if (checks & check_race)
+        all.push_back(std::make_unique<KernelRaces>(machine, report, describe));
+    if (all.size() == 1)
+        return std::move(all.front());
+    return std::make_unique<Several>(std::move(all));
+}
+
+} // namespace soft::check
