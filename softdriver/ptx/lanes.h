@@ -43,14 +43,20 @@ template <> struct Source<bool> {
 // must be rounded separately. Sanitizer builds use neither, because the second version would double
 // the compile time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#include <immintrin.h>
+#define SOFT_INTRINSICS
 #define SOFT_AVX2 __attribute__((target("avx2")))
+#define SOFT_AVX512 __attribute__((target("avx512f")))
 #define SOFT_FMA __attribute__((target("avx2,fma")))
 inline bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+inline bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
 inline bool has_fma() { return has_avx2() && __builtin_cpu_supports("fma"); }
 #else
 #define SOFT_AVX2
+#define SOFT_AVX512
 #define SOFT_FMA
 inline bool has_avx2() { return false; }
+inline bool has_avx512() { return false; }
 inline bool has_fma() { return false; }
 #endif
 #define SOFT_INLINE __attribute__((always_inline)) inline
