@@ -100,7 +100,12 @@ SUITES = {
             " build/**/simpleDrvRuntime",
             "SKIPS=2",
         ),
-        schedules=("eager",),
+        schedules=("eager",), files="test_programs.py",
+    ),
+    "halide": Suite(
+        "Halide, correctness programs that name a GPU", "halide", "tests/external/programs",
+        checkout="halide/Halide v21.0.0", requires=("halide==21.0.0",), schedules=("eager",),
+        files="test_halide.py",
     ),
     # Slang looks for libnvrtc.so in $CUDA_PATH/lib, and for headers beside it.
     "slang": Suite(
