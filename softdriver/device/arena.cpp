@@ -11,9 +11,9 @@ namespace soft {
 namespace {
 
 constexpr size_t least_alignment = 512;
-// Larger allocations have blocks of their own. An H200 puts two allocations of this size into one
-// block, and begins a new block for an allocation of 1.5 MiB.
-constexpr size_t largest_packed = size_t(1) << 20;
+// Larger allocations have blocks of their own. An H200 also puts 1.5 MiB behind other memory of a
+// block.
+constexpr size_t largest_packed = Arena::block - least_alignment;
 constexpr size_t least_reservation = size_t(4) << 30;
 // Fresh allocations of at least this size map the pages of pattern_file(). Smaller ones are filled
 // with memset.

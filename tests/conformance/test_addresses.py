@@ -13,7 +13,7 @@ from .client import OUT_OF_MEMORY, PATIENCE, SUCCESS
 
 UNIT = 512
 BLOCK = 2 << 20
-LARGE = (1 << 20) + 1  # an H200 packs 1 MiB; the next size that was tried is 1.5 MiB
+LARGE = BLOCK - UNIT + 1  # the smallest size that fills a block
 
 
 @pytest.fixture
@@ -39,21 +39,28 @@ def allocated(client, size):
     return address.value if status == SUCCESS else None
 
 
-@pytest.mark.parametrize("size", [3 << 19, 3_710_976, 3_710_977, 4 << 20, (16 << 20) + 1])
+@pytest.mark.parametrize("size", [BLOCK, 3_710_976, 3_710_977, 4 << 20, (16 << 20) + 1])
 def test_large_memory_begins_with_a_block(client, size):
     for _ in range(3):
         client.device(100)
         assert client.device(size) % BLOCK == 0
 
 
-@pytest.mark.parametrize("size", [LARGE, LARGE + 1, BLOCK - 1, BLOCK, BLOCK + 1])
+@pytest.mark.parametrize("size", [LARGE, BLOCK - 1, BLOCK, BLOCK + 1])
 def test_which_memory_is_large(software, client, size):
     for _ in range(3):
         client.device(100)
         assert client.device(size) % BLOCK == 0
 
 
-@pytest.mark.parametrize("size", [1, 8, 100, UNIT, UNIT + 1, 5000, 700_000, LARGE - 1])
+@pytest.mark.parametrize("size", [1 << 20, 3 << 19, LARGE - 1 - 2 * UNIT])
+def test_memory_shares_a_block_if_it_fits(software, client, size):
+    client.device(LARGE - 1)  # leaves at most one unit of its block
+    first = client.device(LARGE - 1 - size)
+    assert client.device(size) == first + LARGE - 1 - size
+
+
+@pytest.mark.parametrize("size", [1, 8, 100, UNIT, UNIT + 1, 5000, 700_000, 3 << 19, LARGE - 1])
 def test_small_memory_lies_in_one_block(software, client, size):
     for _ in range(8):
         address = client.device(size)
