@@ -49,6 +49,7 @@ class BoxCopy {
     }
     bool read_map(bool loads);
     Part part_of(uint64_t row) const;
+    void add_rest_of_chunk(Part &part) const;
     bool copy_global(const Part &part, char *row, bool loads) const;
     void convert(char *row) const;
     bool copy_shared(uint64_t row, char *bytes, bool loads) const;
@@ -112,6 +113,18 @@ BoxCopy::Part BoxCopy::part_of(uint64_t row) const {
             size_t(right) * element};
 }
 
+// Stores write whole chunks. If the tensor's row ends inside a chunk, an H200 also writes the bytes
+// of the box up to the end of this chunk. Bytes behind the end of the allocation are left out: no
+// other memory begins in this chunk.
+void BoxCopy::add_rest_of_chunk(Part &part) const {
+    size_t rest = (chunk_of_copy - part.end % chunk_of_copy) % chunk_of_copy;
+    Segment segment;
+    uint64_t end = part.address + (part.end - part.begin);
+    if (!rest || !warp_.machine.memory.find(end - 1, segment))
+        return;
+    part.end += std::min<uint64_t>(rest, segment.begin + segment.bytes - end);
+}
+
 bool BoxCopy::copy_global(const Part &part, char *row, bool loads) const {
     size_t bytes = part.end - part.begin;
     if (!bytes)
@@ -171,6 +184,8 @@ bool BoxCopy::run(bool loads) {
         Part part = part_of(row);
         if (loads)
             memset(bytes, 0, map_.row_bytes()); // what is outside of the tensor is 0
+        else if (!update_)
+            add_rest_of_chunk(part);
         bool copied = loads ? copy_global(part, bytes, true) : copy_shared(row, bytes, false);
         if (copied && map_.rounds())
             convert(bytes);

@@ -76,11 +76,15 @@ class Tensor:
         )
         return status, ctypes.string_at(target, 128)
 
-    def places(self, corner):
+    def places(self, corner, chunks=False):
         """For each element of the box: its bytes in shared and in global memory.
 
-        Elements outside of the tensor have no place in global memory: None.
+        Elements outside of the tensor have no place in global memory: None. With `chunks`, the rest
+        of a chunk in which a row of the tensor ends counts as inside.
         """
+        sizes = list(self.sizes)
+        if chunks:
+            sizes[0] = -(-sizes[0] * self.width // CHUNK) * CHUNK // self.width
         rows = product(*(range(count) for count in reversed(self.counts[1:])))
         for row, position in enumerate(rows):
             at = [
@@ -96,7 +100,7 @@ class Tensor:
                     chunk ^= row % 8 * self.swizzle // 128
                 shared = row * self.pitch + chunk * CHUNK + byte % CHUNK
                 where = [corner[0] + column, *at]
-                inside = all(0 <= x < size for x, size in zip(where, self.sizes, strict=True))
+                inside = all(0 <= x < size for x, size in zip(where, sizes, strict=True))
                 place = where[0] * self.width
                 place += sum(x * stride for x, stride in zip(where[1:], self.strides, strict=False))
                 yield shared, place if inside else None

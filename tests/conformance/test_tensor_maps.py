@@ -1,9 +1,13 @@
 """Tensor maps, and copies of tensors: cuTensorMapEncodeTiled, cp.async.bulk.tensor, tensormap."""
 
 import ctypes
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from .client import ILLEGAL_ADDRESS, SUCCESS
 from .tensors import Tensor
@@ -138,7 +142,7 @@ def test_loads(client, run, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_stores(client, run, case):
-    """Stores copy a box to global memory. Its parts behind the end of the tensor are ignored."""
+    """Stores copy the chunks of a box that begin in the tensor, and ignore the others."""
     tensor, corners = CASES[case]
     corners = [tuple(abs(place) for place in corner) for corner in corners]
     old, image = random_bytes(tensor.bytes), random_bytes(SHARED)
@@ -146,12 +150,22 @@ def test_stores(client, run, case):
     for corner in corners:
         address = memory_of(client, old)
         wanted = old.copy()
-        for shared, place in tensor.places(corner):
+        for shared, place in tensor.places(corner, chunks=True):
             if place is not None:
                 wanted[place : place + tensor.width] = image[shared : shared + tensor.width]
         map = encoded(client, tensor, address)
         run(map, given, result, corner, instruction(STORE, tensor))
         assert (np.frombuffer(client.read(address, tensor.bytes), "u1") == wanted).all()
+
+
+def test_a_store_at_the_end_of_an_allocation(client, run):
+    """The last chunk of the row has more bytes than the allocation."""
+    tensor, image, old = Tensor((100,), (64,)), random_bytes(SHARED), random_bytes(200)
+    given, address = memory_of(client, image), memory_of(client, old)
+    map = encoded(client, tensor, address)
+    run(map, given, client.device(SHARED), (56,), instruction(STORE, tensor))
+    found = np.frombuffer(client.read(address, 200), "u1")
+    assert (found == np.concatenate([old[:112], image[:88]])).all()
 
 
 REDUCE = """cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group
@@ -161,8 +175,8 @@ UPDATES = {
     "min": (np.minimum, "u4 i4 u8 i8 f2"),
     "max": (np.maximum, "u4 i4 u8 i8 f2"),
     "and": (np.bitwise_and, "u4 u8"),
-    "or": (np.bitwise_or, "i4 i8"),
-    "xor": (np.bitwise_xor, "u4 i8"),
+    "or": (np.bitwise_or, "i4 u8"),
+    "xor": (np.bitwise_xor, "u4 u8"),
 }
 
 
@@ -187,6 +201,22 @@ def test_reductions(client, run, operation, dtype):
     map = encoded(client, tensor, address)
     run(map, given, client.device(SHARED), (48 // width, 6), instruction(REDUCE, tensor, operation))
     assert (np.frombuffer(client.read(address, tensor.bytes), dtype) == wanted).all()
+
+
+def test_a_reduction_of_a_part_of_a_chunk(client, run):
+    """Rows end inside a chunk. A reduction leaves the rest of the chunk as it is."""
+    tensor = Tensor((10, 6), (12, 4), "u4")
+    old = np.random.default_rng(5).integers(0, 1000, tensor.bytes // 4).astype("u4")
+    image = np.random.default_rng(6).integers(0, 1000, SHARED // 4).astype("u4")
+    address, given = memory_of(client, old), memory_of(client, image)
+    map = encoded(client, tensor, address)
+    run(map, given, client.device(SHARED), (0, 0), instruction(REDUCE, tensor, "add"))
+    found = np.frombuffer(client.read(address, tensor.bytes), "u4").reshape(6, 12)[:4]
+    old, image = old.reshape(6, 12)[:4], image[:48].reshape(4, 12)
+    assert (found[:, :10] == (old + image)[:, :10]).all()
+    rest = {"as before": old, "updated": old + image, "replaced": image}
+    is_like = [what for what, wanted in rest.items() if (found == wanted)[:, 10:].all()]
+    assert is_like == ["as before"], found
 
 
 FLUSHED, TF32, FLUSHED_TF32 = 10, 11, 12
@@ -344,12 +374,60 @@ def test_faults(lost, software, case):
     assert "cp.async.bulk.tensor" in software.fault_text()
 
 
-def test_a_reduction_that_does_not_exist(lost, software):
-    """Floats of 32 bits have no minimum in a reduction."""
-    tensor = Tensor((16,), (16,), "f4")
-    map = encoded(lost, tensor, lost.device(64))
-    assert status_of(lost, map, instruction(REDUCE, tensor, "min")) == ILLEGAL_INSTRUCTION
+# Bits of S64 are refused, but not those of S32 and U64.
+NO_REDUCTIONS = ["and-i8", "or-i8", "xor-i8", "min-f4", "max-f8", "or-f4"]
+
+
+def status_of_reduction(client, case):
+    operation, dtype = case.split("-")
+    tensor = Tensor((16,), (16,), dtype)
+    map = encoded(client, tensor, client.device(tensor.bytes))
+    return status_of(client, map, instruction(REDUCE, tensor, operation))
+
+
+@pytest.mark.parametrize("case", NO_REDUCTIONS)
+def test_reductions_that_do_not_exist(lost, software, case):
+    assert status_of_reduction(lost, case) == ILLEGAL_INSTRUCTION
     assert "no such reduction for the type of the tensor" in software.fault_text()
+
+
+PROGRAM = """
+import ctypes
+import sys
+
+sys.path.insert(0, sys.argv[3])
+from conformance.client import Client, Library
+from conformance.test_tensor_maps import status_of_reduction
+
+lib, context = Library(sys.argv[1]), ctypes.c_void_p()
+lib.ok("cuInit", 0)
+lib.ok("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+lib.ok("cuCtxSetCurrent", context)
+print(status_of_reduction(Client(lib), sys.argv[2]))
+"""
+
+
+def status_in_a_process(library_path, case):
+    """The status of a reduction in another process, whose context may be lost."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, library_path, case, str(Path(__file__).parents[1])],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("case", NO_REDUCTIONS)
+def test_reductions_that_a_gpu_refuses(library_path, case):
+    assert status_in_a_process(library_path, case) == ILLEGAL_INSTRUCTION
+
+
+@pytest.mark.usefixtures("run")
+def test_int64_can_be_added(library_path):
+    assert status_in_a_process(library_path, "add-i8") == SUCCESS
 
 
 @pytest.mark.parametrize("copy", [LOAD, STORE, REDUCE])
