@@ -28,6 +28,7 @@ NAMES = [
     "surfaces",
     "texture_code",
     "texture_faults",
+    "references",
     "sharing",
     "streams",
     "events",

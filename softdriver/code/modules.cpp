@@ -256,9 +256,12 @@ SOFT_API(cuModuleGetGlobal_v2,
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
     int variable = find_variable(*module->program, name);
-    if (variable < 0)
-        return find_kernel(*module->program, name) < 0 ? CUDA_ERROR_NOT_FOUND
-                                                       : CUDA_ERROR_INVALID_VALUE;
+    if (variable < 0) {
+        // An H200 finds kernels and texture references, but refuses to return them.
+        bool other = find_kernel(*module->program, name) >= 0 ||
+                     find_named(module->program->variables, name) >= 0;
+        return other ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    }
     if (address)
         *address = module->variables[variable];
     if (bytes)

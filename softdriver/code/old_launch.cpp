@@ -112,15 +112,17 @@ SOFT_API(cuParamSetv, (CUfunction handle, int offset, void *value, unsigned byte
     return set_parameter(handle, offset, value, bytes);
 }
 
-// Does nothing: a kernel can read through every reference of its module.
+// Only checks its arguments: a kernel can read through every reference of its module. As on an
+// H200, something must be bound to the reference.
 SOFT_API(cuParamSetTexRef, (CUfunction handle, int unit, CUtexref reference),
          (handle, unit, reference)) {
     KernelFunctionPtr function;
     if (CUresult status = resolve_function(handle, function))
         return status;
-    if (!find_reference(reference, false))
+    TextureReferencePtr found = find_reference(reference, false);
+    if (!found)
         return CUDA_ERROR_INVALID_HANDLE;
-    return unit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return unit == CU_PARAM_TR_DEFAULT && found->bound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFT_API(cuLaunch, (CUfunction handle), (handle)) {

@@ -199,11 +199,16 @@ Type read_type(Reader &reader) {
     reader.syntax_error();
 }
 
-// `.tex .u32 name` of PTX 1 is `.global .texref name`, whatever the type is.
-static bool read_old_texture(Reader &reader, Variable &variable) {
+// `.tex .u32 name` and `.tex .u64 name` of old PTX are `.global .texref name`.
+static bool read_old_texture(Parsing &parsing, Variable &variable) {
+    Reader &reader = parsing.reader;
+    int line = reader.now().line;
     if (!reader.accept_dot("tex"))
         return false;
-    read_type(reader);
+    if (parsing.tree.version >= first_version_without_tex)
+        reader.report(line, ".tex is allowed before .version 1.5 only; use .global .texref");
+    if (Type type = read_type(reader); type != Type::U32 && type != Type::U64)
+        reader.report(line, "the type of a .tex is not .u32 or .u64");
     variable.reference = Variable::Reference::Texture;
     variable.type = Type::U64;
     variable.alignment = size_of(variable.type);
@@ -229,7 +234,7 @@ void read_variables(Parsing &parsing, const Linkage &linkage, Function *function
         reader.syntax_error();
     if (variable.space == Space::Local && !function)
         leave_abi(parsing, linkage);
-    if (!read_old_texture(reader, variable)) {
+    if (!read_old_texture(parsing, variable)) {
         reader.take();
         read_qualifiers(reader, variable);
     }

@@ -47,7 +47,8 @@ struct Parsing {
     std::vector<Register> no_registers; // always empty; used for expressions outside of functions
 };
 
-constexpr int first_version_with_abi = 30; // PTX 3.0
+constexpr int first_version_with_abi = 30;    // PTX 3.0
+constexpr int first_version_without_tex = 15; // PTX 1.5
 
 struct Linkage {
     bool visible = false, external = false, weak = false, common = false;

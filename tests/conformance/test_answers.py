@@ -20,8 +20,8 @@ SECTIONS = (
     "pointers copies2d copies3d fills streams events host_functions capture proc_address "
     "kernel_faults kernels modules jit functions libraries launches dependent_launches "
     "kernel_parameters link_logs old_launches cooperation graphs graph_nodes "
-    "graph_runs virtual arrays texture_objects textures texture_code texture_faults surfaces "
-    "sharing zeroed"
+    "graph_runs virtual arrays texture_objects textures texture_code texture_faults references "
+    "surfaces sharing zeroed"
 )  # sections that take long come first
 # Sections whose answers can depend on when operations run.
 SCHEDULED = (

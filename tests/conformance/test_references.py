@@ -177,11 +177,14 @@ def test_surface(client):
     assert found.value == array
 
 
-@pytest.mark.parametrize("declared", [".tex .u64 tex;", ".tex .u32 tex;", ".global .texref tex;"])
-def test_ptx_of_old_versions(client, declared):
+@pytest.mark.parametrize(
+    "declared, version",
+    [(".tex .u64 tex;", "1.4"), (".tex .u32 tex;", "1.4"), (".global .texref tex;", "1.5")],
+)
+def test_ptx_of_old_versions(client, declared, version):
     """PTX 1 has a state space of textures, and four coordinates whatever the geometry is."""
     body = f"tex.2d.v4.f32.f32 {RESULT}, [tex, {{%f1, %f2, %f3, %f4}}];"
-    module, function = loaded(client, body, declared=declared)
+    module, function = loaded(client, body, declared=declared, version=version)
     content = plane(3, 5, seed=2)
     array = filled(client, content, extents=(5, 3, 0))
     client.ok("cuTexRefSetArray", reference(client, module), array, OVERRIDE_FORMAT)
@@ -234,23 +237,41 @@ def test_look_ups(client):
         assert client.call(name, ctypes.byref(found), module, wanted.encode()) == NOT_FOUND
     assert client.call("cuModuleGetTexRef", ctypes.byref(found), None, b"tex") == INVALID_HANDLE
     assert client.call("cuModuleGetTexRef", ctypes.byref(found), module, b"") == INVALID_VALUE
-    arguments = (ctypes.byref(found), ctypes.byref(size), module, b"tex")
-    assert client.call("cuModuleGetGlobal_v2", *arguments) == NOT_FOUND
+    for wanted in (b"tex", b"surf"):
+        arguments = (ctypes.byref(found), ctypes.byref(size), module, wanted)
+        assert client.call("cuModuleGetGlobal_v2", *arguments) == INVALID_VALUE, wanted
 
 
 def test_created(client):
-    """References can be created without a module. Only such references can be destroyed."""
-    module, function = loaded(client, PLANE)
+    """References can be created without a module."""
     made, mode = ctypes.c_void_p(), ctypes.c_int(9)
     client.ok("cuTexRefCreate", ctypes.byref(made))
     client.ok("cuTexRefGetFilterMode", ctypes.byref(mode), made)
     assert mode.value == POINT
-    client.ok("cuParamSetTexRef", function, -1, reference(client, module))
-    assert client.call("cuParamSetTexRef", function, 0, made) == INVALID_VALUE
-    assert client.call("cuParamSetTexRef", function, -1, None) == INVALID_HANDLE
+    client.ok("cuTexRefDestroy", made)
+
+
+def test_only_created_references_are_destroyed(software, client):
+    """A real driver may use the memory of an object that is gone, so it is not asked."""
+    made = ctypes.c_void_p()
+    client.ok("cuTexRefCreate", ctypes.byref(made))
     client.ok("cuTexRefDestroy", made)
     assert client.call("cuTexRefDestroy", made) == INVALID_VALUE
+    module, _ = loaded(client, PLANE)
     assert client.call("cuTexRefDestroy", reference(client, module)) == INVALID_VALUE
+
+
+def test_parameters(lib, client):
+    """cuParamSetTexRef needs a reference to which something is bound."""
+    module, function = loaded(client, PLANE)
+    texture = reference(client, module)
+    assert client.call("cuParamSetTexRef", function, -1, None) == INVALID_HANDLE
+    assert client.call("cuParamSetTexRef", function, -1, texture) == INVALID_VALUE
+    array = filled(client, plane(3, 5), extents=(5, 3, 0))
+    client.ok("cuTexRefSetArray", texture, array, OVERRIDE_FORMAT)
+    if lib.software:  # the answers of a GPU are not known
+        client.ok("cuParamSetTexRef", function, -1, texture)
+        assert client.call("cuParamSetTexRef", function, 0, texture) == INVALID_VALUE
 
 
 @pytest.mark.parametrize("bound", [False, True])
@@ -283,4 +304,15 @@ def test_nothing_to_read(lost, bound):
 def test_refused(client, body):
     """NVIDIA's compiler refuses these texts, too."""
     module, text = ctypes.c_void_p(), with_references(body)
+    assert client.call("cuModuleLoadData", ctypes.byref(module), text) == INVALID_PTX
+
+
+@pytest.mark.parametrize(
+    "declared, version",
+    [(".tex .u64 tex;", "1.5"), (".tex .u32 tex;", "7.5"), (".tex .s32 tex;", "1.4")],
+)
+def test_refused_declarations(client, declared, version):
+    """A .tex has the type .u32 or .u64, and has not existed since PTX 1.5."""
+    body = f"tex.2d.v4.f32.f32 {RESULT}, [tex, {{%f1, %f2, %f3, %f4}}];"
+    module, text = ctypes.c_void_p(), with_references(body, declared, version=version)
     assert client.call("cuModuleLoadData", ctypes.byref(module), text) == INVALID_PTX

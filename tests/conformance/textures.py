@@ -109,9 +109,14 @@ TEXT = """.version {version}
 RESULT = "{%r11, %r12, %r13, %r14}"
 
 
+TARGETS = {"1.4": "sm_10", "1.5": "sm_10", "7.5": "sm_75"}
+
+
 def text_of(body, version="7.5"):
-    target = "sm_75" if version == "7.5" else "sm_90"
-    return TEXT.format(body=body, version=version, target=target).encode()
+    text = TEXT.format(body=body, version=version, target=TARGETS.get(version, "sm_90"))
+    if version < "2.3":  # there is no .address_size yet
+        text = text.replace(".address_size 64\n", "")
+    return text.encode()
 
 
 def kernel(client, body, **options):
