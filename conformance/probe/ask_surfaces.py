@@ -279,6 +279,7 @@ def _(p):
 
 # Numbers at the limits, beyond them, and between two integers.
 _NUMBERS = (0, 1, -1, 2, -2, 0.5, -0.5, 0.2, 1.5 / 255, 2.5 / 255, 1.5 / 127, float("nan"))
+_ITEMS = {"un1": "B", "un2": "H", "sn1": "b", "sn2": "h"}
 for _name, _kind in {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}.items():
 
     @question(f"fractions: formatted stores to {_name}")
@@ -301,8 +302,31 @@ for _name, _kind in {"un1": 0xC0, "un2": 0xC3, "sn1": 0xC6, "sn2": 0xC9}.items()
         said = run(p, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(p, held), rows)
         if isinstance(said, str):
             return said
-        items = {"un1": "B", "un2": "H", "sn1": "b", "sn2": "h"}[name]
-        return struct.unpack(f"24{items}", read_array(p, held, 24 * int(name[2])))
+        return struct.unpack(f"24{_ITEMS[name]}", read_array(p, held, 24 * int(name[2])))
+
+    @question(f"fractions: formatted stores to {_name}, how far above a tie numbers are rounded up")
+    def _(p, name=_name, kind=_kind):
+        """For 24 integers, the smallest k from which n + 1/2 + k/1024 becomes n + 1."""
+        size, signed = int(name[2]), name[0] == "s"
+        most = (1 << (8 * size - signed)) - 1
+        floors = [i * (most - 1) // 23 for i in range(24)]
+        held = array(p, 257, 24, kind=kind, flags=SURFACE)
+        write_array(p, held, bytes(257 * 24 * size), 24)
+        rows = []
+        for y, floor in enumerate(floors):
+            sign = -1 if signed and y % 2 else 1
+            for k in range(257):
+                number = struct.pack("f", sign * (floor + 0.5 + k / 1024) / most)
+                rows.append((k, y, *struct.unpack("i", number)))
+        said = run(p, "sust.p.2d.b32.trap [%rd1, {%r1, %r2}], %r3;", surface(p, held), rows)
+        if isinstance(said, str):
+            return said
+        found = struct.unpack(f"{257 * 24}{_ITEMS[name]}", read_array(p, held, 257 * 24 * size, 24))
+        lines = [found[257 * y : 257 * (y + 1)] for y in range(24)]
+        return [
+            next((k for k, n in enumerate(line) if abs(n) > floor), None)
+            for floor, line in zip(floors, lines, strict=True)
+        ]
 
 
 for _channels in (1, 2, 4):
