@@ -11,7 +11,7 @@ PROBE = HERE / "probe"
 RECORDED = HERE / "answers"
 LIST = HERE / "differences.txt"
 ENVIRONMENT = dict(os.environ)  # a copy, because pytest changes os.environ while threads read it
-TIMING, UNDEFINED = "timing", "undefined"
+TIMING, UNDEFINED, UNRECORDED = "timing", "undefined", "unrecorded"
 # Seconds after which a call counts as blocked. The first value is short even for an idle machine: a
 # question that may only have been slow is asked again with the next value. The last value is enough
 # for any load.
@@ -134,9 +134,10 @@ class Comparison:
     def unexpected(self):
         """Questions to which two runs of the same real driver should not answer differently.
 
-        Where an answer is undefined or depends on time, any answer is right.
+        Where an answer is undefined, depends on time or was never recorded, any answer is right.
         """
-        entries = [entry for entry in self.listed if entry.kind in (TIMING, UNDEFINED)]
+        kinds = (TIMING, UNDEFINED, UNRECORDED)
+        entries = [entry for entry in self.listed if entry.kind in kinds]
         return [q for q in self.different if not any(entry.names(q) for entry in entries)]
 
     def hidden(self, entry):

@@ -110,6 +110,8 @@ CALLS = """
     DtoD of pool memory of the other | cuMemcpyDtoD_v2 a, q, 16
     DtoD async of the other's pool memory in its stream | cuMemcpyDtoDAsync_v2 a, q, 16, t
     DtoD async of pool memory in the other's stream | cuMemcpyDtoDAsync_v2 b, o, 16, t
+    fill async of the other's pool memory in its stream | cuMemsetD8Async q, 1, 16, t
+    fill async of pool memory in the other's stream | cuMemsetD8Async o, 1, 16, t
     peer copy of pool memory of the other | cuMemcpyPeer a, p.primary, q, c, 16
     free async of pool memory of the other | cuMemFreeAsync q, s
     record in the other's stream | cuEventRecord e, t

@@ -137,7 +137,7 @@ CUresult later(Call &call, CUstream handle, Locate locate, Target target, Source
         return status;
     if (!bytes)
         return CUDA_SUCCESS;
-    Ends ends = allowed(*stream->owner, locate, target, source, bytes);
+    Ends ends = allowed(accessing(call, *stream), locate, target, source, bytes);
     return ends.status ? ends.status : transfer_later(call, *stream, one_row(ends, bytes));
 }
 

@@ -256,7 +256,7 @@ CUresult copy_batch(Call &call, const Batch &batch, size_t &failed, CUstream han
     if (CUresult status = read_orders(batch, copies))
         return status;
     for (size_t i = 0; i < batch.count; i++)
-        if (CUresult status = read_row(*stream->owner, batch.targets[i], batch.sources[i],
+        if (CUresult status = read_row(accessing(call, *stream), batch.targets[i], batch.sources[i],
                                        batch.sizes[i], copies[i].transfer)) {
             failed = i;
             return status;
@@ -273,7 +273,7 @@ CUresult copy_boxes(Call &call, const BoxCopy *boxes, size_t count, size_t &fail
         return CUDA_ERROR_INVALID_VALUE;
     Copies copies(count);
     for (size_t i = 0; i < count; i++)
-        if (CUresult status = read_copy(*stream->owner, boxes[i], copies[i])) {
+        if (CUresult status = read_copy(accessing(call, *stream), boxes[i], copies[i])) {
             failed = i;
             return status;
         }
@@ -353,7 +353,7 @@ SOFT_STREAM_API(cuMemcpyWithAttributesAsync,
     Copy copy;
     if (CUresult status = read_order(given->order, given->flags, copy))
         return status;
-    if (CUresult status = read_row(*stream->owner, target, source, bytes, copy.transfer))
+    if (CUresult status = read_row(accessing(call, *stream), target, source, bytes, copy.transfer))
         return status;
     return copy_one(call, *stream, copy);
 }
@@ -367,7 +367,8 @@ SOFT_STREAM_API(cuMemcpy3DWithAttributesAsync,
     if (!box || flags)
         return CUDA_ERROR_INVALID_VALUE;
     Copy copy;
-    if (CUresult status = read_copy(*stream->owner, *reinterpret_cast<const BoxCopy *>(box), copy))
+    if (CUresult status =
+            read_copy(accessing(call, *stream), *reinterpret_cast<const BoxCopy *>(box), copy))
         return status;
     return copy_one(call, *stream, copy);
 }

@@ -265,7 +265,7 @@ template <class Copy> CUresult later(Call &call, const Copy *copy, CUstream hand
     if (CUresult status = resolve_stream(call, handle, stream))
         return status;
     Transfer transfer{};
-    if (CUresult status = read(copy, *stream->owner, transfer))
+    if (CUresult status = read(copy, accessing(call, *stream), transfer))
         return status;
     return transfer.bytes() ? transfer_later(call, *stream, transfer) : CUDA_SUCCESS;
 }

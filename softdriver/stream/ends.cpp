@@ -89,6 +89,10 @@ CUresult check_access(const Context &context, const End &target, const End &sour
     return CUDA_SUCCESS;
 }
 
+const Context &accessing(const Call &call, const Stream &stream) {
+    return call.context ? *call.context : *stream.owner;
+}
+
 CUresult check_named(CUcontext handle) {
     return handle ? context_status(find_context(handle).get()) : CUDA_SUCCESS;
 }

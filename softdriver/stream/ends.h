@@ -4,6 +4,9 @@
 
 namespace soft {
 
+struct Call;
+struct Stream;
+
 enum class Side { Pageable, Locked, Managed, Device };
 
 // One end of a copy: where its bytes are, and in which kind of memory.
@@ -37,6 +40,9 @@ CUresult locate_array(CUarray handle, size_t x, size_t row, size_t slice, End &e
 // Returns an error if an end is in a pool, or at reserved addresses, to which the context's device
 // has no access. Copies of other memory need no peer access.
 CUresult check_access(const Context &context, const End &target, const End &source);
+// Returns the context whose device needs this access when a copy is put into the stream. As on an
+// H200, it is the current context, or the stream's if none is current.
+const Context &accessing(const Call &call, const Stream &stream);
 // Checks a context argument of a peer copy. The argument has no effect except that an invalid
 // context is an error, because all devices share one address space.
 CUresult check_named(CUcontext context);

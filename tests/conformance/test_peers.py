@@ -234,6 +234,28 @@ def test_pool_memory_needs_access_to_its_pool(pair, client):
     client.ok("cuCtxSynchronize")
 
 
+def test_the_current_context_needs_access_to_pool_memory(pair, client):
+    """Where a copy runs does not count."""
+    addresses, plain = [], [pair.memory(device, bytes(64)) for device in (0, 1)]
+    for device in (0, 1):
+        address = ctypes.c_uint64()
+        with pair.on(device):
+            client.ok("cuMemAllocAsync", ctypes.byref(address), 64, pair.stream(device))
+            client.ok("cuCtxSynchronize")
+        addresses.append(address.value)
+    for device, stream in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        for other in (0, 1):
+            with pair.on(device):
+                copy = (plain[1 - other], addresses[other], 64, pair.stream(stream))
+                status = client.call("cuMemcpyDtoDAsync_v2", *copy)
+                assert status == (SUCCESS if other == device else INVALID_VALUE), copy
+    for device in (0, 1):
+        with pair.on(device):
+            client.ok("cuCtxSynchronize")
+            client.ok("cuMemFreeAsync", addresses[device], pair.stream(device))
+            client.ok("cuCtxSynchronize")
+
+
 def test_memory_knows_its_device(pair, client):
     for device in (0, 1):
         address = pair.memory(device, bytes(8))
