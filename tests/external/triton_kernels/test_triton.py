@@ -3,15 +3,19 @@
 Triton writes wgmma, copies of boxes and mbarriers for sm_90, and needs no GPU to compile.
 """
 
+import re
+
 import kernels
 import numpy as np
 import pytest
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import ptx_get_version
 from triton.compiler import ASTSource
 
 import cudadrv as cu
 
+pytestmark = pytest.mark.filterwarnings("default")  # the warnings of Triton itself are no errors
 TARGET = GPUTarget("cuda", 90, 32)
 LETTERS = {"f4": "fp32", "f2": "fp16", "i4": "i32", "u1": "u8", "i1": "i8", "i8": "i64"}
 
@@ -38,6 +42,12 @@ def compile_kernel(kernel, arguments, constants, types, options):
         if signature[name][0] == "*" or (signature[name] == "i32" and given[name] % 16 == 0)
     }
     source = ASTSource(kernel, signature, constants, divided)
+    code = triton.compile(source, target=TARGET, options=options)
+    newest = ptx_get_version("{}.{}".format(*cu.driver_info().version))
+    major, minor = re.search(r"\.version (\d+)\.(\d+)", code.asm["ptx"]).groups()
+    if int(major + minor) <= newest:
+        return code
+    options = {**(options or {}), "ptx_version": newest}  # what the driver knows
     return triton.compile(source, target=TARGET, options=options)
 
 
