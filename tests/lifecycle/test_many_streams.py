@@ -55,7 +55,8 @@ def test_events(stream):
 
 
 def test_contexts(driver):
-    for _ in range(20):
+    # While many processes use a GPU, it takes seconds to create and destroy a context.
+    for _ in range(20 if cu.driver_info().is_software else 3):
         context = cu.Context.create(cu.Device(0))
         with context:
             cu.Stream().record().synchronize()
