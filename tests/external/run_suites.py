@@ -122,6 +122,14 @@ SUITES = {
         variables=("QD_WANTED_ARCHS=cuda", f"PYTHONPATH={SOURCES}/quadrants"),
         schedules=("eager",), isolated=False,
     ),
+    "numba-cuda-mlir": Suite(
+        "numba-cuda-mlir, tests of kernels in Python", "numba_cuda_mlir",
+        f"{SOURCES}/numba-cuda-mlir/tests", checkout="NVIDIA/numba-cuda-mlir v0.5.0",
+        requires=(
+            "numba_cuda_mlir[cu13]==0.5.0", "cffi", "filecheck", "ml-dtypes", "pytest-benchmark",
+        ),
+        schedules=("eager",),
+    ),
     "openmm": Suite(
         "OpenMM, tests of Python that use its CUDA platform", "openmm",
         f"{SOURCES}/openmm/wrappers/python/tests",
@@ -396,8 +404,8 @@ TABLE_HEAD = """\
 
 Made by `make suites`, which runs the tests of other packages on the software driver, as their own
 distributions or the checkouts of their repositories have them. A test that fails is listed below
-with its reason. The own tests of cuda.bindings, cuda.core and numba-cuda-mlir are missing, because
-their wheels do not contain them: `tests/external` has other programs, which use these packages.
+with its reason. The own tests of cuda.bindings and cuda.core are missing, because their wheels do
+not contain them: `tests/external` has other programs, which use these packages.
 """
 
 
