@@ -36,13 +36,14 @@ ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, "LD_LIBRARY_PATH", "LD_PRELOAD")
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
-    "cuda_checks(names)": 'the checks inside kernels for the test, such as "race", "all" or "off"',
+    "cuda_checks(names)": 'the checks inside kernels for the test: "race+sync", "all" or "off"',
     "cuda_allow(what, ...)": 'does "leaks", "races" or "hazards" on purpose, or leaves "unfinished"'
     " work: neither fails it, nor is it warned of",
 }
 MARKER_NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
 ALLOWED = {"leaks", "races", "hazards", "unfinished"}
-CHECKS = ("off", "race", "all")
+CHECKS = ("race", "sync")
+CHECKS_TEXT = "off, all, or some of race+sync"
 LOST = (
     "The device was lost. The software driver is reset for the next test; a GPU would be lost for"
     " the rest of the process."
@@ -103,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "under each; of the software driver; default: all",
         "seed": "a number, or random for another one in each run; of the software driver; "
         "default: 1",
-        "checks": "checks inside kernels: race, all or off; of the software driver; default: off",
+        "checks": f"checks inside kernels: {CHECKS_TEXT}; of the software driver; default: off",
     }
     for name, text in texts.items():
         metavar = {"driver": "software|cuda|PATH", "seed": "N"}.get(name, "NAME")
@@ -180,6 +181,11 @@ def _restore_environment_later(config: pytest.Config) -> None:
     config.add_cleanup(restore)
 
 
+def _are_checks(text: object) -> bool:
+    """Whether this is a value of the setting `checks`."""
+    return text in ("off", "all") or (isinstance(text, str) and set(text.split("+")) <= {*CHECKS})
+
+
 def _requires_gpu(options: argparse.Namespace) -> bool:
     return bool(options.cuda_require_gpu) or os.environ.get("CUDADRV_REQUIRE_GPU") == "1"
 
@@ -209,8 +215,8 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
     if seed and not (seed.isascii() and seed.isdigit() and int(seed) < 2**64):
         _refuse("seed", seed, "random, or a number from 0 to 2**64-1")
     checks = asked("checks")
-    if checks and checks not in CHECKS:
-        _refuse("checks", checks, "race, all or off")
+    if checks and not _are_checks(checks):
+        _refuse("checks", checks, CHECKS_TEXT)
     report = bool(options.cuda_libcuda)
     if report and (driver or "software") != "software":
         raise pytest.UsageError(
@@ -342,9 +348,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f" several of them, not {mark.args}"
                 )
         for mark in item.iter_markers("cuda_checks"):
-            if len(mark.args) != 1 or mark.kwargs or mark.args[0] not in CHECKS:
+            if len(mark.args) != 1 or mark.kwargs or not _are_checks(mark.args[0]):
                 raise pytest.UsageError(
-                    f'{item.nodeid}: cuda_checks takes "race", "all" or "off", not {mark.args}'
+                    f"{item.nodeid}: cuda_checks takes one text ({CHECKS_TEXT}), not {mark.args}"
                 )
     if used:
         _use(config)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -199,7 +200,8 @@ def as_text(processes: list[Process], settings: str) -> Iterator[str]:
     yield from _texts("Images that cannot run", processes, "refused_images")
     yield from _texts("Kernel faults", processes, "kernel_faults")
     yield from _texts("Data races", processes, "data_races", off="races=off" in settings)
-    if any(process.hazards for process in processes) or "checks=race" in settings:
+    checked = re.search(r"checks=(?!off\b)", settings)
+    if checked or any(process.hazards for process in processes):
         yield from _texts("Hazards in kernels", processes, "hazards")
     if any(process.calls_after_fork for process in processes):
         yield from _texts("Calls in children forked after cuInit", processes, "calls_after_fork")

@@ -214,14 +214,18 @@ def races() -> list[str]:
 class HazardAccess(NamedTuple):
     """One of the two accesses of a `Hazard`.
 
-    ``mode`` is "read", "write" or "atomic". ``file`` and ``line`` are the place in the source, if
-    the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. ``ptx_line`` is
-    the line in the PTX. ``thread`` and ``block`` are the indices x, y and z.
+    ``mode`` is "read", "write" or "atomic"; for a wrong barrier it is the function of CUDA C or the
+    instruction of PTX, such as "__syncthreads". ``file`` and ``line`` are the place in the source,
+    if the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. In an inlined
+    function, they are the place of the outermost call, and ``inner`` is the place in the function,
+    such as "helper.h:12"; otherwise ``inner`` is None. ``ptx_line`` is the line in the PTX.
+    ``thread`` and ``block`` are the indices x, y and z.
     """
 
     mode: str
     file: str | None
     line: int
+    inner: str | None
     ptx_line: int
     thread: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -230,11 +234,12 @@ class HazardAccess(NamedTuple):
 class Hazard(NamedTuple):
     """What a check inside kernels has found: see `hazards`.
 
-    ``kind`` is "race". ``kernel`` is the name of the kernel; ``memory`` names the memory: a buffer,
-    a variable, or shared memory; ``start`` and ``stop`` are byte offsets in it. ``first`` and
-    ``second`` are the accesses. ``benign`` is whether both accesses wrote, and the second one
-    stored the bytes that were there already. ``count`` is how often accesses at these two lines
-    raced, and ``text`` says all of this, and what to do.
+    ``kind`` is "race" or "barrier". ``kernel`` is the name of the kernel; ``memory`` names the
+    memory: a buffer, a variable, or shared memory, and for a wrong barrier the barrier, such as
+    "barrier 0"; ``start`` and ``stop`` are byte offsets in the memory. ``first`` and ``second`` are
+    the accesses; ``second`` is None if a barrier is wrong at one place. ``benign`` is whether both
+    accesses wrote, and the second one stored the bytes that were there already. ``count`` is how
+    often this happened at these two lines, and ``text`` says all of this, and what to do.
     """
 
     kind: str
@@ -243,7 +248,7 @@ class Hazard(NamedTuple):
     start: int
     stop: int
     first: HazardAccess
-    second: HazardAccess
+    second: HazardAccess | None
     benign: bool
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     text: str
@@ -252,10 +257,11 @@ class Hazard(NamedTuple):
 def hazards(*, benign: bool = False) -> list[Hazard]:
     """Return what the checks inside kernels have found since `forget_hazards`.
 
-    Only the setting ``checks=race`` turns these checks on; without it the list is empty. A race is
-    two accesses of different threads of one launch to the same byte of shared or global memory, at
-    least one of them a write, that are not both atomic and that nothing orders: no barrier, and no
-    fence with an atomic access. The same two lines in the same kernel and memory are one hazard.
+    Only the setting ``checks=race+sync`` turns these checks on; without it the list is empty. A
+    race is two accesses of different threads of one launch to the same byte of shared or global
+    memory, at least one of them a write, that are not both atomic and that nothing orders: no
+    barrier, and no fence with an atomic access. With ``sync``, wrong barriers and masks are found.
+    The same two lines in the same kernel and memory are one hazard.
 
     Parameters
     ----------
@@ -279,7 +285,7 @@ def hazards(*, benign: bool = False) -> list[Hazard]:
 
 def _hazard(record: dict[str, Any]) -> Hazard:
     first, second = (
-        HazardAccess(**access | {key: tuple(access[key]) for key in ("thread", "block")})
+        access and HazardAccess(**access | {key: tuple(access[key]) for key in ("thread", "block")})
         for access in (record["first"], record["second"])
     )
     return Hazard(**record | {"first": first, "second": second})

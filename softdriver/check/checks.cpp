@@ -1,6 +1,7 @@
 #include "check/checks.h"
 
 #include "check/kernel_races.h"
+#include "check/kernel_sync.h"
 
 namespace soft::check {
 
@@ -31,9 +32,9 @@ class Several : public ptx::Observer {
         for (auto &each : all_)
             each->hangs(block);
     }
-    void arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) override {
+    void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override {
         for (auto &each : all_)
-            each->arrives(warp, barrier, lanes, waits);
+            each->arrives(warp, arrival);
     }
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override {
         for (auto &each : all_)
@@ -42,6 +43,10 @@ class Several : public ptx::Observer {
     void meets(const ptx::Warp &warp, uint32_t members) override {
         for (auto &each : all_)
             each->meets(warp, members);
+    }
+    void uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &use) override {
+        for (auto &each : all_)
+            each->uses_mbarrier(warp, use);
     }
 
   private:
@@ -55,6 +60,8 @@ std::unique_ptr<ptx::Observer> make_observer(ptx::Machine &machine, unsigned che
     std::vector<std::unique_ptr<ptx::Observer>> all;
     if (checks & check_race)
         all.push_back(std::make_unique<KernelRaces>(machine, report, describe));
+    if (checks & check_sync)
+        all.push_back(std::make_unique<KernelSync>(machine, report));
     if (all.size() == 1)
         return std::move(all.front());
     return std::make_unique<Several>(std::move(all));

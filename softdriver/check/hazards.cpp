@@ -24,8 +24,19 @@ std::string list(const unsigned index[3]) {
 std::string object(const HazardAccess &access) {
     return R"({"mode": )" + quoted(access.mode) + R"(, "file": )" +
            (access.file.empty() ? "null" : quoted(access.file)) + R"(, "line": )" +
-           std::to_string(access.line) + R"(, "ptx_line": )" + std::to_string(access.ptx_line) +
-           R"(, "thread": )" + list(access.thread) + R"(, "block": )" + list(access.block) + "}";
+           std::to_string(access.line) + R"(, "inner": )" +
+           (access.inner.empty() ? "null" : quoted(access.inner)) + R"(, "ptx_line": )" +
+           std::to_string(access.ptx_line) + R"(, "thread": )" + list(access.thread) +
+           R"(, "block": )" + list(access.block) + "}";
+}
+
+// Returns whether a thread comes before another one in the grid.
+bool is_before(const HazardAccess &one, const HazardAccess &other) {
+    auto place = [](const HazardAccess &of) {
+        return std::make_tuple(of.block[2], of.block[1], of.block[0], of.thread[2], of.thread[1],
+                               of.thread[0]);
+    };
+    return place(one) < place(other);
 }
 
 } // namespace
@@ -40,10 +51,18 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
     if (!is_new) {
         Hazard &hazard = hazards_[known->second];
         uint64_t count = ++hazard.count;
-        if (!hazard.benign || benign || !make)
+        bool reported = !hazard.benign;
+        if (benign || !make || (reported && hazard.kind == "race"))
             return;
-        hazard = make(); // the races so far stored equal bytes, and this one does not
-        hazard.count = count;
+        Hazard other = make();
+        if (reported && !is_before(other.first, hazard.first))
+            return;
+        other.count = count;
+        other.print = hazard.print;
+        hazard = std::move(other);
+        if (reported)
+            return;
+        // The races so far stored equal bytes, and this one does not.
     } else if (!make || hazards_.size() == room) {
         known_.erase(known);
         lost_ += make != nullptr;
@@ -83,8 +102,11 @@ void Hazards::clear() {
 }
 
 std::string Hazard::told() const {
-    return kind + " in kernel '" + kernel + "' on bytes " + std::to_string(start) + " to " +
-           std::to_string(stop) + " of " + memory + ": " + first.told() + ", and " + second.told() +
+    std::string text = kind + " in kernel '" + kernel + "'";
+    if (!story.empty())
+        return text + ": " + story + "; " + remedy;
+    return text + " on bytes " + std::to_string(start) + " to " + std::to_string(stop) + " of " +
+           memory + ": " + first.told() + ", and " + second.told() +
            ". Nothing orders them: " + remedy;
 }
 
@@ -103,9 +125,10 @@ std::string Hazards::json(size_t index) const {
     return R"({"kind": )" + quoted(hazard.kind) + R"(, "kernel": )" + quoted(hazard.kernel) +
            R"(, "memory": )" + quoted(hazard.memory) + R"(, "start": )" +
            std::to_string(hazard.start) + R"(, "stop": )" + std::to_string(hazard.stop) +
-           R"(, "first": )" + object(hazard.first) + R"(, "second": )" + object(hazard.second) +
-           R"(, "benign": )" + (hazard.benign ? "true" : "false") + R"(, "count": )" +
-           std::to_string(hazard.count) + R"(, "text": )" + quoted(text(index)) + "}";
+           R"(, "first": )" + object(hazard.first) + R"(, "second": )" +
+           (hazard.has_second ? object(hazard.second) : "null") + R"(, "benign": )" +
+           (hazard.benign ? "true" : "false") + R"(, "count": )" + std::to_string(hazard.count) +
+           R"(, "text": )" + quoted(text(index)) + "}";
 }
 
 void name_hazards(Lock &lock) {

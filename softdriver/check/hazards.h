@@ -20,6 +20,7 @@ struct HazardAccess {
     std::string mode; // such as "write"
     std::string file; // empty if the code has no lines of a source
     int line = 0, ptx_line = 0;
+    std::string inner; // for an inlined function: its own place, such as "inlined.h:3"
     std::string place; // as text: "exchange.cu:12 (PTX line 40)"
     unsigned thread[3] = {}, block[3] = {};
 
@@ -28,14 +29,16 @@ struct HazardAccess {
 };
 
 struct Hazard {
-    std::string kind; // "race"
+    std::string kind; // "race" or "barrier"
     std::string kernel;
     std::string memory;           // such as "shared memory"
     uintptr_t address = 0;        // of global memory, for which the client may have a name
     uint64_t start = 0, stop = 0; // the bytes of that memory
     HazardAccess first, second;
+    bool has_second = true;
     bool benign = false;
     uint64_t count = 1;
+    std::string story; // what has happened; if empty, that nothing orders both accesses
     std::string remedy;
     bool print = false;
 
@@ -48,8 +51,9 @@ class Hazards {
     // The kernel, the kind, the memory, and both PTX lines, the lower first.
     using Key = std::tuple<std::string, std::string, std::string, int, int>;
 
-    // Adds a hazard, or counts a repetition. `make` is called for a new hazard; without `make`,
-    // only a repetition is counted.
+    // Adds a hazard, or counts a repetition. `make` is called for a new hazard, and for a
+    // repetition that may be in an earlier thread, which is then kept; without `make`, only a
+    // repetition is counted.
     void add(const Key &key, bool benign, RaceMode mode, const std::function<Hazard()> &make);
     const std::vector<Hazard> &all() const { return hazards_; }
     // The oldest hazard for whose memory the client has not been asked, or null.

@@ -446,16 +446,16 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     std::fill(known->met.begin(), known->met.end(), 0);
 }
 
-void KernelRaces::arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) {
+void KernelRaces::arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) {
     Block &block = state_of(warp.block);
-    Arrivals &arrivals = block.barriers[barrier];
+    Arrivals &arrivals = block.barriers[arrival.barrier];
     arrivals.waiting.resize(block.met.size());
-    if (waits) {
-        arrivals.waiting[warp.number] |= lanes;
+    if (arrival.waits) {
+        arrivals.waiting[warp.number] |= arrival.lanes;
         return;
     }
     arrivals.only_waiting = false;
-    arrivals.told.learn(block.clocks.tell(warp.number, lanes));
+    arrivals.told.learn(block.clocks.tell(warp.number, arrival.lanes));
 }
 
 void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {

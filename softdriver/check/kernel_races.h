@@ -21,7 +21,7 @@ class KernelRaces : public ptx::Observer {
     void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void starts(ptx::ThreadBlock &block) override;
-    void arrives(const ptx::Warp &warp, unsigned barrier, uint32_t lanes, bool waits) override;
+    void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
     void meets(const ptx::Warp &warp, uint32_t members) override;
 

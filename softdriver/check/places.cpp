@@ -57,6 +57,9 @@ HazardAccess access_at(const ptx::Machine &machine, uint32_t place, const std::s
     if (code.sources[step].file) {
         access.file = *code.sources[step].file;
         access.line = code.sources[step].line;
+        if (code.sources[step].inner_file)
+            access.inner = *code.sources[step].inner_file + ":" +
+                           std::to_string(code.sources[step].inner_line);
     }
     ptx::spread(thread, machine.launch.block, access.thread);
     ptx::spread(block, machine.launch.grid, access.block);

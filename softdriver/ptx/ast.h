@@ -94,17 +94,20 @@ struct Operand {
     std::vector<Operand> parts;
 };
 
-// The line of the source code from which an instruction was compiled, which .loc specifies.
+// The line of the source code from which an instruction was compiled, which .loc specifies. If the
+// instruction is part of an inlined function, `file` and `line` are those of the outermost call.
 struct SourceLine {
     std::shared_ptr<const std::string> file; // null if the file is unknown
     int line = 0;
+    std::shared_ptr<const std::string> inner_file; // null if the instruction is not inlined
+    int inner_line = 0;
 };
 
 struct Instruction {
     int line = 0;
     SourceLine source;
-    // The number of the source file in .file. Only used until all .file directives are read.
-    uint64_t source_number = 0;
+    // The numbers of the source files in .file. Only used until all .file directives are read.
+    uint64_t source_number = 0, inner_number = 0;
     int guard = -1; // index of the predicate register; -1 if the instruction has no guard
     bool guard_negated = false;
     std::string opcode; // such as "ld"

@@ -55,10 +55,16 @@ struct Effect {
         None,
         Read,
         Write,
-        Update, // reads and writes at once: atom and red
-        Fence,  // a fence or membar
-        Arrive, // changes an mbarrier, so that what comes before it is ordered
-        Test,   // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
+        Update,  // reads and writes at once: atom and red
+        Fence,   // a fence or membar
+        Arrive,  // changes an mbarrier, so that what comes before it is ordered
+        Test,    // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
+        Meet,    // waits for the lanes in the mask rows[9], or for none if Step::offset is 0
+        Barrier, // `aligned` and `whole_block` say which
+        Commit,  // makes a group of the copies by cp.async
+        Await,   // waits for all groups of copies except the last `count`
+        Return,  // ends a call, or the thread
+        Exit,    // ends the thread
     };
     // The threads among which a strong access or a fence can order accesses.
     enum class Scope : uint8_t { Block, Cluster, Device, System };
@@ -70,6 +76,10 @@ struct Effect {
     uint8_t address_bytes = 8, value_bytes = 0;
     uint32_t lanes = ~uint32_t{0}; // the only lanes whose addresses count
     bool strong = false, acquires = false, releases = false;
+    // The barrier is for whole warps; it is barrier 0 of all threads.
+    bool aligned = false, whole_block = false;
+    // Copies by cp.async: makes one, arrives at an mbarrier for them, or waits for all of them.
+    bool copies = false;
     Scope scope = Scope::Device;
 };
 
@@ -147,8 +157,8 @@ struct Code {
     std::map<size_t, std::string> shared_names; // of the variables, by their offsets
     const struct Library *library = nullptr;
 
-    // Returns the position of a step in the source code as text, such as "PTX line 24" or
-    // "scale.cu:12 (PTX line 24)".
+    // Returns the position of a step in the source code as text, such as "PTX line 24",
+    // "scale.cu:12 (PTX line 24)" or "scale.cu:12 (inlined.h:3, PTX line 24)".
     std::string where(size_t step) const;
 };
 

@@ -103,9 +103,10 @@ void decode_branch_indexed(Decoder &decoder) {
     decoder.emit(branch_indexed);
 }
 
-template <Handler handler> void simple(Decoder &decoder) {
+template <Handler handler, Effect::Kind kind = Effect::Kind::None> void simple(Decoder &decoder) {
     decoder.take("uni");
     decoder.expect_operands(0);
+    decoder.effect.kind = kind;
     decoder.emit(handler);
 }
 
@@ -230,8 +231,8 @@ void add_control(Opcodes &opcodes) {
     opcodes["bra"] = decode_branch;
     opcodes["brx"] = decode_branch_indexed;
     opcodes["call"] = decode_call;
-    opcodes["ret"] = simple<leave>;
-    opcodes["exit"] = simple<end_thread>;
+    opcodes["ret"] = simple<leave, Effect::Kind::Return>;
+    opcodes["exit"] = simple<end_thread, Effect::Kind::Exit>;
     opcodes["trap"] = simple<trap>;
     opcodes["brkpt"] = simple<nothing>;
 }

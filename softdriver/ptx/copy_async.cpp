@@ -81,6 +81,7 @@ void decode_small(Decoder &decoder) {
     decoder.step.detail = uint16_t(bytes);
     decoder.step.rows[9] = decoder.step.rows[0];
     decoder.effect.kind = Effect::Kind::Write;
+    decoder.effect.copies = true;
     decoder.effect.space = Space::Shared;
     decoder.effect.item_bytes = uint8_t(bytes);
     decoder.emit(copy_small);
@@ -166,12 +167,11 @@ void decode_bulk_store(Decoder &decoder) {
     decoder.emit(copy_bulk<Space::Global, Space::Shared, false>);
 }
 
-// Decodes an instruction that begins, ends or awaits a group of copies. The instruction does
-// nothing.
+// Decodes an instruction that ends or awaits a group of copies. The instruction does nothing.
 void decode_group(Decoder &decoder, size_t operands) {
     decoder.expect_operands(operands);
-    if (operands)
-        decoder.integer(decoder.operand(0));
+    uint64_t left = operands ? decoder.integer(decoder.operand(0)) : 0;
+    decoder.effect.count = uint8_t(std::min<uint64_t>(left, 255));
     decoder.emit(nothing);
 }
 
@@ -267,9 +267,15 @@ void decode_copy(Decoder &decoder) {
         return decode_bulk(decoder);
     if (decoder.take("mbarrier"))
         return decode_arrival_of_copies(decoder);
+    decoder.effect.kind = Effect::Kind::Await;
     if (decoder.take("wait_group"))
         return decode_group(decoder, 1);
-    if (decoder.take_any({"commit_group", "wait_all"}) >= 0)
+    decoder.effect.copies = true;
+    if (decoder.take("wait_all"))
+        return decode_group(decoder, 0);
+    decoder.effect = {};
+    decoder.effect.kind = Effect::Kind::Commit;
+    if (decoder.take("commit_group"))
         return decode_group(decoder, 0);
     decode_small(decoder);
 }

@@ -70,6 +70,10 @@ std::string Code::where(size_t step) const {
     const SourceLine &source = sources[step];
     if (!source.file)
         return line;
+    if (source.inner_file) {
+        std::string inner = source.inner_file->substr(source.inner_file->rfind('/') + 1);
+        line = inner + ":" + std::to_string(source.inner_line) + ", " + line;
+    }
     return *source.file + ":" + std::to_string(source.line) + " (" + line + ")";
 }
 
@@ -108,7 +112,7 @@ void Decoder::decode() {
     code_.lines.push_back(function_.body.empty() ? function_.line : function_.body.back().line);
     code_.sources.emplace_back();
     code_.written.push_back("the end of the function");
-    code_.effects.push_back({});
+    code_.effects.emplace_back().kind = Effect::Kind::Return;
     resolve_branches();
     code_.frame_bytes = round_up(code_.frame_bytes, 64);
 }

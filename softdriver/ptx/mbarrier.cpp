@@ -2,6 +2,7 @@
 
 #include "ptx/access.h"
 #include "ptx/families.h"
+#include "ptx/observer.h"
 
 #include <cstdlib>
 
@@ -122,10 +123,21 @@ char *reach_word(Warp &warp, const Step &step, unsigned lane, uint64_t address) 
                         (step.detail & generic_bit) != 0);
 }
 
+// Tells the checks inside kernels how a lane uses the mbarrier at this place in shared memory.
+void tell(const Warp &warp, const Step &step, unsigned lane, const void *place,
+          MbarrierUse::Kind kind, const std::string &wrong = {}) {
+    if (Observer *observer = warp.machine.observer.get())
+        observer->uses_mbarrier(
+            warp,
+            {step, lane, uint64_t(static_cast<const char *>(place) - warp.block.shared.data()),
+             kind, wrong});
+}
+
 bool change_or_fail(Warp &warp, const Step &step, unsigned lane, uint64_t &word, Change action,
                     uint64_t number) {
     Mbarrier barrier(word);
     if (std::string wrong = change(barrier, action, number); !wrong.empty()) {
+        tell(warp, step, lane, &word, MbarrierUse::Kind::Fails, wrong);
         warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION, wrong);
         return false;
     }
@@ -146,6 +158,7 @@ void initialize(Warp &warp, const Step &step) {
                                      std::to_string(count) +
                                          " arrivals; they must be 1 to 2^20 - 1");
         *reinterpret_cast<uint64_t *>(place) = Mbarrier::expecting(count).word();
+        tell(warp, step, lane, place, MbarrierUse::Kind::Initializes);
         warp.machine.progress++;
     }
 }
@@ -157,6 +170,7 @@ void invalidate(Warp &warp, const Step &step) {
         if (!word)
             return;
         *word = 0;
+        tell(warp, step, lane, word, MbarrierUse::Kind::Invalidates);
     }
 }
 
@@ -310,6 +324,7 @@ uint64_t *find_mbarrier(Warp &warp, const Step &step, unsigned lane, uint64_t ad
     char *place = reach_word(warp, step, lane, address);
     if (!place)
         return nullptr;
+    tell(warp, step, lane, place, MbarrierUse::Kind::Uses);
     auto *word = reinterpret_cast<uint64_t *>(place);
     if (Mbarrier::is(*word))
         return word;
@@ -320,7 +335,10 @@ uint64_t *find_mbarrier(Warp &warp, const Step &step, unsigned lane, uint64_t ad
 
 bool complete_bytes(Warp &warp, const Step &step, unsigned lane, uint64_t address, uint64_t bytes) {
     uint64_t *word = find_mbarrier(warp, step, lane, address);
-    return word && change_or_fail(warp, step, lane, *word, Change::Complete, bytes);
+    if (!word)
+        return false;
+    tell(warp, step, lane, word, MbarrierUse::Kind::Copies);
+    return change_or_fail(warp, step, lane, *word, Change::Complete, bytes);
 }
 
 // The arrival is due when all earlier copies are complete, which they always are. Without .noinc
@@ -334,6 +352,7 @@ void decode_arrival_of_copies(Decoder &decoder) {
     decoder.step.rows[0] = decoder.temporary(8);
     decoder.step.rows[1] = decoder.constant(4, 1);
     decoder.effect.kind = Effect::Kind::Arrive;
+    decoder.effect.copies = true;
     decoder.emit(update);
 }
 

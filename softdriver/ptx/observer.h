@@ -4,6 +4,30 @@
 
 namespace soft::ptx {
 
+// Lanes that arrive at a barrier of their block.
+struct Arrival {
+    const Step &step;
+    unsigned barrier, expected; // the barrier waits for `expected` threads, or for all if this is 0
+    uint32_t lanes;
+    bool waits; // whether the lanes wait at the barrier
+};
+
+// A lane that uses an mbarrier.
+struct MbarrierUse {
+    enum class Kind : uint8_t {
+        Initializes,
+        Uses, // any other use; if there is no mbarrier, the launch then fails
+        Invalidates,
+        Fails, // a change that is not allowed, because of `wrong`; the launch then fails
+        Copies // a bulk copy that tells the mbarrier its bytes
+    };
+    const Step &step;
+    unsigned lane;
+    uint64_t address; // in shared memory
+    Kind kind;
+    const std::string &wrong;
+};
+
 // Looks at what the threads of a machine do: the checks inside kernels (check/).
 class Observer {
   public:
@@ -15,13 +39,12 @@ class Observer {
     virtual void starts(ThreadBlock &) {}
     virtual void ends(const ThreadBlock &) {}  // all threads of the block have ended
     virtual void hangs(const ThreadBlock &) {} // no thread of the block can ever go on
-    // Called when lanes arrive at a barrier of their block. With `waits`, they wait at the barrier.
-    virtual void arrives(const Warp &, unsigned /* barrier */, uint32_t /* lanes */,
-                         bool /* waits */) {}
+    virtual void arrives(const Warp &, const Arrival &) {}
     virtual void completes(const ThreadBlock &, unsigned /* barrier */) {}
     // Called when all lanes in `members` have arrived at bar.warp.sync, for each group of these
     // lanes.
     virtual void meets(const Warp &, uint32_t /* members */) {}
+    virtual void uses_mbarrier(const Warp &, const MbarrierUse &) {}
 };
 
 } // namespace soft::ptx

@@ -78,7 +78,7 @@ void open_block(Parsing &parsing) {
 void read_body(Parsing &parsing, Function &function) {
     Reader &reader = parsing.reader;
     size_t outside = parsing.names.depth() - 1; // the caller has opened a block for the parameters
-    parsing.source_file = 0;
+    parsing.source = parsing.inner_source = {};
     reader.expect("{");
     while (parsing.names.depth() > outside) {
         if (reader.accept("{")) {

@@ -110,8 +110,10 @@ void read_instruction(Parsing &parsing, Function &function) {
     Instruction instruction;
     read_guard(parsing, function, instruction);
     instruction.line = reader.now().line;
-    instruction.source.line = parsing.source_line;
-    instruction.source_number = parsing.source_file;
+    instruction.source.line = int(std::get<1>(parsing.source));
+    instruction.source_number = std::get<0>(parsing.source);
+    instruction.source.inner_line = int(std::get<1>(parsing.inner_source));
+    instruction.inner_number = std::get<0>(parsing.inner_source);
     instruction.opcode = reader.word();
     while (reader.now().kind == Token::Kind::Dot)
         instruction.modifiers.emplace_back(reader.take().text);

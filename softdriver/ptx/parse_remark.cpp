@@ -27,12 +27,32 @@ void read_file(Parsing &parsing) {
         reader.expect_kind(Token::Kind::Integer);
 }
 
+Parsing::Location read_place(Reader &reader) {
+    uint64_t parts[3];
+    for (uint64_t &part : parts)
+        part = reader.expect_kind(Token::Kind::Integer).bits;
+    return {parts[0], parts[1], parts[2]};
+}
+
+// Notes that the function of `parsing.source` was called at `call`. Returns the outermost call.
+Parsing::Location outermost(Parsing &parsing, Parsing::Location call) {
+    constexpr int deepest = 100; // a wrong PTX text may have a circle
+    parsing.inlined_into[parsing.source] = call;
+    for (int depth = 0; depth < deepest; depth++) {
+        auto caller = parsing.inlined_into.find(call);
+        if (caller == parsing.inlined_into.end())
+            break;
+        call = caller->second;
+    }
+    return call;
+}
+
 // Reads a directive such as `.loc 1 20 5, function_name $L__info_string0+3, inlined_at 1 30 2`.
 void read_location(Parsing &parsing) {
     Reader &reader = parsing.reader;
-    parsing.source_file = reader.expect_kind(Token::Kind::Integer).bits;
-    parsing.source_line = int(reader.expect_kind(Token::Kind::Integer).bits);
-    reader.expect_kind(Token::Kind::Integer);
+    parsing.source = read_place(reader);
+    parsing.inner_source = {};
+    parsing.inlined_into.erase(parsing.source);
     while (reader.accept(",")) {
         std::string_view what = reader.word();
         if (what == "function_name") {
@@ -40,8 +60,8 @@ void read_location(Parsing &parsing) {
             if (reader.accept("+"))
                 reader.expect_kind(Token::Kind::Integer);
         } else if (what == "inlined_at") {
-            for (int i = 0; i < 3; i++)
-                reader.expect_kind(Token::Kind::Integer);
+            parsing.inner_source = parsing.source;
+            parsing.source = outermost(parsing, read_place(reader));
         } else {
             reader.fail("unknown attribute " + quoted(what) + " of .loc");
         }
@@ -81,6 +101,9 @@ void name_files(Parsing &parsing) {
             auto file = parsing.files.find(instruction.source_number);
             if (file != parsing.files.end())
                 instruction.source.file = file->second;
+            file = parsing.files.find(instruction.inner_number);
+            if (file != parsing.files.end())
+                instruction.source.inner_file = file->second;
         }
 }
 

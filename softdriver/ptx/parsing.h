@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 // This header has the functions that the parser files call in each other. They report problems
@@ -37,8 +38,11 @@ struct Parsing {
     // The names of source files, by the numbers that .file gives them.
     std::map<uint64_t, std::shared_ptr<const std::string>> files;
     // The position that the last .loc specified; 0 if there was none.
-    uint64_t source_file = 0;
-    int source_line = 0;
+    // The number of a file, a line and a column.
+    using Location = std::tuple<uint64_t, uint64_t, uint64_t>;
+    Location source, inner_source; // as in SourceLine; the file is 0 if there is none
+    // For each place in an inlined function, where this function was called last.
+    std::map<Location, Location> inlined_into;
     // For each register of the module, the index in Tree::variables of the variable that has its
     // value while other functions run; -1 if no function uses the register.
     std::vector<int> homes;

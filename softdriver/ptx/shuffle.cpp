@@ -1,3 +1,5 @@
+#include "ptx/shuffle.h"
+
 #include "ptx/arithmetic_float.h"
 #include "ptx/decode_arithmetic.h"
 #include "ptx/machine.h"
@@ -22,10 +24,12 @@ uint32_t participants(const Warp &warp, const Step &step) {
 }
 
 void take_sync(Decoder &decoder, size_t mask_operand) {
+    decoder.effect.kind = Effect::Kind::Meet;
     decoder.step.offset = 1;
     decoder.step.rows[9] = decoder.source(decoder.operand(mask_operand), Type::B32);
 }
 
+// The value is in Step::detail of a shuffle, plus 1. In other steps of this file, it is 0.
 enum class Shuffle { Up, Down, Bfly, Idx };
 
 // Returns the lane whose value a lane receives. Sets `inside` to whether this source lane is in the
@@ -131,8 +135,10 @@ void decode_shuffle(Decoder &decoder) {
         pair ? decoder.destination(results.parts.at(1), Type::Pred) : decoder.temporary(0);
     for (size_t i = 1; i <= 3; i++)
         decoder.step.rows[i] = decoder.source(decoder.operand(i), Type::B32);
+    decoder.effect.kind = Effect::Kind::Meet;
     if (sync)
         take_sync(decoder, 4);
+    decoder.step.detail = uint16_t(mode + 1);
     static const Handler handlers[] = {shuffling<Shuffle::Up>(), shuffling<Shuffle::Down>(),
                                        shuffling<Shuffle::Bfly>(), shuffling<Shuffle::Idx>()};
     decoder.emit(handlers[mode]);
@@ -321,6 +327,19 @@ void decode_elect(Decoder &decoder) {
 }
 
 } // namespace
+
+int lane_read_by(const Warp &warp, const Step &step, unsigned lane) {
+    if (!step.detail)
+        return -1;
+    uint32_t b = warp.row<uint32_t>(step.rows[2])[lane], c = warp.row<uint32_t>(step.rows[3])[lane];
+    auto mode = Shuffle(step.detail - 1);
+    bool inside = false;
+    int from = mode == Shuffle::Up     ? source_lane<Shuffle::Up>(int(lane), b, c, inside)
+               : mode == Shuffle::Down ? source_lane<Shuffle::Down>(int(lane), b, c, inside)
+               : mode == Shuffle::Bfly ? source_lane<Shuffle::Bfly>(int(lane), b, c, inside)
+                                       : source_lane<Shuffle::Idx>(int(lane), b, c, inside);
+    return inside ? from : -1;
+}
 
 void add_shuffles(Opcodes &opcodes) {
     opcodes["shfl"] = decode_shuffle;

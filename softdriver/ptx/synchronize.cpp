@@ -28,15 +28,15 @@ void barrier(Warp &warp, const Step &step) {
     if (kind != Action::Arrive)
         warp.wait_barrier(number);
     if (Observer *observer = warp.machine.observer.get())
-        observer->arrives(warp, number, lanes, kind != Action::Arrive);
+        observer->arrives(warp, {step, number, expected, lanes, kind != Action::Arrive});
     warp.block.arrive(number, expected, warp, lanes, holds);
 }
 
 void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// The handler of bar.warp. Waits until all live lanes of the mask in rows[1] have arrived.
+// The handler of bar.warp. Waits until all live lanes of the mask in rows[9] have arrived.
 void warp_barrier(Warp &warp, const Step &step) {
-    uint32_t members = warp.row<uint32_t>(step.rows[1])[warp.lane_of_fault()];
+    uint32_t members = warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()];
     if (!warp.meet(step, members))
         return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -47,7 +47,9 @@ void warp_barrier(Warp &warp, const Step &step) {
 void decode_warp_barrier(Decoder &decoder) {
     decoder.take("sync");
     decoder.expect_operands(1);
-    decoder.step.rows[1] = decoder.source(decoder.operand(0), Type::B32);
+    decoder.step.rows[9] = decoder.source(decoder.operand(0), Type::B32);
+    decoder.step.offset = 1;
+    decoder.effect.kind = Effect::Kind::Meet;
     decoder.emit(warp_barrier);
 }
 
@@ -66,7 +68,15 @@ template <Action kind> void barrier_result(Warp &warp, const Step &step) {
         warp.row<uint32_t>(step.rows[0])[__builtin_ctz(left)] = result;
 }
 
-void decode_reduction(Decoder &decoder) {
+// Sets the effect of a barrier, whose number is this operand.
+void set_effect(Decoder &decoder, const Operand &number, bool aligned, bool counted) {
+    decoder.effect.kind = Effect::Kind::Barrier;
+    decoder.effect.aligned = aligned;
+    decoder.effect.whole_block =
+        !counted && number.kind == Operand::Kind::Integer && number.bits == 0;
+}
+
+void decode_reduction(Decoder &decoder, bool aligned) {
     int which = decoder.take_any({"popc", "and", "or"});
     if (which < 0)
         decoder.refuse("the operation is unknown");
@@ -75,6 +85,7 @@ void decode_reduction(Decoder &decoder) {
         decoder.refuse_types();
     decoder.expect_operands(3, 4);
     bool counted = decoder.operands() == 4;
+    set_effect(decoder, decoder.operand(1), aligned, counted);
     Row result = decoder.destination(decoder.operand(0), which ? Type::Pred : Type::U32);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), Type::U32);
     decoder.step.rows[2] =
@@ -88,18 +99,20 @@ void decode_reduction(Decoder &decoder) {
                                        : barrier_result<Action::Or>);
 }
 
-void decode_barrier(Decoder &decoder) {
+void decode_barrier(Decoder &decoder, bool aligned) {
     if (decoder.take("warp"))
         return decode_warp_barrier(decoder);
     if (decoder.take("cluster"))
         decoder.refuse("barriers of clusters are not supported by the software driver");
-    decoder.take_all({"cta", "aligned"});
+    decoder.take("cta");
+    aligned |= decoder.take("aligned");
     int kind = decoder.take_any({"sync", "arrive", "red"});
     if (kind < 0)
         decoder.refuse(".sync, .arrive or .red is missing");
     if (kind == 2)
-        return decode_reduction(decoder);
+        return decode_reduction(decoder, aligned);
     decoder.expect_operands(kind == 1 ? 2 : 1, 2);
+    set_effect(decoder, decoder.operand(0), aligned, decoder.operands() == 2);
     decoder.step.rows[1] = decoder.source(decoder.operand(0), Type::U32);
     decoder.step.rows[2] = decoder.operands() == 2 ? decoder.source(decoder.operand(1), Type::U32)
                                                    : decoder.constant(4, 0);
@@ -154,8 +167,8 @@ void decode_fence(Decoder &decoder) {
 } // namespace
 
 void add_barriers(Opcodes &opcodes) {
-    opcodes["bar"] = decode_barrier;
-    opcodes["barrier"] = decode_barrier;
+    opcodes["bar"] = [](Decoder &decoder) { decode_barrier(decoder, true); };
+    opcodes["barrier"] = [](Decoder &decoder) { decode_barrier(decoder, false); };
     opcodes["membar"] = decode_fence;
     opcodes["fence"] = decode_fence;
 }

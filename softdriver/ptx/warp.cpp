@@ -204,7 +204,7 @@ void Warp::send(const Step *target, uint32_t lanes) {
 }
 
 bool Warp::meet(const Step &step, uint32_t members) {
-    if (met_ || !(members & live & ~active)) {
+    if (has_met(members, active)) {
         met_ = false;
         return true;
     }

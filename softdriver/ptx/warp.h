@@ -84,6 +84,11 @@ struct Warp {
     // Waits for the lanes in `members`. Returns false if some of them have not arrived. The step
     // must then do nothing, and runs again later.
     bool meet(const Step &step, uint32_t members);
+    // Returns whether meet() would return true for these lanes.
+    bool has_met(uint32_t members, uint32_t lanes) const {
+        return met_ || !(members & live & ~lanes);
+    }
+    const std::vector<Group> &waiting() const { return waiting_; }
     void interrupt() { limit = nullptr; }
     void yield(); // ends the warp's slice, so that other warps run
 

@@ -135,6 +135,8 @@ def test(cuda_checked):
         ("", [], {"passed": 1}),
         ("", ["--cuda-checks=race"], {"failed": 1}),
         ('@pytest.mark.cuda_checks("race")', [], {"failed": 1}),
+        ("", ["--cuda-checks=sync"], {"passed": 1}),
+        ("", ["--cuda-checks=sync+race"], {"failed": 1}),
         ('@pytest.mark.cuda_checks("off")', ["--cuda-checks=all"], {"passed": 1}),
         ('@pytest.mark.cuda_allow("hazards")', ["--cuda-checks=race"], {"passed": 1}),
         ('@pytest.mark.cuda_allow("races")', ["--cuda-checks=race"], {"failed": 1}),
@@ -159,7 +161,9 @@ def test_checks_by_the_ini_file(run):
 def test_other_checks_are_refused(run):
     result = run(HAZARD.replace("MARKS", ""), "--cuda-checks=memory")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cuda-checks*memory*race, all or off*"])
+    result.stderr.fnmatch_lines(["*--cuda-checks*memory*off, all, or some of race+sync*"])
     result = run(HAZARD.replace("MARKS", "@pytest.mark.cuda_checks(1)"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(['*::test*: cuda_checks takes "race", "all" or "off", not (1,)'])
+    result.stderr.fnmatch_lines(
+        ["*::test*: cuda_checks takes one text (off, all, or some of race+sync), not (1,)"]
+    )

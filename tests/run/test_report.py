@@ -152,6 +152,9 @@ def test_hazards_that_nobody_looks_for(python):
     ran = python("initialise()\nhazard()")
     assert ran.report["hazards"] == []
     assert "Hazards" not in ran.err
+    ran = python("initialise()\nhazard()", "--checks=sync")
+    assert ran.report["hazards"] == []
+    assert "Hazards in kernels: none\n" in ran.err
 
 
 ARRAY = """

@@ -25,15 +25,29 @@ TEXT = """.version 8.0
 """
 
 
+MOST = 10_000_000  # instructions: a kernel that spins by mistake ends soon
+
+
 def run(body: str, *, blocks: int = 1, threads: int = 64, before: str = "", checks: str = "race"):
     """Run a kernel and return the hazards, also the benign ones."""
-    with testing.configured(f"checks={checks}"):
+    with testing.configured(f"checks={checks},instructions={MOST}"):
         testing.forget_hazards()
         out = cu.DeviceBuffer.zeros(4096, np.uint32, name="out")
         with cu.Module(TEXT.format(body=body, before=before)) as module, cu.Stream() as stream:
             module["k"].launch(blocks, threads, out, stream=stream)
             stream.synchronize()
         return testing.hazards(benign=True)
+
+
+def fails(body: str, **options):
+    """Run a kernel that fails, and return the hazards and the text of the fault."""
+    try:
+        run(body, **options)
+    except cu.CudaError:
+        found, fault = testing.hazards(), testing.kernel_fault()
+        testing.reset_device()
+        return found, fault
+    raise AssertionError("the kernel has not failed")
 
 
 def modes(hazards):
