@@ -98,6 +98,8 @@ uintptr_t Arena::find_address(size_t bytes) {
         address = find_gap(bytes, least_alignment);
         packed = false;
         used = bytes;
+        if (!address)
+            return 0;
     }
     cursor_ = address + used;
     if (packed) {
@@ -105,6 +107,13 @@ uintptr_t Arena::find_address(size_t bytes) {
         small_end_ = address + whole;
     }
     return address;
+}
+
+bool Arena::has_addresses(size_t bytes) {
+    size_t rounded = round_up(bytes, least_alignment);
+    bool shares_block = rounded <= largest_packed && rounded <= small_end_ - small_;
+    return shares_block || find_gap(round_up(rounded, block), block) ||
+           find_gap(rounded, least_alignment);
 }
 
 uintptr_t Arena::allocate(size_t bytes) {

@@ -27,6 +27,8 @@ class Arena {
         return address >= begin_ && address - begin_ < bytes_;
     }
 
+    // Returns whether allocate() would find free addresses.
+    bool has_addresses(size_t bytes);
     // Allocates memory and fills it with the byte `fresh_memory`. Returns 0 if no address is free.
     uintptr_t allocate(size_t bytes);
     // Marks the addresses of an allocation as free, but keeps the bytes.

@@ -50,12 +50,23 @@ CUresult capture_allocation(Stream &stream, const Pool &pool, CUdeviceptr *addre
     return capture_node(stream, make_alloc_work(params, std::move(memory), stream.context));
 }
 
+// Pending frees have given back their capacity, but not their addresses. If no other addresses are
+// left, waits for these frees.
+CUresult wait_for_addresses(Call &call, const Stream &stream, const Pool &pool, size_t bytes) {
+    if (pool.kind != MemoryKind::Async || !pool.device->arena.reserved() ||
+        pool.device->arena.has_addresses(bytes) || !finish_frees(call.lock, *pool.device))
+        return CUDA_SUCCESS;
+    return context_status(stream.owner);
+}
+
 // Takes the memory from the pool.
-CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operation &operation,
-                 Allocation *&allocation) {
+CUresult reserve(Call &call, const Stream &stream, const PoolPtr &pool, size_t bytes,
+                 Operation &operation, Allocation *&allocation) {
     if (CUresult status = pool->take(bytes, stream, operation))
         return status;
-    CUresult status = place(*stream.owner, *pool, bytes, allocation);
+    CUresult status = wait_for_addresses(call, stream, *pool, bytes);
+    if (status == CUDA_SUCCESS)
+        status = place(*stream.owner, *pool, bytes, allocation);
     if (status == CUDA_SUCCESS) {
         allocation->pool = pool;
     } else {
@@ -65,7 +76,7 @@ CUresult reserve(const Stream &stream, const PoolPtr &pool, size_t bytes, Operat
     return status;
 }
 
-CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdeviceptr *address,
+CUresult allocate(Call &call, Stream &stream, const PoolPtr &pool, CUdeviceptr *address,
                   size_t bytes) {
     if (CUresult status = stream.capture ? CUDA_SUCCESS : refuse_unsafe(*call.thread))
         return status;
@@ -80,7 +91,7 @@ CUresult allocate(const Call &call, Stream &stream, const PoolPtr &pool, CUdevic
     auto operation = std::make_shared<Operation>();
     // Real drivers may run the allocation at once, before earlier work of the legacy stream.
     operation->legacy_rules = false;
-    if (CUresult status = reserve(stream, pool, bytes, *operation, allocation))
+    if (CUresult status = reserve(call, stream, pool, bytes, *operation, allocation))
         return status;
     operation->writes.push_back({allocation->begin, bytes});
     if (CUresult status = submit(stream, std::move(operation))) {

@@ -108,6 +108,19 @@ def test_the_capacity_counts_units_of_512_bytes(small_device, size):
         small_device.ok("cuMemFree_v2", address)
 
 
+def test_queued_frees_do_not_use_up_the_addresses(small_device):
+    """Frees that have not run keep their addresses, and there are many more of them than memory."""
+    stream, address = small_device.stream(), ctypes.c_uint64()
+    for _ in range(600):
+        small_device.ok("cuMemAllocAsync", ctypes.byref(address), 16 << 20, stream)
+        small_device.ok("cuMemFreeAsync", address, stream)
+    small_device.ok("cuMemAllocAsync", ctypes.byref(address), 16 << 20, stream)
+    small_device.ok("cuMemsetD8Async", address, 7, 16 << 20, stream)
+    small_device.ok("cuStreamSynchronize", stream)
+    assert small_device.read(address.value + (16 << 20) - 4, 4) == b"\7" * 4
+    small_device.ok("cuMemFree_v2", address)
+
+
 FULL = """
 import ctypes
 import sys
