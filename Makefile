@@ -60,10 +60,10 @@ external: build $(EXTERNAL)/venv.stamp
 	    && $(EXTERNAL_PY) tests/external/run_suites.py numba-cudadrv
 
 # The tests of these packages, as their authors publish them: docs/suites.md. Takes half an hour.
-# With SOURCES, a folder of checkouts of repositories, also those that are in no distribution.
+# With SOURCES, a folder of checkouts of repositories, also those that are in no distribution: hours.
 SOURCES ?=
 SUITES = numba-cudadrv numba-cudapy pycuda triton $(if $(SOURCES),zluda drjit openmm slang ocelot samples halide \
-    numba-cuda-mlir)
+    numba-cuda-mlir cutlass)
 
 suites: build $(EXTERNAL)/venv.stamp $(EXTERNAL)/pycuda.stamp
 	ln -sfn "$$(echo $(CURDIR)/$(CUDA_OF_PIP)/include)" $(EXTERNAL)/include

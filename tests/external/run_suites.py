@@ -107,6 +107,10 @@ SUITES = {
         checkout="halide/Halide v21.0.0", requires=("halide==21.0.0",), schedules=("eager",),
         files="test_halide.py",
     ),
+    "cutlass": Suite(
+        "CUTLASS, products of matrices for sm_90a", "", "tests/external/programs",
+        checkout="NVIDIA/cutlass v4.7.0", schedules=("eager",), files="test_cutlass.py",
+    ),
     # Slang looks for libnvrtc.so in $CUDA_PATH/lib, and for headers beside it.
     "slang": Suite(
         "Slang, tests of slangpy's functions on CUDA", "slangpy",
@@ -118,7 +122,7 @@ SUITES = {
     "quadrants": Suite(
         "Quadrants, tests of its CUDA backend", "quadrants", f"{SOURCES}/quadrants/tests/python",
         checkout="Genesis-Embodied-AI/quadrants v1.3.0",
-        requires=("quadrants==1.3.3", "numpy", "pytest-xdist"),
+        requires=("quadrants==1.3.0", "numpy", "pytest-xdist"),
         variables=("QD_WANTED_ARCHS=cuda", f"PYTHONPATH={SOURCES}/quadrants"),
         schedules=("eager",), isolated=False,
     ),
@@ -270,7 +274,9 @@ def run_pytest(suite, sources, settings, module, folder):
     plugins = ("pytest_cudadrv", "pytest_outcomes", *suite.plugins)
     given = [each.replace(SOURCES, str(sources)).split("=", 1) for each in suite.variables]
     variables = {"PYTHONPATH": "", **dict(given)}
-    variables["PYTHONPATH"] = os.pathsep.join([str(HERE), str(ROOT), variables["PYTHONPATH"]])
+    # The suite's own folders come first: this repository also has a package named tests.
+    paths = [variables["PYTHONPATH"], str(HERE), str(ROOT)]
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     tests = folder_of(suite, sources)
     # Suites that are written here use no conftest.py of this repository.
     alone = ["--noconftest"] if HERE in tests.parents else []

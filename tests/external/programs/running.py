@@ -8,14 +8,14 @@ import pytest
 TIMEOUT = 600  # seconds
 
 
-def run(program, skips=77, env=None):
+def run(program, *arguments, skips=77, env=None):
     """Run a program in its folder. The test passes if the program ends with status 0.
 
     The program skips itself if it ends with the status `skips` or says [SKIP]. A program that does
     not use the driver is skipped, too.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "cudadrv", "run", "--", program],
+        [sys.executable, "-m", "cudadrv", "run", "--", program, *arguments],
         cwd=program.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -21,4 +21,4 @@ def programs():
 
 @pytest.mark.parametrize("program", [pytest.param(path, id=path.name) for path in programs()])
 def test_program(program):
-    run(program, SKIPS)
+    run(program, skips=SKIPS)
