@@ -113,16 +113,17 @@ BoxCopy::Part BoxCopy::part_of(uint64_t row) const {
             size_t(right) * element};
 }
 
-// Stores write whole chunks. If the tensor's row ends inside a chunk, an H200 also writes the bytes
-// of the box up to the end of this chunk. Bytes behind the end of the allocation are left out: no
-// other memory begins in this chunk.
+// Stores and reductions change whole chunks. If the tensor's row ends inside a chunk, an H200 also
+// changes the memory up to the end of this chunk. Bytes behind the end of the allocation are left
+// out: no other memory begins in this chunk.
 void BoxCopy::add_rest_of_chunk(Part &part) const {
     size_t rest = (chunk_of_copy - part.end % chunk_of_copy) % chunk_of_copy;
     Segment segment;
     uint64_t end = part.address + (part.end - part.begin);
     if (!rest || !warp_.machine.memory.find(end - 1, segment))
         return;
-    part.end += std::min<uint64_t>(rest, segment.begin + segment.bytes - end);
+    rest = std::min<uint64_t>(rest, segment.begin + segment.bytes - end);
+    part.end += update_ ? rest - rest % map_.element_bytes() : rest; // only whole items are updated
 }
 
 bool BoxCopy::copy_global(const Part &part, char *row, bool loads) const {
@@ -184,7 +185,7 @@ bool BoxCopy::run(bool loads) {
         Part part = part_of(row);
         if (loads)
             memset(bytes, 0, map_.row_bytes()); // what is outside of the tensor is 0
-        else if (!update_)
+        else
             add_rest_of_chunk(part);
         bool copied = loads ? copy_global(part, bytes, true) : copy_shared(row, bytes, false);
         if (copied && map_.rounds())

@@ -201,8 +201,9 @@ Type TensorMap::type_for(Operation operation) const {
     if (type >= std::size(types))
         return Type::None;
     bool bits = operation >= Operation::And && operation <= Operation::Xor;
-    if (bits && types[type] == Type::S64)
-        return Type::None; // an H200 refuses these, but not the same operation on S32 and U64
+    bool extremum = operation == Operation::Min || operation == Operation::Max;
+    if (types[type] == Type::S64 && !extremum)
+        return Type::None; // as on an H200, and as for atomic operations on .s64
     bool integer = types[type] >= Type::U32 && !is_float(types[type]);
     return !bits || !integer ? types[type] : element_bytes() == 4 ? Type::B32 : Type::B64;
 }
