@@ -152,16 +152,18 @@ void encode(Channel channel, uint32_t bits, char *to) {
 }
 
 // Converts a register, which is a float, to a channel that stands for a number from 0 or -1 to 1.
-// The integer for 1 is 2^bits - 1. As on an H200, a number is multiplied by 2^bits, and then the
-// number itself, rounded up to 4 fraction bits, is subtracted. Numbers halfway between two integers
-// become the one that is closer to 0.
+// The integer for 1 is 2^bits - 1, so a number is multiplied by 2^bits, and subtracted once. As on
+// an H200, both steps are in fixed point: the number times 2^bits has 4 fraction bits, the number
+// has none beyond these, and the difference is rounded to the nearest integer, halves to 0. Bits
+// that do not fit are dropped.
 void encode_fraction(Channel channel, uint32_t bits, char *to) {
     bool sign = channel == Channel::S8 || channel == Channel::S16;
     auto number = floating::from_bits<float>(bits);
     number = std::isnan(number) ? 0 : std::max(sign ? -1.0f : 0.0f, std::min(number, 1.0f));
-    double size = std::abs(number);
-    double scaled = std::ldexp(size, int(8 * bytes_of(channel) - sign)) - std::ceil(size * 16) / 16;
-    auto raw = uint32_t(int(std::copysign(std::ceil(scaled - 0.5), number)));
+    int width = int(8 * bytes_of(channel) - sign);
+    auto fixed = int(std::ldexp(std::abs(number), width + 4));
+    int size = (fixed - (fixed >> width) + 7) >> 4;
+    auto raw = uint32_t(std::signbit(number) ? -size : size);
     memcpy(to, &raw, bytes_of(channel));
 }
 
