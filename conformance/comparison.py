@@ -55,7 +55,7 @@ def ask(library, section, settings="", *options):
 def ask_quickly(library, section, settings, expected):
     """Ask as ``ask`` does, but with short timeouts.
 
-    Repeat questions that may only have been slow.
+    Repeat questions that may only have been slow, except if the list states the answer.
     """
     header, answers = ask(library, section, settings, "--patience", QUICK)
     listed = differences()
@@ -63,7 +63,9 @@ def ask_quickly(library, section, settings, expected):
         name, wanted = question.partition(" / ")[2], expected.get(question, "")
         may_differ = any(entry.names(question) for entry in listed)
         for patience in PATIENT[:1] if may_differ else PATIENT:
-            if not may_be_slow(answers[question], wanted):
+            answer = answers[question]
+            stated = any(entry.answer and entry.allows(question, answer) for entry in listed)
+            if stated or not may_be_slow(answer, wanted):
                 break
             options = ["--question", name, "--patience", patience, "--timeout", f"{patience}0"]
             answers[question] = ask(library, section, settings, *options)[1][question]

@@ -182,6 +182,8 @@ static CUresult get_variable(Call &call, CUdeviceptr *address, size_t *bytes, CU
     if (!library)
         return CUDA_ERROR_INVALID_HANDLE;
     int index = find_variable(*library->program, name);
+    if (index < 0 && !only_managed)
+        return no_variable(*library->program, name);
     if (index < 0 || (only_managed && !library->program->variables[index].managed))
         return CUDA_ERROR_NOT_FOUND;
     ModulePtr module;

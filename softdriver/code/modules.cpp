@@ -92,6 +92,11 @@ int find_variable(const ptx::Program &program, const std::string &name) {
     return refers ? -1 : found;
 }
 
+CUresult no_variable(const ptx::Program &program, const std::string &name) {
+    bool other = find_kernel(program, name) >= 0 || find_named(program.variables, name) >= 0;
+    return other ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+}
+
 CUresult load_module(const ContextPtr &context, const ProgramPtr &program, ModulePtr &module) {
     if (CUresult status = context_status(context.get()))
         return status;
@@ -256,12 +261,8 @@ SOFT_API(cuModuleGetGlobal_v2,
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
     int variable = find_variable(*module->program, name);
-    if (variable < 0) {
-        // An H200 finds kernels and texture references, but refuses to return them.
-        bool other = find_kernel(*module->program, name) >= 0 ||
-                     find_named(module->program->variables, name) >= 0;
-        return other ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
-    }
+    if (variable < 0)
+        return no_variable(*module->program, name);
     if (address)
         *address = module->variables[variable];
     if (bytes)

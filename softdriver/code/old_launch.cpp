@@ -113,7 +113,7 @@ SOFT_API(cuParamSetv, (CUfunction handle, int offset, void *value, unsigned byte
 }
 
 // Only checks its arguments: a kernel can read through every reference of its module. As on an
-// H200, something must be bound to the reference.
+// H200, something must be bound to the reference, and the unit 0 is accepted, too.
 SOFT_API(cuParamSetTexRef, (CUfunction handle, int unit, CUtexref reference),
          (handle, unit, reference)) {
     KernelFunctionPtr function;
@@ -122,7 +122,8 @@ SOFT_API(cuParamSetTexRef, (CUfunction handle, int unit, CUtexref reference),
     TextureReferencePtr found = find_reference(reference, false);
     if (!found)
         return CUDA_ERROR_INVALID_HANDLE;
-    return unit == CU_PARAM_TR_DEFAULT && found->bound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    bool known = unit == CU_PARAM_TR_DEFAULT || unit == 0;
+    return known && found->bound ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFT_API(cuLaunch, (CUfunction handle), (handle)) {

@@ -124,6 +124,8 @@ SOFT_API(cuTexRefSetArray, (CUtexref handle, CUarray array, unsigned flags),
     TextureReferencePtr reference = find_reference(handle, false);
     if (!reference || flags != CU_TRSA_OVERRIDE_FORMAT)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!array)
+        return CUDA_ERROR_INVALID_HANDLE;
     CUDA_RESOURCE_DESC resource = {};
     resource.resType = CU_RESOURCE_TYPE_ARRAY;
     resource.res.array.hArray = array;
