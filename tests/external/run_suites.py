@@ -274,9 +274,7 @@ def run_pytest(suite, sources, settings, module, folder):
     plugins = ("pytest_cudadrv", "pytest_outcomes", *suite.plugins)
     given = [each.replace(SOURCES, str(sources)).split("=", 1) for each in suite.variables]
     variables = {"PYTHONPATH": "", **dict(given)}
-    # The suite's own folders come first: this repository also has a package named tests.
-    paths = [variables["PYTHONPATH"], str(HERE), str(ROOT)]
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    variables["PYTHONPATH"] = os.pathsep.join([str(HERE), str(ROOT), variables["PYTHONPATH"]])
     tests = folder_of(suite, sources)
     # Suites that are written here use no conftest.py of this repository.
     alone = ["--noconftest"] if HERE in tests.parents else []
