@@ -60,9 +60,15 @@ bool KernelRun::advance(uint64_t steps) {
             *workspace_ = {};
         run_ = std::make_unique<ptx::Run>(launch_);
     }
-    ptx::Run::State state = run_->advance(steps);
-    failed_ = state == ptx::Run::State::Failed;
-    return state != ptx::Run::State::More;
+    bool early = launch_.prerequisite && !launch_.prerequisite->ended;
+    early_pieces_ += early;
+    if (!over_) {
+        ptx::Run::State state = run_->advance(steps);
+        failed_ = state == ptx::Run::State::Failed;
+        over_ = state != ptx::Run::State::More;
+    }
+    // Work behind this kernel is also behind the prerequisite.
+    return over_ && (!early || failed_);
 }
 
 // Describes memory that a check has found something in. Sets `begin` to where it begins.
@@ -182,12 +188,39 @@ bool KernelRun::same_memory(uintptr_t one, uintptr_t other) const {
     return used_.upper_bound(one) == used_.upper_bound(other);
 }
 
+bool KernelRun::waits() const {
+    // The kernel may be waiting for a value that the prerequisite will write.
+    constexpr int most_early_pieces = 64;
+    return over_ || (run_ && (run_->waits() || early_pieces_ >= most_early_pieces));
+}
+
+void KernelRun::begin_before_end_of(KernelRun *other, bool begun) {
+    launch_.prerequisite = std::make_shared<ptx::Dependence>();
+    launch_.prerequisite->ended = !other;
+    if (!other)
+        return;
+    if (other->dependence_)
+        launch_.prerequisite = other->dependence_;
+    other->dependence_ = launch_.prerequisite;
+    // Under the eager schedule, a kernel begins when the one before it has ended.
+    if (!begun && state().settings.schedule != Schedule::Eager)
+        other->launch_.dependents = other->dependence_;
+}
+
 Outcome KernelRun::end() {
     Outcome outcome;
+    if (dependence_)
+        dependence_->ended = true;
     if (launch_.record) {
-        outcome.reads = ranges(run_->reads());
-        outcome.writes = ranges(run_->writes());
-        outcome.updates = ranges(run_->atomics());
+        bool late = launch_.prerequisite != nullptr;
+        outcome.reads = ranges(run_->reads(late));
+        outcome.writes = ranges(run_->writes(late));
+        outcome.updates = ranges(run_->atomics(late));
+        if (late) {
+            outcome.early_reads = ranges(run_->reads(false));
+            outcome.early_writes = ranges(run_->writes(false));
+            outcome.early_updates = ranges(run_->atomics(false));
+        }
     }
     if (!failed_)
         return outcome;

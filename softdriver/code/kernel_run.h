@@ -18,6 +18,13 @@ class KernelRun : public Piecewise {
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
+    bool lets_next_begin() const override {
+        return launch_.dependents && launch_.dependents->allowed;
+    }
+    bool waits() const override;
+    // Says that the kernel may begin before this other one ends, which is null if it has ended
+    // already. If the other one has begun already, it will not let this one begin.
+    void begin_before_end_of(KernelRun *other, bool begun);
 
   private:
     std::string describe(uintptr_t address, uintptr_t &begin) const;
@@ -34,7 +41,10 @@ class KernelRun : public Piecewise {
     std::unique_ptr<ptx::Run> run_; // null until the first piece runs
     // The size of each allocation that the kernel has accessed, by address.
     std::map<uintptr_t, size_t> used_;
-    bool failed_ = false;
+    bool over_ = false, failed_ = false;
+    // This launch, for another one that may begin before it ends; null if there is none.
+    std::shared_ptr<ptx::Dependence> dependence_;
+    int early_pieces_ = 0; // pieces that have run before the prerequisite ended
 };
 
 } // namespace soft

@@ -206,6 +206,17 @@ OperationPtr launch_operation(const PreparedLaunch &launch, Stream &stream) {
     return operation;
 }
 
+void begin_early(const OperationPtr &operation, const OperationPtr &before) {
+    auto run = [](const Operation &of) { return static_cast<KernelRun *>(of.pieces.get()); };
+    run(*operation)->begin_before_end_of(run(*before), before->progress != Progress::Queued);
+    operation->predecessor = before;
+    operation->early = std::make_shared<Operation>();
+    operation->early->progress = Progress::Done; // for operations that wait for it
+    operation->early->kernel = operation->kernel;
+    operation->early->unforeseen = true;
+    operation->early->is_early = true;
+}
+
 bool valid_block(const ptx::Kernel &kernel, const unsigned (&block)[3]) {
     if (!within(block, block_limits) || product(block) > thread_limit(kernel))
         return false;
@@ -248,7 +259,11 @@ CUresult launch(Call &call, CUfunction handle, const LaunchRequest &request,
     if (stream->capture)
         return capture_node(*stream, make_kernel_work(std::move(prepared), handle),
                             request.programmatic);
-    return submit(*stream, launch_operation(prepared, *stream));
+    OperationPtr operation = launch_operation(prepared, *stream);
+    OperationPtr before = stream->idle() ? state().races.last(*stream) : stream->queue.back();
+    if (request.programmatic && before && before->kernel)
+        begin_early(operation, before);
+    return submit(*stream, operation);
 }
 
 } // namespace soft

@@ -37,6 +37,8 @@ struct PreparedLaunch {
 CUresult prepare_launch(const KernelFunctionPtr &function, const Context &context,
                         const LaunchRequest &request, PreparedLaunch &launch);
 OperationPtr launch_operation(const PreparedLaunch &launch, Stream &stream);
+// Lets a launch begin before another one ends, if that one allows it.
+void begin_early(const OperationPtr &operation, const OperationPtr &before);
 // Checks a launch and submits it to a stream.
 CUresult launch(Call &call, CUfunction function, const LaunchRequest &request, CUstream stream);
 // Reads an attribute of a launch into the request.

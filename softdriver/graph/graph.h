@@ -73,6 +73,10 @@ using NodeWorkPtr = std::shared_ptr<const NodeWork>;
 // The bytes of a CUgraphEdgeData, which older headers lack.
 using EdgeData = std::array<unsigned char, 8>;
 constexpr size_t edge_bytes = sizeof(EdgeData);
+// An edge of type CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, from the port
+// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC.
+constexpr EdgeData programmatic_edge = {1, 0, 1};
+inline bool is_programmatic(const EdgeData &edge) { return edge[2] == programmatic_edge[2]; }
 
 // An edge to a node from the node with this id.
 struct Edge {

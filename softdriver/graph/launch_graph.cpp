@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "code/launch.h"
 #include "graph/conditional_node.h"
 #include "graph/exec.h"
 #include "stream/capture.h"
@@ -81,12 +82,16 @@ class Launching {
         Places places = state().races.recording() ? places_of(graph) : Places();
         for (const GraphNodePtr &node : sorted(graph, choose)) {
             std::vector<OperationPtr> waits;
-            for (const Edge &edge : node->after)
+            OperationPtr early; // the kernel before whose end the node's kernel may begin
+            for (const Edge &edge : node->after) {
                 waits.push_back(ends.at(edge.from));
+                if (is_programmatic(edge.data))
+                    early = waits.back();
+            }
             if (waits.empty())
                 waits.push_back(begin);
             place_ = places[node->id];
-            if (CUresult status = submit_node(*node, std::move(waits), ends[node->id]))
+            if (CUresult status = submit_node(*node, std::move(waits), early, ends[node->id]))
                 return status;
         }
         for (const auto &entry : graph.nodes)
@@ -100,7 +105,7 @@ class Launching {
     }
 
     CUresult submit_node(const GraphNode &node, std::vector<OperationPtr> waits,
-                         OperationPtr &end) {
+                         const OperationPtr &early, OperationPtr &end) {
         Stream &branch = branch_after(waits, *node.work);
         bool child = node.work->type() == CU_GRAPH_NODE_TYPE_GRAPH;
         std::vector<GraphPtr> inner = child ? node.work->inner() : std::vector<GraphPtr>();
@@ -113,6 +118,8 @@ class Launching {
             auto &waited = operation->waits;
             waited.insert(waited.begin(), waits.begin(), waits.end());
             operation->node = place_;
+            if (early && early->kernel && operation->kernel)
+                begin_early(operation, early);
             if (CUresult status = submit(branch, operation, &end))
                 return status;
             waits.clear();

@@ -53,8 +53,18 @@ void ThreadBlock::complete_if_all(unsigned number_of_barrier) {
     barrier.last_count = barrier.count;
     if (machine.observer)
         machine.observer->completes(*this, number_of_barrier);
+    if (machine.launch.prerequisite)
+        for (size_t i = 0; i < warps.size(); i++)
+            if (barrier.arrived[i])
+                pass_on_wait(*warps[i]);
     for (auto &warp : warps)
         warp->release(number_of_barrier);
+}
+
+void ThreadBlock::pass_on_wait(Warp &warp) const {
+    for (const auto &other : warps)
+        warp.waited |= other->waited;
+    machine.memory.select(warps[order_[turn_]]->waited);
 }
 
 void ThreadBlock::threads_ended(unsigned threads) {

@@ -32,7 +32,7 @@ void ThreadBlock::start(uint64_t number_in_grid) {
         std::swap(order_[i - 1], order_[machine.random.below(i)]);
     turn_ = 0;
     slice_left_ = 0;
-    spins = false;
+    spins = allows = held = false;
     spins_.assign(warps.size(), false);
     for (unsigned i = 0; i < warps.size(); i++) {
         unsigned lanes = std::min(machine.threads - i * warp_size, unsigned(warp_size));
@@ -43,13 +43,16 @@ void ThreadBlock::start(uint64_t number_in_grid) {
 uint64_t ThreadBlock::run(uint64_t steps) {
     uint64_t left = steps;
     size_t stuck = 0; // number of warps in a row that could not run
-    while (left && live && !machine.failed() && !machine.tired()) {
+    while (left && live && !held && !machine.failed() && !machine.tired()) {
         if (!slice_left_) {
             slice_left_ = spins_[turn_] ? spinning_warp_slice : warp_slice;
             progress_before_ = machine.progress;
         }
         uint64_t wanted = std::min(left, slice_left_);
-        uint64_t done = warps[order_[turn_]]->run(wanted);
+        Warp &warp = *warps[order_[turn_]];
+        if (machine.launch.prerequisite)
+            machine.memory.select(warp.waited);
+        uint64_t done = warp.run(wanted);
         left -= done;
         slice_left_ = done < wanted ? 0 : slice_left_ - done;
         stuck = done ? 0 : stuck + 1;

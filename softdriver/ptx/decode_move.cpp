@@ -280,7 +280,7 @@ void add_moves(Opcodes &opcodes) {
     opcodes["isspacep"] = decode_isspacep;
     opcodes["activemask"] = decode_activemask;
     opcodes["nanosleep"] = decode_sleep;
-    for (const char *opcode : {"griddepcontrol", "setmaxnreg", "pmevent"})
+    for (const char *opcode : {"setmaxnreg", "pmevent"})
         opcodes[opcode] = decode_nothing;
 }
 

@@ -33,6 +33,7 @@ void add_atomics(Opcodes &opcodes);
 void add_shuffles(Opcodes &opcodes);
 void add_stack(Opcodes &opcodes);
 void add_clusters(Opcodes &opcodes);
+void add_dependence(Opcodes &opcodes);
 void add_mbarriers(Opcodes &opcodes);
 void add_copies(Opcodes &opcodes);
 void add_matrix_moves(Opcodes &opcodes);

@@ -19,6 +19,7 @@ constexpr unsigned deepest_call = 1024;
 void Warp::start(unsigned number_in_block, uint32_t lanes) {
     number = number_in_block;
     live = lanes;
+    waited = false;
     waiting_.clear();
     mask = active = 0;
     frame = nullptr;

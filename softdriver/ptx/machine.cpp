@@ -114,6 +114,10 @@ Run::State Machine::advance(uint64_t steps) {
 Run::State Machine::run_blocks(uint64_t steps) {
     memory.drop_segments();
     textures_.clear(); // the program may have destroyed them
+    waited = false;
+    progress_of_piece_ = progress;
+    if (launch.dependents && launch.dependents->allowed)
+        release_held();
     while (!failed()) {
         while (resident_.empty() || (launch.cooperative && !all_started()))
             if (!admit()) {
@@ -123,6 +127,11 @@ Run::State Machine::run_blocks(uint64_t steps) {
             }
         if (!steps)
             return Run::State::More;
+        if (launch.dependents && !skip_held()) {
+            if (hold())
+                return Run::State::More;
+            continue;
+        }
         if (!slice_left_) {
             slice_left_ = resident_[turn_]->spins ? spinning_block_slice : block_slice;
             progress_before_ = progress;
@@ -133,7 +142,7 @@ Run::State Machine::run_blocks(uint64_t steps) {
         slice_left_ -= done;
         if (resident_[turn_]->done())
             recycle();
-        else if (!slice_left_)
+        else if (!slice_left_ || resident_[turn_]->held)
             end_slice();
         if (executed >= launch.budget)
             fail_budget();
@@ -143,6 +152,43 @@ Run::State Machine::run_blocks(uint64_t steps) {
         }
     }
     return Run::State::Failed;
+}
+
+void Machine::allow(ThreadBlock &block) {
+    if (!launch.dependents || block.allows)
+        return;
+    block.allows = true;
+    block.held = !launch.dependents->allowed;
+    allowing_++;
+    progress++;
+}
+
+// Turns to a block that does not wait for the others to allow dependent launches. Returns false if
+// there is none.
+bool Machine::skip_held() {
+    for (size_t i = 0; i < resident_.size(); i++, turn_ = (turn_ + 1) % resident_.size()) {
+        if (!resident_[turn_]->held)
+            return true;
+        slice_left_ = 0;
+    }
+    return false;
+}
+
+// All resident blocks allow dependent launches to begin. Begins the other blocks. If there are
+// none, returns true: the dependent launches come first now.
+bool Machine::hold() {
+    if (resident_.size() < most_resident_ && admit()) {
+        turn_ = resident_.size() - 1;
+        return false;
+    }
+    release_held();
+    launch.dependents->allowed = allowing_ == blocks;
+    return launch.dependents->allowed;
+}
+
+void Machine::release_held() {
+    for (auto &block : resident_)
+        block->held = false;
 }
 
 // Returns how many warps of the machine a GPU would run at the same time.
@@ -178,6 +224,7 @@ void Machine::fail_budget() {
 void Machine::recycle() {
     if (observer)
         observer->ends(*resident_[turn_]);
+    allowing_ += !resident_[turn_]->allows;
     idle_.push_back(std::move(resident_[turn_]));
     resident_[turn_] = std::move(resident_.back());
     resident_.pop_back();
@@ -192,8 +239,10 @@ void Machine::end_slice() {
     bool spins = progress == progress_before_;
     resident_[turn_]->spins = spins;
     idle_turns_ = spins ? idle_turns_ + 1 : 0;
-    if (idle_turns_ >= resident_.size() && resident_.size() < most_resident_) {
-        admit();
+    if (idle_turns_ >= resident_.size()) {
+        release_held(); // the others may be waiting for a held block
+        if (resident_.size() < most_resident_)
+            admit();
         idle_turns_ = 0;
     }
     turn_ = (turn_ + 1) % resident_.size();
@@ -257,7 +306,8 @@ const Texture *Machine::find_texture(Warp &warp, const Step &step, unsigned lane
 
 Run::Run(Launch launch) : launch_(std::move(launch)) {
     machines_.push_back(std::make_unique<Machine>(launch_));
-    if (launch_.kernel->independent_blocks && !launch_.cooperative && !launch_.observe)
+    if (launch_.kernel->independent_blocks && !launch_.cooperative && !launch_.observe &&
+        !launch_.dependents)
         threads_ = launch_.threads;
 }
 
@@ -320,15 +370,17 @@ uint64_t Run::executed() const {
     return sum;
 }
 
-std::vector<Accessed> Run::accessed(int use) const {
+bool Run::waits() const { return machines_.front()->waits(); }
+
+std::vector<Accessed> Run::accessed(int use, bool late) const {
     std::vector<const AddressSet *> all;
     for (auto &machine : machines_)
-        all.push_back(&machine->memory.accessed(Use(use)));
+        all.push_back(&machine->memory.accessed(Use(use), late));
     return ranges_of(all);
 }
 
-std::vector<Accessed> Run::reads() const { return accessed(int(Use::Read)); }
-std::vector<Accessed> Run::writes() const { return accessed(int(Use::Write)); }
-std::vector<Accessed> Run::atomics() const { return accessed(int(Use::Atomic)); }
+std::vector<Accessed> Run::reads(bool late) const { return accessed(int(Use::Read), late); }
+std::vector<Accessed> Run::writes(bool late) const { return accessed(int(Use::Write), late); }
+std::vector<Accessed> Run::atomics(bool late) const { return accessed(int(Use::Atomic), late); }
 
 } // namespace soft::ptx

@@ -37,6 +37,9 @@ struct ThreadBlock {
     unsigned index[3] = {};
     unsigned live = 0;  // threads that have not ended
     bool spins = false; // true if its last slice made no progress
+    // The block has executed griddepcontrol.launch_dependents; it does not run until the others
+    // have.
+    bool allows = false, held = false;
     std::vector<char> shared;
     std::vector<std::unique_ptr<Warp>> warps;
     Barrier barriers[barriers_of_block];
@@ -52,6 +55,8 @@ struct ThreadBlock {
     void arrive(unsigned barrier, unsigned expected, const Warp &warp, uint32_t lanes,
                 uint32_t holds);
     void threads_ended(unsigned threads);
+    // Lets a warp learn that others have executed griddepcontrol.wait.
+    void pass_on_wait(Warp &warp) const;
 
   private:
     void complete_if_all(unsigned barrier);
@@ -121,8 +126,19 @@ struct Machine {
     // Counts the events for which threads may wait: writes, changes by atomics, completed barriers.
     // If a block or warp causes no such event in its slice, it probably waits for other threads.
     uint64_t progress = 0;
+    bool waited = false; // a warp had to wait at griddepcontrol.wait in this piece
+    // True if all that the last piece did was to wait there.
+    bool waits() const { return waited && progress == progress_of_piece_; }
+    // Notes that a block allows dependent launches to begin.
+    void allow(ThreadBlock &block);
 
   private:
+    uint64_t progress_of_piece_ = 0; // value of `progress` at the beginning of the piece
+    uint64_t allowing_ = 0;          // blocks that allow dependent launches, or that have ended
+    bool skip_held();
+    bool hold();
+    void release_held();
+
     // The textures and surfaces that the current piece has used, by handle.
     std::map<uint64_t, std::shared_ptr<const Texture>> textures_;
     std::set<const Step *> warned_; // the steps with a warning

@@ -203,6 +203,8 @@ template <bool of_parity> void test(Warp &warp, const Step &step) {
         complete |= Mbarrier(*word).odd_phase != odd ? left & -left : 0;
     }
     warp.set_predicate(step.rows[0], complete);
+    if (complete && warp.machine.launch.prerequisite)
+        warp.block.pass_on_wait(warp);
     if (warp.active & ~complete)
         warp.yield();
 }

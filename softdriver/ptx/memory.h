@@ -3,7 +3,10 @@
 #include "ptx/address_set.h"
 #include "ptx/run.h"
 
+#include <array>
 #include <map>
+#include <memory>
+#include <utility>
 
 namespace soft::ptx {
 
@@ -45,7 +48,7 @@ class Memory {
     // Records an access that has been checked already.
     void record(uintptr_t address, size_t bytes, Use use) {
         if (launch_.record)
-            accessed_[use == Use::Signal ? int(Use::Atomic) : int(use)].add(address, bytes);
+            accessed_[size_t(use == Use::Signal ? Use::Atomic : use)].add(address, bytes);
     }
     // Drops all cached segments, because the program may have freed this memory.
     void drop_segments();
@@ -54,7 +57,19 @@ class Memory {
     bool find(uintptr_t address, Segment &segment) const {
         return launch_.find(address, segment) && !segment.of_array;
     }
-    const AddressSet &accessed(Use use) const { return accessed_[int(use)]; }
+    const AddressSet &accessed(Use use, bool late) const {
+        static const AddressSet none;
+        return late == late_ ? accessed_[size_t(use)] : others_ ? (*others_)[size_t(use)] : none;
+    }
+    // Says whether the next accesses come after griddepcontrol.wait.
+    void select(bool late) {
+        if (late == late_)
+            return;
+        if (!others_)
+            others_ = std::make_unique<Accesses>();
+        std::swap(accessed_, *others_);
+        late_ = late;
+    }
 
   private:
     bool look_up(Segment &known, uintptr_t address, size_t bytes, bool of_texture);
@@ -62,7 +77,10 @@ class Memory {
     const Launch &launch_;
     std::vector<Segment> sites_; // for each access of the program, what it has accessed last
     std::map<uintptr_t, Segment> segments_;
-    AddressSet accessed_[3];
+    using Accesses = std::array<AddressSet, 3>; // by Use
+    Accesses accessed_;
+    std::unique_ptr<Accesses> others_; // those on the other side of griddepcontrol.wait
+    bool late_ = false;
 };
 
 } // namespace soft::ptx

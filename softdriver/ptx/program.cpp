@@ -13,14 +13,13 @@ namespace soft::ptx {
 const std::unordered_map<std::string_view, Decode> &opcodes() {
     static const Opcodes known = [] {
         Opcodes all;
-        for (auto add : {add_load_store,  add_moves,        add_control,
-                         add_barriers,    add_integer,      add_bits,
-                         add_comparisons, add_conversions,  add_float,
-                         add_approximate, add_atomics,      add_shuffles,
-                         add_stack,       add_clusters,     add_mbarriers,
-                         add_copies,      add_matrix_moves, add_matrix_products,
-                         add_wmma,        add_video,        add_textures,
-                         add_surfaces,    add_wgmma,        add_tensor_maps})
+        for (auto add : {add_load_store, add_moves,        add_control,         add_barriers,
+                         add_integer,    add_bits,         add_comparisons,     add_conversions,
+                         add_float,      add_approximate,  add_atomics,         add_shuffles,
+                         add_stack,      add_clusters,     add_dependence,      add_mbarriers,
+                         add_copies,     add_matrix_moves, add_matrix_products, add_wmma,
+                         add_video,      add_textures,     add_surfaces,        add_wgmma,
+                         add_tensor_maps})
             add(all);
         return all;
     }();

@@ -25,6 +25,13 @@ class Observer;
 struct Machine;
 struct Texture;
 
+// A launch, for another one that may begin before it ends (programmatic dependent launch).
+struct Dependence {
+    // All blocks have executed griddepcontrol.launch_dependents or have ended.
+    bool allowed = false;
+    bool ended = false;
+};
+
 struct Launch {
     std::shared_ptr<const Program> program;
     const Kernel *kernel = nullptr;
@@ -49,7 +56,10 @@ struct Launch {
     unsigned threads = 1;             // how many threads may run blocks at the same time
     // Record the accessed memory, for reads(), writes() and atomics() of Run.
     bool record = false;
-    bool checked = false;       // the checks inside kernels observe the launch, by `observe`
+    bool checked = false; // the checks inside kernels observe the launch, by `observe`
+    // This launch, if another one may begin before it ends; and the one before whose end it may
+    // begin itself.
+    std::shared_ptr<Dependence> dependents, prerequisite;
     std::shared_ptr<Heap> heap; // for malloc; null if the kernel does not use it
     // Finds the segment that contains an address. Returns false if there is none. The threads that
     // run the kernel call this without holding a lock.
@@ -92,15 +102,18 @@ class Run {
     State advance(uint64_t instructions);
     const Fault &fault() const;
     uint64_t executed() const; // number of warp instructions so far
+    // Returns true if all that the last piece did was to wait for the prerequisite.
+    bool waits() const;
     // Return the memory that the kernel has accessed in the segments that `find` returned. The
     // ranges are exact to the byte, sorted, and separated by gaps. Atomic accesses are only in
-    // atomics(), and not in reads() or writes().
-    std::vector<Accessed> reads() const, writes() const, atomics() const;
+    // atomics(), and not in reads() or writes(). With `late`, the accesses after
+    // griddepcontrol.wait, and otherwise those before it, or all if there is no prerequisite.
+    std::vector<Accessed> reads(bool late) const, writes(bool late) const, atomics(bool late) const;
 
   private:
     bool begin(uint64_t &instructions);
     State state();
-    std::vector<Accessed> accessed(int use) const;
+    std::vector<Accessed> accessed(int use, bool late) const;
 
     const Launch launch_;
     unsigned threads_ = 1; // 1 if the order of the blocks matters

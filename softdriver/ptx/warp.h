@@ -53,6 +53,8 @@ struct Warp {
     Machine &machine;
     ThreadBlock &block;
     unsigned number = 0; // index of the warp in its block
+    // Lanes have executed griddepcontrol.wait, or have learned that others have.
+    bool waited = false;
 
     Warp(Machine &machine, ThreadBlock &block) : machine(machine), block(block) {}
     Warp(const Warp &) = delete;

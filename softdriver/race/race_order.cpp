@@ -171,6 +171,45 @@ void RaceOrder::place(Stream &stream, const OperationPtr &operation) {
         look();
 }
 
+bool RaceOrder::place_early(Stream &stream, const OperationPtr &operation) {
+    RaceTrackPtr track = track_of(stream);
+    auto certain = [](const OperationPtr &wait) {
+        return !wait->mark.track || wait->mark.certain();
+    };
+    const OperationPtr &predecessor = operation->predecessor;
+    if (!predecessor->mark.track || !predecessor->mark.certain() ||
+        !std::all_of(operation->waits.begin(), operation->waits.end(), certain))
+        return false;
+    if (!track->early) {
+        track->early = new_track();
+        RaceTrack of_early = *track;
+        of_early.slot = track->early->slot;
+        of_early.tick = track->early->tick;
+        of_early.tail = nullptr;
+        *track->early = of_early;
+    }
+    const OperationPtr &early = operation->early;
+    early->function = operation->function;
+    early->number = operation->number;
+    early->label = operation->label;
+    Joining clock(predecessor->mark.before);
+    clock.join(host_);
+    for (const OperationPtr &wait : operation->waits)
+        if (wait->mark.track && wait != predecessor)
+            clock.join(wait->mark);
+    early->mark.track = track->early;
+    early->mark.tick = ++track->early->tick;
+    early->mark.before = clock.result();
+    track->early->tail = early;
+    operation->waits.push_back(early);
+    certain_(early);
+    return true;
+}
+
+OperationPtr RaceOrder::last(const Stream &stream) const {
+    return stream.track ? stream.track->tail : nullptr;
+}
+
 // Returns true if work that is ordered before a wait will still write the awaited word. The present
 // value of the word then does not end the wait, because the work overwrites it first.
 bool RaceOrder::will_change(const Pending &pending, const RaceShadow &memory) const {

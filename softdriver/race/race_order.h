@@ -19,6 +19,8 @@ struct RaceTrack {
     uint64_t tick = 0; // number of the stream's last operation
     OperationPtr tail; // the stream's last operation
     std::weak_ptr<Stream> stream;
+    // For the parts of kernels that may run before the stream's earlier work has ended, or null.
+    std::shared_ptr<RaceTrack> early;
     // The stream's context, which is compared but never dereferenced.
     const Context *context = nullptr;
     CUstream handle = nullptr;
@@ -46,6 +48,11 @@ class RaceOrder {
     // Orders an operation after the last operation of its stream and after everything that it waits
     // for.
     void place(Stream &stream, const OperationPtr &operation);
+    // Call this before place() for a kernel that may begin before its predecessor ends. Orders its
+    // early part after what the predecessor is ordered after. Returns false if this is not known
+    // yet.
+    bool place_early(Stream &stream, const OperationPtr &operation);
+    OperationPtr last(const Stream &stream) const;
     // Orders the operation `gate` before all work that the context submits later.
     void add_gate(const Context &context, const OperationPtr &gate);
     void remove_gates(const Context &context) { gates_.erase(&context); }

@@ -74,7 +74,9 @@ std::string race_name(const Operation &operation) {
     std::string name = race_name(operation.function);
     if (!operation.node.empty())
         name += " (" + operation.node + ")";
-    return operation.kernel ? name + " of kernel '" + *operation.kernel + "'" : name;
+    if (operation.kernel)
+        name += " of kernel '" + *operation.kernel + "'";
+    return operation.is_early ? name + " before griddepcontrol.wait" : name;
 }
 
 std::string RaceText::told(const RaceNames &names) const {

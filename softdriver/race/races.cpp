@@ -90,6 +90,8 @@ void Races::submitted(Stream &stream, const OperationPtr &operation) {
     const cudadrvSoftWords &words = state().words;
     if (stream.tag && words.operation && !words.operation(stream.tag, operation->label.numbers))
         operation->label = RaceLabel();
+    if (operation->early && !order_.place_early(stream, operation))
+        operation->early = nullptr;
     order_.place(stream, operation);
     bool touches = !operation->reads.empty() || !operation->writes.empty();
     if (touches && !operation->mark.certain())
@@ -204,6 +206,21 @@ void Races::comes_to_use(const OperationPtr &operation, const Allocation &alloca
 bool Races::recording() const { return on(); }
 
 void Races::known(const OperationPtr &operation, Outcome &outcome) {
+    if (operation->early) {
+        Outcome early;
+        early.reads = std::move(outcome.early_reads);
+        early.writes = std::move(outcome.early_writes);
+        early.updates = std::move(outcome.early_updates);
+        known(operation->early, early);
+        operation->early = nullptr;
+    } else {
+        auto add = [](std::vector<Range> &to, const std::vector<Range> &from) {
+            to.insert(to.end(), from.begin(), from.end());
+        };
+        add(outcome.reads, outcome.early_reads);
+        add(outcome.writes, outcome.early_writes);
+        add(outcome.updates, outcome.early_updates);
+    }
     operation->reads = std::move(outcome.reads);
     operation->writes = std::move(outcome.writes);
     operation->updates = std::move(outcome.updates);
@@ -273,6 +290,8 @@ void Races::ended(const OperationPtr &operation) {
 }
 
 void Races::dropped(const OperationPtr &operation) {
+    if (operation->early)
+        dropped(std::exchange(operation->early, nullptr));
     if (operation->unforeseen) {
         Outcome nothing;
         known(operation, nothing);

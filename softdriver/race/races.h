@@ -23,6 +23,8 @@ class Races {
 
     // Called before an operation is queued.
     void submitted(Stream &stream, const OperationPtr &operation);
+    // Returns the last operation of a stream, or null if it is not known.
+    OperationPtr last(const Stream &stream) const { return order_.last(stream); }
     // Called instead of queuing a wait for an operation that is already done. Orders the stream's
     // later work after this operation.
     void passed(Stream &stream, const OperationPtr &earlier);

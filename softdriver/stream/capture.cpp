@@ -10,10 +10,6 @@
 namespace soft {
 namespace {
 
-// An edge of type CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, from the port
-// CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC.
-constexpr EdgeData programmatic_edge = {1, 0, 1};
-
 // Returns true if the origin stream depends, directly or through other nodes, on every node of the
 // capture. Nodes in `excused`, and the nodes on which they depend, do not count.
 bool joined(const Capture &capture) {

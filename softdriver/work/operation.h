@@ -25,6 +25,9 @@ enum class Progress { Queued, Running, Paused, Done };
 struct Outcome {
     CUresult status = CUDA_SUCCESS;
     std::vector<Range> reads, writes, updates;
+    // What a kernel that could begin before the one before it ended used before it waited for that
+    // one.
+    std::vector<Range> early_reads = {}, early_writes = {}, early_updates = {};
 };
 
 // Work that runs in pieces. Other work can run between two pieces.
@@ -35,6 +38,10 @@ struct Piecewise {
     // Called once, with the state lock held, after advance() has returned true. Not called if the
     // work was dropped.
     virtual Outcome end() = 0;
+    // Returns true if the next operation may begin, if it may begin before this one ends.
+    virtual bool lets_next_begin() const { return false; }
+    // Returns true if the work cannot go on before the operation before it has ended.
+    virtual bool waits() const { return false; }
 
     // The submitted operation that runs these pieces. Set it before the first piece runs.
     std::weak_ptr<Operation> operation;
@@ -68,6 +75,12 @@ struct Operation {
     std::string node;
     RaceMark mark;
     RaceLabel label; // identifies the operation in reports; the client sets it
+    // The kernel before whose end this one may begin, or null.
+    std::shared_ptr<Operation> predecessor;
+    // For the race detector: what this kernel does before it waits for the one before it. This part
+    // is in no queue.
+    std::shared_ptr<Operation> early;
+    bool is_early = false;
     std::function<bool()> condition;
     std::function<void()> action;
     // If this is set, the operation runs these pieces instead of `action`.

@@ -43,14 +43,32 @@ void Scheduler::enqueue(OperationPtr operation) {
 }
 
 bool Scheduler::ready(Operation &operation) {
+    const Operation *predecessor = operation.predecessor.get();
     if (operation.progress == Progress::Paused)
-        return true;
+        return !predecessor || predecessor->done() || !operation.pieces->waits();
     if (operation.progress != Progress::Queued)
         return false;
     for (const auto &wait : operation.waits)
-        if (!wait->done())
+        if (!wait->done() && (wait.get() != predecessor || !lets_next_begin(*wait)))
             return false;
     return !operation.condition || operation.condition();
+}
+
+// Returns whether another operation may begin before this one ends.
+bool Scheduler::lets_next_begin(const Operation &operation) {
+    return operation.progress == Progress::Paused && operation.pieces->lets_next_begin();
+}
+
+// Returns the operation of a stream that comes next: the first one, or the second one, if it may
+// begin before the first one ends and can go on.
+const OperationPtr &Scheduler::next_of(const Stream &stream) const {
+    const OperationPtr &first = stream.queue.front();
+    if (stream.queue.size() == 1)
+        return first;
+    const OperationPtr &second = stream.queue[1];
+    if (second->predecessor != first || !lets_next_begin(*first))
+        return first;
+    return second->progress != Progress::Running && second->pieces->waits() ? first : second;
 }
 
 OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
@@ -60,10 +78,10 @@ OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
     OperationPtr best;
     uint64_t candidates = 0;
     for (Stream *stream : busy_) {
-        const OperationPtr &first = stream->queue.front();
+        const OperationPtr &first = next_of(*stream);
         if (reach == Reach::Released && !first->released)
             continue;
-        if (reach == Reach::Required && first->number > stream->required)
+        if (reach == Reach::Required && stream->queue.front()->number > stream->required)
             continue;
         if (!for_worker && first->released)
             continue;
@@ -120,7 +138,11 @@ void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     Outcome outcome = operation->pieces->end();
     std::vector<Range> writes = outcome.writes;
     writes.insert(writes.end(), outcome.updates.begin(), outcome.updates.end());
-    use_pages(device, outcome.reads, writes);
+    std::vector<Range> reads = outcome.reads;
+    reads.insert(reads.end(), outcome.early_reads.begin(), outcome.early_reads.end());
+    for (const auto *early : {&outcome.early_writes, &outcome.early_updates})
+        writes.insert(writes.end(), early->begin(), early->end());
+    use_pages(device, reads, writes);
     complete(*operation);
     state().races.ended(operation);
     state().races.known(operation, outcome);
@@ -165,6 +187,7 @@ void Scheduler::complete(Operation &operation) {
     operation.finished = Clock::now();
     operation.progress = Progress::Done;
     operation.waits.clear();
+    operation.predecessor = nullptr;
     operation.action = nullptr;
     operation.pieces = nullptr;
     // Destroy these objects only after the operation has left its queue: releasing memory searches
@@ -287,8 +310,8 @@ void Scheduler::step(Lock &lock) {
 
 void Scheduler::drain(Lock &lock) {
     auto on_its_way = [&] {
-        return std::any_of(busy_.begin(), busy_.end(), [](Stream *stream) {
-            const Operation &first = *stream->queue.front();
+        return std::any_of(busy_.begin(), busy_.end(), [&](Stream *stream) {
+            const Operation &first = *next_of(*stream);
             return first.released || first.progress == Progress::Running;
         });
     };
@@ -333,7 +356,7 @@ void Scheduler::keep(const std::shared_ptr<void> &memory, uintptr_t begin, size_
 void Scheduler::settle(Lock &lock, const std::function<bool(const Stream &)> &chosen) {
     auto running = [&] {
         return std::any_of(busy_.begin(), busy_.end(), [&](Stream *stream) {
-            return chosen(*stream) && stream->queue.front()->progress == Progress::Running;
+            return chosen(*stream) && next_of(*stream)->progress == Progress::Running;
         });
     };
     Backoff backoff;

@@ -45,6 +45,8 @@ class Scheduler {
     enum class Reach { Released, Required, Everything };
 
     OperationPtr pick(Reach reach, bool for_worker);
+    static bool lets_next_begin(const Operation &operation);
+    const OperationPtr &next_of(const Stream &stream) const;
     bool ready(Operation &operation);
     // Runs the operation in this thread or, if it is a host function, lets a worker run it.
     void perform(Lock &lock, const OperationPtr &operation);
