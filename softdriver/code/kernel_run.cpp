@@ -209,8 +209,10 @@ void KernelRun::begin_before_end_of(KernelRun *other, bool begun) {
 
 Outcome KernelRun::end() {
     Outcome outcome;
-    if (dependence_)
+    if (dependence_) {
+        dependence_->runs_ahead = run_->runs_ahead();
         dependence_->ended = true;
+    }
     if (launch_.record) {
         bool late = launch_.prerequisite != nullptr;
         outcome.reads = ranges(run_->reads(late));
@@ -220,6 +222,7 @@ Outcome KernelRun::end() {
             outcome.early_reads = ranges(run_->reads(false));
             outcome.early_writes = ranges(run_->writes(false));
             outcome.early_updates = ranges(run_->atomics(false));
+            outcome.runs_ahead = launch_.prerequisite->runs_ahead;
         }
     }
     if (!failed_)

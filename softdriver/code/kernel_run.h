@@ -19,7 +19,7 @@ class KernelRun : public Piecewise {
     bool advance(uint64_t steps) override;
     Outcome end() override;
     bool lets_next_begin() const override {
-        return launch_.dependents && launch_.dependents->allowed;
+        return launch_.dependents && (launch_.dependents->allowed || over_);
     }
     bool waits() const override;
     // Says that the kernel may begin before this other one ends, which is null if it has ended

@@ -155,12 +155,22 @@ Run::State Machine::run_blocks(uint64_t steps) {
 }
 
 void Machine::allow(ThreadBlock &block) {
-    if (!launch.dependents || block.allows)
+    if (block.allows)
         return;
     block.allows = true;
-    block.held = !launch.dependents->allowed;
+    note_order(block);
     allowing_++;
+    if (!launch.dependents)
+        return;
+    block.held = !launch.dependents->allowed;
     progress++;
+}
+
+// Notes whether a block has waited for the prerequisite when it allows dependent launches.
+void Machine::note_order(const ThreadBlock &block) {
+    runs_ahead |=
+        launch.prerequisite && std::none_of(block.warps.begin(), block.warps.end(),
+                                            [](const auto &warp) { return warp->waited; });
 }
 
 // Turns to a block that does not wait for the others to allow dependent launches. Returns false if
@@ -224,7 +234,10 @@ void Machine::fail_budget() {
 void Machine::recycle() {
     if (observer)
         observer->ends(*resident_[turn_]);
-    allowing_ += !resident_[turn_]->allows;
+    if (!resident_[turn_]->allows) {
+        note_order(*resident_[turn_]);
+        allowing_++;
+    }
     idle_.push_back(std::move(resident_[turn_]));
     resident_[turn_] = std::move(resident_.back());
     resident_.pop_back();
@@ -371,6 +384,11 @@ uint64_t Run::executed() const {
 }
 
 bool Run::waits() const { return machines_.front()->waits(); }
+
+bool Run::runs_ahead() const {
+    return std::any_of(machines_.begin(), machines_.end(),
+                       [](const auto &machine) { return machine->runs_ahead; });
+}
 
 std::vector<Accessed> Run::accessed(int use, bool late) const {
     std::vector<const AddressSet *> all;

@@ -129,12 +129,15 @@ struct Machine {
     bool waited = false; // a warp had to wait at griddepcontrol.wait in this piece
     // True if all that the last piece did was to wait there.
     bool waits() const { return waited && progress == progress_of_piece_; }
+    // A block has allowed dependent launches to begin without waiting for the prerequisite.
+    bool runs_ahead = false;
     // Notes that a block allows dependent launches to begin.
     void allow(ThreadBlock &block);
 
   private:
     uint64_t progress_of_piece_ = 0; // value of `progress` at the beginning of the piece
     uint64_t allowing_ = 0;          // blocks that allow dependent launches, or that have ended
+    void note_order(const ThreadBlock &block);
     bool skip_held();
     bool hold();
     void release_held();

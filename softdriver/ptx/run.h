@@ -29,6 +29,9 @@ struct Texture;
 struct Dependence {
     // All blocks have executed griddepcontrol.launch_dependents or have ended.
     bool allowed = false;
+    // A block has done so, or has ended, without waiting for its own prerequisite. So the other
+    // launch may begin before that one ends, too.
+    bool runs_ahead = false;
     bool ended = false;
 };
 
@@ -104,6 +107,9 @@ class Run {
     uint64_t executed() const; // number of warp instructions so far
     // Returns true if all that the last piece did was to wait for the prerequisite.
     bool waits() const;
+    // Returns true if blocks have let dependent launches begin without waiting for the
+    // prerequisite.
+    bool runs_ahead() const;
     // Return the memory that the kernel has accessed in the segments that `find` returned. The
     // ranges are exact to the byte, sorted, and separated by gaps. Atomic accesses are only in
     // atomics(), and not in reads() or writes(). With `late`, the accesses after

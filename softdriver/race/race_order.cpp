@@ -192,14 +192,19 @@ bool RaceOrder::place_early(Stream &stream, const OperationPtr &operation) {
     early->function = operation->function;
     early->number = operation->number;
     early->label = operation->label;
-    Joining clock(predecessor->mark.before);
-    clock.join(host_);
-    for (const OperationPtr &wait : operation->waits)
-        if (wait->mark.track && wait != predecessor)
-            clock.join(wait->mark);
+    auto behind = [&](const RaceClockPtr &start) {
+        Joining clock(start);
+        clock.join(host_);
+        for (const OperationPtr &wait : operation->waits)
+            if (wait->mark.track && wait != predecessor)
+                clock.join(wait->mark);
+        return clock.result();
+    };
     early->mark.track = track->early;
     early->mark.tick = ++track->early->tick;
-    early->mark.before = clock.result();
+    early->mark.before = behind(predecessor->mark.before);
+    if (predecessor->early)
+        early->before_ahead = behind(predecessor->early->mark.before);
     track->early->tail = early;
     operation->waits.push_back(early);
     certain_(early);

@@ -211,6 +211,8 @@ void Races::known(const OperationPtr &operation, Outcome &outcome) {
         early.reads = std::move(outcome.early_reads);
         early.writes = std::move(outcome.early_writes);
         early.updates = std::move(outcome.early_updates);
+        if (outcome.runs_ahead && operation->early->before_ahead)
+            operation->early->mark.before = operation->early->before_ahead;
         known(operation->early, early);
         operation->early = nullptr;
     } else {

@@ -28,6 +28,8 @@ struct Outcome {
     // What a kernel that could begin before the one before it ended used before it waited for that
     // one.
     std::vector<Range> early_reads = {}, early_writes = {}, early_updates = {};
+    // The kernel before that one had not waited for its own predecessor when it let this one begin.
+    bool runs_ahead = false;
 };
 
 // Work that runs in pieces. Other work can run between two pieces.
@@ -81,6 +83,8 @@ struct Operation {
     // is in no queue.
     std::shared_ptr<Operation> early;
     bool is_early = false;
+    // What an early part is ordered after if the predecessor has not waited for its own one.
+    RaceClockPtr before_ahead;
     std::function<bool()> condition;
     std::function<void()> action;
     // If this is set, the operation runs these pieces instead of `action`.

@@ -59,16 +59,18 @@ bool Scheduler::lets_next_begin(const Operation &operation) {
     return operation.progress == Progress::Paused && operation.pieces->lets_next_begin();
 }
 
-// Returns the operation of a stream that comes next: the first one, or the second one, if it may
-// begin before the first one ends and can go on.
+// Returns the operation of a stream that comes next: the last one that may begin before those
+// before it end, and that can go on.
 const OperationPtr &Scheduler::next_of(const Stream &stream) const {
-    const OperationPtr &first = stream.queue.front();
-    if (stream.queue.size() == 1)
-        return first;
-    const OperationPtr &second = stream.queue[1];
-    if (second->predecessor != first || !lets_next_begin(*first))
-        return first;
-    return second->progress != Progress::Running && second->pieces->waits() ? first : second;
+    const auto &queue = stream.queue;
+    size_t next = 0, last = 0;
+    while (last + 1 < queue.size() && queue[last + 1]->predecessor == queue[last] &&
+           lets_next_begin(*queue[last])) {
+        last++;
+        if (queue[last]->progress == Progress::Running || !queue[last]->pieces->waits())
+            next = last;
+    }
+    return queue[next];
 }
 
 OperationPtr Scheduler::pick(Reach reach, bool for_worker) {

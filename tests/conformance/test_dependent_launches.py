@@ -20,6 +20,9 @@ LOAD, STORE = "ld.global.u32 %r4, [%rd4];", "st.global.u32 [%rd4], 7;"
 BODIES = {
     "produce": f"{TRIGGER} {STORE}",
     "produce_without_trigger": STORE,
+    "nothing": "",
+    "triggers_and_waits": f"{TRIGGER} {WAIT}",
+    "waits_and_triggers": f"{WAIT} {TRIGGER}",
     "produce_then_trigger": f"{STORE} bar.sync 0; {TRIGGER}",
     "produce_in_a_late_block": f"setp.eq.u32 %p1, %r2, 3; @!%p1 {TRIGGER} {STORE}",
     "produce_in_a_chain": f"""{WAIT} {TRIGGER} {LOAD} add.u32 %r4, %r4, 1;
@@ -205,6 +208,22 @@ def test_a_chain(launches):
     """Each kernel waits for the one before it, and lets the next one begin."""
     by_stream(launches, "produce", *["produce_in_a_chain"] * 3, "consume_after_wait")
     assert launches.results() == {10}
+    assert launches.races() == []
+
+
+@pytest.mark.parametrize("second", ["nothing", "triggers_and_waits"])
+def test_a_third_kernel_begins_early(launches, schedule, second):
+    """The second kernel lets it begin, before it has waited for the first one itself."""
+    by_graph(launches, "produce", second, "consume")
+    assert launches.results() == ({7} if schedule == "eager" else {0})
+    (race,) = launches.races()
+    assert "of kernel 'consume' before griddepcontrol.wait" in race
+
+
+def test_a_third_kernel_behind_a_wait(launches):
+    """The second kernel waits for the first one before it lets the third one begin."""
+    by_graph(launches, "produce", "waits_and_triggers", "consume")
+    assert launches.results() == {7}
     assert launches.races() == []
 
 
