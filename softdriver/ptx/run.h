@@ -114,7 +114,8 @@ class Run {
     // ranges are exact to the byte, sorted, and separated by gaps. Atomic accesses are only in
     // atomics(), and not in reads() or writes(). With `late`, the accesses after
     // griddepcontrol.wait, and otherwise those before it, or all if there is no prerequisite.
-    std::vector<Accessed> reads(bool late) const, writes(bool late) const, atomics(bool late) const;
+    std::vector<Accessed> reads(bool late = false) const, writes(bool late = false) const,
+        atomics(bool late = false) const;
 
   private:
     bool begin(uint64_t &instructions);

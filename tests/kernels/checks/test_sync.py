@@ -99,6 +99,13 @@ WARP = {
         "shfl.sync.bfly.b32 %r7, %r1, 4, 31, %r6; redux.sync.add.u32 %r8, %r1, %r6;",
         [],
     ),
+    "tiles, and some lanes of one come later": (
+        "and.b32 %r5, %r1, 16; mov.u32 %r6, 0xffff; shl.b32 %r6, %r6, %r5;"
+        "setp.ge.u32 %p1, %r1, 24; @%p1 bra late;"
+        "join: shfl.sync.bfly.b32 %r7, %r1, 8, 31, %r6; bra done;"
+        f"late: {STORE} bra join;",
+        [],
+    ),
     "a guard": ("setp.lt.u32 %p2, %r1, 16; @%p2 bar.warp.sync 0xffff;", []),
     "a guard, and a mask of all": (
         f"setp.lt.u32 %p2, %r1, 16; @%p2 bar.warp.sync -1; {STORE}",
@@ -355,6 +362,14 @@ def test_settings(cuda_device):
     message = r"checks must be off, all, or some of race\+sync, not 'race\+\+'"
     with pytest.raises(ValueError, match=message):
         testing.configure("checks=race++")
+
+
+def test_what_follows_is_not_reported(cuda_device):
+    """After lanes have gone different ways, a warp does everything else wrongly, too."""
+    body = f"""{LOW} bar.warp.sync -1; high: {DOWN.format(mask=HALF)} {STORE}
+        {DOWN.format(mask=ALL)} bar.sync 0; {STORE}"""
+    found, _ = fails(body, threads=32, checks="sync")
+    assert len(found) == 1, [hazard.text for hazard in found]
 
 
 def test_many_hazards(cuda_device):
