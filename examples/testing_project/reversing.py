@@ -37,3 +37,9 @@ def correct() -> cu.Module:
 def careless() -> cu.Module:
     """The module with a forgotten __syncthreads(): on a GPU, its results are right now and then."""
     return cu.Module(TEXT.replace("BARRIER", ""))
+
+
+def divergent() -> cu.Module:
+    """The module with a __syncthreads() in a branch that half of each warp takes."""
+    some = ".reg .pred %p<2>; .reg .b32 %lane; and.b32 %lane, %r1, 31; setp.lt.u32 %p1, %lane, 16;"
+    return cu.Module(TEXT.replace("BARRIER", f"{some} @%p1 bar.sync 0;"))

@@ -91,6 +91,14 @@ def test_race_in_a_kernel():
     reversed_by(reversing.careless())
 
 
+@pytest.mark.cuda_software
+@pytest.mark.xfail(strict=True, reason="a barrier is in a branch")
+@pytest.mark.cuda_checks("sync")
+def test_divergent_kernel():
+    """Half of each warp goes on without the barrier."""
+    reversed_by(reversing.divergent())
+
+
 def reversed_by(module):
     given = np.arange(256, dtype="u4")
     buffer = cu.DeviceBuffer.from_array(given, name="items")
