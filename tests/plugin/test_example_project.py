@@ -42,7 +42,9 @@ def test_with_other_seeds_too(seed):
 
 
 def test_its_bugs_look_as_documented():
-    output = run("--runxfail", "-k", "test_race or test_too_early or test_divergent", "--cuda-schedule=lazy")
+    output = run(
+        "--runxfail", "-k", "test_race or test_too_early or test_divergent", "--cuda-schedule=lazy"
+    )
     assert " 4 failed, " in output, output
     assert "race in kernel 'reverse' on bytes" in output
     assert "barrier in kernel 'reverse': __syncthreads by thread (0, 0, 0)" in output
