@@ -115,13 +115,15 @@ def seconds(kernel, launch, stream):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, help="default 3")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--checks", default="race", help="such as race+sync; default race")
+    options = parser.parse_args()
+    rounds = options.rounds
     module = cu.Module(toolkit.compile(SOURCE))
     print("| kernel | ms | checked, ms | times |\n|---|---|---|---|")
     with cu.Stream() as stream:
         for name, launch in launches().items():
             times = []
-            for checks in ("off", "race"):
+            for checks in ("off", options.checks):
                 with testing.configured(f"checks={checks},threads=1"):
                     times.append(
                         min(seconds(module[name], launch, stream) for _ in range(rounds)) * 1e3

@@ -197,8 +197,12 @@ void KernelSync::after(ptx::Warp &warp, const ptx::Step &step, const Effect &eff
 
 void KernelSync::starts(ptx::ThreadBlock &block) {
     std::unique_ptr<Block> &known = blocks_[&block];
-    known = std::make_unique<Block>(machine_.threads);
-    known->warps.resize(block.warps.size());
+    if (!known)
+        known = std::make_unique<Block>();
+    known->warps.assign(block.warps.size(), {});
+    known->phases.clear();
+    known->mbarriers = {};
+    known->copies = {};
     for (size_t i = 0; i < block.warps.size(); i++)
         known->warps[i].lanes = block.warps[i]->live;
 }

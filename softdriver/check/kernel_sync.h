@@ -64,8 +64,6 @@ class KernelSync : public ptx::Observer {
         size_t step; // as Wait::step
     };
     struct Block {
-        explicit Block(unsigned threads) : copies(threads) {}
-
         std::vector<WarpState> warps;
         std::map<unsigned, Phase> phases;
         Mbarriers mbarriers;

@@ -38,13 +38,19 @@ void UnfinishedCopies::begin(const Done &copy) {
 }
 
 void UnfinishedCopies::commit(unsigned thread) {
-    Thread &of = threads_[thread];
+    auto found = threads_.find(thread);
+    if (found == threads_.end())
+        return; // a group without copies, before all copies, does not matter
+    Thread &of = found->second;
     of.groups.push_back(std::move(of.open));
     of.open.clear();
 }
 
 void UnfinishedCopies::await(unsigned thread, size_t groups_left, bool also_open) {
-    Thread &of = threads_[thread];
+    auto found = threads_.find(thread);
+    if (found == threads_.end())
+        return;
+    Thread &of = found->second;
     while (of.groups.size() > groups_left)
         of.groups.pop_front();
     if (also_open)
@@ -53,10 +59,13 @@ void UnfinishedCopies::await(unsigned thread, size_t groups_left, bool also_open
 
 void UnfinishedCopies::hand_over(unsigned thread, uint64_t mbarrier, uint64_t phase) {
     commit(thread);
-    for (const std::vector<Done> &group : threads_[thread].groups)
+    auto found = threads_.find(thread);
+    if (found == threads_.end())
+        return;
+    for (const std::vector<Done> &group : found->second.groups)
         for (const Done &copy : group)
             begin(copy, mbarrier, phase);
-    threads_[thread].groups.clear();
+    threads_.erase(found);
 }
 
 void UnfinishedCopies::begin(const Done &copy, uint64_t mbarrier, uint64_t phase) {
@@ -76,11 +85,11 @@ void UnfinishedCopies::ended(uint64_t mbarrier, uint64_t phase) {
 }
 
 void UnfinishedCopies::for_each(const std::function<void(const Done &)> &take) const {
-    for (const Thread &thread : threads_) {
-        for (const std::vector<Done> &group : thread.groups)
+    for (const auto &thread : threads_) {
+        for (const std::vector<Done> &group : thread.second.groups)
             for (const Done &copy : group)
                 take(copy);
-        for (const Done &copy : thread.open)
+        for (const Done &copy : thread.second.open)
             take(copy);
     }
     for (const auto &mbarrier : handed_)

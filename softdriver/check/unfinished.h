@@ -38,8 +38,6 @@ class Mbarriers {
 // The copies that nothing has waited for.
 class UnfinishedCopies {
   public:
-    explicit UnfinishedCopies(unsigned threads) : threads_(threads) {}
-
     // The next functions are about copies by cp.async, which belong to the thread.
     void begin(const Done &copy);
     void commit(unsigned thread);
@@ -61,7 +59,7 @@ class UnfinishedCopies {
         Done copy;
         uint64_t phase;
     };
-    std::vector<Thread> threads_;
+    std::map<unsigned, Thread> threads_;             // those that have made copies
     std::map<uint64_t, std::vector<Handed>> handed_; // by the address of the mbarrier
 };
 
