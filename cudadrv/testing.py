@@ -318,8 +318,9 @@ def kernel_fault() -> str | None:
     """Return a text that says what the last failed kernel did wrong; None if no kernel has failed.
 
     The text names the kernel, the PTX line and the thread. It also names the memory in which, or
-    near which, the address lies, and says whether that memory was freed. The text is also printed
-    to stderr, unless the setting ``kernel_faults=record`` is in force.
+    near which, the address lies, says whether that memory was freed, and names the line that
+    launched the kernel. The text is also printed to stderr, unless the setting
+    ``kernel_faults=record`` is in force.
     """
     text = _library().cudadrvSoftFaultText()
     return text.decode() if text else None

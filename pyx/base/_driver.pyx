@@ -30,8 +30,10 @@ cdef extern from "<dlfcn.h>":
 
 ctypedef const char *(*explain_function)() noexcept
 ctypedef int (*set_words_function)(const Words *words) noexcept nogil
+ctypedef const char *(*fault_function)(int device) noexcept nogil
 
 cdef explain_function _explain = NULL
+cdef fault_function _fault = NULL
 cdef bint _software = False
 
 cudadrv_prepare_table()
@@ -57,7 +59,7 @@ def open_driver(str name not None):
     Raises OSError with the dynamic linker's message if the library cannot be opened, and
     LookupError if it is not a driver of CUDA 12.0 or newer. After an error the table is unchanged.
     """
-    global _explain, _software
+    global _explain, _fault, _software
     cdef bytes path = os.fsencode(name)
     cdef const char *c_path = path
     cdef void *library
@@ -69,6 +71,7 @@ def open_driver(str name not None):
         raise LookupError(
             f"{name} has no cuGetProcAddress_v2, so it is not a CUDA driver of 12.0 or newer")
     _explain = <explain_function>dlsym(library, b"cudadrvSoftError")
+    _fault = <fault_function>dlsym(library, b"cudadrvSoftFaultOf")
     _software = dlsym(library, b"cudadrvSoftVersion") is not NULL
     cdef set_words_function set_words = <set_words_function>dlsym(library, b"cudadrvSoftSetWords")
     if set_words is not NULL:
@@ -85,6 +88,18 @@ def is_software():
 def explanation():
     """Return the software driver's message that says why it does not start; "" if there is none."""
     cdef const char *text = _explain() if _explain is not NULL else NULL
+    return text.decode(errors="replace") if text is not NULL else ""
+
+
+def kernel_fault(int device):
+    """Return the software driver's text about the kernel that failed last on a device.
+
+    Returns "" if no kernel has failed there, or another device's kernel has failed since.
+    """
+    cdef const char *text = NULL
+    if _fault is not NULL:
+        with nogil:
+            text = _fault(device)
     return text.decode(errors="replace") if text is not NULL else ""
 
 

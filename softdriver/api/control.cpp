@@ -56,16 +56,17 @@ int configure(const char *text) {
     return CUDA_SUCCESS;
 }
 
-// Called at exit. Reports the races that still wait for the client's names without these names,
-// because it is too late to call the client.
-void tell_unnamed_races() {
+// Called at exit. Reports what still waits for the client's names without these names, because it
+// is too late to call the client.
+void tell_unnamed() {
     if (in_forked_child())
         return;
     Lock lock(state().mutex, std::try_to_lock);
-    if (lock.owns_lock())
-        state().races.list.flush();
-    if (lock.owns_lock())
-        state().hazards.flush();
+    if (!lock.owns_lock())
+        return;
+    state().races.list.flush();
+    state().hazards.flush();
+    state().kernel_fault.tell();
 }
 
 // Destroys everything and clears sticky errors, so that the state is as after cuInit. The calling
@@ -89,7 +90,8 @@ void reset(Lock &lock, bool keep_host_memory) {
     driver.graphs.clear();
     driver.user_objects.clear();
     unload_libraries();
-    driver.kernel_fault.clear();
+    driver.kernel_fault.tell();
+    driver.kernel_fault = {};
     destroy_pools();
     destroy_reservations();
     for (const auto &device : driver.devices) {
@@ -250,7 +252,7 @@ extern "C" int cudadrvSoftSetWords(const cudadrvSoftWords *words) {
         return CUDA_ERROR_NOT_INITIALIZED;
     Lock lock(state().mutex);
     state().words = words ? *words : cudadrvSoftWords();
-    static const int registered = std::atexit(tell_unnamed_races);
+    static const int registered = std::atexit(tell_unnamed);
     return registered;
 }
 
@@ -276,8 +278,18 @@ extern "C" const char *cudadrvSoftFaultText(void) {
     if (in_forked_child())
         return nullptr;
     Lock lock(state().mutex);
-    text = state().kernel_fault;
+    name_kernel_fault(lock);
+    text = state().kernel_fault.text;
     return text.empty() ? nullptr : text.c_str();
+}
+
+extern "C" const char *cudadrvSoftFaultOf(int device) {
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    bool other = state().kernel_fault.device != device;
+    lock.unlock();
+    return other ? nullptr : cudadrvSoftFaultText();
 }
 
 extern "C" int cudadrvSoftPageFaults(unsigned long long address, unsigned long long bytes,

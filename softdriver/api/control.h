@@ -20,6 +20,7 @@ SOFT_EXPORT unsigned long long cudadrvSoftHazards(void);
 SOFT_EXPORT const char *cudadrvSoftHazard(unsigned long long index);
 SOFT_EXPORT int cudadrvSoftForgetHazards(void);
 SOFT_EXPORT const char *cudadrvSoftFaultText(void);
+SOFT_EXPORT const char *cudadrvSoftFaultOf(int device); // null if the last fault was on another one
 SOFT_EXPORT const char *cudadrvSoftVersion(void);
 
 // Functions for ranges of managed memory. They return CUDA_ERROR_INVALID_VALUE for other memory,
@@ -34,7 +35,8 @@ SOFT_EXPORT int cudadrvSoftPageFaults(unsigned long long address, unsigned long 
 SOFT_EXPORT int cudadrvSoftPagePlaces(unsigned long long address, unsigned long long bytes,
                                       int *places, unsigned long long count);
 
-// The functions by which a client names its own work and memory in reports of data races.
+// The functions by which a client names its own work and memory in reports of data races, hazards
+// and errors of kernels.
 typedef struct cudadrvSoftWords {
     // If the calling thread is submitting one of the client's operations to the stream with this
     // tag, sets `label` to two numbers that identify the operation, and returns nonzero; otherwise

@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "check/hazards.h"
 #include "code/code_library.h"
+#include "code/kernel_fault.h"
 #include "code/link.h"
 #include "graph/exec.h"
 #include "memory/allocation.h"
@@ -64,7 +65,7 @@ struct State {
     std::map<uintptr_t, Allocation> allocations;
     Freed freed;
     FreedAddresses freed_addresses;
-    std::string kernel_fault;                     // description of the last kernel error, or empty
+    KernelFault kernel_fault;
     uint64_t live_allocations[memory_kinds] = {}; // number of live allocations of each MemoryKind
     uint64_t live_bytes = 0;
     uint64_t live_reservations = 0;

@@ -5,6 +5,7 @@
 #include "base/notes.h"
 #include "base/settings.h"
 #include "ptx/machine.h"
+#include "race/race_names.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -132,19 +133,18 @@ std::string Hazards::json(size_t index) const {
 }
 
 void name_hazards(Lock &lock) {
-    constexpr int longest = 1000;
     while (const Hazard *unnamed = state().hazards.first_unnamed()) {
-        auto describe = unnamed->address ? state().words.describe_memory : nullptr;
+        cudadrvSoftWords client = state().words;
         uintptr_t address = unnamed->address;
         uint64_t cleared = state().hazards.cleared();
-        char text[longest];
+        std::string name;
         lock.unlock();
-        int length = describe ? describe(address, text, longest) : 0;
+        bool asked = name_memory(client, address, name);
         acquire(lock);
-        if (length < 0)
-            return; // the client cannot answer this thread
+        if (!asked)
+            return;
         if (cleared == state().hazards.cleared() && state().hazards.first_unnamed() == unnamed)
-            state().hazards.name_first(std::string(text, size_t(length)));
+            state().hazards.name_first(name);
     }
 }
 

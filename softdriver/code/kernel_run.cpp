@@ -227,18 +227,31 @@ Outcome KernelRun::end() {
     }
     if (!failed_)
         return outcome;
+    outcome.status = run_->fault().status;
+    set_fault();
+    return outcome;
+}
+
+// Keeps the error of this launch. It is reported when the client has been asked for its names, or
+// at once if no client has any.
+void KernelRun::set_fault() const {
     const ptx::Fault &fault = run_->fault();
-    std::string text = fault.text;
+    KernelFault &last = state().kernel_fault;
+    last.tell();
+    last = {};
+    last.text = fault.text;
+    last.device = function_->owner->device->ordinal;
     bool in_heap = launch_.heap && launch_.heap->contains(fault.address);
     if (fault.address)
-        text += "; the address is " +
-                (in_heap ? launch_.heap->describe(fault.address) : describe_address(fault.address));
-    if (state().settings.print_kernel_faults)
-        std::fprintf(stderr, "%s\n", text.c_str());
-    note(Note::KernelFault, text);
-    state().kernel_fault = std::move(text);
-    outcome.status = fault.status;
-    return outcome;
+        last.text +=
+            "; the address is " + (in_heap ? launch_.heap->describe(fault.address)
+                                           : describe_address(fault.address, &last.address));
+    if (OperationPtr self = operation.lock())
+        last.label = self->label;
+    last.print = state().settings.print_kernel_faults;
+    last.told = false;
+    if (!state().words.describe_memory && !state().words.describe_operation)
+        last.tell();
 }
 
 } // namespace soft

@@ -34,6 +34,7 @@ class KernelRun : public Piecewise {
     void come_to_use(const ptx::Segment &segment);
     bool same_memory(uintptr_t one, uintptr_t other) const;
     std::vector<Range> ranges(const std::vector<ptx::Accessed> &accessed) const;
+    void set_fault() const;
 
     KernelFunctionPtr function_;
     ptx::Launch launch_;

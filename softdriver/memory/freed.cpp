@@ -52,11 +52,15 @@ Freed::EntryPtr Freed::find(uintptr_t address) const {
     return nullptr;
 }
 
-std::string describe_address(uintptr_t address) {
+std::string describe_address(uintptr_t address, uintptr_t *live) {
+    uintptr_t unused;
+    uintptr_t &named = live ? *live : unused;
+    named = 0;
     const Allocation *reserved = find_reserved(address, 1);
     if (reserved && reserved->reservation)
-        return describe_reserved(address, *reserved);
+        return describe_reserved(address, *reserved, named);
     if (const Allocation *inside = reserved) {
+        named = address;
         size_t offset = address - inside->begin;
         return std::to_string(offset) + " bytes into " +
                memory(inside->begin, inside->bytes, inside->maker);
@@ -73,9 +77,12 @@ std::string describe_address(uintptr_t address) {
     constexpr size_t near = size_t(1) << 30;
     if (std::min(past, short_of) > near)
         return "not near any memory that was allocated";
-    if (past <= short_of)
+    if (past <= short_of) {
+        named = before->begin + before->bytes - 1;
         return std::to_string(past) + " bytes beyond the end of " +
                memory(before->begin, before->bytes, before->maker);
+    }
+    named = behind->begin;
     return std::to_string(short_of) + " bytes before " +
            memory(behind->begin, behind->bytes, behind->maker);
 }

@@ -38,8 +38,8 @@ class Freed {
 };
 
 // Describes where an address lies relative to live and freed memory: "16 bytes beyond the end of
-// ...".
-std::string describe_address(uintptr_t address);
+// ...". Sets `live` to an address in the live memory that the text names, or to 0.
+std::string describe_address(uintptr_t address, uintptr_t *live = nullptr);
 
 // Returns the address in hexadecimal, for such descriptions.
 std::string address_text(uintptr_t address);

@@ -194,7 +194,7 @@ bool FreedAddresses::contains(uintptr_t address) const {
                        [&](const Range &range) { return address - range.begin < range.bytes; });
 }
 
-std::string describe_reserved(uintptr_t address, const Allocation &reserved) {
+std::string describe_reserved(uintptr_t address, const Allocation &reserved, uintptr_t &live) {
     uintptr_t begin;
     const Mapping *mapping = reserved.reservation->before(address, &begin);
     if (!mapping)
@@ -204,6 +204,7 @@ std::string describe_reserved(uintptr_t address, const Allocation &reserved) {
     std::string memory = "the " + std::to_string(mapping->bytes) + " bytes at " +
                          address_text(begin) + " that cuMemMap mapped";
     size_t offset = address - begin;
+    live = std::min(address, begin + mapping->bytes - 1);
     if (offset >= mapping->bytes)
         return std::to_string(offset - mapping->bytes) + " bytes beyond the end of " + memory;
     std::string users;

@@ -111,7 +111,7 @@ class FreedAddresses {
 };
 
 // Describes an address in reserved addresses.
-std::string describe_reserved(uintptr_t address, const Allocation &reserved);
+std::string describe_reserved(uintptr_t address, const Allocation &reserved, uintptr_t &live);
 // Frees all reservations and all memory that cuMemCreate has made. No work may use them.
 void destroy_reservations();
 

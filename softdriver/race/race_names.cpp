@@ -16,22 +16,21 @@ template <class Ask> bool ask(const Ask &describe, std::string &words) {
     return length >= 0;
 }
 
-bool ask_client(const cudadrvSoftWords &client, const RaceText &race, RaceNames &names) {
-    auto operation = [&](const RaceLabel &label, std::string &words) {
-        return !label.known() || !client.describe_operation ||
-               ask([&](char *text,
-                       int size) { return client.describe_operation(label.numbers, text, size); },
-                   words);
+} // namespace
+
+bool name_operation(const cudadrvSoftWords &client, const RaceLabel &label, std::string &name) {
+    auto describe = [&](char *text, int size) {
+        return client.describe_operation(label.numbers, text, size);
     };
-    auto memory = [&](char *text, int size) {
-        return client.describe_memory(race.address, text, size);
-    };
-    return operation(race.later.label, names.later) &&
-           operation(race.earlier.label, names.earlier) &&
-           (!client.describe_memory || ask(memory, names.memory));
+    return !label.known() || !client.describe_operation || ask(describe, name);
 }
 
-} // namespace
+bool name_memory(const cudadrvSoftWords &client, uintptr_t address, std::string &name) {
+    auto describe = [&](char *text, int size) {
+        return client.describe_memory(address, text, size);
+    };
+    return !address || !client.describe_memory || ask(describe, name);
+}
 
 void name_races(Lock &lock) {
     RaceList &list = state().races.list;
@@ -41,13 +40,16 @@ void name_races(Lock &lock) {
         cudadrvSoftWords client = state().words;
         RaceNames names;
         lock.unlock();
-        bool asked = ask_client(client, race, names);
+        bool asked = name_operation(client, race.later.label, names.later) &&
+                     name_operation(client, race.earlier.label, names.earlier) &&
+                     name_memory(client, race.address, names.memory);
         acquire(lock);
         if (!asked)
             return;
         list.name(number, names);
     }
     name_hazards(lock);
+    name_kernel_fault(lock);
 }
 
 } // namespace soft

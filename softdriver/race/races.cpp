@@ -84,12 +84,14 @@ Races::Shadows Races::shadows_of(const Operation &operation) {
 }
 
 void Races::submitted(Stream &stream, const OperationPtr &operation) {
+    const cudadrvSoftWords &words = state().words;
+    bool labelled = on() || operation->kernel; // the error of a kernel tells of its launch
+    if (labelled && stream.tag && words.operation &&
+        !words.operation(stream.tag, operation->label.numbers))
+        operation->label = RaceLabel();
     if (!on())
         return;
     operation->function = thread_state().function;
-    const cudadrvSoftWords &words = state().words;
-    if (stream.tag && words.operation && !words.operation(stream.tag, operation->label.numbers))
-        operation->label = RaceLabel();
     if (operation->early && !order_.place_early(stream, operation))
         operation->early = nullptr;
     order_.place(stream, operation);
