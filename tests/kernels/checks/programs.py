@@ -33,7 +33,8 @@ def run(body: str, *, blocks: int = 1, threads: int = 64, before: str = "", chec
     with testing.configured(f"checks={checks},instructions={MOST}"):
         testing.forget_hazards()
         out = cu.DeviceBuffer.zeros(4096, np.uint32, name="out")
-        with cu.Module(TEXT.format(body=body, before=before)) as module, cu.Stream() as stream:
+        module = cu.Module(TEXT.format(body=body, before=before))
+        with module, cu.Stream(name="s") as stream:
             module["k"].launch(blocks, threads, out, stream=stream)
             stream.synchronize()
         return testing.hazards(benign=True)
