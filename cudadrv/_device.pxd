@@ -46,6 +46,7 @@ cdef class Context:
     cdef Alive peers            # the live Contexts to whose memory `enable_access` gave access
     cdef list ghosts            # last Events of closed streams whose work may be unfinished
     cdef int captures           # how many of its streams cudadrv is capturing
+    cdef bint prints            # whether one of its modules may call printf
     cdef str captured_by        # the name in messages of the capture that a stream joined last
     cdef list stages            # the Stages that no call uses at the moment: see _staging.pyx
     cdef size_t staged          # bytes of the Stages in `stages`

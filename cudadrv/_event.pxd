@@ -9,6 +9,7 @@ from cudadrv._engine cimport own_event, own_snapshot, own_stream
 
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
 cdef CUresult query_stream(CUstream stream) noexcept nogil
+cdef CUresult write_prints_of_stream(CUstream stream) noexcept nogil
 cdef extern from *:
     """
     #define FOREVER INT64_MAX

@@ -117,6 +117,9 @@ cdef str load_image(Memory code, object image, list options, str called):
         status = in_cuModuleLoadDataEx(context.raw, &raw, data, count, names, values)
     if status == CUDA_SUCCESS:
         code.address = <CUdeviceptr><size_t>raw
+        # A compressed image does not show which functions it calls.
+        if b"vprintf" in image.data or image.kind == "a fatbin":
+            context.prints = True
     info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
     if status in (CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY) or is_sticky(status):
         context.check(status)

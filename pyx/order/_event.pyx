@@ -11,7 +11,7 @@ from cudadrv._device cimport (
 from cudadrv._driver cimport (
     CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CU_EVENT_BLOCKING_SYNC, CU_EVENT_DEFAULT,
     CU_EVENT_DISABLE_TIMING, CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUevent, CUipcEventHandle,
-    CUresult, CUstream, CUstreamCaptureMode, cuStreamQuery,
+    CUresult, CUstream, CUstreamCaptureMode, cuEventSynchronize, cuStreamQuery, cuStreamSynchronize,
     cuThreadExchangeStreamCaptureMode, cudadrv_table, has_answered, in_cuEventCreate,
     in_cuEventDestroy, in_cuEventElapsedTime, in_cuEventQuery, in_cuIpcOpenEventHandle,
 )
@@ -83,6 +83,30 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
     cdef CUresult status
     cuThreadExchangeStreamCaptureMode(&mode)
     status = cuStreamQuery(stream)
+    cuThreadExchangeStreamCaptureMode(&mode)
+    return status
+
+
+# NVIDIA's driver writes what kernels have printed in calls that block, and not in queries: there a
+# thread of the driver writes it later, or never if the program ends before. So if a kernel may have
+# printed, a blocking call follows the query that has found the work complete.
+
+cdef CUresult write_prints_of_stream(CUstream stream) noexcept nogil:
+    """Let the driver write what kernels on an idle stream of the current context have printed."""
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef CUresult status
+    cuThreadExchangeStreamCaptureMode(&mode)
+    status = cuStreamSynchronize(stream)
+    cuThreadExchangeStreamCaptureMode(&mode)
+    return status
+
+
+cdef CUresult write_prints_before(CUevent event) noexcept nogil:
+    """Let the driver write what kernels before a complete event have printed."""
+    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
+    cdef CUresult status
+    cuThreadExchangeStreamCaptureMode(&mode)
+    status = cuEventSynchronize(event)
     cuThreadExchangeStreamCaptureMode(&mode)
     return status
 
@@ -495,6 +519,9 @@ cdef class Event:
             else:
                 with nogil:
                     status = query_event(self.context.raw, self.raw)
+            if status == CUDA_SUCCESS and self.context.prints:
+                with nogil:
+                    status = write_prints_before(self.raw)
         finally:
             _end_wait(self)
         return status

@@ -39,7 +39,7 @@ from cudadrv._errors cimport (
 )
 from cudadrv._event cimport (
     BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event,
-    query_stream, refuse_to_wait_longer,
+    query_stream, refuse_to_wait_longer, write_prints_of_stream,
 )
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
@@ -327,7 +327,8 @@ cdef class Stream:
         OwnershipError
             Another library is capturing the stream.
 
-        Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery.
+        Driver functions: cuStreamQuery, for a short time; then cuEventRecord and cuEventQuery; and
+        cuStreamSynchronize or cuEventSynchronize at the end, if a kernel may have printed.
         """
         cdef int64_t deadline = FOREVER if timeout is None else deadline_of(timeout)
         if not self.finish(True, deadline):
@@ -612,13 +613,7 @@ cdef class Stream:
 
     cdef bint _wait_long(self, own_snapshot *snapshot, int64_t deadline) except -1:
         """Wait for an event at the end of the work. Return False if the deadline comes first."""
-        if not _event_at(self, snapshot).observe(snapshot, deadline):
-            return False
-        # NVIDIA's driver writes what kernels have printed when a stream is asked, and not when an
-        # event is asked. If the answer is an error, later calls report it.
-        with nogil:
-            _query(self, False)
-        return True
+        return _event_at(self, snapshot).observe(snapshot, deadline)
 
     cdef Event record_event(self, Event event, own_snapshot *as_of=NULL):
         """Record an event. In the engine the event stands for the snapshot `as_of`.
@@ -782,7 +777,7 @@ cdef bint no_capture_goes_on(Stream stream) noexcept nogil:
 cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
     """Return whether the stream is idle. If so, join the snapshot into the host's clock."""
     cdef int reason
-    if keeps_gil(stream):
+    if keeps_gil(stream) and not stream.context.prints:
         reason = _query(stream, patiently)
     else:
         with nogil:
@@ -823,6 +818,8 @@ cdef int _query(Stream stream, bint patiently) noexcept nogil:
         reason = enter_stream(stream, &pushed)
         if reason == 0:
             reason = query_stream(stream.raw)
+            if reason == CUDA_SUCCESS and stream.context.prints:
+                reason = write_prints_of_stream(stream.raw)
             leave_context(pushed)
         own_mutex_give(stream.order.issue)
         if not patiently or reason != CUDA_ERROR_NOT_READY or until and now_ns() > until:
