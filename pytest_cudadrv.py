@@ -36,14 +36,14 @@ ENVIRONMENT = (DRIVER, LIBCUDA, SETTINGS, "LD_LIBRARY_PATH", "LD_PRELOAD")
 MARKERS = {
     "cuda_gpu": "needs a real GPU; skipped on the software driver",
     "cuda_software": "needs the software driver; skipped on a real one",
-    "cuda_checks(names)": 'the checks inside kernels for the test: "race+sync", "all" or "off"',
+    "cuda_checks(names)": 'the checks inside kernels for the test: "race+init", "all" or "off"',
     "cuda_allow(what, ...)": 'does "leaks", "races" or "hazards" on purpose, or leaves "unfinished"'
     " work: neither fails it, nor is it warned of",
 }
 MARKER_NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
 ALLOWED = {"leaks", "races", "hazards", "unfinished"}
-CHECKS = ("race", "sync")
-CHECKS_TEXT = "off, all, or some of race+sync"
+CHECKS = ("race", "init", "sync")
+CHECKS_TEXT = "off, all, or some of race+init+sync"
 LOST = (
     "The device was lost. The software driver is reset for the next test; a GPU would be lost for"
     " the rest of the process."

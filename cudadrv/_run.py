@@ -34,7 +34,7 @@ SETTINGS = {
     "schedule": ("NAME", "when work runs: eager, lazy or random"),
     "seed": ("N", "seed of all random choices"),
     "races": ("MODE", "data races: record (for the report), print, abort or off"),
-    "checks": ("NAMES", "checks inside kernels: off (the default), all, or some of race+sync"),
+    "checks": ("NAMES", "checks inside kernels: off (the default), all, or some of race+init+sync"),
     "hazards": ("MODE", "what these checks find: record, print, abort or off"),
     "devices": ("N", "number of devices, 0 to 16"),
     "driver": ("VERSION", "version of CUDA that the driver reports, such as 13.5"),

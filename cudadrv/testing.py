@@ -214,7 +214,7 @@ def races() -> list[str]:
 class HazardAccess(NamedTuple):
     """One of the two accesses of a `Hazard`.
 
-    ``mode`` is "read", "write" or "atomic"; for a wrong barrier it is the function of CUDA C or the
+    ``mode`` is "read", "write" or "atomic", or what an uninitialized value was used for (`Hazard`); for a wrong barrier it is the function of CUDA C or the
     instruction of PTX, such as "__syncthreads". ``file`` and ``line`` are the place in the source,
     if the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. In an inlined
     function, they are the place of the outermost call, and ``inner`` is the place in the function,
@@ -234,10 +234,13 @@ class HazardAccess(NamedTuple):
 class Hazard(NamedTuple):
     """What a check inside kernels has found: see `hazards`.
 
-    ``kind`` is "race" or "barrier". ``kernel`` is the name of the kernel; ``memory`` names the
+    ``kind`` is "race", "uninitialized" or "barrier". ``kernel`` is the name of the kernel; ``memory`` names the
     memory: a buffer, a variable, or shared memory, and for a wrong barrier the barrier, such as
     "barrier 0"; ``start`` and ``stop`` are byte offsets in the memory. ``first`` and ``second`` are
-    the accesses; ``second`` is None if a barrier is wrong at one place. ``benign`` is whether both
+    the accesses; ``second`` is None if a barrier is wrong at one place. For an uninitialized value,
+    ``first`` is where it was read, or None if no kernel has read it, and ``second`` where it was
+    used: its ``mode`` is then such as "condition of a branch", or "copy" for a copy to the host
+    (with the line of Python). If a value was updated by an atomic, ``second`` is None. ``benign`` is whether both
     accesses wrote, and the second one stored the bytes that were there already. ``count`` is how
     often this happened at these two lines, and ``text`` says all of this, and what to do.
     """
@@ -257,10 +260,11 @@ class Hazard(NamedTuple):
 def hazards(*, benign: bool = False) -> list[Hazard]:
     """Return what the checks inside kernels have found since `forget_hazards`.
 
-    Only the setting ``checks=race+sync`` turns these checks on; without it the list is empty. A
-    race is two accesses of different threads of one launch to the same byte of shared or global
+    Only the setting ``checks=race+init+sync`` turns these checks on; without it the list is empty.
+    A race is two accesses of different threads of one launch to the same byte of shared or global
     memory, at least one of them a write, that are not both atomic and that nothing orders: no
-    barrier, and no fence with an atomic access. With ``sync``, wrong barriers and masks are found.
+    barrier, and no fence with an atomic access. With ``init``, uses of values that nobody has
+    written are found, and with ``sync`` wrong barriers and masks.
     The same two lines in the same kernel and memory are one hazard.
 
     Parameters

@@ -37,6 +37,9 @@ typedef struct cudadrv_driver {
      * number. The driver passes this number to the functions in `words` of cudadrv._driver to ask
      * for the names of the stream's work. */
     int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag);
+    /* cudadrvSoftRenewMemory of the software driver, or NULL. It says that cached memory gets a new
+     * owner, for whom its contents are undefined. */
+    int (*renew_memory)(CUdeviceptr address, size_t bytes);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION

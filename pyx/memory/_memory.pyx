@@ -724,6 +724,8 @@ cdef bint _reuse(Memory memory, Stream stream) except -1:
     else:
         _reuse_on(memory, block, stream)
     memory.block = block
+    if cudadrv_table.renew_memory is not NULL:
+        cudadrv_table.renew_memory(block.address, memory.nbytes)
     if not memory.unused:
         memory.address = block.address
     elif own_memory_reusable(engine, NULL, block.state):

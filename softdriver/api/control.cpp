@@ -4,6 +4,7 @@
 #include "api/counts.h"
 #include "api/names.h"
 #include "api/state.h"
+#include "base/undefined.h"
 #include "memory/host_pages.h"
 #include "race/race_names.h"
 
@@ -46,6 +47,7 @@ int configure(const char *text) {
     if (before.races == RaceMode::Off || after.races == RaceMode::Off)
         driver.races.start_over();
     driver.settings = after;
+    undefined_memory().turn(after.checks & check_init);
     bool seeded = std::strstr(text ? text : "", "seed=") || after.schedule != before.schedule;
     if (seeded)
         driver.start_choosing();
@@ -254,6 +256,18 @@ extern "C" int cudadrvSoftSetWords(const cudadrvSoftWords *words) {
     state().words = words ? *words : cudadrvSoftWords();
     static const int registered = std::atexit(tell_unnamed);
     return registered;
+}
+
+extern "C" int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes) {
+    if (!undefined_memory().is_on() || in_forked_child())
+        return CUDA_SUCCESS;
+    Lock lock(state().mutex);
+    const Allocation *allocation = find_range(address, bytes);
+    if (!allocation)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (allocation->on_device() && !state().scheduler.pending())
+        undefined_memory().undefine(address, bytes);
+    return CUDA_SUCCESS;
 }
 
 extern "C" int cudadrvSoftTagStream(CUcontext handle, CUstream stream, unsigned long long tag) {

@@ -67,4 +67,7 @@ typedef struct cudadrvSoftDevice {
 SOFT_EXPORT int cudadrvSoftDescribeDevice(int place, cudadrvSoftDevice *device);
 
 SOFT_EXPORT int cudadrvSoftSetWords(const cudadrvSoftWords *words);
+// Says that memory gets a new owner, for whom its contents are undefined (checks=init). Has no
+// effect while work is unfinished, which may be that of the old owner.
+SOFT_EXPORT int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes);
 SOFT_EXPORT int cudadrvSoftTagStream(CUcontext context, CUstream stream, unsigned long long tag);

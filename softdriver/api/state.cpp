@@ -1,7 +1,10 @@
 #include "api/state.h"
 
 #include "api/report.h"
+#include "base/undefined.h"
+#include "check/kernel_init.h"
 #include "device/visible.h"
+#include "stream/transfer.h"
 
 #include <cstdlib>
 
@@ -10,6 +13,8 @@ namespace soft {
 State::State() {
     if (const char *text = std::getenv("CUDADRV_SOFTWARE"))
         environment_error = apply_settings(text, settings);
+    undefined_memory().turn(settings.checks & check_init);
+    take_undefined_copies(check::report_undefined_copy);
     report_to(settings.report);
     random = Random(settings.seed);
 }

@@ -17,7 +17,7 @@ constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
 constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
 constexpr const char *free_waits_names[] = {"schedule", "always", "never"};
 // The names of the bits of Check.
-constexpr const char *check_names[] = {"race", "sync"};
+constexpr const char *check_names[] = {"race", "init", "sync"};
 
 // The major versions that cuDriverGetVersion can report, each with its newest minor version.
 constexpr struct {

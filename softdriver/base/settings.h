@@ -20,7 +20,8 @@ enum class FreeWaits { Chosen, Always, Never };
 // The checks inside kernels: the bits of Settings::checks.
 enum Check : unsigned {
     check_race = 1, // races between the threads of a launch
-    check_sync = 2, // wrong barriers, masks and mbarriers, and copies that nothing waits for
+    check_init = 2, // uses of values that nobody has written
+    check_sync = 4, // wrong barriers, masks and mbarriers, and copies that nothing waits for
 };
 
 struct Settings {

@@ -1,5 +1,6 @@
 #include "check/checks.h"
 
+#include "check/kernel_init.h"
 #include "check/kernel_races.h"
 #include "check/kernel_sync.h"
 
@@ -48,6 +49,20 @@ class Several : public ptx::Observer {
         for (auto &each : all_)
             each->uses_mbarrier(warp, use);
     }
+    void calls(const ptx::Warp &warp, const ptx::Frame &frame) override {
+        for (auto &each : all_)
+            each->calls(warp, frame);
+    }
+    void passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx::Frame &to,
+                const std::vector<ptx::Transfer> &transfers) override {
+        for (auto &each : all_)
+            each->passes(warp, from, to, transfers);
+    }
+    void writes(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
+                size_t bytes) override {
+        for (auto &each : all_)
+            each->writes(warp, lane, space, address, bytes);
+    }
 
   private:
     const std::vector<std::unique_ptr<ptx::Observer>> all_;
@@ -60,6 +75,8 @@ std::unique_ptr<ptx::Observer> make_observer(ptx::Machine &machine, unsigned che
     std::vector<std::unique_ptr<ptx::Observer>> all;
     if (checks & check_race)
         all.push_back(std::make_unique<KernelRaces>(machine, report, describe));
+    if (checks & check_init)
+        all.push_back(std::make_unique<KernelInit>(machine, report, describe));
     if (checks & check_sync)
         all.push_back(std::make_unique<KernelSync>(machine, report));
     if (all.size() == 1)

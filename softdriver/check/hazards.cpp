@@ -40,6 +40,17 @@ bool is_before(const HazardAccess &one, const HazardAccess &other) {
     return place(one) < place(other);
 }
 
+// Sets the place of a copy from the client's words, such as "copy_to_host on the stream, queued at
+// train.py:12".
+void set_place(HazardAccess &access, const std::string &words) {
+    access.place = words;
+    size_t at = words.rfind(" at "), colon = words.rfind(':');
+    if (at == std::string::npos || colon == std::string::npos || colon < at)
+        return;
+    access.file = words.substr(at + 4, colon - at - 4);
+    access.line = std::atoi(words.c_str() + colon + 1);
+}
+
 } // namespace
 
 std::string HazardAccess::told() const {
@@ -78,11 +89,13 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
     }
 }
 
-void Hazards::name_first(const std::string &name) {
+void Hazards::name_first(const std::string &memory, const std::string &copy) {
     Hazard &hazard = hazards_[unnamed_.front()];
     unnamed_.pop_front();
-    if (!name.empty())
-        hazard.memory = name;
+    if (!memory.empty())
+        hazard.memory = memory;
+    if (!copy.empty())
+        set_place(hazard.second, copy);
     if (hazard.benign)
         return;
     note(Note::Hazard, hazard.told());
@@ -92,7 +105,7 @@ void Hazards::name_first(const std::string &name) {
 
 void Hazards::flush() {
     while (first_unnamed())
-        name_first("");
+        name_first("", "");
 }
 
 void Hazards::clear() {
@@ -102,7 +115,39 @@ void Hazards::clear() {
     cleared_ = cleared;
 }
 
+namespace {
+
+std::string thread_of(const HazardAccess &access) {
+    return "thread " + ptx::triple(access.thread) + " of block " + ptx::triple(access.block);
+}
+
+// An undefined value: where it was read, and what it was used for.
+std::string told_undefined(const Hazard &hazard) {
+    std::string text = "uninitialized value";
+    if (!hazard.kernel.empty())
+        text += " in kernel '" + hazard.kernel + "'";
+    std::string bytes = "bytes " + std::to_string(hazard.start) + " to " +
+                        std::to_string(hazard.stop) + " of " + hazard.memory;
+    if (hazard.has_first)
+        text += ": " + thread_of(hazard.first) +
+                (hazard.first.mode == "read" ? " reads " : " updates ") + bytes + " at " +
+                hazard.first.place + ", which nobody has written";
+    else
+        text += ": nobody has written " + bytes;
+    if (hazard.second.mode == "copy")
+        text += ", and " + hazard.second.place + ", copies " +
+                (hazard.has_first ? "the value" : "them") + " to the host";
+    else if (hazard.has_second)
+        text += ", and the value is used as the " + hazard.second.mode + " at " +
+                hazard.second.place + " in " + thread_of(hazard.second);
+    return text + ". " + hazard.remedy;
+}
+
+} // namespace
+
 std::string Hazard::told() const {
+    if (kind == "uninitialized")
+        return told_undefined(*this);
     std::string text = kind + " in kernel '" + kernel + "'";
     if (!story.empty())
         return text + ": " + story + "; " + remedy;
@@ -126,25 +171,26 @@ std::string Hazards::json(size_t index) const {
     return R"({"kind": )" + quoted(hazard.kind) + R"(, "kernel": )" + quoted(hazard.kernel) +
            R"(, "memory": )" + quoted(hazard.memory) + R"(, "start": )" +
            std::to_string(hazard.start) + R"(, "stop": )" + std::to_string(hazard.stop) +
-           R"(, "first": )" + object(hazard.first) + R"(, "second": )" +
-           (hazard.has_second ? object(hazard.second) : "null") + R"(, "benign": )" +
-           (hazard.benign ? "true" : "false") + R"(, "count": )" + std::to_string(hazard.count) +
-           R"(, "text": )" + quoted(text(index)) + "}";
+           R"(, "first": )" + (hazard.has_first ? object(hazard.first) : "null") +
+           R"(, "second": )" + (hazard.has_second ? object(hazard.second) : "null") +
+           R"(, "benign": )" + (hazard.benign ? "true" : "false") + R"(, "count": )" +
+           std::to_string(hazard.count) + R"(, "text": )" + quoted(text(index)) + "}";
 }
 
 void name_hazards(Lock &lock) {
     while (const Hazard *unnamed = state().hazards.first_unnamed()) {
-        cudadrvSoftWords client = state().words;
-        uintptr_t address = unnamed->address;
+        Hazard hazard = *unnamed;
         uint64_t cleared = state().hazards.cleared();
-        std::string name;
+        cudadrvSoftWords client = state().words;
+        std::string memory, copy;
         lock.unlock();
-        bool asked = name_memory(client, address, name);
+        bool asked = name_memory(client, hazard.address, memory) &&
+                     name_operation(client, hazard.copy, copy);
         acquire(lock);
         if (!asked)
             return;
         if (cleared == state().hazards.cleared() && state().hazards.first_unnamed() == unnamed)
-            state().hazards.name_first(name);
+            state().hazards.name_first(memory, copy);
     }
 }
 

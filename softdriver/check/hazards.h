@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/race_clock.h"
 #include "base/waiting.h"
 
 #include <cstdint>
@@ -29,17 +30,19 @@ struct HazardAccess {
 };
 
 struct Hazard {
-    std::string kind; // "race" or "barrier"
+    std::string kind; // "race", "uninitialized" or "barrier"
     std::string kernel;
     std::string memory;           // such as "shared memory"
     uintptr_t address = 0;        // of global memory, for which the client may have a name
     uint64_t start = 0, stop = 0; // the bytes of that memory
     HazardAccess first, second;
-    bool has_second = true;
+    bool has_first = true, has_second = true;
     bool benign = false;
     uint64_t count = 1;
     std::string story; // what has happened; if empty, that nothing orders both accesses
     std::string remedy;
+    // If the second access is a copy to the host: identifies the copy, for the client's words.
+    RaceLabel copy;
     bool print = false;
 
     std::string told() const;
@@ -60,8 +63,9 @@ class Hazards {
     const Hazard *first_unnamed() const {
         return unnamed_.empty() ? nullptr : &hazards_[unnamed_.front()];
     }
-    // Sets the client's name for the memory of first_unnamed(), and reports this hazard.
-    void name_first(const std::string &name);
+    // Sets the client's names for the memory and the copy of first_unnamed(), and reports this
+    // hazard. A name is empty if the client has none.
+    void name_first(const std::string &memory, const std::string &copy);
     void flush(); // reports the hazards that have not been reported
     // The text of a hazard with its count.
     std::string text(size_t index) const;

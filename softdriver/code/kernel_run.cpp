@@ -79,10 +79,15 @@ std::string KernelRun::describe(uintptr_t address, uintptr_t &begin) const {
         if (address - begin < variable.bytes())
             return "variable '" + variable.name + "'";
     }
+    ptx::Segment block;
+    if (launch_.heap && launch_.heap->contains(address) && launch_.heap->find(address, block)) {
+        begin = block.begin;
+        return "memory that malloc returned in a kernel";
+    }
     Lock lock(state().mutex);
     const Allocation *allocation = find_allocation(address);
     begin = allocation ? allocation->begin : address;
-    return describe_address(begin);
+    return describe_memory(begin);
 }
 
 bool KernelRun::find(uintptr_t address, ptx::Segment &segment) {

@@ -1,5 +1,7 @@
 #include "api/call.h"
+
 #include "api/state.h"
+#include "base/undefined.h"
 #include "base/unsupported.h"
 #include "graph/conditional_node.h"
 #include "graph/node_api.h"
@@ -40,8 +42,10 @@ class AllocWork : public NodeWork {
         const Allocation &allocation = *find_allocation(*memory_);
         auto operation = std::make_shared<Operation>();
         operation->writes.push_back({allocation.begin, allocation.bytes});
-        operation->action = [host = allocation.host, bytes = allocation.bytes] {
+        operation->action = [host = allocation.host, begin = allocation.begin,
+                             bytes = allocation.bytes] {
             std::memset(host, fresh_memory, bytes);
+            undefined_memory().undefine(begin, bytes);
         };
         return {operation};
     }

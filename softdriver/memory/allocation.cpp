@@ -1,7 +1,8 @@
 #include "memory/allocation.h"
-#include "api/call.h"
 
+#include "api/call.h"
 #include "api/state.h"
+#include "base/undefined.h"
 #include "memory/ipc.h"
 
 #include <cstring>
@@ -123,6 +124,10 @@ CUresult place_device(const Context &context, Device &device, size_t bytes, Memo
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = &add(context, address, device.arena.alias(address), bytes, kind);
     result->device = &device;
+    if (kind == MemoryKind::Array)
+        undefined_memory().define(address, bytes); // not tracked: kernels see it as textures
+    else
+        undefined_memory().undefine(address, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -135,6 +140,7 @@ CUresult place_imported(const Context &context, Device &device, MemoryKind kind,
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = &add(context, address, device.arena.alias(address), bytes, kind);
     result->device = &device;
+    undefined_memory().define(address, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -217,6 +223,7 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
 void give_to_module(Allocation &allocation) {
     stop_counting(allocation);
     allocation.of_module = true;
+    undefined_memory().define(allocation.begin, allocation.bytes); // it has initial values
 }
 
 void add_reservation(Device &device, uintptr_t begin, char *host, size_t bytes) {
@@ -270,6 +277,7 @@ Remains remove_allocation(Allocation &allocation, bool in_stream) {
 
 void release_memory(const Remains &remains) {
     state().freed.mark_released(remains.begin);
+    undefined_memory().define(remains.begin, remains.bytes);
     if (remains.managed)
         forget_pages(*remains.managed);
     switch (remains.kind) {

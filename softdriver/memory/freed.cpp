@@ -87,4 +87,9 @@ std::string describe_address(uintptr_t address, uintptr_t *live) {
            memory(behind->begin, behind->bytes, behind->maker);
 }
 
+std::string describe_memory(uintptr_t begin) {
+    const std::string place = "0 bytes into ", text = describe_address(begin);
+    return text.rfind(place, 0) == 0 ? text.substr(place.size()) : text;
+}
+
 } // namespace soft

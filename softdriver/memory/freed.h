@@ -40,6 +40,8 @@ class Freed {
 // Describes where an address lies relative to live and freed memory: "16 bytes beyond the end of
 // ...". Sets `live` to an address in the live memory that the text names, or to 0.
 std::string describe_address(uintptr_t address, uintptr_t *live = nullptr);
+// Describes the memory that begins at the address.
+std::string describe_memory(uintptr_t begin);
 
 // Returns the address in hexadecimal, for such descriptions.
 std::string address_text(uintptr_t address);

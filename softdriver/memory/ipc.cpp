@@ -1,6 +1,8 @@
 #include "memory/ipc.h"
+
 #include "api/call.h"
 #include "api/state.h"
+#include "base/undefined.h"
 #include "memory/device_memory.h"
 
 #include <cstddef>
@@ -100,6 +102,7 @@ CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemo
         if (!publish(*allocation, sharing->handle))
             return CUDA_ERROR_OUT_OF_MEMORY;
         allocation->sharing = std::move(sharing);
+        undefined_memory().define(allocation->begin, allocation->bytes); // others may write it
     }
     handle = allocation->sharing->handle;
     handle.magic = magic;

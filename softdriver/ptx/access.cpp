@@ -1,5 +1,7 @@
 #include "ptx/access.h"
 
+#include "ptx/observer.h"
+
 #include <cstdio>
 
 namespace soft::ptx {
@@ -73,6 +75,11 @@ char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address
     warp.machine.fail(warp, step, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
                       "the address does not point to shared memory");
     return nullptr;
+}
+
+void Access::note_write(unsigned lane, uint64_t address, size_t bytes) const {
+    Space where = space == Space::Generic ? narrow_generic(address) : space;
+    warp.machine.observer->writes(warp, lane, where, address, bytes);
 }
 
 void Access::fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const {

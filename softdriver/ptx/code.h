@@ -83,6 +83,53 @@ struct Effect {
     Scope scope = Scope::Device;
 };
 
+// A register in a frame, with the bytes of its row for each lane: 0 for a predicate.
+struct Part {
+    Row row = 0;
+    uint8_t width = 0;
+};
+
+// How the results of a step depend on its sources, for the check of undefined values (check/).
+struct Flow {
+    enum class Rule : uint8_t {
+        Whole,   // an undefined bit of a source makes all results undefined
+        Hidden,  // the results count as defined
+        Bits,    // a bit depends on the same bits of the sources
+        And,     // as Bits, but a defined 0 makes the bit defined
+        Or,      // as Bits, but a defined 1 makes the bit defined
+        Lookup,  // lop3
+        Low,     // a bit depends on the same and lower bits: sums and products
+        Left,    // shl
+        Right,   // shr
+        Extract, // bfe
+        Insert,  // bfi
+        Permute, // prmt
+        Select,  // selp
+        Compare, // setp and set
+        Pack,    // the sources become parts of the result
+        Unpack,  // the parts of the source become results
+        Each,    // each source becomes one result
+        Extend,  // a conversion between integers
+        Shuffle, // a value of another lane
+        Warp,    // the values of all lanes
+        Ballot,
+    };
+    // How the step accesses memory. What other instructions write to memory counts as defined.
+    enum class Memory : uint8_t { None, Load, Store, Update, Exchange, Copy };
+    Rule rule = Rule::Whole;
+    Memory memory = Memory::None;
+    // For Extend: the bytes of the source. For Compare: whether equality can be decided by some
+    // bits.
+    uint8_t detail = 0;
+    bool is_signed = false; // the sign is extended
+    // Whether a guard of the step decides what other threads or the host can see, or which step is
+    // next.
+    bool decides = false;
+    bool needs_all = false;           // all sources must be defined: those of barriers and branches
+    uint8_t results = 0, sources = 0; // how many registers the step writes and reads
+    uint32_t begin = 0;               // index in Code::parts: the results, then the sources
+};
+
 // Says which value a row of a frame receives when the frame is created or entered.
 struct Filling {
     enum class Kind : uint8_t {
@@ -137,6 +184,8 @@ struct Code {
     std::vector<SourceLine> sources;  // position of each step in the source code
     std::vector<std::string> written; // opcode with its modifiers, for each step
     std::vector<Effect> effects;      // the effect of each step
+    std::vector<Flow> flows;          // the flow of each step
+    std::vector<Part> parts;          // the registers of all flows
     std::vector<Filling> constants;   // the rows that are filled when a frame is created
     std::vector<Filling> fresh;       // the rows that are filled at each call
     size_t frame_bytes = 0;

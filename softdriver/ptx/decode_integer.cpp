@@ -54,7 +54,7 @@ template <class Choose> Handler by_long(Type type, Choose choose) {
 }
 
 void prepare_carry(Decoder &decoder, bool reads, bool writes, bool subtracts = false) {
-    decoder.step.rows[9] = decoder.carry();
+    decoder.step.rows[9] = decoder.carry(reads, writes);
     decoder.step.detail = uint16_t((reads       ? reads_carry
                                     : subtracts ? begins_with_one
                                                 : 0) |

@@ -113,9 +113,13 @@ uint32_t Decoder::place_of_parameter(const Operand &operand, size_t bytes) const
     return local_offset(operand.index);
 }
 
-Row Decoder::carry() {
+Row Decoder::carry(bool reads, bool writes) {
     if (carry_ == ~Row{0})
         carry_ = temporary(0);
+    if (reads)
+        sources_.push_back({carry_, 0});
+    if (writes)
+        results_.push_back({carry_, 0});
     return carry_;
 }
 
@@ -273,7 +277,20 @@ Row Decoder::address_of(const Operand &operand, size_t width) {
     }
 }
 
+// Notes a register, or the row of a constant, for the flow of the instruction.
+void Decoder::note(std::vector<Part> &parts, const Operand &operand, Row row, Type type) const {
+    bool reg = is_register(operand) && operand.name.empty();
+    parts.push_back(reg ? Part{row_of(operand), uint8_t(row_width(type_of(operand)))}
+                        : Part{row, uint8_t(row_width(type))});
+}
+
 Row Decoder::source(const Operand &operand, Type type) {
+    Row row = value(operand, type);
+    note(sources_, operand, row, type);
+    return row;
+}
+
+Row Decoder::value(const Operand &operand, Type type) {
     size_t width = size_of(type);
     switch (operand.kind) {
     case Operand::Kind::Register:
@@ -358,25 +375,34 @@ Row Decoder::wide_source(const Operand &operand, Type type, size_t &width) {
         refuse("register " + function_.registers[size_t(operand.index)].name +
                " is narrower than the type");
     width = own;
+    note(sources_, operand, 0, type);
     return operand.addend ? sum(operand) : row_of(operand);
 }
 
 Row Decoder::wide_destination(const Operand &operand, Type type, size_t &width) {
     if (operand.kind == Operand::Kind::Sink) {
         width = row_width(type);
-        return temporary(width);
+        results_.push_back({temporary(width), uint8_t(width)});
+        return results_.back().row;
     }
     if (!is_register(operand) || operand.addend)
         refuse("a register is needed to hold the result");
-    return wide_source(operand, type, width);
+    Row row = wide_source(operand, type, width);
+    results_.push_back(sources_.back());
+    sources_.pop_back();
+    return row;
 }
 
 Row Decoder::destination(const Operand &operand, Type type) {
-    if (operand.kind == Operand::Kind::Sink)
-        return temporary(row_width(type));
+    if (operand.kind == Operand::Kind::Sink) {
+        results_.push_back({temporary(row_width(type)), uint8_t(row_width(type))});
+        return results_.back().row;
+    }
     if (!is_register(operand) || operand.addend)
         refuse("a register is needed to hold the result");
-    return source(operand, type);
+    Row row = value(operand, type);
+    note(results_, operand, row, type);
+    return row;
 }
 
 Row Decoder::predicate(const Operand &operand) {
@@ -388,6 +414,7 @@ Row Decoder::predicate(const Operand &operand) {
     negation.run = negate_predicate;
     negation.rows[0] = temporary(0);
     negation.rows[1] = row_of(operand);
+    note(sources_, operand, 0, Type::Pred);
     emit_before(negation);
     return negation.rows[0];
 }
@@ -405,7 +432,7 @@ size_t Decoder::address(const Operand &operand) {
     step.offset = operand.addend;
     step.site = decoding_.library.sites++;
     if (!is_register(base)) {
-        step.rows[9] = source(base, Type::U64);
+        step.rows[9] = value(base, Type::U64);
         return 8;
     }
     size_t width = size_of(type_of(base));
@@ -423,6 +450,8 @@ size_t Decoder::address_of_element(const Operand &operand) {
 
 Row Decoder::whole_address(const Operand &operand) {
     size_t width = address(operand);
+    if (is_register(operand.parts[0]))
+        note(sources_, operand.parts[0], 0, Type::U64);
     Step sum;
     sum.offset = step.offset;
     sum.rows[1] = step.rows[9];

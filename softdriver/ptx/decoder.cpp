@@ -113,6 +113,7 @@ void Decoder::decode() {
     code_.sources.emplace_back();
     code_.written.push_back("the end of the function");
     code_.effects.emplace_back().kind = Effect::Kind::Return;
+    code_.flows.emplace_back();
     resolve_branches();
     code_.frame_bytes = round_up(code_.frame_bytes, 64);
 }
@@ -121,6 +122,8 @@ void Decoder::decode_instruction(const Instruction &instruction) {
     instruction_ = &instruction;
     taken_.assign(instruction.modifiers.size(), false);
     step = Step();
+    results_.clear();
+    sources_.clear();
     flushes_ = decoding_.tree.capability < first_with_subnormals && any_left("f32");
     auto found = opcodes().find(instruction.opcode);
     if (found == opcodes().end())
@@ -155,8 +158,11 @@ void Decoder::emit(Handler handler) {
 
 void Decoder::emit_before(const Step &other) {
     Effect own = std::exchange(effect, {});
+    auto results = std::exchange(results_, {}), sources = std::exchange(sources_, {});
     append(other);
     effect = own;
+    results_ = results;
+    sources_ = sources;
 }
 
 void Decoder::append(const Step &appended) {
@@ -165,6 +171,18 @@ void Decoder::append(const Step &appended) {
     code_.sources.push_back(instruction_->source);
     code_.written.push_back(written(*instruction_));
     code_.effects.push_back(std::exchange(effect, {}));
+    code_.flows.push_back(flow());
+}
+
+// If an instruction has several steps, each of them has all its registers.
+Flow Decoder::flow() {
+    Flow made = flow_of(*instruction_);
+    made.begin = uint32_t(code_.parts.size());
+    made.results = uint8_t(results_.size());
+    made.sources = uint8_t(sources_.size());
+    code_.parts.insert(code_.parts.end(), results_.begin(), results_.end());
+    code_.parts.insert(code_.parts.end(), sources_.begin(), sources_.end());
+    return made;
 }
 
 void Decoder::guard() {

@@ -96,7 +96,8 @@ class Decoder {
     // a register that has no other use in the function, and otherwise true.
     bool is_read(const Operand &operand);
     Row temporary(size_t width);
-    Row carry();         // returns the row of CC.CF, the carry flag
+    // Returns the row of CC.CF, the carry flag, which the instruction reads or writes.
+    Row carry(bool reads, bool writes);
     Row stack_pointer(); // returns the row Code::stack_pointer
     // Returns the row of a parameter of the kernel, if the operand is [name] or [name+number].
     std::optional<Row> argument(const Operand &from, Type type);
@@ -135,6 +136,9 @@ class Decoder {
     void resolve_branches();
     void guard();
     void append(const Step &appended);
+    Flow flow();
+    Row value(const Operand &operand, Type type);
+    void note(std::vector<Part> &parts, const Operand &operand, Row row, Type type) const;
     Row row_of(const Operand &operand) const;
     Row filling(Filling filling, bool each_call);
     Row address_of(const Operand &operand, size_t width);
@@ -155,6 +159,7 @@ class Decoder {
     std::vector<bool> constant_;        // for each register, whether is_constant() is true
     std::vector<unsigned> uses_;        // for each register, how many operands are the register
     std::map<std::string, Row> known_;
+    std::vector<Part> results_, sources_; // the registers of the instruction
     bool flushes_ = false; // true if the instruction lacks .ftz, but runs as if it had .ftz
     Row carry_ = ~Row{0};
 };
@@ -189,5 +194,7 @@ bool is_signed(Type type);
 bool is_bits(Type type);
 // Returns the opcode with its modifiers, as the PTX text has them.
 std::string written(const Instruction &instruction);
+// Returns how the results of an instruction depend on its sources, without its registers.
+Flow flow_of(const Instruction &instruction);
 
 } // namespace soft::ptx

@@ -1,5 +1,6 @@
 #include "base/range.h"
 #include "ptx/machine.h"
+#include "ptx/observer.h"
 #include "ptx/special.h"
 
 #include <algorithm>
@@ -53,6 +54,8 @@ Frame *Warp::make_frame(const Code &code, Frame *caller, const Step *call, uint3
     made->local_begin = caller ? local_end(*caller, lanes) : machine.library.local_bytes;
     make_room(made->local_begin + code.local_bytes);
     refill(*made);
+    if (machine.observer)
+        machine.observer->calls(*this, *made);
     return made;
 }
 
@@ -220,6 +223,8 @@ void Warp::transfer(const Frame &from, const Frame &to, const std::vector<Transf
             memcpy(target, source, part.bytes);
         }
     }
+    if (machine.observer)
+        machine.observer->passes(*this, from, to, transfers);
 }
 
 } // namespace soft::ptx

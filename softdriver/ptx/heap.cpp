@@ -1,6 +1,7 @@
 #include "ptx/heap.h"
 
 #include "base/range.h"
+#include "base/undefined.h"
 #include "ptx/access.h"
 #include "ptx/families.h"
 #include "ptx/provided.h"
@@ -95,6 +96,7 @@ uintptr_t Heap::allocate(size_t bytes) {
     used_ += room_of(bytes);
     blocks_[address] = {bytes, true};
     memset(alias_ + (address - begin_), fresh_byte, bytes);
+    undefined_memory().undefine(address, bytes);
     return address;
 }
 

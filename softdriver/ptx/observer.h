@@ -45,6 +45,13 @@ class Observer {
     // lanes.
     virtual void meets(const Warp &, uint32_t /* members */) {}
     virtual void uses_mbarrier(const Warp &, const MbarrierUse &) {}
+    virtual void calls(const Warp &, const Frame &) {} // a call, or the kernel, begins
+    // Called when arguments or results of a call have been passed.
+    virtual void passes(const Warp &, const Frame & /* from */, const Frame & /* to */,
+                        const std::vector<Transfer> &) {}
+    // Called when an instruction that has no effect (Effect) writes memory.
+    virtual void writes(const Warp &, unsigned /* lane */, Space, uint64_t /* address */,
+                        size_t /* bytes */) {}
 };
 
 } // namespace soft::ptx

@@ -1,6 +1,6 @@
 #include "ptx/provided.h"
 
-#include "ptx/warp.h"
+#include "ptx/observer.h"
 
 #include <cstring>
 
@@ -19,8 +19,10 @@ template <class T> void load(Warp &warp, const Step &step) {
 template <class T> void store(Warp &warp, const Step &step) {
     for (uint32_t left = warp.active; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        memcpy(warp.local(lane) + warp.frame->local_begin + step.place,
-               warp.row<T>(step.rows[1]) + lane, sizeof(T));
+        uint64_t address = warp.frame->local_begin + step.place;
+        memcpy(warp.local(lane) + address, warp.row<T>(step.rows[1]) + lane, sizeof(T));
+        if (warp.machine.observer)
+            warp.machine.observer->writes(warp, lane, Space::Local, address, sizeof(T));
     }
 }
 template <class T> void move(Warp &warp, const Step &step) {

@@ -2,6 +2,7 @@
 
 #include "api/call.h"
 #include "api/state.h"
+#include "base/undefined.h"
 #include "graph/works.h"
 
 #include <algorithm>
@@ -40,6 +41,8 @@ OperationPtr fill_operation(const Fill &fill, char *address) {
             fill_rows<uint16_t>(fill, address);
         else
             fill_rows<uint32_t>(fill, address);
+        for (size_t row = 0; row < fill.height; row++)
+            undefined_memory().define(fill.dst + row * fill.pitch, fill.width * fill.elementSize);
     };
     return operation;
 }

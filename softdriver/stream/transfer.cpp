@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/undefined.h"
 #include "graph/works.h"
 
 #include <cstring>
@@ -23,6 +24,39 @@ void move_bytes(const Transfer &transfer) {
                 transfer.target.host + slice * transfer.target.slice + row * transfer.target.pitch,
                 transfer.source.host + slice * transfer.source.slice + row * transfer.source.pitch,
                 transfer.width);
+}
+
+TakeUndefined take_undefined = nullptr;
+
+// Copies which bytes of a row are undefined. If the row goes to the host, reports these bytes,
+// which then count as defined.
+void move_undefined(const Operation &operation, uintptr_t target, uintptr_t source, size_t bytes,
+                    const Transfer &transfer) {
+    UndefinedMemory &undefined = undefined_memory();
+    if (transfer.source.on_host() || transfer.source.array || transfer.target.array)
+        return transfer.target.on_host() ? void() : undefined.define(target, bytes);
+    if (!transfer.target.on_host())
+        return undefined.copy(target, source, bytes);
+    uint32_t origin = 0;
+    for (uintptr_t begin = source, end = source + bytes; undefined.find(begin, end, origin);
+         begin = end, end = source + bytes) {
+        undefined.define(begin, end - begin);
+        if (take_undefined)
+            take_undefined(operation, begin, end, origin);
+    }
+}
+
+void move_undefined(const Operation &operation, const Transfer &transfer) {
+    if (!undefined_memory().is_on())
+        return;
+    for (size_t slice = 0; slice < transfer.slices; slice++)
+        for (size_t row = 0; row < transfer.rows; row++)
+            move_undefined(operation,
+                           transfer.target.address + slice * transfer.target.slice +
+                               row * transfer.target.pitch,
+                           transfer.source.address + slice * transfer.source.slice +
+                               row * transfer.source.pitch,
+                           transfer.width, transfer);
 }
 
 // Returns the bytes at one end of a copy, in as few ranges as possible.
@@ -57,16 +91,25 @@ Transfer stage(const Transfer &transfer, std::shared_ptr<char[]> &staged) {
 
 } // namespace
 
+void take_undefined_copies(TakeUndefined take) { take_undefined = take; }
+
 OperationPtr copy_operation(const Transfer &transfer, bool snapshot) {
     auto operation = std::make_shared<Operation>();
+    Operation *self = operation.get(); // the operation owns its action
     operation->writes = ranges(transfer, transfer.target);
     if (snapshot) {
         std::shared_ptr<char[]> staged;
         Transfer scatter = stage(transfer, staged);
-        operation->action = [scatter, staged] { move_bytes(scatter); };
+        operation->action = [scatter, staged, transfer, self] {
+            move_bytes(scatter);
+            move_undefined(*self, transfer);
+        };
     } else {
         operation->reads = ranges(transfer, transfer.source);
-        operation->action = [transfer] { move_bytes(transfer); };
+        operation->action = [transfer, self] {
+            move_bytes(transfer);
+            move_undefined(*self, transfer);
+        };
     }
     return operation;
 }

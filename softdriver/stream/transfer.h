@@ -42,6 +42,11 @@ struct Manner {
     bool promised; // the documentation says that it blocks
 };
 Manner manner_of(const Transfer &transfer);
+// Takes undefined bytes (base/undefined.h) that a copy gives to the host: their addresses, and the
+// number of their origin. Called without the state lock.
+using TakeUndefined = void (*)(const Operation &copy, uintptr_t begin, uintptr_t end,
+                               uint32_t origin);
+void take_undefined_copies(TakeUndefined take);
 // Makes the operation of a copy. With `snapshot`, the operation copies the present contents of the
 // source.
 OperationPtr copy_operation(const Transfer &transfer, bool snapshot);

@@ -161,9 +161,9 @@ def test_checks_by_the_ini_file(run):
 def test_other_checks_are_refused(run):
     result = run(HAZARD.replace("MARKS", ""), "--cuda-checks=memory")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cuda-checks*memory*off, all, or some of race+sync*"])
+    result.stderr.fnmatch_lines(["*--cuda-checks*memory*off, all, or some of race+init+sync*"])
     result = run(HAZARD.replace("MARKS", "@pytest.mark.cuda_checks(1)"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["*::test*: cuda_checks takes one text (off, all, or some of race+sync), not (1,)"]
+        ["*::test*: cuda_checks takes one text (off, all, or some of race+init+sync), not (1,)"]
     )

@@ -368,7 +368,7 @@ def test_in_a_graph(cuda_device, schedule):
 
 def test_wrong_settings(cuda_device):
     with pytest.raises(
-        ValueError, match=r"checks must be off, all, or some of race\+sync, not 'memory'"
+        ValueError, match=r"checks must be off, all, or some of race\+init\+sync, not 'memory'"
     ):
         testing.configure("checks=memory")
     with pytest.raises(ValueError, match="hazards must be off, record, print or abort, not '1'"):

@@ -348,7 +348,13 @@ def test_merged_code_is_not_behind(cuda_device):
 
 def test_both_checks(cuda_device):
     body = f"{LOW} bar.warp.sync -1; high: st.shared.u32 [%r3], %r1; ld.shared.u32 %r5, [%r4];"
-    for checks, kinds in (("race+sync", 2), ("all", 2), ("sync+race", 2), ("race", 1), ("sync", 1)):
+    for checks, kinds in (
+        ("race+sync", 2),
+        ("all", 2),
+        ("sync+race", 2),
+        ("race", 1),
+        ("sync", 1),
+    ):
         found = run(body, threads=32, checks=checks)
         assert len({hazard.kind for hazard in found}) == kinds, checks
         assert "off" not in checks
@@ -358,8 +364,8 @@ def test_settings(cuda_device):
     with testing.configured("checks=sync+race"):
         assert testing.settings()["checks"] == "race+sync"
     with testing.configured("checks=all"):
-        assert testing.settings()["checks"] == "race+sync"
-    message = r"checks must be off, all, or some of race\+sync, not 'race\+\+'"
+        assert testing.settings()["checks"] == "race+init+sync"
+    message = r"checks must be off, all, or some of race\+init\+sync, not 'race\+\+'"
     with pytest.raises(ValueError, match=message):
         testing.configure("checks=race++")
 

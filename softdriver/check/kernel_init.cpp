@@ -1,0 +1,497 @@
+#include "check/kernel_init.h"
+
+#include "api/state.h"
+#include "base/undefined.h"
+#include "check/origins.h"
+#include "ptx/access.h"
+#include "race/race_text.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace soft::check {
+
+using ptx::Flow;
+using ptx::Part;
+using ptx::Space;
+using ptx::warp_size;
+
+void UndefinedBytes::begin(size_t bytes) {
+    masks_.assign(bytes, 0xff);
+    origins_.assign((bytes + word_bytes - 1) / word_bytes, 0);
+    undefined_ = bytes;
+}
+
+void UndefinedBytes::undefine(size_t begin, size_t end) {
+    end = std::min(end, masks_.size());
+    for (size_t i = begin; i < end; i++) {
+        undefined_ += !masks_[i];
+        masks_[i] = 0xff;
+        origins_[i / word_bytes] = 0;
+    }
+}
+
+bool UndefinedBytes::read(uint64_t begin, size_t bytes, uint8_t *masks, uint32_t &origin) const {
+    bool any = false;
+    for (size_t i = 0; i < bytes; i++) {
+        uint64_t at = begin + i;
+        bool known = at < masks_.size();
+        masks[i] = known ? masks_[at] : 0xff;
+        if (masks[i] && !any)
+            origin = known ? origins_[at / word_bytes] : 0;
+        any = any || masks[i];
+    }
+    return any;
+}
+
+void UndefinedBytes::write(uint64_t begin, size_t bytes, const uint8_t *masks, uint32_t origin) {
+    if (begin + bytes > masks_.size()) {
+        undefined_ += begin + bytes - masks_.size();
+        masks_.resize(begin + bytes, 0xff);
+        origins_.resize(masks_.size() / word_bytes + 1);
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t &mask = masks_[begin + i];
+        undefined_ += size_t(masks[i] != 0) - size_t(mask != 0);
+        mask = masks[i];
+        if (mask)
+            origins_[(begin + i) / word_bytes] = origin;
+    }
+}
+
+namespace {
+
+const char *const address_uses[] = {"",
+                                    "address of a read",
+                                    "address of a write",
+                                    "address of an atomic",
+                                    "address of an atomic",
+                                    "address of a copy"};
+constexpr uint8_t zeros[1024] = {};
+
+bool reads_or_writes(const ptx::Effect &effect) {
+    using Kind = ptx::Effect::Kind;
+    return effect.kind == Kind::Read || effect.kind == Kind::Write || effect.kind == Kind::Update;
+}
+
+// Says what is to be done about undefined memory.
+std::string remedy(const Origin &origin) {
+    if (origin.is_local)
+        return "Initialize the variable";
+    if (origin.is_shared)
+        return "Write this shared memory before it is read";
+    return "Write the memory before, for example with zeros, or do not use what is not written";
+}
+
+} // namespace
+
+Registers &KernelInit::registers_of(const ptx::Frame &frame) {
+    if (&frame == last_frame_)
+        return *last_registers_;
+    std::unique_ptr<Registers> &found = registers_[&frame];
+    if (!found)
+        found = std::make_unique<Registers>(*frame.code);
+    last_frame_ = &frame;
+    last_registers_ = found.get();
+    return *found;
+}
+
+void KernelInit::starts(ptx::ThreadBlock &block) { shared_[&block].begin(machine_.shared_bytes); }
+
+void KernelInit::calls(const ptx::Warp &warp, const ptx::Frame &frame) {
+    registers_of(frame).clear();
+    auto &local = local_[&warp];
+    for (unsigned lane = 0; lane < warp_size; lane++) {
+        if (frame.caller) {
+            if (frame.lanes >> lane & 1)
+                local[lane].undefine(frame.local_begin,
+                                     frame.local_begin + frame.code->local_bytes);
+            continue;
+        }
+        local[lane].begin(0);
+        local[lane].unbound();
+    }
+}
+
+void KernelInit::passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx::Frame &to,
+                        const std::vector<ptx::Transfer> &transfers) {
+    Registers &source = registers_of(from), &target = registers_of(to);
+    auto &local = local_[&warp];
+    for (const ptx::Transfer &part : transfers)
+        for (uint32_t left = warp.active; left; left &= left - 1) {
+            unsigned lane = unsigned(__builtin_ctz(left));
+            // A predicate is a number of two bytes in memory.
+            size_t bytes = part.predicate ? 2 : part.bytes;
+            std::vector<uint8_t> masks(std::max<size_t>(bytes, sizeof(uint64_t)));
+            uint32_t origin = 0;
+            Part row{part.from, uint8_t(part.predicate ? 0 : part.bytes)};
+            if (part.from_row) {
+                uint64_t mask = source.mask(row, lane);
+                memcpy(masks.data(), &mask, sizeof mask);
+                origin = source.origin(row);
+            } else
+                local[lane].read(from.local_begin + part.from, bytes, masks.data(), origin);
+            if (!part.to_row) {
+                local[lane].write(to.local_begin + part.to, bytes, masks.data(), origin);
+                continue;
+            }
+            Masks all{};
+            memcpy(&all[lane], masks.data(), std::min(bytes, sizeof(uint64_t)));
+            row.row = part.to;
+            // The value of a parameter that the caller has not set counts as defined.
+            target.set(row, 1u << lane, origin ? all : Masks{}, origin);
+        }
+}
+
+void KernelInit::writes(const ptx::Warp &warp, unsigned lane, Space space, uint64_t address,
+                        size_t bytes) {
+    for (size_t done = 0; done < bytes; done += sizeof zeros)
+        write(warp, {lane, space, address + done, std::min(bytes - done, sizeof zeros)}, zeros, 0);
+}
+
+// Returns whether the pages with these bytes of global memory are defined.
+bool KernelInit::is_clean(uint64_t address, size_t bytes) {
+    constexpr uint64_t page_bytes = 4096;
+    uint64_t version = undefined_memory().changed();
+    uint64_t first = address / page_bytes, last = (address + bytes - 1) / page_bytes;
+    for (uint64_t page = first; page <= last; page++) {
+        Clean &known = clean_[page % clean_.size()];
+        if (known.page == page && known.version == version)
+            continue;
+        if (!undefined_memory().is_clean(page * page_bytes, page_bytes))
+            return false;
+        known = {page, version};
+    }
+    return true;
+}
+
+bool KernelInit::read(const Bytes &bytes, uint8_t *masks, uint32_t &origin) {
+    switch (bytes.space) {
+    case Space::Global:
+        return !is_clean(bytes.address, bytes.count) &&
+               undefined_memory().read(bytes.address, bytes.count, masks, origin);
+    case Space::Shared: {
+        const UndefinedBytes &shared = shared_[&now_.warp->block];
+        return bytes.address + bytes.count <= machine_.shared_bytes && !shared.is_clean() &&
+               shared.read(bytes.address, bytes.count, masks, origin);
+    }
+    case Space::Local:
+        return local_[now_.warp][bytes.lane].read(bytes.address, bytes.count, masks, origin);
+    default:
+        return false;
+    }
+}
+
+void KernelInit::write(const ptx::Warp &warp, const Bytes &bytes, const uint8_t *masks,
+                       uint32_t origin) {
+    bool clean = !origin;
+    if (bytes.space == Space::Global) {
+        if (!clean || !is_clean(bytes.address, bytes.count))
+            undefined_memory().write(bytes.address, bytes.count, masks, origin);
+    } else if (bytes.space == Space::Shared) {
+        UndefinedBytes &shared = shared_[&warp.block];
+        if (bytes.address + bytes.count <= machine_.shared_bytes && !(clean && shared.is_clean()))
+            shared.write(bytes.address, bytes.count, masks, origin);
+    } else if (bytes.space == Space::Local && bytes.address + bytes.count <= ptx::most_local_bytes)
+        local_[&warp][bytes.lane].write(bytes.address, bytes.count, masks, origin);
+}
+
+// Sets the memory that a lane accesses. Returns false if it accesses none.
+bool KernelInit::finds_address(unsigned lane, Bytes &bytes) const {
+    const ptx::Effect &effect = *now_.effect;
+    bytes.lane = lane;
+    bytes.address = address_of(*now_.warp, *now_.step, effect, lane);
+    bytes.space =
+        effect.space == Space::Generic ? ptx::narrow_generic(bytes.address) : effect.space;
+    bytes.count = size_t(effect.item_bytes) * effect.count;
+    return bytes.count && bytes.count <= most_accessed;
+}
+
+void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) {
+    const ptx::Code &code = *warp.frame->code;
+    const Flow &flow = code.flows[size_t(&step - code.body.data())];
+    results_.clear();
+    stores_.clear();
+    Registers &registers = registers_of(*warp.frame);
+    bool accesses = flow.memory != Flow::Memory::None && reads_or_writes(effect);
+    if (registers.is_clean() && !accesses)
+        return; // all results are defined, as before
+    const Part *parts = code.parts.data() + flow.begin;
+    now_ = {&warp,      &step,
+            &effect,    &flow,
+            parts,      parts + flow.results,
+            &registers, lanes_of(warp, step)};
+    if (!registers.is_clean()) {
+        check_guard();
+        check_sources();
+    }
+    if (!accesses)
+        return look_at_results();
+    switch (flow.memory) {
+    case Flow::Memory::Load:
+        return load();
+    case Flow::Memory::Store:
+        return store();
+    case Flow::Memory::Copy:
+        return copy();
+    default:
+        return update();
+    }
+}
+
+// A guard decides whether the results change. If the guard is undefined, so are they.
+void KernelInit::look_at_results() {
+    if (now_.registers->is_clean())
+        return;
+    propagate(*now_.warp, *now_.step, *now_.flow, *now_.registers, results_);
+}
+
+void KernelInit::check_guard() {
+    if (!now_.step->guarded)
+        return;
+    Part guard{now_.step->guard, 0};
+    uint32_t undefined = now_.registers->lanes(guard) & now_.warp->active;
+    if (undefined && now_.flow->decides)
+        check_register(guard, now_.warp->active,
+                       now_.step->is_branch                       ? "condition of a branch"
+                       : now_.flow->memory == Flow::Memory::Store ? "condition of a write"
+                                                                  : "condition of an instruction");
+}
+
+void KernelInit::check_sources() {
+    for (unsigned i = 0; i < now_.flow->sources && now_.flow->needs_all; i++)
+        check_register(now_.sources[i], now_.lanes,
+                       now_.step->is_branch ? "condition of a branch" : "operand of a barrier");
+    if (now_.flow->memory == Flow::Memory::None || !reads_or_writes(*now_.effect))
+        return;
+    uint8_t width = now_.effect->address_bytes;
+    if (now_.effect->space != Space::Param)
+        check_register({now_.step->rows[9], width}, now_.lanes,
+                       address_uses[int(now_.flow->memory)]);
+}
+
+// Reports a register if it is undefined in one of the lanes. From then on it counts as defined.
+void KernelInit::check_register(Part part, uint32_t lanes, const char *use) {
+    uint32_t undefined = now_.registers->lanes(part) & lanes;
+    for (uint32_t left = undefined; left; left &= left - 1)
+        found(now_.registers->origin(part), unsigned(__builtin_ctz(left)), use);
+    if (undefined)
+        now_.registers->define(part, undefined);
+}
+
+void KernelInit::load() {
+    const ptx::Effect &effect = *now_.effect;
+    for (unsigned i = 0; i < now_.flow->results; i++)
+        results_.emplace_back().part = now_.results[i];
+    if (effect.space == Space::Param || effect.space == Space::Const)
+        return;
+    for (uint32_t left = now_.lanes; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        Bytes bytes;
+        std::array<uint8_t, most_accessed> masks;
+        uint32_t stored = 0;
+        if (!finds_address(lane, bytes) || !read(bytes, masks.data(), stored))
+            continue;
+        uint32_t origin = origin_of(bytes, masks.data(), stored);
+        for (unsigned i = 0; i < results_.size() && i < effect.count; i++) {
+            uint64_t mask = 0;
+            memcpy(&mask, &masks[i * effect.item_bytes], std::min<size_t>(effect.item_bytes, 8));
+            unsigned bits = 8u * effect.item_bytes;
+            if (now_.flow->is_signed && bits < 64 && mask >> (bits - 1) & 1)
+                mask |= ~uint64_t{0} << bits;
+            results_[i].masks[lane] = mask & all_bits(results_[i].part.width);
+            if (mask)
+                results_[i].origin = origin;
+        }
+    }
+}
+
+void KernelInit::store() {
+    const ptx::Effect &effect = *now_.effect;
+    for (uint32_t left = now_.lanes; left; left &= left - 1) {
+        Store store{};
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (!finds_address(lane, store.bytes))
+            continue;
+        if (!now_.registers->is_clean())
+            for (unsigned i = 0; i < effect.count && i < now_.flow->sources; i++) {
+                uint64_t mask = now_.registers->mask(now_.sources[i], lane);
+                memcpy(&store.masks[i * effect.item_bytes], &mask,
+                       std::min<size_t>(effect.item_bytes, 8));
+                store.origin = mask ? now_.registers->origin(now_.sources[i]) : store.origin;
+            }
+        stores_.push_back(store);
+    }
+}
+
+void KernelInit::update() {
+    look_at_results();
+    bool exchanges = now_.flow->memory == Flow::Memory::Exchange;
+    for (uint32_t left = now_.lanes; left; left &= left - 1) {
+        Store store{};
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (!finds_address(lane, store.bytes))
+            continue;
+        uint32_t stored = 0;
+        if (read(store.bytes, store.masks.data(), stored)) {
+            uint32_t origin = origin_of(store.bytes, store.masks.data(), stored);
+            if (!exchanges)
+                found(origin, lane, "update", !stored);
+            else if (now_.flow->results)
+                give_back(store, origin);
+        }
+        store.masks.fill(0);
+        for (unsigned i = 0; i < now_.flow->sources; i++)
+            if (now_.registers->mask(now_.sources[i], lane)) {
+                store.origin = now_.registers->origin(now_.sources[i]);
+                store.masks.fill(0xff);
+            }
+        stores_.push_back(store);
+    }
+}
+
+// An exchange returns what was in memory.
+void KernelInit::give_back(const Store &store, uint32_t origin) {
+    if (results_.empty())
+        results_.emplace_back().part = now_.results[0];
+    memcpy(&results_[0].masks[store.bytes.lane], store.masks.data(),
+           std::min<size_t>(store.bytes.count, results_[0].part.width));
+    results_[0].origin = origin;
+}
+
+// cp.async: rows[1] has the addresses of the source, and rows[2] how many bytes are read.
+void KernelInit::copy() {
+    for (uint32_t left = now_.lanes; left; left &= left - 1) {
+        Store store{};
+        unsigned lane = unsigned(__builtin_ctz(left));
+        if (!finds_address(lane, store.bytes))
+            continue;
+        Bytes source{lane, Space::Global, now_.warp->row<uint64_t>(now_.step->rows[1])[lane],
+                     now_.warp->row<uint32_t>(now_.step->rows[2])[lane]};
+        uint32_t stored = 0;
+        if (source.count && source.count <= store.bytes.count &&
+            read(source, store.masks.data(), stored))
+            store.origin = origin_of(source, store.masks.data(), stored);
+        stores_.push_back(store);
+    }
+}
+
+void KernelInit::after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &) {
+    if (results_.empty() && stores_.empty())
+        return;
+    uint32_t ran = now_.lanes & warp.mask; // lanes that wait for others try the step again
+    Registers &registers = *now_.registers;
+    uint32_t unsure = 0, origin = 0;
+    if (step.guarded && !now_.flow->decides && !registers.is_clean()) {
+        Part guard{step.guard, 0};
+        unsure = registers.lanes(guard) & warp.mask;
+        origin = registers.origin(guard);
+    }
+    for (Result &result : results_) {
+        registers.set(result.part, ran, result.masks, result.origin);
+        if (!unsure)
+            continue;
+        result.masks.fill(all_bits(result.part.width));
+        registers.set(result.part, unsure, result.masks, origin);
+    }
+    for (const Store &store : stores_)
+        if (ran >> store.bytes.lane & 1)
+            write(warp, store.bytes, store.masks.data(), store.origin);
+}
+
+// Returns the origin of undefined bytes that a lane reads. `stored` is that of the value that a
+// kernel has stored there, or 0 if none has.
+uint32_t KernelInit::origin_of(const Bytes &bytes, const uint8_t *masks, uint32_t stored) {
+    if (stored)
+        return stored;
+    const ptx::Warp &warp = *now_.warp;
+    uint32_t place = place_of(warp, *now_.step);
+    size_t step;
+    int ptx_line = code_at(machine_, place, step).lines[step];
+    size_t first = 0;
+    while (!masks[first])
+        first++;
+    size_t end = first;
+    while (end < bytes.count && masks[end])
+        end++;
+    uintptr_t begin = 0, address = bytes.address + first;
+    std::string memory = bytes.space == Space::Local    ? "local memory"
+                         : bytes.space == Space::Shared ? shared_variable(machine_, address, begin)
+                                                        : describe_(address, begin);
+    return origins().add(machine_.launch.kernel->name, ptx_line, memory, [&] {
+        Origin origin;
+        origin.memory = memory;
+        origin.address = bytes.space == Space::Global ? begin : 0;
+        origin.start = address - begin;
+        origin.stop = origin.start + (end - first);
+        origin.is_shared = bytes.space == Space::Shared;
+        origin.is_local = bytes.space == Space::Local;
+        const char *mode = now_.flow->memory == Flow::Memory::Update ? "atomic" : "read";
+        origin.read = access_at(machine_, place, mode, warp.block.number,
+                                warp.number * warp_size + bytes.lane);
+        return origin;
+    });
+}
+
+// Reports that a lane uses an undefined value. With `only_first`, the use is the first read.
+void KernelInit::found(uint32_t number, unsigned lane, const char *use, bool only_first) {
+    const ptx::Warp &warp = *now_.warp;
+    uint32_t place = place_of(warp, *now_.step);
+    auto [known, is_new] = found_.try_emplace({number, place, use});
+    Hazards::Key &key = known->second;
+    if (!is_new)
+        return report_(key, false, nullptr);
+    Origin origin = origins()[number];
+    HazardAccess second =
+        access_at(machine_, place, use, warp.block.number, warp.number * warp_size + lane);
+    key = {machine_.launch.kernel->name, "uninitialized", origin.memory, origin.read.ptx_line,
+           second.ptx_line};
+    report_(key, false, [&] {
+        Hazard hazard;
+        hazard.kind = "uninitialized";
+        hazard.kernel = machine_.launch.kernel->name;
+        hazard.memory = origin.memory;
+        hazard.address = origin.address;
+        hazard.start = origin.start;
+        hazard.stop = origin.stop;
+        hazard.first = origin.read;
+        hazard.has_second = !only_first;
+        if (!only_first)
+            hazard.second = second;
+        hazard.remedy = remedy(origin);
+        return hazard;
+    });
+}
+
+void report_undefined_copy(const Operation &copy, uintptr_t begin, uintptr_t end, uint32_t number) {
+    Lock lock(state().mutex);
+    if (state().settings.hazards == RaceMode::Off)
+        return;
+    Hazard hazard;
+    hazard.kind = "uninitialized";
+    const Allocation *allocation = find_allocation(begin);
+    hazard.address = allocation ? allocation->begin : begin;
+    hazard.memory = describe_memory(hazard.address);
+    hazard.start = begin - hazard.address;
+    hazard.stop = end - hazard.address;
+    hazard.has_first = number != 0;
+    Origin origin;
+    if (number) {
+        origin = origins()[number];
+        hazard.first = origin.read;
+        hazard.memory = origin.memory;
+        hazard.address = origin.address;
+        hazard.start = origin.start;
+        hazard.stop = origin.stop;
+    }
+    hazard.second.mode = "copy";
+    hazard.second.place = race_name(copy);
+    hazard.copy = copy.label;
+    hazard.remedy = remedy(origin);
+    // The Python line of the copy, if the client has told it, tells copies apart.
+    std::string memory = hazard.memory + "/" + std::to_string(copy.label.numbers[0]);
+    Hazards::Key key = {"", "uninitialized", memory, hazard.first.ptx_line, 0};
+    state().hazards.add(key, false, state().settings.hazards, [&] { return hazard; });
+}
+
+} // namespace soft::check
