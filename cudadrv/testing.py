@@ -214,12 +214,13 @@ def races() -> list[str]:
 class HazardAccess(NamedTuple):
     """One of the two accesses of a `Hazard`.
 
-    ``mode`` is "read", "write" or "atomic", or what an uninitialized value was used for (`Hazard`); for a wrong barrier it is the function of CUDA C or the
-    instruction of PTX, such as "__syncthreads". ``file`` and ``line`` are the place in the source,
-    if the code was compiled with lines (``-lineinfo``); otherwise ``file`` is None. In an inlined
-    function, they are the place of the outermost call, and ``inner`` is the place in the function,
-    such as "helper.h:12"; otherwise ``inner`` is None. ``ptx_line`` is the line in the PTX.
-    ``thread`` and ``block`` are the indices x, y and z.
+    ``mode`` is "read", "write" or "atomic", or what an uninitialized value was used for (`Hazard`);
+    for a wrong barrier it is the function of CUDA C or the instruction of PTX, such as
+    "__syncthreads". ``file`` and ``line`` are the place in the source, if the code was compiled
+    with lines (``-lineinfo``); otherwise ``file`` is None. In an inlined function, they are the
+    place of the outermost call, and ``inner`` is the place in the function, such as "helper.h:12";
+    otherwise ``inner`` is None. ``ptx_line`` is the line in the PTX. ``thread`` and ``block`` are
+    the indices x, y and z.
     """
 
     mode: str
@@ -234,15 +235,16 @@ class HazardAccess(NamedTuple):
 class Hazard(NamedTuple):
     """What a check inside kernels has found: see `hazards`.
 
-    ``kind`` is "race", "uninitialized" or "barrier". ``kernel`` is the name of the kernel; ``memory`` names the
-    memory: a buffer, a variable, or shared memory, and for a wrong barrier the barrier, such as
-    "barrier 0"; ``start`` and ``stop`` are byte offsets in the memory. ``first`` and ``second`` are
-    the accesses; ``second`` is None if a barrier is wrong at one place. For an uninitialized value,
-    ``first`` is where it was read, or None if no kernel has read it, and ``second`` where it was
-    used: its ``mode`` is then such as "condition of a branch", or "copy" for a copy to the host
-    (with the line of Python). If a value was updated by an atomic, ``second`` is None. ``benign`` is whether both
-    accesses wrote, and the second one stored the bytes that were there already. ``count`` is how
-    often this happened at these two lines, and ``text`` says all of this, and what to do.
+    ``kind`` is "race", "uninitialized" or "barrier". ``kernel`` is the name of the kernel;
+    ``memory`` names the memory: a buffer, a variable, or shared memory, and for a wrong barrier the
+    barrier, such as "barrier 0"; ``start`` and ``stop`` are byte offsets in the memory. ``first``
+    and ``second`` are the accesses; ``second`` is None if a barrier is wrong at one place. For an
+    uninitialized value, ``first`` is where it was read, or None if no kernel has read it, and
+    ``second`` where it was used: its ``mode`` is then such as "condition of a branch", or "copy"
+    for a copy to the host (with the line of Python). If a value was updated by an atomic,
+    ``second`` is None. ``benign`` is whether both accesses wrote, and the second one stored the
+    bytes that were there already. ``count`` is how often this happened at these two lines, and
+    ``text`` says all of this, and what to do.
     """
 
     kind: str

@@ -96,27 +96,34 @@ Registers &KernelInit::registers_of(const ptx::Frame &frame) {
     return *found;
 }
 
-void KernelInit::starts(ptx::ThreadBlock &block) { shared_[&block].begin(machine_.shared_bytes); }
+UndefinedBytes &KernelInit::shared_of(const ptx::ThreadBlock &block) {
+    if (&block != last_block_) {
+        last_block_ = &block;
+        last_shared_ = &shared_[&block];
+    }
+    return *last_shared_;
+}
+
+void KernelInit::starts(ptx::ThreadBlock &block) { shared_of(block).begin(machine_.shared_bytes); }
 
 void KernelInit::calls(const ptx::Warp &warp, const ptx::Frame &frame) {
     registers_of(frame).clear();
-    auto &local = local_[&warp];
-    for (unsigned lane = 0; lane < warp_size; lane++) {
-        if (frame.caller) {
-            if (frame.lanes >> lane & 1)
-                local[lane].undefine(frame.local_begin,
-                                     frame.local_begin + frame.code->local_bytes);
-            continue;
-        }
-        local[lane].begin(0);
-        local[lane].unbound();
-    }
+    auto local = local_.find(&warp);
+    if (local == local_.end() || !local->second.written)
+        return;
+    local->second.written = frame.caller;
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        if (!frame.caller)
+            local->second.lanes[lane].begin(0);
+        else if (frame.lanes >> lane & 1)
+            local->second.lanes[lane].undefine(frame.local_begin,
+                                               frame.local_begin + frame.code->local_bytes);
 }
 
 void KernelInit::passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx::Frame &to,
                         const std::vector<ptx::Transfer> &transfers) {
     Registers &source = registers_of(from), &target = registers_of(to);
-    auto &local = local_[&warp];
+    Local &local = local_[&warp];
     for (const ptx::Transfer &part : transfers)
         for (uint32_t left = warp.active; left; left &= left - 1) {
             unsigned lane = unsigned(__builtin_ctz(left));
@@ -130,9 +137,10 @@ void KernelInit::passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx
                 memcpy(masks.data(), &mask, sizeof mask);
                 origin = source.origin(row);
             } else
-                local[lane].read(from.local_begin + part.from, bytes, masks.data(), origin);
+                local.lanes[lane].read(from.local_begin + part.from, bytes, masks.data(), origin);
             if (!part.to_row) {
-                local[lane].write(to.local_begin + part.to, bytes, masks.data(), origin);
+                local.lanes[lane].write(to.local_begin + part.to, bytes, masks.data(), origin);
+                local.written = true;
                 continue;
             }
             Masks all{};
@@ -171,12 +179,12 @@ bool KernelInit::read(const Bytes &bytes, uint8_t *masks, uint32_t &origin) {
         return !is_clean(bytes.address, bytes.count) &&
                undefined_memory().read(bytes.address, bytes.count, masks, origin);
     case Space::Shared: {
-        const UndefinedBytes &shared = shared_[&now_.warp->block];
+        const UndefinedBytes &shared = shared_of(now_.warp->block);
         return bytes.address + bytes.count <= machine_.shared_bytes && !shared.is_clean() &&
                shared.read(bytes.address, bytes.count, masks, origin);
     }
     case Space::Local:
-        return local_[now_.warp][bytes.lane].read(bytes.address, bytes.count, masks, origin);
+        return local_[now_.warp].lanes[bytes.lane].read(bytes.address, bytes.count, masks, origin);
     default:
         return false;
     }
@@ -189,11 +197,15 @@ void KernelInit::write(const ptx::Warp &warp, const Bytes &bytes, const uint8_t 
         if (!clean || !is_clean(bytes.address, bytes.count))
             undefined_memory().write(bytes.address, bytes.count, masks, origin);
     } else if (bytes.space == Space::Shared) {
-        UndefinedBytes &shared = shared_[&warp.block];
+        UndefinedBytes &shared = shared_of(warp.block);
         if (bytes.address + bytes.count <= machine_.shared_bytes && !(clean && shared.is_clean()))
             shared.write(bytes.address, bytes.count, masks, origin);
-    } else if (bytes.space == Space::Local && bytes.address + bytes.count <= ptx::most_local_bytes)
-        local_[&warp][bytes.lane].write(bytes.address, bytes.count, masks, origin);
+    } else if (bytes.space == Space::Local &&
+               bytes.address + bytes.count <= ptx::most_local_bytes) {
+        Local &local = local_[&warp];
+        local.written = true;
+        local.lanes[bytes.lane].write(bytes.address, bytes.count, masks, origin);
+    }
 }
 
 // Sets the memory that a lane accesses. Returns false if it accesses none.
@@ -227,6 +239,8 @@ void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effec
     }
     if (!accesses)
         return look_at_results();
+    if (registers.is_clean() && accesses_clean_memory())
+        return;
     switch (flow.memory) {
     case Flow::Memory::Load:
         return load();
@@ -237,6 +251,29 @@ void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effec
     default:
         return update();
     }
+}
+
+// Fast path: returns whether all bytes that the step accesses are defined. May return false, too,
+// if they are.
+bool KernelInit::accesses_clean_memory() {
+    constexpr uint64_t farthest = 1 << 16;
+    const ptx::Effect &effect = *now_.effect;
+    if (effect.space == Space::Param || effect.space == Space::Const)
+        return true;
+    if (effect.space == Space::Shared && now_.flow->memory != Flow::Memory::Copy)
+        return shared_of(now_.warp->block).is_clean();
+    bool is_global = effect.space == Space::Global || effect.space == Space::Generic;
+    if (!is_global || !now_.lanes)
+        return false;
+    uint64_t first = ~uint64_t{0}, last = 0;
+    for (uint32_t left = now_.lanes; left; left &= left - 1) {
+        uint64_t address =
+            address_of(*now_.warp, *now_.step, effect, unsigned(__builtin_ctz(left)));
+        first = std::min(first, address);
+        last = std::max(last, address);
+    }
+    return last < ptx::shared_window && last - first < farthest &&
+           is_clean(first, last - first + size_t(effect.item_bytes) * effect.count);
 }
 
 // A guard decides whether the results change. If the guard is undefined, so are they.

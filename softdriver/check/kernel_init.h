@@ -19,20 +19,16 @@ class UndefinedBytes {
   public:
     void begin(size_t bytes); // nothing has been written
     void undefine(size_t begin, size_t end);
-    bool is_clean() const { return !undefined_ && bounded_; }
+    bool is_clean() const { return !undefined_; } // without the bytes behind the end
     // The functions are like those of UndefinedMemory.
     bool read(uint64_t begin, size_t bytes, uint8_t *masks, uint32_t &origin) const;
     void write(uint64_t begin, size_t bytes, const uint8_t *masks, uint32_t origin);
-
-    // Local memory grows.
-    void unbound() { bounded_ = false; }
 
   private:
     static constexpr size_t word_bytes = 4;
     std::vector<uint8_t> masks_;
     std::vector<uint32_t> origins_; // for each word
     size_t undefined_ = 0;          // bytes with an undefined bit
-    bool bounded_ = true;
 };
 
 class KernelInit : public ptx::Observer {
@@ -78,6 +74,8 @@ class KernelInit : public ptx::Observer {
     bool read(const Bytes &bytes, uint8_t *masks, uint32_t &origin);
     void write(const ptx::Warp &warp, const Bytes &bytes, const uint8_t *masks, uint32_t origin);
     bool is_clean(uint64_t address, size_t bytes);
+    bool accesses_clean_memory();
+    UndefinedBytes &shared_of(const ptx::ThreadBlock &block);
     bool finds_address(unsigned lane, Bytes &bytes) const;
     void check_guard();
     void check_sources();
@@ -101,7 +99,13 @@ class KernelInit : public ptx::Observer {
     const ptx::Frame *last_frame_ = nullptr;
     Registers *last_registers_ = nullptr;
     std::map<const ptx::ThreadBlock *, UndefinedBytes> shared_;
-    std::map<const ptx::Warp *, std::array<UndefinedBytes, ptx::warp_size>> local_;
+    const ptx::ThreadBlock *last_block_ = nullptr;
+    UndefinedBytes *last_shared_ = nullptr;
+    struct Local {
+        bool written = false;
+        std::array<UndefinedBytes, ptx::warp_size> lanes;
+    };
+    std::unordered_map<const ptx::Warp *, Local> local_;
     // The pages of global memory that were defined when UndefinedMemory::changed() was `version`.
     struct Clean {
         uint64_t page = 0, version = ~uint64_t{0};
