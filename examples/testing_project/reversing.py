@@ -43,3 +43,9 @@ def divergent() -> cu.Module:
     """The module with a __syncthreads() in a branch that half of each warp takes."""
     some = ".reg .pred %p<2>; .reg .b32 %lane; and.b32 %lane, %r1, 31; setp.lt.u32 %p1, %lane, 16;"
     return cu.Module(TEXT.replace("BARRIER", f"{some} @%p1 bar.sync 0;"))
+
+
+def incomplete() -> cu.Module:
+    """The module in which only 63 threads write their item to shared memory."""
+    some = ".reg .pred %p<2>; setp.lt.u32 %p1, %r1, 63; @%p1 st.shared.u32"
+    return cu.Module(TEXT.replace("st.shared.u32", some, 1).replace("BARRIER", "bar.sync 0;"))

@@ -99,6 +99,14 @@ def test_divergent_kernel():
     reversed_by(reversing.divergent())
 
 
+@pytest.mark.cuda_software
+@pytest.mark.xfail(strict=True, reason="nobody writes the last item")
+@pytest.mark.cuda_checks("init")
+def test_uninitialized_value():
+    """The first item of each block is what shared memory contained before."""
+    reversed_by(reversing.incomplete())
+
+
 def reversed_by(module):
     given = np.arange(256, dtype="u4")
     buffer = cu.DeviceBuffer.from_array(given, name="items")
