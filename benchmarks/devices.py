@@ -221,7 +221,7 @@ GIVES_ACCESS = ("PyTorch",)  # the peers that always enable access
 
 
 def check_copies():
-    """Exit unless cudadrv copies what is there, in all ways."""
+    """Exit with a message if a copy by cudadrv, in any of WAYS, changes the items."""
     items = np.random.default_rng(1).integers(0, 256, MIB, dtype="u1")
     memory = Memory(MIB)
     for way in WAYS:

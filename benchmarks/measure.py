@@ -44,7 +44,7 @@ MACHINE = (
 
 
 def run(name, quick, only):
-    """Return the results of a part, or the reason why there are none."""
+    """Return the results of a part, and the reason why it failed; each may be None."""
     options = PARTS[name][quick]
     if only and name in COMPARING:
         options = [*options, "--only", *only]

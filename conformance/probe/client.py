@@ -63,7 +63,10 @@ class Client:
             raise SetupFailed(f"{name} {status}")
 
     def get(self, name, *arguments):
-        """Returns what a successful call wrote to each OUT. Returns the status if it failed."""
+        """Returns what a successful call wrote to its `OutType` arguments: one value, or a tuple.
+
+        Returns the status of a call that failed.
+        """
         cells = [a.kind() if isinstance(a, OutType) else None for a in arguments]
         pairs = zip(arguments, cells, strict=True)
         status = self(name, *(a if c is None else ctypes.byref(c) for a, c in pairs))

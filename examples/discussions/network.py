@@ -1,4 +1,4 @@
-"""A network with branches on streams, written in three styles, and a group that joins them."""
+"""A network whose branches run on the streams of a group, in three styles, and are then joined."""
 
 from pathlib import Path
 

@@ -42,7 +42,7 @@ typedef struct par_copy {
     size_t nbytes;
     size_t chunk;
     /* A power of two. A piece ends where the address in ordinary memory is a multiple of this
-     * number, so that two threads never touch the same fresh page first. */
+     * number, or where its chunk ends. So two threads seldom touch the same fresh page at once. */
     size_t piece;
     char *blocks[PAR_RING];
     uint32_t ring;

@@ -338,7 +338,8 @@ cdef str _unlike(GraphNode old, str name, Region region, Region present, Context
     """Return why the driver does not accept memory in the place of the present memory, or None.
 
     The target of a fill keeps its context, but may become another kind of memory. Each side of a
-    copy keeps its kind, too. What drivers accept beyond this depends on the side.
+    copy keeps its context and its kind of memory. Drivers also accept some other memory, but not
+    the same for targets and sources.
     """
     now, then = kind_in_nodes(present), kind_in_nodes(region)
     cdef bint known = "foreign" not in (now, then)

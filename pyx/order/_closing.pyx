@@ -232,7 +232,8 @@ cdef int bury_stream(
 ) except -1:
     """Close a stream: record a last event if its work may be unfinished, and destroy the handle.
 
-    Does nothing if the stream is capturing, or if memory is lent to it. Returns which case it was.
+    Returns GONE. If the stream is capturing, does nothing and returns CAPTURING; if memory is lent
+    to it, does nothing and returns LENT.
     """
     cdef Event farewell = None
     cdef CUresult status = CUDA_ERROR_NOT_READY

@@ -36,9 +36,9 @@ def kernels(text, *names):
 
 @pytest.fixture
 def refused(stream, other):
-    """A function that makes two launches on two streams.
+    """A function that makes two launches on two streams, and waits for both.
 
-    It returns the text of the second launch's refusal, or None. Then it waits for both launches.
+    It returns the text of the second launch's refusal, or None.
     """
 
     def is_refused(first, second, *args):

@@ -2,7 +2,7 @@
 
 The model says which memory each allocation must get: never a block that is still in use, and a free
 block if it is among those at which the pool looks. So the answers are the same under all schedules
-of the driver. If the pool gave out memory too early, the fixture would find a data race.
+of the driver. If the pool gave out memory too early, the fixture `driver` would report a data race.
 """
 
 import random

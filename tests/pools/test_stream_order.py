@@ -250,7 +250,10 @@ def test_a_host_that_is_first_gets_memory_that_nothing_uses(
 @pytest.mark.parametrize("policy", ["strict", "wait", "unchecked"])
 @pytest.mark.cuda_software  # a driver may block in an allocation while the gate is closed
 def test_uploads_that_the_host_writes(pools, stream, gate, kind, policy):
-    """Each chunk reaches its target though the host never waits. The fixture finds data races."""
+    """Each chunk reaches its target though the host never waits.
+
+    The fixture `driver` fails the test if there is a data race.
+    """
     targets = [cu.DeviceBuffer(1000) for _ in range(6)]
     gate.hold(stream)
     with stream, cu.ordering(policy):

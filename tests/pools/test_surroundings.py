@@ -13,7 +13,7 @@ from cudadrv import testing
 def test_threads_never_share_memory(driver):
     """Each thread writes its own mark to its buffers and reads it back.
 
-    The fixture finds data races.
+    The fixture `driver` fails the test if there is a data race.
     """
     wrong = []
 

@@ -26,7 +26,7 @@ DYNAMIC_BYTES = 1024  # size of the dynamic shared memory
 
 
 class Number:
-    """A numeric type of Rust. Its limits are functions."""
+    """A numeric type of Rust. Its limits have two spellings: `MAX`, and `max_value()`."""
 
     def __init__(self, dtype):
         self.dtype = np.dtype(dtype)
