@@ -91,7 +91,7 @@ def explanation():
     return text.decode(errors="replace") if text is not NULL else ""
 
 
-def kernel_fault(int device):
+def fault_of(int device):
     """Return the software driver's text about the kernel that failed last on a device.
 
     Returns "" if no kernel has failed there, or another device's kernel has failed since.

@@ -34,7 +34,7 @@ from cudadrv._names cimport ALLOCATION, RELEASE, operation_name, stream_name
 from cudadrv._ordering cimport policy_name
 from cudadrv._site cimport place
 
-from cudadrv._driver import kernel_fault
+from cudadrv._driver import fault_of
 from cudadrv._errors import (
     CaptureError, ContextLostError, CudaError, EventNotRecordedError, integer,
 )
@@ -576,7 +576,7 @@ cdef class Context:
         own_domain_lose(engine, self.domain)
         listed = "  " + ("\n  ".join(suspects) or "none of cudadrv's")
         detail = f"The context is lost. Operations that were not known to be complete:\n{listed}"
-        fault = kernel_fault(self.device.ordinal)
+        fault = fault_of(self.device.ordinal)
         if fault:
             detail = f"{fault}\n{detail}"
         raise ContextLostError(<int>status, last_failure().decode(), detail, suspects)

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "sanitizers"
 DRIVER = sorted((ROOT / "softdriver").rglob("*.cpp"))
 PTX = sorted((ROOT / "softdriver" / "ptx").glob("*.cpp"))
+UNDEFINED = ROOT / "softdriver" / "base" / "undefined.cpp"
 FUZZ = ROOT / "tests" / "softdriver" / "fuzz.cpp"
 PTX_FUZZ = FUZZ.parent / "ptx_fuzz.cpp"
 PTX_DUMP = FUZZ.parent / "ptx_dump.cpp"
@@ -130,8 +131,8 @@ class Build:
         return self._link("fuzz", [FUZZ, *sources], "-Wl,--wrap=munmap", "-ldl")
 
     def ptx_program(self, source: Path) -> Path:
-        """Build a program from `source` and softdriver/ptx, without the rest of the driver."""
-        return self._link(source.stem, [source, *PTX])
+        """Build a program from `source` and softdriver/ptx, with little else of the driver."""
+        return self._link(source.stem, [source, *PTX, UNDEFINED])
 
     def library(self) -> Path:
         exports = f"-Wl,--version-script={ROOT / 'softdriver' / 'exports.map'}"
