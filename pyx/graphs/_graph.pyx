@@ -977,9 +977,11 @@ cdef tuple _drawn(Graph graph):
     """Return the arguments of the functions of _graph_picture that draw a graph."""
     from cudadrv._graph_picture import Step
     cdef GraphNode node
-    # The edges first: another thread may add nodes, and every edge must have both of its nodes.
-    edges = [(node.index, (<GraphNode>following).index) for node, following in graph.edges]
     steps = []
+    edges = []
+    # The edges first: another thread may add nodes, and every edge must have both of its nodes.
+    for node, following in graph.edges:
+        edges.append((node.index, (<GraphNode>following).index))
     for node in graph.nodes:
         stream = None if node.stream is None else node.stream.called()
         steps.append(Step(operation_name(node.operation), place(node.site_number), stream,
