@@ -77,14 +77,21 @@ cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil:
     return status
 
 
-cdef CUresult query_stream(CUstream stream) noexcept nogil:
-    """Query a stream of the current context once. The stream must not be capturing."""
+cdef inline CUresult _ask_stream(
+    CUresult (*call)(CUstream) noexcept nogil, CUstream stream
+) noexcept nogil:
+    """Call a function of a stream, without an effect on the captures of other libraries."""
     cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
     cdef CUresult status
     cuThreadExchangeStreamCaptureMode(&mode)
-    status = cuStreamQuery(stream)
+    status = call(stream)
     cuThreadExchangeStreamCaptureMode(&mode)
     return status
+
+
+cdef CUresult query_stream(CUstream stream) noexcept nogil:
+    """Query a stream of the current context once. The stream must not be capturing."""
+    return _ask_stream(cuStreamQuery, stream)
 
 
 # NVIDIA's driver writes what kernels have printed in calls that block, and not in queries: there a
@@ -93,12 +100,7 @@ cdef CUresult query_stream(CUstream stream) noexcept nogil:
 
 cdef CUresult write_prints_of_stream(CUstream stream) noexcept nogil:
     """Let the driver write what kernels on an idle stream of the current context have printed."""
-    cdef CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED
-    cdef CUresult status
-    cuThreadExchangeStreamCaptureMode(&mode)
-    status = cuStreamSynchronize(stream)
-    cuThreadExchangeStreamCaptureMode(&mode)
-    return status
+    return _ask_stream(cuStreamSynchronize, stream)
 
 
 cdef CUresult write_prints_before(CUevent event) noexcept nogil:

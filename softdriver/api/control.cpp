@@ -266,7 +266,7 @@ extern "C" int cudadrvSoftRenewMemory(CUdeviceptr address, size_t bytes) {
     if (!allocation)
         return CUDA_ERROR_INVALID_VALUE;
     if (allocation->on_device() && !state().scheduler.pending())
-        undefined_memory().undefine(address, bytes);
+        undefined_memory().track(address, bytes);
     return CUDA_SUCCESS;
 }
 

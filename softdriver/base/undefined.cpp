@@ -22,15 +22,40 @@ void UndefinedMemory::turn(bool on) {
     on_ = on;
     if (on)
         return;
+    tracked_.clear();
     whole_.clear();
     pages_.clear();
 }
 
+void UndefinedMemory::track(uintptr_t begin, size_t bytes) {
+    if (!on_ || !bytes)
+        return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    tracked_[begin] = begin + bytes;
+    undefine(begin, bytes);
+}
+
+void UndefinedMemory::untrack(uintptr_t begin, size_t bytes) {
+    define(begin, bytes);
+    std::lock_guard<std::mutex> lock(mutex_);
+    tracked_.erase(tracked_.lower_bound(begin), tracked_.lower_bound(begin + bytes));
+}
+
+bool UndefinedMemory::is_tracked(uintptr_t address) const {
+    auto next = tracked_.upper_bound(address);
+    return next != tracked_.begin() && std::prev(next)->second > address;
+}
+
+// Returns the first range in whole_ that ends behind an address.
+std::map<uintptr_t, uintptr_t>::const_iterator UndefinedMemory::whole_behind(uintptr_t at) const {
+    auto next = whole_.upper_bound(at);
+    bool inside = next != whole_.begin() && std::prev(next)->second > at;
+    return inside ? std::prev(next) : next;
+}
+
 // Removes bytes from whole_.
 void UndefinedMemory::cut(uintptr_t begin, uintptr_t end) {
-    auto next = whole_.upper_bound(begin);
-    if (next != whole_.begin() && std::prev(next)->second > begin)
-        --next;
+    auto next = whole_behind(begin);
     while (next != whole_.end() && next->first < end) {
         auto [from, to] = *next;
         next = whole_.erase(next);
@@ -42,9 +67,6 @@ void UndefinedMemory::cut(uintptr_t begin, uintptr_t end) {
 }
 
 void UndefinedMemory::undefine(uintptr_t begin, size_t bytes) {
-    if (!on_ || !bytes)
-        return;
-    std::lock_guard<std::mutex> lock(mutex_);
     changed_++;
     for (uintptr_t at = begin, end = begin + bytes; at < end;) {
         Part part = Part::first(at, end - at);
@@ -97,9 +119,7 @@ UndefinedMemory::Page &UndefinedMemory::page_at(uintptr_t number) {
         return *page;
     page = std::make_unique<Page>();
     uintptr_t begin = number * page_bytes, end = begin + page_bytes;
-    auto next = whole_.upper_bound(begin);
-    if (next != whole_.begin() && std::prev(next)->second > begin)
-        --next;
+    auto next = whole_behind(begin);
     for (; next != whole_.end() && next->first < end; ++next) {
         size_t from = std::max(next->first, begin) - begin,
                to = std::min(next->second, end) - begin;
@@ -136,9 +156,7 @@ bool UndefinedMemory::get(uintptr_t begin, size_t bytes, uint8_t *masks, uint32_
         } else {
             uintptr_t at = begin + done, end = at + part.bytes;
             std::fill_n(masks + done, part.bytes, 0);
-            auto next = whole_.upper_bound(at);
-            if (next != whole_.begin() && std::prev(next)->second > at)
-                --next;
+            auto next = whole_behind(at);
             for (; next != whole_.end() && next->first < end; ++next) {
                 uintptr_t from = std::max(next->first, at), to = std::min(next->second, end);
                 std::fill_n(masks + (from - begin), to - from, 0xff);
@@ -175,6 +193,8 @@ bool UndefinedMemory::read(uintptr_t begin, size_t bytes, uint8_t *masks, uint32
 
 void UndefinedMemory::write(uintptr_t begin, size_t bytes, const uint8_t *masks, uint32_t origin) {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (!is_tracked(begin))
+        return;
     changed_++;
     set(begin, bytes, masks, origin);
 }
@@ -205,22 +225,19 @@ void UndefinedMemory::copy(uintptr_t target, uintptr_t source, size_t bytes) {
         return;
     if (is_clean(source, bytes))
         return define(target, bytes);
-    {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (!is_whole(source, source + bytes)) {
-            changed_++;
-            // If the two overlap, what is read later must not have been written before.
-            bool backwards = target > source;
-            for (size_t done = 0; done < bytes;) {
-                size_t step = std::min(bytes - done, most_copied);
-                size_t at = backwards ? bytes - done - step : done;
-                copy_some(target + at, source + at, step);
-                done += step;
-            }
-            return;
-        }
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!is_tracked(target))
+        return;
+    if (is_whole(source, source + bytes))
+        return undefine(target, bytes);
+    changed_++;
+    // If the two overlap, what is read later must not have been written before.
+    bool backwards = target > source;
+    for (size_t done = 0, step; done < bytes; done += step) {
+        step = std::min(bytes - done, most_copied);
+        size_t at = backwards ? bytes - done - step : done;
+        copy_some(target + at, source + at, step);
     }
-    undefine(target, bytes);
 }
 
 bool UndefinedMemory::find(uintptr_t &begin, uintptr_t &end, uint32_t &origin) const {
@@ -241,10 +258,8 @@ bool UndefinedMemory::find(uintptr_t &begin, uintptr_t &end, uint32_t &origin) c
         }
         at += part.bytes;
         if (first == end && pages_.empty()) { // skip to the next bytes that can be undefined
-            auto next = whole_.upper_bound(at);
-            bool inside = next != whole_.begin() && std::prev(next)->second > at;
-            if (!inside)
-                at = next == whole_.end() ? end : std::max(at, next->first);
+            auto next = whole_behind(at);
+            at = next == whole_.end() ? end : std::max(at, next->first);
         }
     }
     if (first == end)

@@ -74,6 +74,15 @@ bool reads_or_writes(const ptx::Effect &effect) {
     return effect.kind == Kind::Read || effect.kind == Kind::Write || effect.kind == Kind::Update;
 }
 
+// Sets the memory and the first access of a hazard.
+void set_origin(Hazard &hazard, const Origin &origin) {
+    hazard.memory = origin.memory;
+    hazard.address = origin.address;
+    hazard.start = origin.start;
+    hazard.stop = origin.stop;
+    hazard.first = origin.read;
+}
+
 // Says what is to be done about undefined memory.
 std::string remedy(const Origin &origin) {
     if (origin.is_local)
@@ -159,7 +168,7 @@ void KernelInit::writes(const ptx::Warp &warp, unsigned lane, Space space, uint6
 
 // Returns whether the pages with these bytes of global memory are defined.
 bool KernelInit::is_clean(uint64_t address, size_t bytes) {
-    constexpr uint64_t page_bytes = 4096;
+    constexpr uint64_t page_bytes = UndefinedMemory::page_bytes;
     uint64_t version = undefined_memory().changed();
     uint64_t first = address / page_bytes, last = (address + bytes - 1) / page_bytes;
     for (uint64_t page = first; page <= last; page++) {
@@ -333,9 +342,8 @@ void KernelInit::load() {
         for (unsigned i = 0; i < results_.size() && i < effect.count; i++) {
             uint64_t mask = 0;
             memcpy(&mask, &masks[i * effect.item_bytes], std::min<size_t>(effect.item_bytes, 8));
-            unsigned bits = 8u * effect.item_bytes;
-            if (now_.flow->is_signed && bits < 64 && mask >> (bits - 1) & 1)
-                mask |= ~uint64_t{0} << bits;
+            if (now_.flow->is_signed)
+                mask = sign_extended(mask, 8u * effect.item_bytes);
             results_[i].masks[lane] = mask & all_bits(results_[i].part.width);
             if (mask)
                 results_[i].origin = origin;
@@ -487,11 +495,7 @@ void KernelInit::found(uint32_t number, unsigned lane, const char *use, bool onl
         Hazard hazard;
         hazard.kind = "uninitialized";
         hazard.kernel = machine_.launch.kernel->name;
-        hazard.memory = origin.memory;
-        hazard.address = origin.address;
-        hazard.start = origin.start;
-        hazard.stop = origin.stop;
-        hazard.first = origin.read;
+        set_origin(hazard, origin);
         hazard.has_second = !only_first;
         if (!only_first)
             hazard.second = second;
@@ -515,11 +519,7 @@ void report_undefined_copy(const Operation &copy, uintptr_t begin, uintptr_t end
     Origin origin;
     if (number) {
         origin = origins()[number];
-        hazard.first = origin.read;
-        hazard.memory = origin.memory;
-        hazard.address = origin.address;
-        hazard.start = origin.start;
-        hazard.stop = origin.stop;
+        set_origin(hazard, origin);
     }
     hazard.second.mode = "copy";
     hazard.second.place = race_name(copy);

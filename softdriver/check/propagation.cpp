@@ -61,6 +61,11 @@ void Registers::clear() {
     undefined_ = 0;
 }
 
+uint64_t sign_extended(uint64_t mask, unsigned bits) {
+    bool sign = bits && bits < 64 && mask >> (bits - 1) & 1;
+    return sign ? mask | ~uint64_t{0} << bits : mask;
+}
+
 namespace {
 
 uint64_t value_of(const ptx::Warp &warp, Row row, uint8_t width, unsigned lane) {
@@ -69,13 +74,6 @@ uint64_t value_of(const ptx::Warp &warp, Row row, uint8_t width, unsigned lane) 
         return warp.predicate(row) >> lane & 1;
     memcpy(&value, warp.row<char>(row) + lane * width, width);
     return value;
-}
-
-// Extends the highest of some bits of a mask to all higher bits: what an extension of the sign
-// does.
-uint64_t sign_extended(uint64_t mask, unsigned bits) {
-    bool sign = bits && bits < 64 && mask >> (bits - 1) & 1;
-    return sign ? mask | ~uint64_t{0} << bits : mask;
 }
 
 // The step of one lane.

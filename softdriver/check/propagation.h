@@ -48,6 +48,10 @@ constexpr uint64_t all_bits(uint8_t width) {
     return width == 0 ? 1 : ~uint64_t{0} >> (64 - 8 * width);
 }
 
+// Extends the highest of the lowest `bits` bits of a mask to all higher bits, as an extension of
+// the sign does.
+uint64_t sign_extended(uint64_t mask, unsigned bits);
+
 // Computes which bits of the results of a step will be undefined. Call this before the step runs.
 void propagate(const ptx::Warp &warp, const ptx::Step &step, const ptx::Flow &flow,
                const Registers &registers, std::vector<Result> &results);

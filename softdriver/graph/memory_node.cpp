@@ -45,7 +45,7 @@ class AllocWork : public NodeWork {
         operation->action = [host = allocation.host, begin = allocation.begin,
                              bytes = allocation.bytes] {
             std::memset(host, fresh_memory, bytes);
-            undefined_memory().undefine(begin, bytes);
+            undefined_memory().track(begin, bytes);
         };
         return {operation};
     }

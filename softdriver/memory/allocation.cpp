@@ -124,10 +124,8 @@ CUresult place_device(const Context &context, Device &device, size_t bytes, Memo
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = &add(context, address, device.arena.alias(address), bytes, kind);
     result->device = &device;
-    if (kind == MemoryKind::Array)
-        undefined_memory().define(address, bytes); // not tracked: kernels see it as textures
-    else
-        undefined_memory().undefine(address, bytes);
+    if (kind != MemoryKind::Array) // textures and surfaces are not tracked
+        undefined_memory().track(address, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -140,7 +138,6 @@ CUresult place_imported(const Context &context, Device &device, MemoryKind kind,
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = &add(context, address, device.arena.alias(address), bytes, kind);
     result->device = &device;
-    undefined_memory().define(address, bytes);
     return CUDA_SUCCESS;
 }
 
@@ -277,7 +274,7 @@ Remains remove_allocation(Allocation &allocation, bool in_stream) {
 
 void release_memory(const Remains &remains) {
     state().freed.mark_released(remains.begin);
-    undefined_memory().define(remains.begin, remains.bytes);
+    undefined_memory().untrack(remains.begin, remains.bytes);
     if (remains.managed)
         forget_pages(*remains.managed);
     switch (remains.kind) {

@@ -102,7 +102,7 @@ CUresult export_memory(Lock &lock, uintptr_t address, uint64_t magic, SharedMemo
         if (!publish(*allocation, sharing->handle))
             return CUDA_ERROR_OUT_OF_MEMORY;
         allocation->sharing = std::move(sharing);
-        undefined_memory().define(allocation->begin, allocation->bytes); // others may write it
+        undefined_memory().untrack(allocation->begin, allocation->bytes); // others may write it
     }
     handle = allocation->sharing->handle;
     handle.magic = magic;

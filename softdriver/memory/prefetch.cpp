@@ -1,7 +1,6 @@
 #include "api/call.h"
 
 #include "api/state.h"
-#include "base/undefined.h"
 
 #include <cstring>
 
@@ -90,8 +89,6 @@ CUresult submit_discard(Stream &stream, const Items &items) {
     operation->action = [items, bytes] {
         for (auto [host, size] : bytes)
             std::memset(host, discarded_memory, size);
-        for (const Item &item : items)
-            undefined_memory().undefine(item.address, item.bytes);
         Lock lock(state().mutex);
         discard_items(items);
         move_items(items);

@@ -96,7 +96,7 @@ uintptr_t Heap::allocate(size_t bytes) {
     used_ += room_of(bytes);
     blocks_[address] = {bytes, true};
     memset(alias_ + (address - begin_), fresh_byte, bytes);
-    undefined_memory().undefine(address, bytes);
+    undefined_memory().track(address, bytes);
     return address;
 }
 

@@ -48,7 +48,8 @@ struct Texture {
     bool mixes_levels = false; // reads between two levels are weighted means
     float bias = 0, least_level = 0, greatest_level = 0;
     char border[16] = {}; // the element that Outside::Border returns
-    // For a plane of one row, which can also be read as a row: the texture for such reads.
+    // If the plane has one row, kernels can also read it as a row. This is the texture for these
+    // reads.
     std::shared_ptr<const Texture> row;
 
     bool reads_floats() const { return promotes || channel >= Channel::F16; }

@@ -17,13 +17,18 @@ constexpr size_t snapshot_limit = 1 << 20;
 // to a staging buffer. For a larger source, the call waits until the copy is done.
 constexpr size_t staging_limit = 65536;
 
-void move_bytes(const Transfer &transfer) {
+// Calls `each` for each row, with its offsets in the target and in the source.
+template <class Each> void for_rows(const Transfer &transfer, const Each &each) {
     for (size_t slice = 0; slice < transfer.slices; slice++)
         for (size_t row = 0; row < transfer.rows; row++)
-            std::memmove(
-                transfer.target.host + slice * transfer.target.slice + row * transfer.target.pitch,
-                transfer.source.host + slice * transfer.source.slice + row * transfer.source.pitch,
-                transfer.width);
+            each(slice * transfer.target.slice + row * transfer.target.pitch,
+                 slice * transfer.source.slice + row * transfer.source.pitch);
+}
+
+void move_bytes(const Transfer &transfer) {
+    for_rows(transfer, [&](size_t target, size_t source) {
+        std::memmove(transfer.target.host + target, transfer.source.host + source, transfer.width);
+    });
 }
 
 TakeUndefined take_undefined = nullptr;
@@ -49,14 +54,10 @@ void move_undefined(const Operation &operation, uintptr_t target, uintptr_t sour
 void move_undefined(const Operation &operation, const Transfer &transfer) {
     if (!undefined_memory().is_on())
         return;
-    for (size_t slice = 0; slice < transfer.slices; slice++)
-        for (size_t row = 0; row < transfer.rows; row++)
-            move_undefined(operation,
-                           transfer.target.address + slice * transfer.target.slice +
-                               row * transfer.target.pitch,
-                           transfer.source.address + slice * transfer.source.slice +
-                               row * transfer.source.pitch,
-                           transfer.width, transfer);
+    for_rows(transfer, [&](size_t target, size_t source) {
+        move_undefined(operation, transfer.target.address + target,
+                       transfer.source.address + source, transfer.width, transfer);
+    });
 }
 
 // Returns the bytes at one end of a copy, in as few ranges as possible.

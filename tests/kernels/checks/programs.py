@@ -51,6 +51,23 @@ def fails(body: str, **options):
     raise AssertionError("the kernel has not failed")
 
 
+def run_in_a_graph(body: str, checks: str, schedule: str, launches: int = 1):
+    """Run a kernel in a graph and return the hazards."""
+    out = cu.DeviceBuffer.zeros(4096, np.uint32, name="out")
+    with (
+        testing.configured(f"checks={checks},schedule={schedule}"),
+        cu.Module(TEXT.format(body=body, before="")) as module,
+        cu.Stream() as stream,
+    ):
+        with cu.Graph() as graph:
+            graph.add_launch(module["k"], 1, 64, out)
+            with graph.instantiate() as executable:
+                for _ in range(launches):
+                    executable.launch(stream)
+                stream.synchronize()
+        return testing.hazards()
+
+
 def modes(hazards):
     """The modes of both accesses of each hazard, sorted; with "same" if the hazard is benign."""
     return sorted(

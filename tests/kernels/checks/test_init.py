@@ -6,6 +6,8 @@ import pytest
 import cudadrv as cu
 from cudadrv import testing, toolkit
 
+from .programs import run_in_a_graph
+
 pytestmark = [
     pytest.mark.cuda_software,
     pytest.mark.parametrize("cuda_schedule", ["eager"], indirect=True),
@@ -275,6 +277,13 @@ def test_many_threads_and_blocks():
     assert [hazard.count for hazard in hazards] == [3840]
 
 
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
+def test_in_a_graph(schedule):
+    body = "ld.shared.u32 %r5, [%r3]; setp.eq.u32 %p1, %r5, 0; @%p1 bra done;"
+    (hazard,) = run_in_a_graph(body, "init", schedule, launches=2)
+    assert hazard.count == 128
+
+
 def test_lines_of_cuda_c():
     source = """extern "C" __global__ void k(int *out, const int *in) {
         int value = in[threadIdx.x];
@@ -364,6 +373,27 @@ def test_memory_from_before_the_check(cuda_device):
     with testing.configured("checks=init"), cu.Stream() as stream:
         buffer.to_numpy(stream=stream)
         assert testing.hazards() == []
+
+
+@pytest.mark.parametrize("how", ["a kernel", "a copy", "a discard"])
+def test_memory_that_the_host_can_write(checked, how):
+    """The driver does not see all writes of the host, so such memory counts as defined."""
+    shared = cu.UnifiedBuffer.zeros(64, np.uint32)
+    source = cu.DeviceBuffer(64, np.uint32)
+    with cu.Module(TEXT.format(body=LOAD + OUT.format("%r5"))) as module:
+        if how == "a kernel":
+            module["k"].launch(1, 64, shared, source, stream=checked)
+        elif how == "a copy":
+            source.copy_to(shared, stream=checked)
+        else:
+            shared.discard(stream=checked)
+        checked.synchronize()
+        with shared.write() as array:
+            array[:] = 1
+        out = cu.DeviceBuffer.zeros(64, np.uint32)
+        module["k"].launch(1, 64, out, shared, stream=checked)
+        out.to_numpy(stream=checked)
+    assert testing.hazards() == []
 
 
 def test_off():

@@ -350,19 +350,8 @@ def test_many_hazards(cuda_device):
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 def test_in_a_graph(cuda_device, schedule):
     """A kernel in a graph is checked, too."""
-    from .programs import TEXT
-
-    out = cu.DeviceBuffer.zeros(4096, "u4", name="out")
-    text = TEXT.format(body="st.global.u32 [%rd3], 1; ld.global.u32 %r5, [%rd4];", before="")
-    settings = f"checks=race,schedule={schedule}"
-    with testing.configured(settings), cu.Module(text) as module, cu.Stream() as stream:
-        with cu.Graph() as graph:
-            graph.add_launch(module["k"], 1, 64, out)
-            with graph.instantiate() as executable:
-                executable.launch(stream)
-                executable.launch(stream)
-                stream.synchronize()
-        (hazard,) = testing.hazards()
+    body = "st.global.u32 [%rd3], 1; ld.global.u32 %r5, [%rd4];"
+    (hazard,) = programs.run_in_a_graph(body, "race", schedule, launches=2)
     assert (hazard.count, hazard.memory) == (126, "DeviceBuffer 'out'")
 
 

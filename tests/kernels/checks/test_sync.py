@@ -2,7 +2,6 @@
 
 import pytest
 
-import cudadrv as cu
 from cudadrv import testing
 
 from . import programs
@@ -392,14 +391,6 @@ def test_1024_threads(cuda_device):
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random"])
 def test_in_a_graph(cuda_device, schedule):
-    text = programs.TEXT.format(body=f"{LOW} bar.sync 0; high: {STORE}", before="")
-    out = cu.DeviceBuffer.zeros(4096, "u4", name="out")
-    settings = f"checks=sync,schedule={schedule}"
-    with testing.configured(settings), cu.Module(text) as module, cu.Stream() as stream:
-        with cu.Graph() as graph:
-            graph.add_launch(module["k"], 1, 64, out)
-            with graph.instantiate() as executable:
-                executable.launch(stream)
-                stream.synchronize()
-        (hazard,) = testing.hazards()
+    body = f"{LOW} bar.sync 0; high: {STORE}"
+    (hazard,) = programs.run_in_a_graph(body, "sync", schedule)
     assert story(hazard) == "__syncthreads: goes on"
