@@ -30,17 +30,22 @@ def ptx(name):
     return (FOLDER / f"{name}.ptx").read_text("utf-8")
 
 
-def hazards(name, text, folder, checks):
-    """Run the program with this PTX, which may hang. Return the hazards."""
+def run(name, text, folder):
+    """Run the program with this PTX, from a copy in the folder."""
     program = folder / f"{name}.py"
     program.write_text((FOLDER / f"{name}.py").read_text("utf-8"), "utf-8")
     (folder / f"{name}.ptx").write_text(text, "utf-8")
     spec = importlib.util.spec_from_file_location(f"mutated_{name}", program)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    PROGRAMS[name](module)
+
+
+def hazards(name, text, folder, checks):
+    """Run the program with this PTX, which may hang. Return the hazards."""
     try:
         with testing.configured(f"checks={checks}"):
-            PROGRAMS[name](module)
+            run(name, text, folder)
     except cu.ContextLostError:
         assert "hangs" in testing.kernel_fault()
     return testing.hazards()

@@ -1,0 +1,92 @@
+"""The checks on the kernels of benchmarks/mistakes.py, each in its wrong and its right form."""
+
+import functools
+import sys
+from pathlib import Path
+
+import pytest
+
+import cudadrv as cu
+from cudadrv import testing, toolkit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
+
+import compute_sanitizer
+import mistakes
+
+pytestmark = [
+    pytest.mark.cuda_software,
+    pytest.mark.cuda_allow("hazards", "races"),
+    pytest.mark.parametrize("cuda_schedule", ["random"], indirect=True),
+]
+FORMS = [
+    (name, form)
+    for name, mistake in mistakes.MISTAKES.items()
+    for form in ("right", "wrong")[: 2 - mistake.only_right]
+]
+BULK = {"no fence.proxy.async before a bulk copy", "no wait for a bulk copy"}
+
+
+@functools.cache
+def ptx(form):
+    """The PTX of all kernels."""
+    try:
+        return toolkit.compile(
+            mistakes.source(mistakes.MISTAKES),
+            arch="compute_90",
+            options=["-DWRONG"] if form == "wrong" else [],
+        ).encode()
+    except toolkit.CompilerNotFoundError as error:
+        pytest.skip(f"no compiler: {error}")
+
+
+def found():
+    return {hazard.kind for hazard in testing.hazards()} | {"race" for _ in testing.races()}
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_what_is_found(cuda_device, name, form):
+    if form == "wrong" and name in BULK:
+        pytest.skip("accesses of bulk copies are not looked at")
+    testing.forget_hazards()
+    with testing.configured("checks=all,kernel_faults=record"):
+        try:
+            mistakes.run(name, form == "wrong", ptx(form), cu.driver_info().path)
+            kinds = found()
+        except SystemExit:
+            kinds = found() | {"access"}
+            testing.reset_device()
+    if form == "right":
+        assert not kinds
+    else:
+        assert mistakes.MISTAKES[name].kind in kinds
+
+
+def test_what_compute_sanitizer_says():
+    """Reports of each tool are counted, and a run that did not end is no run without reports."""
+    for tool, output, expected in (
+        ("memcheck", "ran\n========= ERROR SUMMARY: 3 errors\n", 3),
+        ("synccheck", "ran\n========= ERROR SUMMARY: 0 errors\n", 0),
+        (
+            "racecheck",
+            "ran\n========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)",
+            1,
+        ),
+        (
+            "racecheck",
+            "ran\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)",
+            0,
+        ),
+        ("initcheck", "========= Error: Device not supported\n", "failed"),
+        ("initcheck", "cuInit returned 3\n========= ERROR SUMMARY: 0 errors\n", "error"),
+    ):
+        assert compute_sanitizer.found_by(tool, output, None) == expected
+    runs = [
+        compute_sanitizer.Run("a", form, tool, found, "")
+        for tool in (*compute_sanitizer.TOOLS, compute_sanitizer.OURS)
+        for form, found in (("wrong", int(tool != "memcheck")), ("right", int(tool == "racecheck")))
+    ]
+    lines = compute_sanitizer.table(runs, (*compute_sanitizer.TOOLS, compute_sanitizer.OURS))
+    assert lines[2] == "| a | 1 | 1 | 1 |  | 1 | racecheck: 1 |"
+    assert lines[3] == "\nwrong forms reported, of 1: compute-sanitizer 1, the software driver 1"
+    assert lines[4] == "\nright forms reported, of 1: compute-sanitizer 1, the software driver 0"
