@@ -4,78 +4,130 @@
 
 namespace soft::check {
 
-namespace {
+uint32_t Epochs::of(unsigned thread) const {
+    auto found = std::lower_bound(later.begin(), later.end(), std::make_pair(thread, uint32_t{0}));
+    return found != later.end() && found->first == thread ? found->second : all;
+}
 
-constexpr unsigned warp_lanes = 32;
-
-uint32_t at(const EpochsPtr &epochs, size_t thread) { return epochs ? (*epochs)[thread] : 0; }
-
-} // namespace
+bool Epochs::covers(const Epochs &other) const {
+    return all >= other.all &&
+           std::all_of(other.later.begin(), other.later.end(),
+                       [this](const auto &each) { return of(each.first) >= each.second; });
+}
 
 EpochsPtr joined(const EpochsPtr &a, const EpochsPtr &b) {
-    if (!b || a == b)
+    if (!b || a == b || (a && a->covers(*b)))
         return a;
-    if (!a)
+    if (!a || b->covers(*a))
         return b;
-    bool only_a = true, only_b = true;
-    for (size_t i = 0; i < a->size(); i++) {
-        only_a &= (*a)[i] >= (*b)[i];
-        only_b &= (*b)[i] >= (*a)[i];
+    auto *both = new Epochs;
+    both->all = std::max(a->all, b->all);
+    auto from_a = a->later.begin(), from_b = b->later.begin();
+    while (from_a != a->later.end() || from_b != b->later.end()) {
+        bool only_a = from_b == b->later.end() ||
+                      (from_a != a->later.end() && from_a->first < from_b->first);
+        bool only_b = from_a == a->later.end() ||
+                      (from_b != b->later.end() && from_b->first < from_a->first);
+        auto next = only_b ? *from_b : *from_a;
+        if (!only_a && !only_b)
+            next.second = std::max(next.second, from_b->second);
+        if (next.second > both->all)
+            both->later.push_back(next);
+        from_a += !only_b;
+        from_b += !only_a;
     }
-    if (only_a || only_b)
-        return only_a ? a : b;
-    auto later = std::make_shared<Epochs>(*a);
-    for (size_t i = 0; i < later->size(); i++)
-        (*later)[i] = std::max((*later)[i], (*b)[i]);
-    return later;
+    return both;
 }
 
-const EpochsPtr *Known::find(uint32_t block) const {
-    const Node *node = root_.get();
-    for (unsigned level = levels; node && level--;)
-        node = node->next[block >> level * bits & ((1u << bits) - 1)].get();
-    return node ? &node->epochs : nullptr;
+const Epochs *Known::find(uint32_t block) const {
+    if (uint64_t{block} >> levels_ * bits)
+        return nullptr;
+    const Ptr *at = &root_;
+    for (unsigned level = levels_; *at && level--;)
+        at = &node(*at).next[block >> level * bits & ((1u << bits) - 1)];
+    return static_cast<const Epochs *>(at->get());
 }
 
-Known::NodePtr Known::with(const NodePtr &node, unsigned level, uint32_t block,
-                           const EpochsPtr &epochs) {
-    auto changed = node ? std::make_shared<Node>(*node) : std::make_shared<Node>();
+// Makes the tree higher, so that it has room for more blocks.
+void Known::grow(unsigned levels) {
+    for (; levels_ < levels; levels_++) {
+        if (!root_)
+            continue;
+        auto *above = new Node;
+        above->next[0] = root_;
+        root_ = above;
+    }
+}
+
+// Makes a node that nobody else has.
+Known::Node &Known::own_node(Ptr &ptr) {
+    if (!ptr)
+        ptr = new Node;
+    else if (!ptr.is_only_owner())
+        ptr = new Node(node(ptr));
+    return const_cast<Node &>(node(ptr)); // all nodes are made here or in grow()
+}
+
+Known::Covers Known::compare(const Ptr &a, const Ptr &b, unsigned level) {
+    if (a == b || !a || !b)
+        return {!b || a == b, !a || a == b};
     if (!level) {
-        changed->epochs = joined(changed->epochs, epochs);
-        return changed;
+        const auto &first = static_cast<const Epochs &>(*a);
+        const auto &second = static_cast<const Epochs &>(*b);
+        return {first.covers(second), second.covers(first)};
     }
-    NodePtr &next = changed->next[block >> (level - 1) * bits & ((1u << bits) - 1)];
-    next = with(next, level - 1, block, epochs);
-    return changed;
+    Covers both = {true, true};
+    for (size_t i = 0; i < node(a).next.size() && (both.first || both.second); i++) {
+        Covers one = compare(node(a).next[i], node(b).next[i], level - 1);
+        both = {both.first && one.first, both.second && one.second};
+    }
+    return both;
 }
 
-Known::NodePtr Known::merged(const NodePtr &a, const NodePtr &b) {
-    if (!b || a == b)
-        return a;
-    if (!a)
-        return b;
-    auto both = std::make_shared<Node>();
-    bool only_a = true, only_b = true;
-    auto add = [&](const auto &result, const auto &from_a, const auto &from_b) {
-        only_a &= result == from_a;
-        only_b &= result == from_b;
-    };
-    both->epochs = joined(a->epochs, b->epochs);
-    add(both->epochs, a->epochs, b->epochs);
-    for (size_t i = 0; i < both->next.size(); i++) {
-        both->next[i] = merged(a->next[i], b->next[i]);
-        add(both->next[i], a->next[i], b->next[i]);
+// Adds what the second tree has to the first one.
+void Known::merge(Ptr &a, const Ptr &b, unsigned level) {
+    Covers covers = compare(a, b, level);
+    if (covers.first)
+        return;
+    if (covers.second) {
+        a = b;
+        return;
     }
-    return only_a ? a : only_b ? b : both;
+    if (!level) {
+        a = joined(static_cast<const Epochs *>(a.get()), static_cast<const Epochs *>(b.get())).get();
+        return;
+    }
+    Node &into = own_node(a);
+    for (size_t i = 0; i < into.next.size(); i++)
+        merge(into.next[i], node(b).next[i], level - 1);
 }
 
 void Known::learn(uint32_t block, const EpochsPtr &epochs) {
-    const EpochsPtr *known = find(block);
-    if (!known || joined(*known, epochs) != *known)
-        root_ = with(root_, levels, block, epochs);
+    unsigned levels = 1;
+    while (uint64_t{block} >> levels * bits)
+        levels++;
+    grow(levels);
+    const Epochs *known = find(block);
+    if (known && known->covers(*epochs))
+        return;
+    Ptr *at = &root_;
+    for (unsigned level = levels_; level--;)
+        at = &own_node(*at).next[block >> level * bits & ((1u << bits) - 1)];
+    *at = joined(static_cast<const Epochs *>(at->get()), epochs).get();
 }
 
-void Known::learn(const Known &other) { root_ = merged(root_, other.root_); }
+void Known::learn(const Known &other) {
+    if (!other.root_ || root_ == other.root_)
+        return;
+    if (levels_ >= other.levels_) {
+        Known higher = other;
+        higher.grow(levels_);
+        merge(root_, higher.root_, levels_);
+        return;
+    }
+    grow(other.levels_);
+    merge(root_, other.root_, levels_);
+}
 
 void Told::add(const Told &other) {
     everyone.learn(other.everyone);
@@ -87,122 +139,149 @@ void Told::add(const Told &other) {
 }
 
 Clocks::Clocks(unsigned threads)
-    : epochs_((threads + warp_lanes - 1) / warp_lanes * warp_lanes, 1), block_base_(epochs_.size()),
-      warp_base_(epochs_.size()), threads_(epochs_.size()) {}
+    : warps_((threads + warp_lanes - 1) / warp_lanes), epochs_(warps_.size() * warp_lanes),
+      threads_(epochs_.size()) {}
 
 void Clocks::begin(uint32_t block) {
     block_ = block;
-    std::fill(epochs_.begin(), epochs_.end(), 1);
-    std::fill(block_base_.begin(), block_base_.end(), 0);
-    std::fill(warp_base_.begin(), warp_base_.end(), 0);
-    if (learned_)
-        std::fill(threads_.begin(), threads_.end(), Thread());
-    learned_ = false;
+    base_ = 0;
+    latest_ = 1;
+    others_ = {};
+    std::fill(warps_.begin(), warps_.end(), Warp());
+    for (unsigned thread : touched_)
+        threads_[thread] = {};
+    touched_.clear();
 }
 
-uint32_t Clocks::known(unsigned thread, unsigned other) const {
-    uint32_t time = std::max(block_base_[other], at(threads_[thread].more, other));
-    return thread / warp_lanes == other / warp_lanes ? std::max(time, warp_base_[other]) : time;
+Clocks::Thread &Clocks::touch(unsigned thread) {
+    if (!threads_[thread].touched)
+        touched_.push_back(thread);
+    threads_[thread].touched = true;
+    return threads_[thread];
 }
 
 int Clocks::unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lanes,
                     uint32_t epoch) const {
-    const EpochsPtr *others = block == block_ ? nullptr : threads_[thread].others.find(block);
+    const Thread &own = threads_[thread];
+    bool here = block == block_;
+    if (here && (epoch <= base_ || (thread / warp_lanes == warp && epoch <= warps_[warp].base)))
+        return -1;
+    const Epochs *known = here ? own.more.get() : own.others.find(block);
+    const Epochs *of_all = here ? nullptr : others_.find(block);
     for (; lanes; lanes &= lanes - 1) {
         unsigned lane = unsigned(__builtin_ctz(lanes)), other = warp * warp_lanes + lane;
-        if (block == block_ ? other != thread && known(thread, other) < epoch
-                            : !others || at(*others, other) < epoch)
+        bool knows = (here && other == thread) || (known && known->of(other) >= epoch) ||
+                     (of_all && of_all->of(other) >= epoch);
+        if (!knows)
             return int(lane);
     }
     return -1;
 }
 
 void Clocks::meet_all() {
-    block_base_ = epochs_;
-    for (uint32_t &epoch : epochs_)
-        epoch++;
-    if (!learned_)
-        return;
-    Known all;
-    for (Thread &thread : threads_) {
-        all.learn(thread.others);
-        thread.more = nullptr;
+    base_ = latest_++;
+    for (Warp &warp : warps_)
+        warp = {0, latest_, true};
+    for (unsigned number : touched_) {
+        Thread &thread = threads_[number];
+        others_.learn(thread.others);
+        thread.others = {};
+        thread.more = {};
     }
-    for (Thread &thread : threads_)
-        thread.others = all;
 }
 
-void Clocks::meet(unsigned warp, uint32_t lanes, uint32_t live) {
-    unsigned first = warp * warp_lanes;
-    if ((live & ~lanes) == 0) // all lanes, without those that have ended
-        std::copy_n(&epochs_[first], warp_lanes, &warp_base_[first]);
-    bool plain = (live & ~lanes) == 0;
-    if (plain && !learned_) {
-        for (uint32_t left = lanes; left; left &= left - 1)
-            epochs_[first + unsigned(__builtin_ctz(left))]++;
+// Advances the times of these lanes.
+void Clocks::advance(unsigned number, uint32_t lanes) {
+    Warp &warp = warps_[number];
+    unsigned first = number * warp_lanes;
+    if (warp.same && lanes == ~uint32_t{0}) {
+        latest_ = std::max(latest_, ++warp.now);
         return;
     }
-    learned_ = true;
+    if (warp.same)
+        std::fill_n(&epochs_[first], warp_lanes, warp.now);
+    warp.same = false;
+    for (uint32_t left = lanes; left; left &= left - 1)
+        latest_ = std::max(latest_, ++epochs_[first + unsigned(__builtin_ctz(left))]);
+}
+
+void Clocks::meet(unsigned number, uint32_t lanes, uint32_t live) {
+    unsigned first = number * warp_lanes;
+    Warp &warp = warps_[number];
+    bool all = (live & ~lanes) == 0; // all lanes, without those that have ended
+    if (all) {
+        if (!warp.same)
+            warp.now = *std::max_element(&epochs_[first], &epochs_[first] + warp_lanes);
+        warp.base = warp.now++;
+        warp.same = true;
+        latest_ = std::max(latest_, warp.now);
+    }
+    if (all && !has_learned())
+        return;
     EpochsPtr more;
     Known others;
+    if (!all) {
+        auto *own = new Epochs;
+        for (uint32_t left = lanes; left; left &= left - 1) {
+            unsigned thread = first + unsigned(__builtin_ctz(left));
+            own->later.emplace_back(thread, now(thread));
+        }
+        more = own;
+        advance(number, lanes);
+    }
     for (uint32_t left = lanes; left; left &= left - 1) {
         const Thread &thread = threads_[first + unsigned(__builtin_ctz(left))];
         more = joined(more, thread.more);
         others.learn(thread.others);
     }
-    if (!plain) {
-        auto own = std::make_shared<Epochs>(epochs_.size());
-        for (uint32_t left = lanes; left; left &= left - 1) {
-            size_t lane = first + unsigned(__builtin_ctz(left));
-            (*own)[lane] = epochs_[lane];
-        }
-        more = joined(more, own);
-    }
+    if (!more && !others)
+        return;
     for (uint32_t left = lanes; left; left &= left - 1) {
-        unsigned lane = first + unsigned(__builtin_ctz(left));
-        threads_[lane].more = more;
-        threads_[lane].others = others;
-        epochs_[lane]++;
+        Thread &thread = touch(first + unsigned(__builtin_ctz(left)));
+        thread.more = more;
+        thread.others = others;
     }
 }
 
-Known Clocks::tell(unsigned warp, uint32_t lanes) {
-    unsigned first = warp * warp_lanes;
-    auto own = std::make_shared<Epochs>(block_base_);
-    std::copy_n(&warp_base_[first], warp_lanes, &(*own)[first]);
-    for (unsigned lane = first; lane < first + warp_lanes; lane++)
-        (*own)[lane] = std::max((*own)[lane], block_base_[lane]);
-    Known all;
-    EpochsPtr more;
-    for (uint32_t left = lanes; left; left &= left - 1) {
-        unsigned lane = first + unsigned(__builtin_ctz(left));
-        (*own)[lane] = epochs_[lane]++;
-        more = joined(more, threads_[lane].more);
-        all.learn(threads_[lane].others);
+Known Clocks::tell(unsigned number, uint32_t lanes) {
+    unsigned first = number * warp_lanes;
+    auto *own = new Epochs;
+    own->all = base_;
+    EpochsPtr more = own;
+    Known all = others_;
+    for (unsigned lane = 0; lane < warp_lanes; lane++) {
+        bool tells = lanes >> lane & 1;
+        uint32_t time = tells ? now(first + lane) : warps_[number].base;
+        if (time > base_)
+            own->later.emplace_back(first + lane, time);
     }
-    all.learn(block_, joined(own, more));
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        const Thread &thread = threads_[first + unsigned(__builtin_ctz(left))];
+        more = joined(more, thread.more);
+        all.learn(thread.others);
+    }
+    advance(number, lanes);
+    all.learn(block_, more);
     return all;
 }
 
 void Clocks::learn(unsigned thread, const Known &known) {
-    learned_ = true;
-    if (const EpochsPtr *own = known.find(block_))
-        learn_own(thread, *own);
-    threads_[thread].others.learn(known);
+    if (const Epochs *own = known.find(block_))
+        learn_own(thread, own);
+    touch(thread).others.learn(known);
 }
 
 void Clocks::learn_own(unsigned thread, const EpochsPtr &epochs) {
-    learned_ = true;
-    threads_[thread].more = joined(threads_[thread].more, epochs);
+    EpochsPtr &more = touch(thread).more;
+    more = joined(more, epochs);
 }
 
 void Clocks::release(unsigned thread, bool only_block) {
-    learned_ = true;
-    Told &released = threads_[thread].released;
-    threads_[thread].released_at = epochs_[thread];
-    Known known = tell(thread / warp_lanes, 1u << thread % warp_lanes);
-    released.of = block_;
-    (only_block ? released.block : released.everyone) = known;
+    Thread &own = touch(thread);
+    own.released_at = now(thread);
+    own.released.of = block_;
+    (only_block ? own.released.block : own.released.everyone) =
+        tell(thread / warp_lanes, 1u << thread % warp_lanes);
 }
 
 void Clocks::acquire(unsigned thread, bool only_block) {
@@ -214,8 +293,8 @@ void Clocks::take_in(unsigned thread, const Told &told, bool only_block) {
         learn(thread, told.block);
     if (!only_block)
         learn(thread, told.everyone);
-    else if (const EpochsPtr *own = told.everyone.find(block_))
-        learn_own(thread, *own);
+    else if (const Epochs *own = told.everyone.find(block_))
+        learn_own(thread, own);
 }
 
 Told Clocks::told(unsigned thread, bool releases, bool only_block) {
@@ -234,8 +313,7 @@ Told Clocks::told(unsigned thread, bool releases, bool only_block) {
 void Clocks::see(unsigned thread, const Told &told, bool acquires, bool only_block) {
     if (acquires)
         take_in(thread, told, only_block);
-    learned_ = true;
-    Told &seen = threads_[thread].seen;
+    Told &seen = touch(thread).seen;
     seen.everyone.learn(told.everyone);
     if (told.block && told.of == block_) {
         seen.of = block_;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "check/counted.h"
+
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <utility>
 #include <vector>
 
 // Vector clocks of the threads of a launch, which say what is ordered before what inside a kernel.
@@ -11,8 +13,14 @@ namespace soft::check {
 
 // The time of each thread of a block. A thread's own time grows whenever others can learn what it
 // has done.
-using Epochs = std::vector<uint32_t>;
-using EpochsPtr = std::shared_ptr<const Epochs>;
+struct Epochs : Counted {
+    uint32_t all = 0; // the time of the threads that are not in `later`
+    std::vector<std::pair<unsigned, uint32_t>> later; // thread and time, sorted by thread
+
+    uint32_t of(unsigned thread) const;
+    bool covers(const Epochs &other) const;
+};
+using EpochsPtr = CountedPtr<const Epochs>;
 
 // Returns the later time of each thread. A null pointer stands for the beginning, when all times
 // are 0.
@@ -22,25 +30,28 @@ EpochsPtr joined(const EpochsPtr &a, const EpochsPtr &b);
 // trees share what they have in common, because many threads learn nearly the same.
 class Known {
   public:
-    Known() = default;
-    explicit operator bool() const { return root_ != nullptr; }
-    const EpochsPtr *find(uint32_t block) const;
+    explicit operator bool() const { return bool(root_); }
+    const Epochs *find(uint32_t block) const;
     void learn(uint32_t block, const EpochsPtr &epochs);
     void learn(const Known &other);
 
   private:
-    struct Node;
-    using NodePtr = std::shared_ptr<const Node>;
-    static constexpr unsigned bits = 4, levels = 8;
-    struct Node {
-        std::array<NodePtr, 1u << bits> next;
-        EpochsPtr epochs; // the times of a block; only in nodes of the lowest level
+    static constexpr unsigned bits = 4;
+    using Ptr = CountedPtr<const Counted>; // a Node, or in the place of a node of level 0, Epochs
+    struct Node : Counted {
+        std::array<Ptr, 1u << bits> next;
     };
-    static NodePtr with(const NodePtr &node, unsigned level, uint32_t block,
-                        const EpochsPtr &epochs);
-    static NodePtr merged(const NodePtr &a, const NodePtr &b);
+    struct Covers {
+        bool first, second; // whether the first tree has all of the second, and vice versa
+    };
+    static const Node &node(const Ptr &ptr) { return static_cast<const Node &>(*ptr); }
+    static Node &own_node(Ptr &ptr);
+    static Covers compare(const Ptr &a, const Ptr &b, unsigned level);
+    static void merge(Ptr &a, const Ptr &b, unsigned level);
+    void grow(unsigned levels);
 
-    NodePtr root_;
+    Ptr root_;
+    unsigned levels_ = 0; // the tree has the blocks below 16^levels_
 };
 
 // What a strong write tells the threads that read the value: what the writer knew at its last fence
@@ -61,7 +72,17 @@ class Clocks {
     explicit Clocks(unsigned threads);
     void begin(uint32_t block); // a new block, whose threads know nothing
 
-    uint32_t now(unsigned thread) const { return epochs_[thread]; }
+    uint32_t now(unsigned thread) const {
+        const Warp &warp = warps_[thread / warp_lanes];
+        return warp.same ? warp.now : epochs_[thread];
+    }
+    // Returns whether all lanes of the warp have the same time.
+    bool is_same(unsigned warp) const { return warps_[warp].same; }
+    // All threads of the block, and all lanes of the warp, know each other up to these times.
+    uint32_t known_to_block() const { return base_; }
+    uint32_t known_to_warp(unsigned warp) const { return warps_[warp].base; }
+    // Returns whether a thread may know more than that.
+    bool has_learned() const { return !touched_.empty(); }
     // Returns one of `lanes` of the warp such that the thread does not know the time `epoch` of
     // this lane. Returns -1 if there is none.
     int unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lanes,
@@ -88,22 +109,33 @@ class Clocks {
     void see(unsigned thread, const Told &told, bool acquires, bool only_block);
 
   private:
-    void take_in(unsigned thread, const Told &told, bool only_block);
-    void learn_own(unsigned thread, const EpochsPtr &epochs);
-    uint32_t known(unsigned thread, unsigned other) const;
-
-    uint32_t block_ = 0;
-    bool learned_ = false; // whether any thread has learned anything that others do not know
-    Epochs epochs_;
-    Epochs block_base_; // known to all threads of the block
-    Epochs warp_base_;  // known to all threads of the same warp
+    static constexpr unsigned warp_lanes = 32;
+    struct Warp {
+        uint32_t base = 0; // known to all lanes
+        uint32_t now = 1;  // the time of all lanes, if `same`
+        bool same = true;
+    };
     struct Thread {
         EpochsPtr more; // what it knows of its own block
         Known others;   // what it knows of other blocks
         Told seen, released;
         uint32_t released_at = 0;
+        bool touched = false;
     };
+
+    Thread &touch(unsigned thread);
+    void advance(unsigned warp, uint32_t lanes);
+    void take_in(unsigned thread, const Told &told, bool only_block);
+    void learn_own(unsigned thread, const EpochsPtr &epochs);
+
+    uint32_t block_ = 0;
+    uint32_t base_ = 0;   // known to all threads of the block
+    uint32_t latest_ = 1; // of all times
+    Known others_;        // what all threads know of other blocks
+    std::vector<Warp> warps_;
+    std::vector<uint32_t> epochs_; // for warps whose lanes have different times
     std::vector<Thread> threads_;
+    std::vector<unsigned> touched_; // the threads that are not as they began
 };
 
 } // namespace soft::check
