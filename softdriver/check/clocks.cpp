@@ -24,10 +24,10 @@ EpochsPtr joined(const EpochsPtr &a, const EpochsPtr &b) {
     both->all = std::max(a->all, b->all);
     auto from_a = a->later.begin(), from_b = b->later.begin();
     while (from_a != a->later.end() || from_b != b->later.end()) {
-        bool only_a = from_b == b->later.end() ||
-                      (from_a != a->later.end() && from_a->first < from_b->first);
-        bool only_b = from_a == a->later.end() ||
-                      (from_b != b->later.end() && from_b->first < from_a->first);
+        bool only_a =
+            from_b == b->later.end() || (from_a != a->later.end() && from_a->first < from_b->first);
+        bool only_b =
+            from_a == a->later.end() || (from_b != b->later.end() && from_b->first < from_a->first);
         auto next = only_b ? *from_b : *from_a;
         if (!only_a && !only_b)
             next.second = std::max(next.second, from_b->second);
@@ -94,7 +94,8 @@ void Known::merge(Ptr &a, const Ptr &b, unsigned level) {
         return;
     }
     if (!level) {
-        a = joined(static_cast<const Epochs *>(a.get()), static_cast<const Epochs *>(b.get())).get();
+        a = joined(static_cast<const Epochs *>(a.get()), static_cast<const Epochs *>(b.get()))
+                .get();
         return;
     }
     Node &into = own_node(a);

@@ -31,8 +31,15 @@ const char *mode_of(const Effect &effect) {
                                                 : "atomic";
 }
 
-uint32_t lanes_between(unsigned first, unsigned last) {
-    return ~uint32_t{0} >> (31 - last) & ~uint32_t{0} << first;
+// Returns the lowest `count` of some lanes.
+uint32_t lowest_lanes(uint32_t lanes, unsigned count) {
+    uint32_t from_0 = lanes >> __builtin_ctz(lanes);
+    if (!(from_0 & (from_0 + 1))) // there are no gaps
+        return lanes & uint32_t(((uint64_t{1} << count) - 1) << __builtin_ctz(lanes));
+    uint32_t left = lanes;
+    while (count--)
+        left &= left - 1;
+    return lanes & ~left;
 }
 
 // Returns advice on how to fix a race.
@@ -82,7 +89,7 @@ void KernelRaces::before(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     case Effect::Kind::Write:
     case Effect::Kind::Update:
     case Effect::Kind::Arrive:
-        access(warp, step, effect, state_of(warp.block), lanes_of(warp, step) & effect.lanes);
+        access(warp, step, effect, lanes_of(warp, step) & effect.lanes);
         break;
     case Effect::Kind::Test:
         testing_ = lanes_of(warp, step); // the step may change its guard
@@ -94,64 +101,71 @@ void KernelRaces::before(ptx::Warp &warp, const ptx::Step &step, const Effect &e
 
 void KernelRaces::after(ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
     if (effect.kind == Effect::Kind::Test)
-        access(warp, step, effect, state_of(warp.block), testing_ & warp.predicate(step.rows[0]));
+        access(warp, step, effect, testing_ & warp.predicate(step.rows[0]));
 }
 
-void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &effect, Block &block,
+KernelRaces::Block &KernelRaces::state_of(const ptx::ThreadBlock &block) {
+    if (&block != last_) {
+        last_ = &block;
+        last_block_ = blocks_.at(&block).get();
+    }
+    return *last_block_;
+}
+
+void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &effect,
                          uint32_t lanes) {
-    bool of_mbarrier = effect.kind == Effect::Kind::Arrive || effect.kind == Effect::Kind::Test;
     looked_at_ = 0;
-    if (effect.space == Space::Local || effect.space == Space::Param ||
+    if (!lanes || effect.space == Space::Local || effect.space == Space::Param ||
         effect.space == Space::Const)
         return;
-    for (uint32_t left = lanes; left; left &= left - 1) {
-        unsigned lane = unsigned(__builtin_ctz(left));
-        addresses_[lane] = address_of(warp, step, effect, lane);
-        // All forms of an address become one. An mbarrier is in shared memory, whatever the form.
-        spaces_[lane] =
-            effect.space == Space::Generic ? ptx::narrow_generic(addresses_[lane]) : effect.space;
-        if (of_mbarrier)
-            spaces_[lane] = Space::Shared;
-    }
-    if (lanes == ~uint32_t{0} && access_lines(warp, step, effect, block))
-        return;
+    addresses_.find(warp, step, effect, lanes);
+    Now now{warp, step, effect, state_of(warp.block), size_t(effect.item_bytes) * effect.count};
+    if (effect.kind == Effect::Kind::Arrive || effect.kind == Effect::Kind::Test)
+        return access_mbarriers(now, lanes);
     Entry entry = entry_of(warp, step, effect);
-    for (uint32_t left = lanes, done = 0; left; left &= left - 1) {
-        unsigned lane = unsigned(__builtin_ctz(left));
-        if (done >> lane & 1)
-            continue;
-        uint64_t address = addresses_[lane];
-        bool shared = spaces_[lane] == Space::Shared;
-        if (!shared && spaces_[lane] != Space::Global)
-            continue;
-        Lane one{warp, step, effect, block, lane, 1u << lane, address, shared};
-        if (effect.kind == Effect::Kind::Read && !effect.strong)
-            one.lanes = same_reads(one, left);
-        done |= one.lanes;
-        if (effect.kind == Effect::Kind::Arrive) {
-            Told &told = block.words[address];
-            told.add(block.clocks.told(one.thread(), true, true));
-        } else if (effect.kind == Effect::Kind::Test) {
-            block.clocks.see(one.thread(), block.words[address], true, true);
-        } else {
-            access(one, entry);
-        }
-        looked_at_ |= one.lanes;
+    for (const Run &run : addresses_) {
+        access(now, run, entry);
+        looked_at_ |= run.lanes;
     }
 }
 
-// Returns those of `lanes` that read the same bytes as this lane, at the same time of their clocks.
-uint32_t KernelRaces::same_reads(const Lane &access, uint32_t lanes) const {
-    uint32_t same = 0;
-    uint32_t now = access.block.clocks.now(access.thread());
+// An mbarrier is in shared memory, whatever the form of its address.
+void KernelRaces::access_mbarriers(const Now &now, uint32_t lanes) {
+    Block &block = now.block;
     for (uint32_t left = lanes; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
-        bool is_same = addresses_[lane] == access.address &&
-                       spaces_[lane] == spaces_[access.lane] &&
-                       access.block.clocks.now(access.thread() - access.lane + lane) == now;
-        same |= uint32_t(is_same) << lane;
+        unsigned thread = now.warp.number * warp_size + lane;
+        Told &told = block.words[addresses_[lane]];
+        if (now.effect.kind == Effect::Kind::Arrive)
+            told.add(block.clocks.told(thread, true, true));
+        else
+            block.clocks.see(thread, told, true, true);
     }
-    return same;
+}
+
+void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {
+    size_t size = now.bytes;
+    bool is_aligned = !((run.first | run.stride) & (size - 1)) && !(size & (size - 1));
+    if (!entry.strong && size && size < line_bytes && is_aligned && addresses_.in_one_space()) {
+        Span span;
+        span.block = entry.block;
+        span.place = entry.place;
+        span.warp = entry.warp;
+        span.writes = entry.writes;
+        span.size = uint8_t(size);
+        access_lines(now, run, span);
+        if (span.writes)
+            forget(now, run);
+        return;
+    }
+    for (uint32_t left = run.lanes; left; left &= left - 1) {
+        unsigned lane = unsigned(__builtin_ctz(left));
+        bool shared = addresses_.space(lane) == Space::Shared;
+        if (!shared && addresses_.space(lane) != Space::Global)
+            continue;
+        access({now, lane, left & -left, addresses_[lane], shared}, entry);
+        looked_at_ |= left & -left;
+    }
 }
 
 // What all lanes of an access have in common.
@@ -164,7 +178,7 @@ Entry KernelRaces::entry_of(const ptx::Warp &warp, const ptx::Step &step,
     entry.writes = effect.kind != Effect::Kind::Read;
     entry.strong = effect.strong;
     entry.only_block = is_block_scope(effect);
-    entry.size = effect.item_bytes;
+    entry.size = effect.strong ? effect.item_bytes : 0;
     return entry;
 }
 
@@ -175,111 +189,172 @@ Line &KernelRaces::line_of(Block &block, bool shared, uint64_t line) {
     return block.shared[line];
 }
 
-// Fast path: a whole warp accesses neighbouring items. Returns false if each lane has to be looked
-// at.
-bool KernelRaces::access_lines(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect,
-                               Block &block) {
-    unsigned size = unsigned(effect.item_bytes) * effect.count;
-    bool plain = effect.kind == Effect::Kind::Read || effect.kind == Effect::Kind::Write;
-    if (!plain || effect.strong || (size != 4 && size != 8 && size != 16))
-        return false;
-    unsigned thread = warp.number * warp_size;
-    Span span;
-    span.entry = entry_of(warp, step, effect);
-    span.entry.bytes = 0xf;
-    span.entry.epoch = block.clocks.now(thread);
-    uint64_t first = addresses_[0], wrong = first % size;
-    for (unsigned lane = 0; lane < warp_size; lane++)
-        wrong |= (addresses_[lane] ^ (first + uint64_t(lane) * size)) |
-                 (block.clocks.now(thread + lane) ^ span.entry.epoch) |
-                 (spaces_[lane] != spaces_[0]);
-    bool shared = spaces_[0] == Space::Shared;
-    uint64_t end = first + uint64_t(size) * warp_size;
-    if (wrong || (!shared && spaces_[0] != Space::Global) ||
-        (shared && end > machine_.shared_bytes))
-        return false;
-    span.words = uint8_t(size / word_bytes);
-    for (uint64_t line = first / line_bytes; line * line_bytes < end; line++) {
-        uint64_t begin = line * line_bytes;
-        span.begin = uint8_t((std::max(first, begin) - begin) / word_bytes);
-        span.end = uint8_t((std::min(end, begin + line_bytes) - begin) / word_bytes);
-        span.first = int8_t(int64_t(begin - first) / int(size));
-        span.entry.lanes = lanes_between(span.lane_of(span.begin), span.lane_of(span.end - 1u));
-        if (!add_span(block, line_of(block, shared, line), span))
-            return false;
+// Fast path: the accesses of a run are compared and kept line by line.
+void KernelRaces::access_lines(const Now &now, const Run &run, Span span) {
+    unsigned lane = unsigned(__builtin_ctz(run.lanes));
+    bool shared = addresses_.space(lane) == Space::Shared;
+    if (!shared && addresses_.space(lane) != Space::Global)
+        return;
+    uint64_t at = run.first, last = run.first + (run.count - 1) * run.stride;
+    bool outside = shared && last + now.bytes > machine_.shared_bytes;
+    bool race = span.writes && !run.stride; // of the lanes of this step
+    if (run.count > 1 && (race || outside || !is_at_one_time(now, run))) {
+        for (uint32_t left = run.lanes; left; left &= left - 1) {
+            lane = unsigned(__builtin_ctz(left));
+            access_lines(now, {addresses_[lane], 0, left & -left, 1}, span);
+            looked_at_ |= left & -left;
+        }
+        return;
     }
-    return true;
+    if (outside)
+        return; // the step ends the launch with an error
+    span.epoch = now.block.clocks.now(now.warp.number * warp_size + lane);
+    for (uint32_t left = run.lanes; left; left &= ~span.lanes) {
+        uint64_t line = at / line_bytes;
+        unsigned begin = at % line_bytes, count = unsigned(__builtin_popcount(left));
+        if (run.stride && last / line_bytes != line)
+            count = unsigned((line_bytes - begin - 1) / run.stride + 1);
+        span.lanes = lowest_lanes(left, count);
+        span.begin = uint8_t(begin);
+        span.end = uint8_t(begin + (count - 1) * run.stride + span.size);
+        span.stride = uint8_t(count > 1 ? run.stride : 0);
+        if (!add_span(now.block, line_of(now.block, shared, line), span))
+            look_at_each(now, span, line * line_bytes, shared);
+        at += count * run.stride;
+    }
+}
+
+bool KernelRaces::is_at_one_time(const Now &now, const Run &run) const {
+    const Clocks &clocks = now.block.clocks;
+    if (clocks.is_same(now.warp.number))
+        return true;
+    unsigned first = now.warp.number * warp_size;
+    uint32_t different = 0, time = clocks.now(first + unsigned(__builtin_ctz(run.lanes)));
+    for (uint32_t left = run.lanes; left; left &= left - 1)
+        different |= clocks.now(first + unsigned(__builtin_ctz(left))) ^ time;
+    return !different;
 }
 
 // Adds an access to a line. Returns false if the line needs cells: because the access may race, or
 // because there is no room for it.
-bool KernelRaces::add_span(Block &block, Line &line, const Span &span) const {
+bool KernelRaces::add_span(const Block &block, Line &line, const Span &span) const {
     if (line.has_cells())
         return false;
-    for (size_t i = 0; i < line.size(); i++)
-        if ((line[i].entry.writes || span.entry.writes) && !is_behind(block, span, line[i]))
+    const Span *spans = line.spans();
+    for (unsigned i = 0, end = span.writes ? line.size() : line.writes(); i < end; i++)
+        if (!is_behind(block, span, spans[i]))
             return false;
-    size_t readers = 0; // reads by other blocks
-    for (size_t i = line.size(); i--;) {
-        const Span &old = line[i];
-        bool apart = old.entry.block != span.entry.block;
-        readers += apart && !old.entry.writes;
-        if (span.covers(old) && (span.entry.writes || !old.entry.writes) &&
-            (span.entry.writes || is_behind(block, span, old)))
-            line.drop(i);
+    size_t readers = 0; // other blocks that read the same bytes
+    for (unsigned i = line.writes(); i < line.size() && !span.writes; i++) {
+        readers += spans[i].block != span.block && spans[i].covers(span);
+        if (readers == most_readers)
+            return true;
     }
-    if (!span.entry.writes && readers >= most_readers)
-        return true;
-    if (line.full())
+    drop_superfluous(block, line, span);
+    return line.add(span);
+}
+
+// Drops earlier accesses of a line that are not needed if this one is kept: what races with one of
+// them races with this one, too. Looks only at the last reads, while there is room for more.
+void KernelRaces::drop_superfluous(const Block &block, Line &line, const Span &span) const {
+    constexpr unsigned last_reads = 4;
+    const Span *spans = line.spans();
+    unsigned end = span.writes ? 0 : line.writes();
+    if (!span.writes && !line.full() && line.size() > end + last_reads)
+        end = line.size() - last_reads;
+    for (unsigned i = line.size(); i-- > end;)
+        if (span.covers(spans[i]) && (span.writes || is_clearly_behind(block, span, spans[i])))
+            line.drop(i);
+}
+
+// A quick look for is_behind(), which finds the frequent cases.
+bool KernelRaces::is_clearly_behind(const Block &block, const Span &span, const Span &old) const {
+    if (old.block != span.block)
         return false;
-    line.add(span);
-    return true;
+    bool same_warp = old.warp == span.warp;
+    return old.epoch <= block.clocks.known_to_block() ||
+           (same_warp &&
+            (old.epoch <= block.clocks.known_to_warp(span.warp) || span.has_threads(old)));
 }
 
 // Returns whether each thread of the access `span` knows that the earlier access `old` to the same
-// word is done.
+// bytes is done.
 bool KernelRaces::is_behind(const Block &block, const Span &span, const Span &old) const {
-    if (!span.overlaps(old))
+    if (!span.overlaps(old) || is_clearly_behind(block, span, old))
         return true;
-    if (old.entry.block != span.entry.block)
+    const Clocks &clocks = block.clocks;
+    bool same_warp = old.block == span.block && old.warp == span.warp;
+    if (!same_warp && !clocks.has_learned() && !span.has_gaps() && !old.has_gaps())
         return false;
-    if (old.entry.warp == span.entry.warp && span.same_lanes(old))
-        return true; // the same threads
-    unsigned end = std::min(span.end, old.end);
-    for (unsigned word = std::max(span.begin, old.begin); word < end; word++)
-        if (block.clocks.unknown(span.entry.warp * warp_size + span.lane_of(word), old.entry.block,
-                                 old.entry.warp, 1u << old.lane_of(word), old.entry.epoch) >= 0)
-            return false;
-    return true;
+    bool behind = true;
+    span.each([&](uint32_t lanes, unsigned at) {
+        uint32_t others = old.lanes_at(at, at + span.size);
+        for (uint32_t left = others ? lanes : 0; left && behind; left &= left - 1) {
+            unsigned thread = span.warp * warp_size + unsigned(__builtin_ctz(left));
+            behind = clocks.unknown(thread, old.block, old.warp, others, old.epoch) < 0;
+        }
+    });
+    return behind;
 }
 
+// Compares the accesses of a span with those in the cells of the line that begins at `line`.
+void KernelRaces::look_at_each(const Now &now, const Span &span, uint64_t line, bool shared) {
+    Entry entry;
+    entry.block = span.block;
+    entry.epoch = span.epoch;
+    entry.place = span.place;
+    entry.warp = span.warp;
+    entry.writes = span.writes;
+    span.each([&](uint32_t lanes, unsigned at) {
+        entry.lanes = lanes;
+        look_at_words({now, unsigned(__builtin_ctz(lanes)), lanes, line + at, shared}, entry);
+        looked_at_ |= lanes;
+    });
+}
+
+// Forgets what strong writes have told about the bytes of weak writes.
+void KernelRaces::forget(const Now &now, const Run &run) {
+    unsigned lane = unsigned(__builtin_ctz(run.lanes));
+    bool shared = addresses_.space(lane) == Space::Shared;
+    auto &words = shared ? now.block.words : words_;
+    if (words.empty())
+        return;
+    for (uint32_t left = run.lanes; left; left &= left - 1) {
+        uint64_t at = addresses_[unsigned(__builtin_ctz(left))];
+        words.erase(words.lower_bound(at), words.lower_bound(at + now.bytes));
+    }
+}
+
+// A strong access, or one of an unusual size.
 void KernelRaces::access(const Lane &access, Entry entry) {
-    const Effect &effect = access.effect;
-    size_t bytes = size_t(effect.item_bytes) * effect.count;
-    if (access.shared && access.address + bytes > machine_.shared_bytes)
+    if (access.shared && access.address + access.now.bytes > machine_.shared_bytes)
         return; // the step ends the launch with an error
     entry.lanes = access.lanes;
     // A thread that sees a strong write after a fence knows this write, too. So the write counts as
     // made at the time of the fence.
-    uint32_t released_at = access.block.clocks.released_at(access.thread());
+    const Clocks &clocks = access.now.block.clocks;
+    uint32_t released_at = clocks.released_at(access.thread());
     bool tells = entry.strong && entry.writes && released_at;
-    entry.epoch = tells ? released_at : access.block.clocks.now(access.thread());
-    uint64_t end = access.address + bytes;
-    for (uint64_t word = access.address / word_bytes; word * word_bytes < end; word++) {
-        uint64_t from = std::max(access.address, word * word_bytes) - word * word_bytes;
-        uint64_t to = std::min(end - word * word_bytes, uint64_t{word_bytes});
-        entry.bytes = uint8_t((1u << to) - (1u << from));
-        look(access, word, entry);
-    }
+    entry.epoch = tells ? released_at : clocks.now(access.thread());
+    look_at_words(access, entry);
     synchronize(access);
 }
 
+void KernelRaces::look_at_words(const Lane &access, Entry entry) {
+    uint64_t end = access.address + access.now.bytes;
+    for (uint64_t at = access.address, next; at < end; at = next) {
+        next = std::min(end, (at / word_bytes + 1) * word_bytes);
+        entry.bytes = bytes_of_word(at, next);
+        look(access, at / word_bytes, entry);
+    }
+}
+
 // Compares an access with the earlier ones to the same word, and keeps it.
-void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
-    Line &line = line_of(access.block, access.shared, word / line_words);
+void KernelRaces::look(const Lane &access, uint64_t word, const Entry &entry) {
+    Line &line = line_of(access.now.block, access.shared, word / line_words);
     Cell &cell = line.cell(word % line_words);
     for (size_t i = 0; i < cell.size(); i++) {
-        const Entry earlier = cell[i];
+        const Entry &earlier = cell[i];
         if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes))
             continue;
         bool apart = earlier.block != entry.block;
@@ -301,11 +376,13 @@ void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
 
 // Returns a lane of the access and one of an earlier access that nothing orders, or -1.
 std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earlier) const {
+    const Clocks &clocks = access.now.block.clocks;
+    if (earlier.block == access.now.warp.block.number && earlier.epoch <= clocks.known_to_block())
+        return {-1, -1};
     for (uint32_t left = access.lanes; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
-        int other =
-            access.block.clocks.unknown(access.warp.number * warp_size + unsigned(lane),
-                                        earlier.block, earlier.warp, earlier.lanes, earlier.epoch);
+        int other = clocks.unknown(access.now.warp.number * warp_size + unsigned(lane),
+                                   earlier.block, earlier.warp, earlier.lanes, earlier.epoch);
         if (other >= 0)
             return {lane, other};
     }
@@ -315,16 +392,12 @@ std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earl
 // Keeps an access, and drops those that it makes superfluous: a later access that races with one of
 // them races with this one, too.
 void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const {
+    if (cell.merge(entry))
+        return;
     size_t readers = 0;
     for (size_t i = cell.size(); i--;) {
-        Entry &old = cell[i];
+        const Entry &old = cell[i];
         bool apart = old.block != entry.block;
-        if (!apart && old.warp == entry.warp && old.epoch == entry.epoch &&
-            old.bytes == entry.bytes && old.writes == entry.writes && old.strong == entry.strong &&
-            old.size == entry.size) {
-            old.lanes |= entry.lanes;
-            return;
-        }
         readers += apart && !old.writes;
         // Keep a weak access before a strong one: a later strong access races only with the weak
         // one.
@@ -342,9 +415,9 @@ void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const
 // Passes on what strong accesses to the same address tell each other. A weak write tells nothing,
 // and deletes what was told before.
 void KernelRaces::synchronize(const Lane &access) {
-    const Effect &effect = access.effect;
-    auto &words = access.shared ? access.block.words : words_;
-    if (words.empty() && !access.block.clocks.released_at(access.thread()) && !effect.releases)
+    const Effect &effect = access.now.effect;
+    auto &words = access.shared ? access.now.block.words : words_;
+    if (words.empty() && !access.now.block.clocks.released_at(access.thread()) && !effect.releases)
         return; // neither earlier accesses nor this one tell anything
     auto word = words.find(access.address);
     bool only_block = is_block_scope(effect);
@@ -354,10 +427,10 @@ void KernelRaces::synchronize(const Lane &access) {
         return;
     }
     if (effect.kind != Effect::Kind::Write && word != words.end())
-        access.block.clocks.see(access.thread(), word->second, effect.acquires, only_block);
+        access.now.block.clocks.see(access.thread(), word->second, effect.acquires, only_block);
     if (effect.kind == Effect::Kind::Read)
         return;
-    Told told = access.block.clocks.told(access.thread(), effect.releases, only_block);
+    Told told = access.now.block.clocks.told(access.thread(), effect.releases, only_block);
     if (effect.kind == Effect::Kind::Write)
         words[access.address] = told;
     else if (told || word != words.end())
@@ -366,7 +439,8 @@ void KernelRaces::synchronize(const Lane &access) {
 
 void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
                         const Entry &later) {
-    bool benign = earlier.writes && !later.strong && access.effect.kind == Effect::Kind::Write &&
+    bool benign = earlier.writes && !later.strong &&
+                  access.now.effect.kind == Effect::Kind::Write &&
                   stores_the_same(access, earlier, word, lane);
     auto [known, is_new] = found_.try_emplace(
         {std::min(earlier.place, later.place), std::max(earlier.place, later.place), benign});
@@ -387,7 +461,7 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
         hazard.memory = memory;
         hazard.address = access.shared ? 0 : begin;
         hazard.start = access.address - begin;
-        hazard.stop = hazard.start + size_t(access.effect.item_bytes) * access.effect.count;
+        hazard.stop = hazard.start + access.now.bytes;
         hazard.first = first;
         hazard.second = second;
         hazard.benign = benign;
@@ -400,16 +474,17 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
 bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint64_t word,
                                   int lane) const {
     char value[most_stored], other[most_stored];
-    copy_value(access.warp, access.step, access.effect, access.lane, value);
-    size_t bytes = size_t(access.effect.item_bytes) * access.effect.count;
-    bool in_this_step = earlier.warp == access.warp.number && looked_at_ >> lane & 1 &&
-                        (spaces_[lane] == Space::Shared) == access.shared &&
-                        earlier.block == access.warp.block.number &&
-                        addresses_[lane] / word_bytes <= word &&
-                        word < (addresses_[lane] + bytes + word_bytes - 1) / word_bytes;
+    copy_value(access.now.warp, access.now.step, access.now.effect, access.lane, value);
+    size_t bytes = access.now.bytes;
+    uint64_t other_at = addresses_[unsigned(lane)];
+    bool in_this_step = earlier.warp == access.now.warp.number && looked_at_ >> lane & 1 &&
+                        (addresses_.space(unsigned(lane)) == Space::Shared) == access.shared &&
+                        earlier.block == access.now.warp.block.number &&
+                        other_at / word_bytes <= word &&
+                        word < (other_at + bytes + word_bytes - 1) / word_bytes;
     if (in_this_step) { // the other lane's bytes are not in memory yet
-        copy_value(access.warp, access.step, access.effect, unsigned(lane), other);
-        return addresses_[lane] == access.address && memcmp(value, other, bytes) == 0;
+        copy_value(access.now.warp, access.now.step, access.now.effect, unsigned(lane), other);
+        return other_at == access.address && memcmp(value, other, bytes) == 0;
     }
     const char *there = bytes_at(access);
     return there && memcmp(value, there, bytes) == 0;
@@ -418,7 +493,7 @@ bool KernelRaces::stores_the_same(const Lane &access, const Entry &earlier, uint
 // Returns the bytes that the lane accesses, or null if it must not access them.
 const char *KernelRaces::bytes_at(const Lane &access) const {
     if (access.shared)
-        return access.warp.block.shared.data() + access.address;
+        return access.now.warp.block.shared.data() + access.address;
     ptx::Segment segment;
     if (!machine_.memory.find(access.address, segment))
         return nullptr;

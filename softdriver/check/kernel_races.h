@@ -3,6 +3,7 @@
 #include "check/clocks.h"
 #include "check/places.h"
 #include "check/shadow.h"
+#include "check/step_addresses.h"
 #include "ptx/observer.h"
 
 #include <map>
@@ -41,30 +42,41 @@ class KernelRaces : public ptx::Observer {
         std::map<uint64_t, Told> words; // what strong writes have told, by the shared address
         std::vector<uint32_t> met;      // for each warp, lanes that have not run since they met
     };
-    // An access of one lane, or of several lanes that read the same bytes.
-    struct Lane {
+    // A step that accesses memory.
+    struct Now {
         ptx::Warp &warp;
         const ptx::Step &step;
         const ptx::Effect &effect;
         Block &block;
+        size_t bytes; // of each lane
+    };
+
+    // An access of one lane, or of several lanes that access the same bytes.
+    struct Lane {
+        const Now &now;
         unsigned lane;
-        uint32_t lanes;   // `lane`, and the lanes that read the same bytes with it
+        uint32_t lanes;   // `lane`, and the lanes that access the same bytes with it
         uint64_t address; // in its state space
         bool shared;
 
-        unsigned thread() const { return warp.number * ptx::warp_size + lane; }
+        unsigned thread() const { return now.warp.number * ptx::warp_size + lane; }
     };
 
-    Block &state_of(const ptx::ThreadBlock &block) { return *blocks_.at(&block); }
-    void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, Block &block,
-                uint32_t lanes);
-    bool access_lines(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
-                      Block &block);
-    bool add_span(Block &block, Line &line, const Span &span) const;
+    Block &state_of(const ptx::ThreadBlock &block);
+    void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
+    void access_mbarriers(const Now &now, uint32_t lanes);
+    void access(const Now &now, const Run &run, const Entry &entry);
+    void access_lines(const Now &now, const Run &run, Span span);
+    bool is_at_one_time(const Now &now, const Run &run) const;
+    bool add_span(const Block &block, Line &line, const Span &span) const;
+    void drop_superfluous(const Block &block, Line &line, const Span &span) const;
+    bool is_clearly_behind(const Block &block, const Span &span, const Span &old) const;
     bool is_behind(const Block &block, const Span &span, const Span &old) const;
-    uint32_t same_reads(const Lane &access, uint32_t lanes) const;
+    void look_at_each(const Now &now, const Span &span, uint64_t line, bool shared);
+    void forget(const Now &now, const Run &run);
     void access(const Lane &access, Entry entry);
-    void look(const Lane &access, uint64_t word, Entry entry);
+    void look_at_words(const Lane &access, Entry entry);
+    void look(const Lane &access, uint64_t word, const Entry &entry);
     std::pair<int, int> unordered(const Lane &access, const Entry &earlier) const;
     void keep(const Lane &access, Cell &cell, const Entry &entry) const;
     void synchronize(const Lane &access);
@@ -86,10 +98,10 @@ class KernelRaces : public ptx::Observer {
     // The races that this launch has already reported, by both places and by whether they are
     // benign.
     std::map<std::tuple<uint32_t, uint32_t, bool>, Hazards::Key> found_;
-    // The address of each lane of the running step, in its state space.
-    uint64_t addresses_[ptx::warp_size] = {};
-    ptx::Space spaces_[ptx::warp_size] = {};
-    uint32_t looked_at_ = 0; // the lanes whose access has been looked at
+    const ptx::ThreadBlock *last_ = nullptr; // the block that state_of() has found last
+    Block *last_block_ = nullptr;
+    Addresses addresses_;    // of the running step
+    uint32_t looked_at_ = 0; // its lanes whose access has been looked at
     uint32_t testing_ = 0;   // the lanes that ask an mbarrier
 };
 

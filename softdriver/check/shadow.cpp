@@ -1,19 +1,79 @@
 #include "check/shadow.h"
 
+#include <algorithm>
+
 namespace soft::check {
+
+uint32_t Span::lanes_at(unsigned from, unsigned to) const {
+    if (from >= end || to <= begin)
+        return 0;
+    if (!stride)
+        return lanes;
+    unsigned first = from < begin + unsigned(size) ? 0 : (from - begin - size) / stride + 1;
+    unsigned behind = (std::min(to, unsigned(end)) - begin - 1) / stride + 1;
+    uint32_t found = lanes;
+    for (unsigned i = 0; i < first; i++)
+        found &= found - 1;
+    uint32_t rest = lanes;
+    for (unsigned i = 0; i < behind; i++)
+        rest &= rest - 1;
+    return found & ~rest;
+}
+
+void Line::drop(unsigned i) {
+    Span *spans = this->spans();
+    if (i < writes_) { // the last write takes its place, and the last read the place of that one
+        spans[i] = spans[--writes_];
+        i = writes_;
+    }
+    spans[i] = spans[--count_];
+}
+
+bool Line::add(const Span &span) {
+    if (full()) {
+        if (room_ == most)
+            return false;
+        auto more = std::make_unique<Span[]>(2u * room_);
+        std::copy_n(spans(), count_, more.get());
+        more_ = std::move(more);
+        room_ = uint8_t(2 * room_);
+    }
+    Span *spans = this->spans();
+    if (span.writes) {
+        spans[count_++] = spans[writes_];
+        spans[writes_++] = span;
+    } else
+        spans[count_++] = span;
+    return true;
+}
 
 void Line::spread() {
     if (!cells_)
         cells_ = std::make_unique<std::array<Cell, line_words>>();
     for (Cell &cell : *cells_)
         cell.clear();
-    for (size_t i = 0; i < count_; i++)
-        for (unsigned word = spans_[i].begin; word < spans_[i].end; word++) {
-            Entry entry = spans_[i].entry;
-            entry.lanes = 1u << spans_[i].lane_of(word);
-            (*cells_)[word].add(entry);
-        }
-    count_ = 0;
+    for (unsigned i = 0; i < count_; i++) {
+        const Span &span = spans()[i];
+        span.each([&](uint32_t lanes, unsigned at) {
+            for (unsigned end = at + span.size, byte = at; byte < end;) {
+                unsigned word = byte / word_bytes,
+                         next = std::min<unsigned>(end, (word + 1) * unsigned(word_bytes));
+                Entry entry;
+                entry.block = span.block;
+                entry.epoch = span.epoch;
+                entry.lanes = lanes;
+                entry.place = span.place;
+                entry.warp = span.warp;
+                entry.bytes = bytes_of_word(byte, next);
+                entry.writes = span.writes;
+                Cell &cell = (*cells_)[word];
+                if (!cell.merge(entry))
+                    cell.add(entry);
+                byte = next;
+            }
+        });
+    }
+    count_ = writes_ = 0;
     spread_ = true;
 }
 

@@ -13,13 +13,26 @@ namespace soft::check {
 
 constexpr size_t word_bytes = 4, line_words = 32, line_bytes = line_words * word_bytes;
 
+// Returns a bit for each byte of a word that is between two addresses, which are in this word.
+constexpr uint8_t bytes_of_word(uint64_t from, uint64_t to) {
+    uint64_t begin = from % word_bytes;
+    return uint8_t((1u << (begin + to - from)) - (1u << begin));
+}
+
 // An access of lanes of a warp to bytes of a word.
 struct Entry {
     uint32_t block = 0, epoch = 0, lanes = 0;
     uint32_t place = 0;          // the step: see place_of()
     uint8_t warp = 0, bytes = 0; // `bytes` has a bit for each byte of the word
     bool writes = false, strong = false, only_block = false;
-    uint8_t size = 0; // the bytes of the whole access
+    uint8_t size = 0; // the bytes of the whole access, if it is strong
+
+    // Whether the other entry is the same but for its lanes and its place.
+    bool is_like(const Entry &other) const {
+        return block == other.block && warp == other.warp && epoch == other.epoch &&
+               bytes == other.bytes && writes == other.writes && strong == other.strong &&
+               size == other.size;
+    }
 };
 
 // The accesses to a word. The first `own` of them are stored in the cell itself.
@@ -37,6 +50,15 @@ class Cell {
             more_.resize(count_ - own + 1);
         (*this)[count_++] = entry;
     }
+    // Adds the lanes of an entry to an entry that is like it. Returns false if there is none.
+    bool merge(const Entry &entry) {
+        for (size_t i = 0; i < count_; i++)
+            if ((*this)[i].is_like(entry)) {
+                (*this)[i].lanes |= entry.lanes;
+                return true;
+            }
+        return false;
+    }
 
   private:
     static constexpr size_t own = 2;
@@ -45,23 +67,45 @@ class Cell {
     std::vector<Entry> more_;
 };
 
-// An access of a whole warp whose lanes access neighbouring items, to some words of a line.
+// An access of some lanes of a warp to a line, at equal distances: the first of `lanes` accesses
+// `size` bytes from `begin` on, the next one `stride` bytes further, and so on. If the stride is 0,
+// all lanes access the same bytes. The access is not strong.
 struct Span {
-    Entry entry;                // `lanes` has those that access this line
-    uint8_t begin = 0, end = 0; // the accessed words of the line
-    uint8_t words = 1;          // words that each lane accesses
-    int8_t first = 0;           // the lane of word 0; outside of 0 to 31 if no lane accesses word 0
+    uint32_t block = 0, epoch = 0, lanes = 0;
+    uint32_t place = 0;         // the step: see place_of()
+    uint8_t begin = 0, end = 0; // the bytes of the line
+    uint8_t size = 0, stride = 0;
+    uint8_t warp = 0;
+    bool writes = false;
 
-    unsigned lane_of(unsigned word) const { return unsigned(first + int(word / words)); }
-    bool same_lanes(const Span &other) const {
-        return words == other.words && first == other.first;
-    }
-    bool covers(const Span &other) const { return begin <= other.begin && other.end <= end; }
     bool overlaps(const Span &other) const { return begin < other.end && other.begin < end; }
+    bool has_gaps() const { return stride > size; }
+    bool covers(const Span &other) const {
+        return begin <= other.begin && other.end <= end && (!has_gaps() || has_pattern(other));
+    }
+    // Whether both access the same bytes by the same lanes.
+    bool has_pattern(const Span &other) const {
+        return begin == other.begin && end == other.end && lanes == other.lanes &&
+               stride == other.stride && size == other.size;
+    }
+    // Whether each byte is accessed by one lane, which is the same one in another span of the warp.
+    bool has_threads(const Span &other) const {
+        return has_pattern(other) && (stride || !(lanes & (lanes - 1)));
+    }
+    // Returns the lanes that access some of these bytes of the line.
+    uint32_t lanes_at(unsigned from, unsigned to) const;
+    // Calls a function for all lanes that access the same bytes, with the first of these bytes.
+    template <class Each> void each(Each call) const {
+        if (!stride)
+            return call(lanes, begin);
+        unsigned at = begin;
+        for (uint32_t left = lanes; left; left &= left - 1, at += stride)
+            call(left & -left, at);
+    }
 };
 
-// The words of a line. Most lines are only accessed by whole warps, so that a few spans are enough
-// for all words. Other lines have a cell for each word.
+// The accesses to a line: at first some spans. When they are too many, or when there may be a race,
+// the line gets a cell for each word.
 class Line {
   public:
     // Forgets everything if the line is of an older generation.
@@ -69,30 +113,34 @@ class Line {
         if (generation_ == generation)
             return;
         generation_ = generation;
-        count_ = 0;
+        count_ = writes_ = 0;
         spread_ = false;
     }
+    bool has_cells() const { return spread_; }
     Cell &cell(size_t word) {
         if (!spread_)
             spread();
         return (*cells_)[word];
     }
-    bool has_cells() const { return spread_; }
-    size_t size() const { return count_; }
-    bool full() const { return count_ == most; }
-    const Span &operator[](size_t i) const { return spans_[i]; }
-    void drop(size_t i) { spans_[i] = spans_[--count_]; }
-    void add(const Span &span) { spans_[count_++] = span; }
+    // The spans: first the writes, then the reads.
+    Span *spans() { return more_ ? more_.get() : own_; }
+    unsigned writes() const { return writes_; }
+    unsigned size() const { return count_; }
+    bool full() const { return count_ == room_; }
+    void drop(unsigned i);
+    // Returns false if there is no room.
+    bool add(const Span &span);
 
   private:
-    static constexpr size_t most = 8;
+    static constexpr unsigned own = 6, most = 96;
     void spread();
 
     uint32_t generation_ = 0;
-    uint8_t count_ = 0;
+    uint8_t count_ = 0, writes_ = 0, room_ = own;
     bool spread_ = false;
-    Span spans_[most];
+    std::unique_ptr<Span[]> more_; // instead of own_
     std::unique_ptr<std::array<Cell, line_words>> cells_;
+    Span own_[own];
 };
 
 // The lines of global memory, made when a line is first used.

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "check/places.h"
+
+#include <array>
+
+// The addresses of a step. Most steps access a few rows of items at equal distances.
+
+namespace soft::check {
+
+// Lanes whose addresses are at equal distances. If the distance is 0, they access the same bytes.
+struct Run {
+    uint64_t first = 0;  // the address of the lowest lane
+    uint64_t stride = 0; // from each lane to the next one in `lanes`
+    uint32_t lanes = 0;
+    unsigned count = 0; // of lanes
+};
+
+class Addresses {
+  public:
+    // Finds what these lanes of a warp access in a step. There is at least one.
+    void find(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
+              uint32_t lanes);
+    uint64_t operator[](unsigned lane) const { return addresses_[lane]; } // in its state space
+    ptx::Space space(unsigned lane) const { return spaces_[lane]; }
+    // Whether all lanes access the same state space.
+    bool in_one_space() const { return in_one_space_; }
+    // The lanes in order, in runs.
+    const Run *begin() const { return runs_.data(); }
+    const Run *end() const { return runs_.data() + runs_count_; }
+
+  private:
+    void find_spaces(uint32_t lanes);
+    void find_runs(uint32_t lanes);
+
+    std::array<uint64_t, ptx::warp_size> addresses_{};
+    std::array<ptx::Space, ptx::warp_size> spaces_{};
+    bool in_one_space_ = true;
+    std::array<Run, ptx::warp_size> runs_;
+    size_t runs_count_ = 0;
+};
+
+} // namespace soft::check
