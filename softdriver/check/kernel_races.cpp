@@ -565,7 +565,7 @@ void KernelRaces::meets(const ptx::Warp &warp, uint32_t members) {
         return;
     }
     block.clocks.meet(warp.number, members, warp.live);
-    met = members & ~warp.active;
+    met = (met & ~members) | (members & ~warp.active); // lanes of other masks may be in between
 }
 
 } // namespace soft::check

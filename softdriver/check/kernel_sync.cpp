@@ -71,14 +71,6 @@ size_t step_of_kernel(const ptx::Warp &warp, const ptx::Step &step) {
     return size_t(of_kernel - warp.machine.code.body.data());
 }
 
-// Returns the lanes that give this mask.
-uint32_t lanes_with(const uint32_t *masks, uint32_t mask, uint32_t lanes) {
-    uint32_t found = 0;
-    for (uint32_t left = lanes; left; left &= left - 1)
-        found |= masks[lowest(left)] == mask ? left & -left : 0;
-    return found;
-}
-
 // Returns whether a step does what a thread should not do before it ends, if others wait for it.
 bool is_access(const Effect &effect) {
     switch (effect.kind) {
@@ -298,20 +290,23 @@ void KernelSync::left_alone(const ptx::Warp &warp, const Wait &wait, unsigned la
     report(warp.block, story);
 }
 
-// Looks at a step that waits for the lanes of a mask. It runs several times, until all have come.
+// Looks at a step in which each lane waits for the lanes of its mask.
 void KernelSync::meet(ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
     if (!step.offset)
         return look_at_sources(warp, step, lanes);
-    const auto *masks = warp.row<uint32_t>(step.rows[9]);
-    uint32_t mask = masks[lowest(lanes)];
+    while (lanes) {
+        uint32_t tile = ptx::Warp::first_tile(warp.row<uint32_t>(step.rows[9]), lanes);
+        meet_in_tile(warp, step, tile);
+        lanes &= ~tile;
+    }
+}
+
+// Looks at the lanes that meet. The step runs several times, until all have come.
+void KernelSync::meet_in_tile(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
+    uint32_t mask = warp.row<uint32_t>(step.rows[9])[lowest(lanes)];
     if (!warp.has_met(mask, lanes)) {
         wait_at(warp, step, false, mask, lanes);
         return;
-    }
-    if (uint32_t later = incomplete(warp, step, lanes)) {
-        warp.send(&step, later);
-        warp.active = warp.mask;
-        lanes &= ~later;
     }
     look_at_others(warp, step, mask);
     WarpState &state = state_of(warp);
@@ -320,22 +315,6 @@ void KernelSync::meet(ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
     state.waits.erase(state.waits.begin() + (&wait - state.waits.data()));
     look_at_masks(warp, step, mask, lanes);
     look_at_sources(warp, step, lanes);
-}
-
-// Returns lanes whose mask has lanes that have not come, and that the other masks do not have. They
-// run the step later: on a GPU, each mask is a meeting of its own.
-uint32_t KernelSync::incomplete(const ptx::Warp &warp, const ptx::Step &step,
-                                uint32_t lanes) const {
-    const auto *masks = warp.row<uint32_t>(step.rows[9]);
-    uint32_t first = masks[lowest(lanes)], later = 0;
-    for (uint32_t left = lanes & ~lanes_with(masks, first, lanes); left;) {
-        uint32_t mask = masks[lowest(left)], with = lanes_with(masks, mask, left);
-        left &= ~with;
-        bool apart = !(mask & lanes & ~with) && !(first & with);
-        if (apart && mask & warp.live & ~with)
-            later |= with;
-    }
-    return later;
 }
 
 // Looks for lanes that are not in their own mask, and for lanes that give different masks though

@@ -94,7 +94,7 @@ class KernelSync : public ptx::Observer {
     void left_alone(const ptx::Warp &warp, const Wait &wait, unsigned lane, uint32_t place);
 
     void meet(ptx::Warp &warp, const ptx::Step &step, uint32_t lanes);
-    uint32_t incomplete(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) const;
+    void meet_in_tile(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes);
     void look_at_masks(const ptx::Warp &warp, const ptx::Step &step, uint32_t mask, uint32_t lanes);
     void look_at_others(const ptx::Warp &warp, const ptx::Step &step, uint32_t mask);
     void look_at_sources(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes);

@@ -239,7 +239,8 @@ uint64_t Lane::shuffled(uint8_t width) const {
 uint64_t Lane::of_warp(bool ballot, uint8_t width) const {
     if (!flow_.sources)
         return 0;
-    uint32_t undefined = registers_.lanes(sources_[0]) & warp_.active;
+    uint32_t members = step_.offset ? warp_.row<uint32_t>(step_.rows[9])[lane_] : ~uint32_t{0};
+    uint32_t undefined = registers_.lanes(sources_[0]) & warp_.active & members;
     return ballot ? undefined : undefined ? all_bits(width) : 0;
 }
 

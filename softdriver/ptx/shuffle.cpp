@@ -11,11 +11,14 @@ namespace soft::ptx {
 
 namespace {
 
-// Returns whether the step can run. With .sync (`offset` of the step is 1), all lanes of the mask
-// in rows[9] must have arrived. If they have not, the warp tries the step again later.
-bool assembled(Warp &warp, const Step &step) {
-    return step.offset == 0 ||
-           warp.meet(step, warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()]);
+// With .sync, `offset` of a step is 1, and all lanes of the mask in rows[9] must have arrived. If
+// they have not, the warp tries the step again later.
+
+// The handler of a step that exchanges values among the lanes of a mask.
+template <Handler exchange> void together(Warp &warp, const Step &step) {
+    if (!step.offset)
+        return exchange(warp, step);
+    warp.meet_named(step, warp.row<uint32_t>(step.rows[9]), [&] { exchange(warp, step); });
 }
 // Returns the lanes that take part in the exchange.
 uint32_t participants(const Warp &warp, const Step &step) {
@@ -93,7 +96,7 @@ template <Shuffle mode> struct Shuffling {
 
   private:
     template <auto permuted> SOFT_INLINE static void shuffle(Warp &warp, const Step &step) {
-        if (!assembled(warp, step))
+        if (step.offset && !warp.meet_all_named(step, warp.row<uint32_t>(step.rows[9])))
             return;
         int from[warp_size];
         uint32_t values[warp_size];
@@ -147,8 +150,6 @@ void decode_shuffle(Decoder &decoder) {
 enum class Vote { All, Any, Uni, Ballot };
 
 template <Vote mode> void vote(Warp &warp, const Step &step) {
-    if (!assembled(warp, step))
-        return;
     uint32_t all = participants(warp, step), holds = warp.predicate(step.rows[1]) & all;
     if constexpr (mode == Vote::Ballot) {
         uint32_t *result = warp.row<uint32_t>(step.rows[0]);
@@ -173,16 +174,14 @@ void decode_vote(Decoder &decoder) {
     decoder.step.rows[1] = decoder.predicate(decoder.operand(1));
     if (sync)
         take_sync(decoder, 2);
-    static const Handler handlers[] = {vote<Vote::All>, vote<Vote::Any>, vote<Vote::Uni>,
-                                       vote<Vote::Ballot>};
+    static const Handler handlers[] = {together<vote<Vote::All>>, together<vote<Vote::Any>>,
+                                       together<vote<Vote::Uni>>, together<vote<Vote::Ballot>>};
     decoder.emit(handlers[mode]);
 }
 
 // The handler of match. With .any, sets rows[0] to the lanes that have the same value. With .all,
 // sets rows[0] to all lanes if their values are equal, and otherwise to 0.
 template <class T, bool all> void match(Warp &warp, const Step &step) {
-    if (!assembled(warp, step))
-        return;
     const T *values = warp.row<T>(step.rows[1]);
     uint32_t *result = warp.row<uint32_t>(step.rows[0]);
     uint32_t lanes_here = participants(warp, step), results[warp_size];
@@ -216,8 +215,8 @@ void decode_match(Decoder &decoder) {
         pair ? decoder.destination(results.parts.at(1), Type::Pred) : decoder.temporary(0);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), type);
     take_sync(decoder, 2);
-    Handler of_32 = mode ? match<uint32_t, true> : match<uint32_t, false>;
-    Handler of_64 = mode ? match<uint64_t, true> : match<uint64_t, false>;
+    Handler of_32 = mode ? together<match<uint32_t, true>> : together<match<uint32_t, false>>;
+    Handler of_64 = mode ? together<match<uint64_t, true>> : together<match<uint64_t, false>>;
     decoder.emit(type == Type::B32 ? of_32 : type == Type::B64 ? of_64 : nullptr);
 }
 
@@ -229,8 +228,6 @@ uint32_t disjunction(uint32_t a, uint32_t b) { return a | b; }
 uint32_t difference(uint32_t a, uint32_t b) { return a ^ b; }
 
 template <class T, T (*operation)(T, T)> void reduce(Warp &warp, const Step &step) {
-    if (!assembled(warp, step))
-        return;
     const T *values = warp.row<T>(step.rows[1]);
     uint32_t left = participants(warp, step);
     if (!left)
@@ -244,8 +241,6 @@ template <class T, T (*operation)(T, T)> void reduce(Warp &warp, const Step &ste
 
 // The handler of redux for floats. It begins with NaN, which min and max replace by any number.
 template <bool greatest, bool absolute, bool nan> void reduce_float(Warp &warp, const Step &step) {
-    if (!assembled(warp, step))
-        return;
     const float *values = warp.row<float>(step.rows[1]);
     uint32_t members = participants(warp, step);
     float result = floating::nan_of<float>();
@@ -263,16 +258,16 @@ template <bool greatest, bool absolute, bool nan> void reduce_float(Warp &warp, 
         warp.row<float>(step.rows[0])[__builtin_ctz(left)] = result;
 }
 template <bool greatest> Handler float_reduction(bool absolute, bool nan) {
-    return absolute
-               ? (nan ? reduce_float<greatest, true, true> : reduce_float<greatest, true, false>)
-           : nan ? reduce_float<greatest, false, true>
-                 : reduce_float<greatest, false, false>;
+    return absolute ? (nan ? together<reduce_float<greatest, true, true>>
+                           : together<reduce_float<greatest, true, false>>)
+           : nan    ? together<reduce_float<greatest, false, true>>
+                    : together<reduce_float<greatest, false, false>>;
 }
 
 template <class T> Handler reduction(int which) {
-    return which == 0   ? reduce<T, sum<T>>
-           : which == 1 ? reduce<T, least<T>>
-                        : reduce<T, greatest<T>>;
+    return which == 0   ? together<reduce<T, sum<T>>>
+           : which == 1 ? together<reduce<T, least<T>>>
+                        : together<reduce<T, greatest<T>>>;
 }
 
 void decode_redux(Decoder &decoder) {
@@ -286,8 +281,9 @@ void decode_redux(Decoder &decoder) {
     decoder.step.rows[0] = decoder.destination(decoder.operand(0), type);
     decoder.step.rows[1] = decoder.source(decoder.operand(1), type);
     take_sync(decoder, 2);
-    static const Handler of_bits[] = {reduce<uint32_t, conjunction>, reduce<uint32_t, disjunction>,
-                                      reduce<uint32_t, difference>};
+    static const Handler of_bits[] = {together<reduce<uint32_t, conjunction>>,
+                                      together<reduce<uint32_t, disjunction>>,
+                                      together<reduce<uint32_t, difference>>};
     bool logical = which >= 3;
     if (is_float)
         return decoder.emit(which == 1   ? float_reduction<false>(absolute, nan)
@@ -303,8 +299,6 @@ void decode_redux(Decoder &decoder) {
 // Elects the lowest lane that takes part. Sets rows[0] to the number of this lane, and rows[4] to
 // true in this lane only.
 void elect(Warp &warp, const Step &step) {
-    if (!assembled(warp, step))
-        return;
     uint32_t all = participants(warp, step);
     if (!all)
         all = warp.active;
@@ -323,7 +317,7 @@ void decode_elect(Decoder &decoder) {
     decoder.step.rows[0] = decoder.destination(results.parts.at(0), Type::B32);
     decoder.step.rows[4] = decoder.destination(results.parts.at(1), Type::Pred);
     take_sync(decoder, 1);
-    decoder.emit(elect);
+    decoder.emit(together<elect>);
 }
 
 } // namespace

@@ -36,12 +36,12 @@ void fence(Warp &, const Step &) { std::atomic_thread_fence(std::memory_order_se
 
 // The handler of bar.warp. Waits until all live lanes of the mask in rows[9] have arrived.
 void warp_barrier(Warp &warp, const Step &step) {
-    uint32_t members = warp.row<uint32_t>(step.rows[9])[warp.lane_of_fault()];
-    if (!warp.meet(step, members))
-        return;
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (Observer *observer = warp.machine.observer.get())
-        observer->meets(warp, members);
+    const auto *members = warp.row<uint32_t>(step.rows[9]);
+    warp.meet_named(step, members, [&] {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (Observer *observer = warp.machine.observer.get())
+            observer->meets(warp, members[warp.lane_of_fault()]);
+    });
 }
 
 void decode_warp_barrier(Decoder &decoder) {

@@ -214,6 +214,39 @@ bool Warp::meet(const Step &step, uint32_t members) {
     return false;
 }
 
+uint32_t Warp::first_tile(const uint32_t *members, uint32_t lanes) {
+    uint32_t first = members[__builtin_ctz(lanes)], tile = lanes, any = 0;
+    for (unsigned lane = 0; lane < warp_size; lane++)
+        any |= members[lane] ^ first;
+    if (!any)
+        return lanes;
+    for (uint32_t left = lanes & ~lanes_with(members, first, lanes); left;) {
+        uint32_t mask = members[__builtin_ctz(left)], with = lanes_with(members, mask, left);
+        left &= ~with;
+        if (!(mask & lanes & ~with) && !(first & with))
+            tile &= ~with;
+    }
+    return tile;
+}
+
+bool Warp::meet_all_named(const Step &step, const uint32_t *members) {
+    // Fast path: all members of all lanes are here.
+    uint32_t named = 0, ready = 0;
+    if (active == ~uint32_t{0})
+        for (unsigned lane = 0; lane < warp_size; lane++)
+            named |= members[lane];
+    else
+        for (uint32_t left = active; left; left &= left - 1)
+            named |= members[__builtin_ctz(left)];
+    if (has_met(named, active)) {
+        met_ = false;
+        return true;
+    }
+    meet_named(step, members, [&] { ready |= active; });
+    active = ready;
+    return ready;
+}
+
 void Warp::wait_barrier(unsigned barrier) {
     wait({frame, next, active, Group::Wait::Barrier, barrier, turn_});
     mask &= ~active;

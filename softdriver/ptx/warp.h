@@ -40,6 +40,14 @@ struct Group {
     uint64_t turn = 0; // groups with lower numbers run first
 };
 
+// Returns those of `lanes` that have this mask.
+inline uint32_t lanes_with(const uint32_t *masks, uint32_t mask, uint32_t lanes) {
+    uint32_t found = 0;
+    for (; lanes; lanes &= lanes - 1)
+        found |= masks[__builtin_ctz(lanes)] == mask ? lanes & -lanes : 0;
+    return found;
+}
+
 struct Warp {
     // The following members are the state of the running group.
     const Step *next = nullptr;
@@ -86,6 +94,17 @@ struct Warp {
     // Waits for the lanes in `members`. Returns false if some of them have not arrived. The step
     // must then do nothing, and runs again later.
     bool meet(const Step &step, uint32_t members);
+    // Waits for the lanes that each lane names in `members`, and calls `exchange` for the active
+    // lanes when they have arrived: apart for each tile.
+    template <class Exchange>
+    void meet_named(const Step &step, const uint32_t *members, Exchange exchange);
+    // The same for steps that treat each lane alone. Only the lanes whose members have arrived stay
+    // active. Returns false if there are none.
+    bool meet_all_named(const Step &step, const uint32_t *members);
+    // Returns the lanes that meet together with the first one of `lanes`. Other tiles of the warp
+    // meet apart: they name none of these lanes, and these lanes name none of them. So lanes that
+    // give different masks by mistake meet together.
+    static uint32_t first_tile(const uint32_t *members, uint32_t lanes);
     // Returns whether meet() would return true for these lanes.
     bool has_met(uint32_t members, uint32_t lanes) const {
         return met_ || !(members & live & ~lanes);
@@ -138,5 +157,17 @@ struct Warp {
     // For each function, by Code::index, the frames that are not in use.
     std::vector<std::vector<Frame *>> idle_;
 };
+
+template <class Exchange>
+void Warp::meet_named(const Step &step, const uint32_t *members, Exchange exchange) {
+    const uint32_t all = active;
+    for (uint32_t left = all; left;) {
+        active = met_ ? left : first_tile(members, left);
+        left &= ~active;
+        if (meet(step, members[lane_of_fault()]))
+            exchange();
+    }
+    active = all & mask;
+}
 
 } // namespace soft::ptx

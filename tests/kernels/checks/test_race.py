@@ -132,6 +132,18 @@ WARP = {
         [],
     ),
 }
+TILE = """and.b32 %r5, %r1, 16; mov.u32 %r6, 0xFFFF; shl.b32 %r6, %r6, %r5;
+bar.warp.sync %r6; xor.b32 %r5, %r3, {other}; ld.shared.u32 %r5, [%r5];"""
+WARP |= {
+    "two tiles": (STORE + TILE.format(other=4), []),
+    "the other tile": (STORE + TILE.format(other=64), ["read write"]),
+    "two tiles, one of which comes apart": (
+        f"""{STORE} setp.ge.u32 %p1, %r1, 16; @%p1 bra later; come: {TILE.format(other=4)} bra done;
+        later: and.b32 %r5, %r1, 1; setp.eq.u32 %p2, %r5, 1; @%p2 bra come; st.shared.u32 [%r3], 7;
+        bra come;""",
+        [],
+    ),
+}
 FUNCTION = ".func use(.reg .u32 a) { .reg .u32 x; ld.shared.u32 x, [a]; ret; }"
 
 
