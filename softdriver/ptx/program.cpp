@@ -35,6 +35,7 @@ constexpr size_t most_static_shared = 48 << 10;
 constexpr size_t threads_of_block = 1024;
 constexpr size_t registers_of_multiprocessor = 65536;
 constexpr size_t registers_of_thread = 255;
+constexpr size_t register_unit = 256; // a warp has a multiple of this number
 
 void number_shared(Decoding &decoding) {
     unsigned next = 0;
@@ -125,7 +126,8 @@ unsigned estimate_registers(const Function &function) {
     size_t words = 8;
     for (const Register &reg : function.registers)
         words += size_of(reg.type) > 4 ? 2 : reg.type == Type::Pred ? 0 : 1;
-    size_t room = registers_of_multiprocessor / most_threads(function);
+    size_t warps = (most_threads(function) + warp_size - 1) / warp_size;
+    size_t room = registers_of_multiprocessor / warps / register_unit * register_unit / warp_size;
     size_t most = function.max_registers ? function.max_registers : registers_of_thread;
     return unsigned(std::min({words / 2 + 8, room, most}));
 }

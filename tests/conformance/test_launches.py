@@ -179,18 +179,20 @@ def test_the_random_schedule_replays(client, kernel, software):
     software.forget_races()
 
 
-def many_registers(count):
+def many_registers(count, directives=b""):
     """A kernel that names many registers, but needs few at a time."""
     lines = [b"ld.param.u64 %rd1, [at];", b".reg .b64 %%many<%d>;" % count]
     for i in range(count):
         lines.append(b"add.s64 %%many%d, %%rd1, %d;" % (i, i))
         lines.append(b"st.global.u64 [%%rd1], %%many%d;" % i)
-    return HEAD + entry(b"many", b".param .u64 at", b"\n".join(lines))
+    return HEAD + entry(b"many", b".param .u64 at", b"\n".join(lines), directives)
 
 
-def test_the_largest_block_fits_on_a_multiprocessor(client):
+@pytest.mark.parametrize("most", [None, 33, 224, 384, 576, 1000])
+def test_the_largest_block_fits_on_a_multiprocessor(client, most):
     """A launch of the largest block never fails, so the occupancy is at least one block."""
-    kernel = client.function(client.module(many_registers(300)), "many")
+    directives = b".maxntid %d, 1, 1" % most if most else b""
+    kernel = client.function(client.module(many_registers(300, directives)), "many")
     threads, blocks = ctypes.c_int(), ctypes.c_int()
     client.ok("cuFuncGetAttribute", ctypes.byref(threads), 0, kernel)
     arguments = kernel, threads.value, 0
