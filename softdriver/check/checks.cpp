@@ -8,80 +8,97 @@ namespace soft::check {
 
 namespace {
 
-// Several checks of the same launch.
-class Several : public ptx::Observer {
+// Several checks of the same launch. Each may be null.
+class Several final : public ptx::Observer {
   public:
-    explicit Several(std::vector<std::unique_ptr<ptx::Observer>> all) : all_(std::move(all)) {}
-
-    void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override {
-        for (auto &each : all_)
-            each->before(warp, step, effect);
+    Several(std::unique_ptr<KernelRaces> races, std::unique_ptr<KernelInit> init,
+            std::unique_ptr<KernelSync> sync)
+        : races_(std::move(races)), init_(std::move(init)), sync_(std::move(sync)) {
+        if (races_ && init_)
+            init_->share(&races_->addresses());
     }
-    void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override {
-        for (auto &each : all_)
-            each->after(warp, step, effect);
+
+    void run(ptx::Warp &warp, const ptx::Step &step) override {
+        const ptx::Effect &effect = effect_of(warp, step);
+        if (effect.kind == ptx::Effect::Kind::None && !(init_ && init_->looks_at(warp, effect)))
+            return step.run(warp, step);
+        if (races_)
+            races_->addresses().clear();
+        each([&](auto &check) { check.before(warp, step, effect); });
+        step.run(warp, step);
+        each([&](auto &check) { check.after(warp, step, effect); });
     }
     void starts(ptx::ThreadBlock &block) override {
-        for (auto &each : all_)
-            each->starts(block);
+        each([&](auto &check) { check.starts(block); });
     }
     void ends(const ptx::ThreadBlock &block) override {
-        for (auto &each : all_)
-            each->ends(block);
+        each([&](auto &check) { check.ends(block); });
     }
     void hangs(const ptx::ThreadBlock &block) override {
-        for (auto &each : all_)
-            each->hangs(block);
+        each([&](auto &check) { check.hangs(block); });
     }
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override {
-        for (auto &each : all_)
-            each->arrives(warp, arrival);
+        each([&](auto &check) { check.arrives(warp, arrival); });
     }
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override {
-        for (auto &each : all_)
-            each->completes(block, barrier);
+        each([&](auto &check) { check.completes(block, barrier); });
     }
     void meets(const ptx::Warp &warp, uint32_t members) override {
-        for (auto &each : all_)
-            each->meets(warp, members);
+        each([&](auto &check) { check.meets(warp, members); });
     }
     void uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &use) override {
-        for (auto &each : all_)
-            each->uses_mbarrier(warp, use);
+        each([&](auto &check) { check.uses_mbarrier(warp, use); });
     }
     void calls(const ptx::Warp &warp, const ptx::Frame &frame) override {
-        for (auto &each : all_)
-            each->calls(warp, frame);
+        each([&](auto &check) { check.calls(warp, frame); });
     }
     void passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx::Frame &to,
                 const std::vector<ptx::Transfer> &transfers) override {
-        for (auto &each : all_)
-            each->passes(warp, from, to, transfers);
+        each([&](auto &check) { check.passes(warp, from, to, transfers); });
     }
     void writes(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
                 size_t bytes) override {
-        for (auto &each : all_)
-            each->writes(warp, lane, space, address, bytes);
+        each([&](auto &check) { check.writes(warp, lane, space, address, bytes); });
     }
 
   private:
-    const std::vector<std::unique_ptr<ptx::Observer>> all_;
+    template <class Call> void each(Call call) const {
+        if (races_)
+            call(*races_);
+        if (init_)
+            call(*init_);
+        if (sync_)
+            call(*sync_);
+    }
+
+    const std::unique_ptr<KernelRaces> races_;
+    const std::unique_ptr<KernelInit> init_;
+    const std::unique_ptr<KernelSync> sync_;
 };
 
 } // namespace
 
 std::unique_ptr<ptx::Observer> make_observer(ptx::Machine &machine, unsigned checks,
                                              const Report &report, const Describe &describe) {
-    std::vector<std::unique_ptr<ptx::Observer>> all;
+    std::unique_ptr<KernelRaces> races;
+    std::unique_ptr<KernelInit> init;
+    std::unique_ptr<KernelSync> sync;
     if (checks & check_race)
-        all.push_back(std::make_unique<KernelRaces>(machine, report, describe));
+        races = std::make_unique<KernelRaces>(machine, report, describe);
     if (checks & check_init)
-        all.push_back(std::make_unique<KernelInit>(machine, report, describe));
+        init = std::make_unique<KernelInit>(machine, report, describe);
     if (checks & check_sync)
-        all.push_back(std::make_unique<KernelSync>(machine, report));
-    if (all.size() == 1)
-        return std::move(all.front());
-    return std::make_unique<Several>(std::move(all));
+        sync = std::make_unique<KernelSync>(machine, report);
+    switch (checks) {
+    case check_race:
+        return races;
+    case check_init:
+        return init;
+    case check_sync:
+        return sync;
+    default:
+        return std::make_unique<Several>(std::move(races), std::move(init), std::move(sync));
+    }
 }
 
 } // namespace soft::check

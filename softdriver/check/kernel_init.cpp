@@ -228,6 +228,16 @@ bool KernelInit::finds_address(unsigned lane, Bytes &bytes) const {
     return bytes.count && bytes.count <= most_accessed;
 }
 
+void KernelInit::run(ptx::Warp &warp, const ptx::Step &step) {
+    const ptx::Effect &effect = effect_of(warp, step);
+    // Fast path: most steps compute, and nothing is undefined.
+    if (!looks_at(warp, effect))
+        return step.run(warp, step);
+    before(warp, step, effect);
+    step.run(warp, step);
+    after(warp, step, effect);
+}
+
 void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) {
     const ptx::Code &code = *warp.frame->code;
     const Flow &flow = code.flows[size_t(&step - code.body.data())];
@@ -274,14 +284,20 @@ bool KernelInit::accesses_clean_memory() {
     bool is_global = effect.space == Space::Global || effect.space == Space::Generic;
     if (!is_global || !now_.lanes)
         return false;
-    uint64_t first = ~uint64_t{0}, last = 0;
-    for (uint32_t left = now_.lanes; left; left &= left - 1) {
-        uint64_t address =
-            address_of(*now_.warp, *now_.step, effect, unsigned(__builtin_ctz(left)));
-        first = std::min(first, address);
-        last = std::max(last, address);
+    const Addresses *addresses = shared_addresses_;
+    if (!addresses || !addresses->is_of(*now_.step, now_.lanes)) {
+        addresses_.find(*now_.warp, *now_.step, effect, now_.lanes);
+        addresses = &addresses_;
     }
-    return last < ptx::shared_window && last - first < farthest &&
+    if (!addresses->in_one_space() ||
+        addresses->space(unsigned(__builtin_ctz(now_.lanes))) != Space::Global)
+        return false;
+    uint64_t first = ~uint64_t{0}, last = 0;
+    for (const Run &run : *addresses) {
+        first = std::min(first, run.first);
+        last = std::max(last, run.first + (run.count - 1) * run.stride);
+    }
+    return last - first < farthest &&
            is_clean(first, last - first + size_t(effect.item_bytes) * effect.count);
 }
 

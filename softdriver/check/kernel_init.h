@@ -2,6 +2,7 @@
 
 #include "check/places.h"
 #include "check/propagation.h"
+#include "check/step_addresses.h"
 #include "ptx/observer.h"
 #include "work/operation.h"
 
@@ -31,11 +32,18 @@ class UndefinedBytes {
     size_t undefined_ = 0;          // bytes with an undefined bit
 };
 
-class KernelInit : public ptx::Observer {
+class KernelInit final : public ptx::Observer {
   public:
     KernelInit(ptx::Machine &machine, Report report, Describe describe)
         : machine_(machine), report_(std::move(report)), describe_(std::move(describe)) {}
 
+    // Uses these addresses of a step if another check has found them already.
+    void share(const Addresses *addresses) { shared_addresses_ = addresses; }
+    // Returns whether a step may matter.
+    bool looks_at(const ptx::Warp &warp, const ptx::Effect &effect) {
+        return effect.kind != ptx::Effect::Kind::None || !registers_of(*warp.frame).is_clean();
+    }
+    void run(ptx::Warp &warp, const ptx::Step &step) override;
     void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void starts(ptx::ThreadBlock &block) override;
@@ -93,6 +101,8 @@ class KernelInit : public ptx::Observer {
     const Report report_;
     const Describe describe_;
     Now now_;
+    Addresses addresses_;
+    const Addresses *shared_addresses_ = nullptr;
     std::vector<Result> results_; // what the running step will do to registers
     std::vector<Store> stores_;   // and to memory
     std::unordered_map<const ptx::Frame *, std::unique_ptr<Registers>> registers_;

@@ -59,17 +59,38 @@ std::string remedy(const Entry &earlier, const Entry &later, const HazardAccess 
     return "add __syncthreads()" + between;
 }
 
+// Returns whether two accesses of the same bytes are both atomic, each for the thread of the other
+// one.
+bool are_atomic(const Entry &one, const Entry &other) {
+    return one.strong && other.strong && one.bytes == other.bytes && one.size == other.size &&
+           (one.block == other.block || !(one.only_block || other.only_block));
+}
+
+bool are_atomic(const Span &one, const Span &other) {
+    return one.strong && one.strong == other.strong &&
+           (one.block == other.block || !(one.only_block || other.only_block));
+}
+
+// Returns the time of an access. A thread that sees a strong write after a fence knows this write,
+// too. So the write counts as made at the time of the fence.
+uint32_t time_of(const Clocks &clocks, unsigned thread, bool strong_write) {
+    uint32_t released_at = strong_write ? clocks.released_at(thread) : 0;
+    return released_at ? released_at : clocks.now(thread);
+}
+
 // Returns true if the scope is a block, which does not order threads of different blocks.
 bool is_block_scope(const Effect &effect) { return effect.scope == Effect::Scope::Block; }
 
 } // namespace
 
 void KernelRaces::run(ptx::Warp &warp, const ptx::Step &step) {
-    const ptx::Code &code = *warp.frame->code;
+    const Effect &effect = effect_of(warp, step);
     // Fast path: most steps do nothing that can race.
-    if (code.effects[size_t(&step - code.body.data())].kind == Effect::Kind::None)
+    if (effect.kind == Effect::Kind::None)
         return step.run(warp, step);
-    Observer::run(warp, step);
+    before(warp, step, effect);
+    step.run(warp, step);
+    after(warp, step, effect);
 }
 
 void KernelRaces::before(ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
@@ -146,26 +167,42 @@ void KernelRaces::access_mbarriers(const Now &now, uint32_t lanes) {
 void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {
     size_t size = now.bytes;
     bool is_aligned = !((run.first | run.stride) & (size - 1)) && !(size & (size - 1));
-    if (!entry.strong && size && size < line_bytes && is_aligned && addresses_.in_one_space()) {
-        Span span;
-        span.block = entry.block;
-        span.place = entry.place;
-        span.warp = entry.warp;
-        span.writes = entry.writes;
-        span.size = uint8_t(size);
+    bool in_lines = size && size < line_bytes && is_aligned && addresses_.in_one_space();
+    Span span;
+    span.block = entry.block;
+    span.place = entry.place;
+    span.warp = entry.warp;
+    span.size = uint8_t(size);
+    span.writes = entry.writes;
+    span.only_block = entry.only_block;
+    span.strong = entry.size;
+    if (in_lines && (!entry.strong || tells_nothing(now, run))) {
         access_lines(now, run, span);
-        if (span.writes)
+        if (span.is_weak_write())
             forget(now, run);
         return;
     }
     for (uint32_t left = run.lanes; left; left &= left - 1) {
         unsigned lane = unsigned(__builtin_ctz(left));
         bool shared = addresses_.space(lane) == Space::Shared;
-        if (!shared && addresses_.space(lane) != Space::Global)
-            continue;
-        access({now, lane, left & -left, addresses_[lane], shared}, entry);
-        looked_at_ |= left & -left;
+        Lane one{now, lane, left & -left, addresses_[lane], shared};
+        if (shared ? one.address + size > machine_.shared_bytes
+                   : addresses_.space(lane) != Space::Global)
+            continue; // if it is outside, the step ends the launch with an error
+        if (in_lines)
+            access_lines(now, {one.address, 0, one.lanes, 1}, span);
+        else
+            access(one, entry);
+        synchronize(one);
+        looked_at_ |= one.lanes;
     }
+}
+
+// Returns whether the strong accesses of a run neither tell others anything nor learn from others.
+bool KernelRaces::tells_nothing(const Now &now, const Run &run) const {
+    bool shared = addresses_.space(unsigned(__builtin_ctz(run.lanes))) == Space::Shared;
+    return !now.effect.releases && !now.block.clocks.has_learned() &&
+           (shared ? now.block.words : words_).empty();
 }
 
 // What all lanes of an access have in common.
@@ -197,7 +234,7 @@ void KernelRaces::access_lines(const Now &now, const Run &run, Span span) {
         return;
     uint64_t at = run.first, last = run.first + (run.count - 1) * run.stride;
     bool outside = shared && last + now.bytes > machine_.shared_bytes;
-    bool race = span.writes && !run.stride; // of the lanes of this step
+    bool race = span.is_weak_write() && !run.stride; // of the lanes of this step
     if (run.count > 1 && (race || outside || !is_at_one_time(now, run))) {
         for (uint32_t left = run.lanes; left; left &= left - 1) {
             lane = unsigned(__builtin_ctz(left));
@@ -208,7 +245,8 @@ void KernelRaces::access_lines(const Now &now, const Run &run, Span span) {
     }
     if (outside)
         return; // the step ends the launch with an error
-    span.epoch = now.block.clocks.now(now.warp.number * warp_size + lane);
+    span.epoch =
+        time_of(now.block.clocks, now.warp.number * warp_size + lane, span.strong && span.writes);
     for (uint32_t left = run.lanes; left; left &= ~span.lanes) {
         uint64_t line = at / line_bytes;
         unsigned begin = at % line_bytes, count = unsigned(__builtin_popcount(left));
@@ -238,16 +276,26 @@ bool KernelRaces::is_at_one_time(const Now &now, const Run &run) const {
 // Adds an access to a line. Returns false if the line needs cells: because the access may race, or
 // because there is no room for it.
 bool KernelRaces::add_span(const Block &block, Line &line, const Span &span) const {
+    constexpr unsigned last_reads = 8;
     if (line.has_cells())
         return false;
     const Span *spans = line.spans();
-    for (unsigned i = 0, end = span.writes ? line.size() : line.writes(); i < end; i++)
-        if (!is_behind(block, span, spans[i]))
+    unsigned writes = line.writes(), size = line.size();
+    // The earlier accesses of the same kind.
+    unsigned begin = span.writes ? 0 : writes, end = span.writes ? writes : size;
+    bool many = !span.writes && size > writes + last_reads;
+    for (unsigned i = many ? size - last_reads : begin; i < end; i++)
+        if (spans[i].is_same(span))
+            return true;
+    for (unsigned i = 0, others = span.writes ? size : writes; i < others; i++)
+        if (!are_atomic(span, spans[i]) && !is_behind(block, span, spans[i]))
             return false;
-    size_t readers = 0; // other blocks that read the same bytes
-    for (unsigned i = line.writes(); i < line.size() && !span.writes; i++) {
-        readers += spans[i].block != span.block && spans[i].covers(span);
-        if (readers == most_readers)
+    // A later access that races with this one races with these, too.
+    size_t others = 0, enough = span.writes ? most_entries : most_readers;
+    for (unsigned i = begin; i < end && !span.is_weak_write(); i++) {
+        others += spans[i].block != span.block && spans[i].covers(span) &&
+                  (!spans[i].strong || span.strong);
+        if (others == enough)
             return true;
     }
     drop_superfluous(block, line, span);
@@ -255,16 +303,21 @@ bool KernelRaces::add_span(const Block &block, Line &line, const Span &span) con
 }
 
 // Drops earlier accesses of a line that are not needed if this one is kept: what races with one of
-// them races with this one, too. Looks only at the last reads, while there is room for more.
+// them races with this one, too. A weak access stays when a strong one comes: a later strong access
+// races only with the weak one. Looks only at the last ones while there is room for more.
 void KernelRaces::drop_superfluous(const Block &block, Line &line, const Span &span) const {
-    constexpr unsigned last_reads = 4;
+    constexpr unsigned last = 4;
     const Span *spans = line.spans();
-    unsigned end = span.writes ? 0 : line.writes();
-    if (!span.writes && !line.full() && line.size() > end + last_reads)
-        end = line.size() - last_reads;
-    for (unsigned i = line.size(); i-- > end;)
-        if (span.covers(spans[i]) && (span.writes || is_clearly_behind(block, span, spans[i])))
+    unsigned begin = span.writes ? 0 : line.writes();
+    unsigned end = span.writes && span.strong ? line.writes() : line.size();
+    if (!span.is_weak_write() && !line.full() && end > begin + last)
+        begin = end - last;
+    for (unsigned i = end; i-- > begin;) {
+        bool replaces = span.is_weak_write() || ((!span.strong || spans[i].strong) &&
+                                                 is_clearly_behind(block, span, spans[i]));
+        if (replaces && span.covers(spans[i]))
             line.drop(i);
+    }
 }
 
 // A quick look for is_behind(), which finds the frequent cases.
@@ -305,6 +358,9 @@ void KernelRaces::look_at_each(const Now &now, const Span &span, uint64_t line, 
     entry.place = span.place;
     entry.warp = span.warp;
     entry.writes = span.writes;
+    entry.strong = span.strong;
+    entry.only_block = span.only_block;
+    entry.size = span.strong;
     span.each([&](uint32_t lanes, unsigned at) {
         entry.lanes = lanes;
         look_at_words({now, unsigned(__builtin_ctz(lanes)), lanes, line + at, shared}, entry);
@@ -325,19 +381,11 @@ void KernelRaces::forget(const Now &now, const Run &run) {
     }
 }
 
-// A strong access, or one of an unusual size.
+// An access of an unusual size.
 void KernelRaces::access(const Lane &access, Entry entry) {
-    if (access.shared && access.address + access.now.bytes > machine_.shared_bytes)
-        return; // the step ends the launch with an error
     entry.lanes = access.lanes;
-    // A thread that sees a strong write after a fence knows this write, too. So the write counts as
-    // made at the time of the fence.
-    const Clocks &clocks = access.now.block.clocks;
-    uint32_t released_at = clocks.released_at(access.thread());
-    bool tells = entry.strong && entry.writes && released_at;
-    entry.epoch = tells ? released_at : clocks.now(access.thread());
+    entry.epoch = time_of(access.now.block.clocks, access.thread(), entry.strong && entry.writes);
     look_at_words(access, entry);
-    synchronize(access);
 }
 
 void KernelRaces::look_at_words(const Lane &access, Entry entry) {
@@ -353,15 +401,14 @@ void KernelRaces::look_at_words(const Lane &access, Entry entry) {
 void KernelRaces::look(const Lane &access, uint64_t word, const Entry &entry) {
     Line &line = line_of(access.now.block, access.shared, word / line_words);
     Cell &cell = line.cell(word % line_words);
+    Entry *same = cell.find_like(entry);
+    bool stores = entry.writes && !entry.strong; // perhaps other bytes than before
+    if (same && !stores && !(entry.lanes & ~same->lanes))
+        return; // fast path: the same threads do the same again
     for (size_t i = 0; i < cell.size(); i++) {
         const Entry &earlier = cell[i];
-        if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes))
-            continue;
-        bool apart = earlier.block != entry.block;
-        bool strong = earlier.strong && entry.strong && earlier.bytes == entry.bytes &&
-                      earlier.size == entry.size &&
-                      !(apart && (earlier.only_block || entry.only_block));
-        if (strong)
+        if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes) ||
+            are_atomic(entry, earlier))
             continue;
         auto [lane, other] = unordered(access, earlier);
         if (other >= 0) {
@@ -371,7 +418,10 @@ void KernelRaces::look(const Lane &access, uint64_t word, const Entry &entry) {
             break;
         }
     }
-    keep(access, cell, entry);
+    if (same)
+        same->lanes |= entry.lanes;
+    else
+        keep(access, cell, entry);
 }
 
 // Returns a lane of the access and one of an earlier access that nothing orders, or -1.
@@ -392,8 +442,6 @@ std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earl
 // Keeps an access, and drops those that it makes superfluous: a later access that races with one of
 // them races with this one, too.
 void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const {
-    if (cell.merge(entry))
-        return;
     size_t readers = 0;
     for (size_t i = cell.size(); i--;) {
         const Entry &old = cell[i];

@@ -13,7 +13,7 @@
 
 namespace soft::check {
 
-class KernelRaces : public ptx::Observer {
+class KernelRaces final : public ptx::Observer {
   public:
     KernelRaces(ptx::Machine &machine, Report report, Describe describe)
         : machine_(machine), report_(std::move(report)), describe_(std::move(describe)) {}
@@ -25,6 +25,8 @@ class KernelRaces : public ptx::Observer {
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
     void meets(const ptx::Warp &warp, uint32_t members) override;
+    // The addresses of the running step, if the check has needed them.
+    Addresses &addresses() { return addresses_; }
 
   private:
     struct Arrivals {
@@ -66,6 +68,7 @@ class KernelRaces : public ptx::Observer {
     void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
     void access_mbarriers(const Now &now, uint32_t lanes);
     void access(const Now &now, const Run &run, const Entry &entry);
+    bool tells_nothing(const Now &now, const Run &run) const;
     void access_lines(const Now &now, const Run &run, Span span);
     bool is_at_one_time(const Now &now, const Run &run) const;
     bool add_span(const Block &block, Line &line, const Span &span) const;

@@ -143,6 +143,15 @@ void KernelSync::report(const ptx::ThreadBlock &block, const Story &story) {
     });
 }
 
+void KernelSync::run(ptx::Warp &warp, const ptx::Step &step) {
+    const Effect &effect = effect_of(warp, step);
+    if (effect.kind == Effect::Kind::None)
+        return step.run(warp, step);
+    before(warp, step, effect);
+    step.run(warp, step);
+    after(warp, step, effect);
+}
+
 void KernelSync::before(ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
     if (effect.kind == Effect::Kind::None)
         return;
@@ -215,8 +224,12 @@ void KernelSync::ends(const ptx::ThreadBlock &block) {
 void KernelSync::keep_last(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
     WarpState &state = state_of(warp);
     Last last = {true, place_of(warp, step), step_of_kernel(warp, step), ++state.time};
+    if (lanes == state.lanes) {
+        state.last_of_all = last;
+        return;
+    }
     for (uint32_t left = lanes; left; left &= left - 1)
-        state.last[lowest(left)] = last;
+        state.last_of[lowest(left)] = last;
 }
 
 KernelSync::Wait *KernelSync::find(WarpState &state, bool barrier, uint32_t number) const {
@@ -260,7 +273,7 @@ bool KernelSync::is_behind(size_t step, const Last &last, bool later) {
 void KernelSync::look_at_ended(const ptx::Warp &warp, const Wait &wait) {
     const WarpState &state = state_of(warp);
     for (uint32_t left = wait.expected & ~warp.live & ~wait.lanes; left; left &= left - 1) {
-        const Last &last = state.last[lowest(left)];
+        const Last &last = state.last(lowest(left));
         if (is_behind(wait.step, last, last.time > wait.since))
             return left_alone(warp, wait, lowest(left), last.place);
     }
@@ -463,7 +476,7 @@ void KernelSync::completes(const ptx::ThreadBlock &of, unsigned barrier) {
 void KernelSync::look_at_ended_warps(const ptx::ThreadBlock &block, const Phase &phase,
                                      unsigned barrier) {
     for (const auto &warp : block.warps) {
-        const Last &last = state_of(*warp).last[0];
+        const Last &last = state_of(*warp).last(0);
         if (warp->live || !is_behind(phase.step, last, false))
             continue;
         Done second = {last.place, thread_of(*warp, 0)};

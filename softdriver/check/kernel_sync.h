@@ -14,11 +14,12 @@
 
 namespace soft::check {
 
-class KernelSync : public ptx::Observer {
+class KernelSync final : public ptx::Observer {
   public:
     KernelSync(ptx::Machine &machine, Report report)
         : machine_(machine), report_(std::move(report)), flow_(machine.code) {}
 
+    void run(ptx::Warp &warp, const ptx::Step &step) override;
     void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void starts(ptx::ThreadBlock &block) override;
@@ -54,7 +55,12 @@ class KernelSync : public ptx::Observer {
         bool confused = false;
         uint32_t lanes = 0; // all
         std::vector<Wait> waits;
-        Last last[ptx::warp_size];
+        // What all lanes did last together, and what each lane did last. The later one counts.
+        Last last_of_all, last_of[ptx::warp_size];
+
+        const Last &last(unsigned lane) const {
+            return last_of[lane].time > last_of_all.time ? last_of[lane] : last_of_all;
+        }
     };
     // The present phase of a barrier.
     struct Phase {

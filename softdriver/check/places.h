@@ -13,6 +13,10 @@ using Report =
 // Describes memory of the device by an address in it, and says where the memory begins.
 using Describe = std::function<std::string(uintptr_t address, uintptr_t &begin)>;
 
+inline const ptx::Effect &effect_of(const ptx::Warp &warp, const ptx::Step &step) {
+    const ptx::Code &code = *warp.frame->code;
+    return code.effects[size_t(&step - code.body.data())];
+}
 // Returns the lanes that execute a step: those of the group in which the guard holds.
 uint32_t lanes_of(const ptx::Warp &warp, const ptx::Step &step);
 // Returns the address that a lane accesses.

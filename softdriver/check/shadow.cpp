@@ -66,8 +66,13 @@ void Line::spread() {
                 entry.warp = span.warp;
                 entry.bytes = bytes_of_word(byte, next);
                 entry.writes = span.writes;
+                entry.strong = span.strong;
+                entry.only_block = span.only_block;
+                entry.size = span.strong;
                 Cell &cell = (*cells_)[word];
-                if (!cell.merge(entry))
+                if (Entry *same = cell.find_like(entry))
+                    same->lanes |= lanes;
+                else
                     cell.add(entry);
                 byte = next;
             }

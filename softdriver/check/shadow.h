@@ -31,7 +31,7 @@ struct Entry {
     bool is_like(const Entry &other) const {
         return block == other.block && warp == other.warp && epoch == other.epoch &&
                bytes == other.bytes && writes == other.writes && strong == other.strong &&
-               size == other.size;
+               only_block == other.only_block && size == other.size;
     }
 };
 
@@ -50,14 +50,12 @@ class Cell {
             more_.resize(count_ - own + 1);
         (*this)[count_++] = entry;
     }
-    // Adds the lanes of an entry to an entry that is like it. Returns false if there is none.
-    bool merge(const Entry &entry) {
+    // Returns the entry that is the same but for its lanes and its place, or null.
+    Entry *find_like(const Entry &entry) {
         for (size_t i = 0; i < count_; i++)
-            if ((*this)[i].is_like(entry)) {
-                (*this)[i].lanes |= entry.lanes;
-                return true;
-            }
-        return false;
+            if ((*this)[i].is_like(entry))
+                return &(*this)[i];
+        return nullptr;
     }
 
   private:
@@ -69,15 +67,23 @@ class Cell {
 
 // An access of some lanes of a warp to a line, at equal distances: the first of `lanes` accesses
 // `size` bytes from `begin` on, the next one `stride` bytes further, and so on. If the stride is 0,
-// all lanes access the same bytes. The access is not strong.
+// all lanes access the same bytes.
 struct Span {
     uint32_t block = 0, epoch = 0, lanes = 0;
     uint32_t place = 0;         // the step: see place_of()
     uint8_t begin = 0, end = 0; // the bytes of the line
     uint8_t size = 0, stride = 0;
     uint8_t warp = 0;
-    bool writes = false;
+    bool writes = false, only_block = false;
+    uint8_t strong = 0; // for a strong access: the bytes of an item
 
+    bool is_weak_write() const { return writes && !strong; }
+    // Whether the other span is the same but for its place.
+    bool is_same(const Span &other) const {
+        return lanes == other.lanes && epoch == other.epoch && block == other.block &&
+               warp == other.warp && has_pattern(other) && writes == other.writes &&
+               strong == other.strong && only_block == other.only_block;
+    }
     bool overlaps(const Span &other) const { return begin < other.end && other.begin < end; }
     bool has_gaps() const { return stride > size; }
     bool covers(const Span &other) const {

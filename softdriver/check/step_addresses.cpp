@@ -50,6 +50,8 @@ const auto taken = ptx::has_avx2() ? take_all_avx2 : take_all;
 
 void Addresses::find(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
                      uint32_t lanes) {
+    step_ = &step;
+    lanes_ = lanes;
     bool regular = taken(warp, step, effect.address_bytes, addresses_.data()) && lanes == all_lanes;
     in_one_space_ = true;
     if (effect.space == Space::Generic)

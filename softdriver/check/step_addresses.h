@@ -21,6 +21,11 @@ class Addresses {
     // Finds what these lanes of a warp access in a step. There is at least one.
     void find(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
               uint32_t lanes);
+    // Whether these are the addresses of these lanes in a step.
+    bool is_of(const ptx::Step &step, uint32_t lanes) const {
+        return step_ == &step && lanes_ == lanes;
+    }
+    void clear() { step_ = nullptr; }
     uint64_t operator[](unsigned lane) const { return addresses_[lane]; } // in its state space
     ptx::Space space(unsigned lane) const { return spaces_[lane]; }
     // Whether all lanes access the same state space.
@@ -33,6 +38,8 @@ class Addresses {
     void find_spaces(uint32_t lanes);
     void find_runs(uint32_t lanes);
 
+    const ptx::Step *step_ = nullptr;
+    uint32_t lanes_ = 0;
     std::array<uint64_t, ptx::warp_size> addresses_{};
     std::array<ptx::Space, ptx::warp_size> spaces_{};
     bool in_one_space_ = true;

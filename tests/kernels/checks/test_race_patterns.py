@@ -157,4 +157,5 @@ def test_reads_of_other_words_hide_nothing(cuda_device, writer):
         threads=32,
     )
     words = {hazard.start // 4 for hazard in found}
-    assert words and words <= set(range(48, 64))
+    assert words
+    assert words <= set(range(48, 64))
