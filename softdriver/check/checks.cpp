@@ -56,9 +56,9 @@ class Several final : public ptx::Observer {
                 const std::vector<ptx::Transfer> &transfers) override {
         each([&](auto &check) { check.passes(warp, from, to, transfers); });
     }
-    void writes(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
-                size_t bytes) override {
-        each([&](auto &check) { check.writes(warp, lane, space, address, bytes); });
+    void uses(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
+              size_t bytes, ptx::Use use) override {
+        each([&](auto &check) { check.uses(warp, lane, space, address, bytes, use); });
     }
 
   private:

@@ -139,9 +139,9 @@ void Told::add(const Told &other) {
     block.learn(other.block);
 }
 
-Clocks::Clocks(unsigned threads)
-    : warps_((threads + warp_lanes - 1) / warp_lanes), epochs_(warps_.size() * warp_lanes),
-      threads_(epochs_.size()) {}
+Clocks::Clocks(const Actors &actors)
+    : actors_(actors), warps_(actors.stride / warp_lanes), epochs_(actors.stride),
+      threads_(actors.stride), finished_(actors.count() - actors.stride) {}
 
 void Clocks::begin(uint32_t block) {
     block_ = block;
@@ -152,6 +152,8 @@ void Clocks::begin(uint32_t block) {
     for (unsigned thread : touched_)
         threads_[thread] = {};
     touched_.clear();
+    std::fill(finished_.begin(), finished_.end(), Finished());
+    any_finished_ = false;
 }
 
 Clocks::Thread &Clocks::touch(unsigned thread) {
@@ -172,11 +174,109 @@ int Clocks::unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lan
     for (; lanes; lanes &= lanes - 1) {
         unsigned lane = unsigned(__builtin_ctz(lanes)), other = warp * warp_lanes + lane;
         bool knows = (here && other == thread) || (known && known->of(other) >= epoch) ||
-                     (of_all && of_all->of(other) >= epoch);
+                     (of_all && of_all->of(other) >= epoch) ||
+                     (here && other >= actors_.stride && knows_actor(thread, other, epoch));
         if (!knows)
             return int(lane);
     }
     return -1;
+}
+
+// Calls `act` with each actor in the planes that belongs to one of these lanes, in order.
+template <class Act> void Clocks::for_each_plane(unsigned warp, uint32_t lanes, Act act) const {
+    for (unsigned first = actors_.stride + warp * warp_lanes; first < actors_.first_of_warps();
+         first += actors_.stride)
+        for (uint32_t left = lanes; left; left &= left - 1)
+            act(first + unsigned(__builtin_ctz(left)));
+}
+
+// Returns the time of an actor that these lanes of a warp know because the actor is their own, or
+// that of a lane of the warp, or because all threads know it.
+uint32_t Clocks::known_of_actor(unsigned warp, uint32_t lanes, unsigned actor) const {
+    const Finished &finished = finished_[actor - actors_.stride];
+    if (actor >= actors_.first_other())
+        return finished.block;
+    if (actor >= actors_.first_of_warps())
+        return actor - actors_.first_of_warps() == warp ? finished.own : finished.block;
+    unsigned owner = actor % actors_.stride;
+    if (owner / warp_lanes != warp)
+        return finished.block;
+    return lanes >> owner % warp_lanes & 1 ? finished.own : std::max(finished.warp, finished.block);
+}
+
+bool Clocks::knows_actor(unsigned thread, unsigned actor, uint32_t time) const {
+    return known_of_actor(thread / warp_lanes, 1u << thread % warp_lanes, actor) >= time;
+}
+
+void Clocks::finish(unsigned actor, uint32_t time) {
+    uint32_t &own = finished_[actor - actors_.stride].own;
+    own = std::max(own, time);
+    any_finished_ = true;
+}
+
+Known Clocks::only(unsigned actor, uint32_t time) const {
+    auto *epochs = new Epochs;
+    epochs->later.emplace_back(actor, time);
+    Known known;
+    known.learn(block_, epochs);
+    return known;
+}
+
+// Returns what all lanes of a warp know because all threads do, or because the lanes have met.
+Clocks::Times Clocks::base_times(unsigned warp) const {
+    Times times(actors_.count());
+    std::fill_n(times.begin(), actors_.stride, base_);
+    std::fill_n(times.begin() + warp * warp_lanes, warp_lanes, std::max(base_, warps_[warp].base));
+    for (unsigned actor = actors_.stride; any_finished_ && actor < times.size(); actor++)
+        times[actor] = known_of_actor(warp, 0, actor);
+    return times;
+}
+
+Clocks::Times Clocks::known_to_all(unsigned warp, uint32_t lanes) const {
+    Times base = base_times(warp), all = base;
+    const Epochs *last = nullptr;
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        const Epochs *more = threads_[warp * warp_lanes + unsigned(__builtin_ctz(left))].more.get();
+        if (left == lanes || more != last) {
+            Times times = base;
+            for (size_t i = 0; more && i < times.size(); i++)
+                times[i] = std::max(times[i], more->all);
+            for (size_t i = 0; more && i < more->later.size(); i++) {
+                auto [actor, time] = more->later[i];
+                times[actor] = std::max(times[actor], time);
+            }
+            for (size_t i = 0; i < all.size(); i++)
+                all[i] = left == lanes ? times[i] : std::min(all[i], times[i]);
+        }
+        last = more;
+    }
+    if (lanes && !(lanes & (lanes - 1))) {
+        unsigned thread = warp * warp_lanes + unsigned(__builtin_ctz(lanes));
+        all[thread] = now(thread);
+        for_each_plane(warp, lanes,
+                       [&](unsigned actor) { all[actor] = std::max(all[actor], finished(actor)); });
+    }
+    return all;
+}
+
+Clocks::Times Clocks::known_to_any(unsigned warp, uint32_t lanes) const {
+    Times any = base_times(warp);
+    const Epochs *last = nullptr;
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        unsigned thread = warp * warp_lanes + unsigned(__builtin_ctz(left));
+        const Epochs *more = threads_[thread].more.get();
+        for (size_t i = 0; more && more != last && i < any.size(); i++)
+            any[i] = std::max(any[i], more->all);
+        for (size_t i = 0; more && more != last && i < more->later.size(); i++) {
+            auto [actor, time] = more->later[i];
+            any[actor] = std::max(any[actor], time);
+        }
+        any[thread] = now(thread);
+        last = more;
+    }
+    for_each_plane(warp, lanes,
+                   [&](unsigned actor) { any[actor] = std::max(any[actor], finished(actor)); });
+    return any;
 }
 
 void Clocks::meet_all() {
@@ -186,9 +286,18 @@ void Clocks::meet_all() {
     for (unsigned number : touched_) {
         Thread &thread = threads_[number];
         others_.learn(thread.others);
+        for (size_t i = 0; !finished_.empty() && thread.more && i < thread.more->later.size(); i++)
+            if (auto [actor, time] = thread.more->later[i]; actor >= actors_.stride) {
+                uint32_t &known = finished_[actor - actors_.stride].block;
+                known = std::max(known, time);
+                any_finished_ = true;
+            }
         thread.others = {};
         thread.more = {};
     }
+    if (any_finished_)
+        for (Finished &finished : finished_)
+            finished.block = std::max(finished.block, finished.own);
 }
 
 // Advances the times of these lanes.
@@ -216,6 +325,11 @@ void Clocks::meet(unsigned number, uint32_t lanes, uint32_t live) {
         warp.base = warp.now++;
         warp.same = true;
         latest_ = std::max(latest_, warp.now);
+        if (any_finished_)
+            for_each_plane(number, ~uint32_t{0}, [&](unsigned actor) {
+                Finished &finished = finished_[actor - actors_.stride];
+                finished.warp = std::max(finished.warp, finished.own);
+            });
     }
     if (all && !has_learned())
         return;
@@ -227,6 +341,10 @@ void Clocks::meet(unsigned number, uint32_t lanes, uint32_t live) {
             unsigned thread = first + unsigned(__builtin_ctz(left));
             own->later.emplace_back(thread, now(thread));
         }
+        for_each_plane(number, lanes, [&](unsigned actor) {
+            if (finished(actor))
+                own->later.emplace_back(actor, finished(actor));
+        });
         more = own;
         advance(number, lanes);
     }
@@ -244,18 +362,21 @@ void Clocks::meet(unsigned number, uint32_t lanes, uint32_t live) {
     }
 }
 
-Known Clocks::tell(unsigned number, uint32_t lanes) {
+Known Clocks::gather(unsigned number, uint32_t lanes, bool with_own) {
     unsigned first = number * warp_lanes;
     auto *own = new Epochs;
     own->all = base_;
     EpochsPtr more = own;
     Known all = others_;
     for (unsigned lane = 0; lane < warp_lanes; lane++) {
-        bool tells = lanes >> lane & 1;
+        bool tells = with_own && lanes >> lane & 1;
         uint32_t time = tells ? now(first + lane) : warps_[number].base;
         if (time > base_)
             own->later.emplace_back(first + lane, time);
     }
+    for (unsigned actor = actors_.stride; any_finished_ && actor < actors_.count(); actor++)
+        if (uint32_t time = known_of_actor(number, lanes, actor))
+            own->later.emplace_back(actor, time);
     for (uint32_t left = lanes; left; left &= left - 1) {
         const Thread &thread = threads_[first + unsigned(__builtin_ctz(left))];
         more = joined(more, thread.more);

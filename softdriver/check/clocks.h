@@ -11,6 +11,8 @@
 
 namespace soft::check {
 
+constexpr unsigned warp_lanes = 32;
+
 // The time of each thread of a block. A thread's own time grows whenever others can learn what it
 // has done.
 struct Epochs : Counted {
@@ -66,12 +68,29 @@ struct Told {
     void add(const Told &other);
 };
 
-// The clocks of the threads of a block. Threads are numbered through its warps.
+// Says how the actors of a block are numbered. An actor is a thread, or does what a thread does not
+// wait for: copies and products. First come the threads, through all warps: `stride` numbers. Then
+// come planes of as many actors, one for each thread. Then comes an actor for each warp. The other
+// actors belong to no thread.
+struct Actors {
+    unsigned stride = 0, planes = 0, of_warps = 0, others = 0;
+
+    unsigned first_of_warps() const { return stride * (1 + planes); }
+    unsigned first_other() const { return first_of_warps() + of_warps; }
+    unsigned count() const { return first_other() + others; }
+};
+
+// The operations of an actor that is no thread have times from this one on. No thread has such a
+// time, so what is known to all threads up to some time is nothing that an actor does.
+constexpr uint32_t first_time_of_actors = 1u << 31;
+
+// The clocks of the actors of a block.
 class Clocks {
   public:
-    explicit Clocks(unsigned threads);
+    explicit Clocks(const Actors &actors);
     void begin(uint32_t block); // a new block, whose threads know nothing
 
+    uint32_t block() const { return block_; }
     uint32_t now(unsigned thread) const {
         const Warp &warp = warps_[thread / warp_lanes];
         return warp.same ? warp.now : epochs_[thread];
@@ -88,13 +107,30 @@ class Clocks {
     int unknown(unsigned thread, uint32_t block, unsigned warp, uint32_t lanes,
                 uint32_t epoch) const;
 
+    // Says that the owner of an actor, which is no thread, knows that its operations up to this
+    // time are over. finished() returns this time.
+    void finish(unsigned actor, uint32_t time);
+    uint32_t finished(unsigned actor) const { return finished_[actor - actors_.stride].own; }
+    // Returns whether all threads of the block know that an actor has finished this.
+    bool is_known_to_block(unsigned actor, uint32_t time) const {
+        return finished_[actor - actors_.stride].block >= time;
+    }
+    // Returns what anyone knows who knows this time of an actor.
+    Known only(unsigned actor, uint32_t time) const;
+    // Returns the time of each actor of the block that all these lanes know, or any of them.
+    using Times = std::vector<uint32_t>;
+    Times known_to_all(unsigned warp, uint32_t lanes) const;
+    Times known_to_any(unsigned warp, uint32_t lanes) const;
+
     // Call this when all threads of the block have waited for each other.
     void meet_all();
     // Call this when these lanes of a warp have waited for each other.
     void meet(unsigned warp, uint32_t lanes, uint32_t live);
     // Returns what these lanes of a warp know, including their own times, and then advances these
     // times.
-    Known tell(unsigned warp, uint32_t lanes);
+    Known tell(unsigned warp, uint32_t lanes) { return gather(warp, lanes, true); }
+    // Like tell(), but what is returned does not include the lanes' own times.
+    Known tell_others(unsigned warp, uint32_t lanes) { return gather(warp, lanes, false); }
     void learn(unsigned thread, const Known &known);
 
     // The two parts of a fence. After release(), the thread's strong writes tell what came before
@@ -109,7 +145,6 @@ class Clocks {
     void see(unsigned thread, const Told &told, bool acquires, bool only_block);
 
   private:
-    static constexpr unsigned warp_lanes = 32;
     struct Warp {
         uint32_t base = 0; // known to all lanes
         uint32_t now = 1;  // the time of all lanes, if `same`
@@ -123,11 +158,23 @@ class Clocks {
         bool touched = false;
     };
 
+    // What is known of an actor that is no thread: to its thread or warp, to all lanes of the warp
+    // of its thread, and to all threads of the block.
+    struct Finished {
+        uint32_t own = 0, warp = 0, block = 0;
+    };
+
+    bool knows_actor(unsigned thread, unsigned actor, uint32_t time) const;
+    uint32_t known_of_actor(unsigned warp, uint32_t lanes, unsigned actor) const;
+    Known gather(unsigned warp, uint32_t lanes, bool with_own);
+    Times base_times(unsigned warp) const;
+    template <class Act> void for_each_plane(unsigned warp, uint32_t lanes, Act act) const;
     Thread &touch(unsigned thread);
     void advance(unsigned warp, uint32_t lanes);
     void take_in(unsigned thread, const Told &told, bool only_block);
     void learn_own(unsigned thread, const EpochsPtr &epochs);
 
+    const Actors actors_;
     uint32_t block_ = 0;
     uint32_t base_ = 0;   // known to all threads of the block
     uint32_t latest_ = 1; // of all times
@@ -135,7 +182,9 @@ class Clocks {
     std::vector<Warp> warps_;
     std::vector<uint32_t> epochs_; // for warps whose lanes have different times
     std::vector<Thread> threads_;
-    std::vector<unsigned> touched_; // the threads that are not as they began
+    std::vector<unsigned> touched_;  // the threads that are not as they began
+    std::vector<Finished> finished_; // for each actor that is no thread
+    bool any_finished_ = false;
 };
 
 } // namespace soft::check

@@ -152,8 +152,8 @@ std::string Hazard::told() const {
     if (!story.empty())
         return text + ": " + story + "; " + remedy;
     return text + " on bytes " + std::to_string(start) + " to " + std::to_string(stop) + " of " +
-           memory + ": " + first.told() + ", and " + second.told() +
-           ". Nothing orders them: " + remedy;
+           memory + ": " + first.told() + ", and " + second.told() + ". " +
+           (reason.empty() ? "Nothing orders them" : reason) + ": " + remedy;
 }
 
 std::string Hazards::text(size_t index) const {

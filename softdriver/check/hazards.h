@@ -39,7 +39,8 @@ struct Hazard {
     bool has_first = true, has_second = true;
     bool benign = false;
     uint64_t count = 1;
-    std::string story; // what has happened; if empty, that nothing orders both accesses
+    std::string story;  // what has happened; if empty, that both accesses race
+    std::string reason; // why they race; if empty, because nothing orders them
     std::string remedy;
     // If the second access is a copy to the host: identifies the copy, for the client's words.
     RaceLabel copy;

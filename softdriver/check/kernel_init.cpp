@@ -160,9 +160,9 @@ void KernelInit::passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx
         }
 }
 
-void KernelInit::writes(const ptx::Warp &warp, unsigned lane, Space space, uint64_t address,
-                        size_t bytes) {
-    for (size_t done = 0; done < bytes; done += sizeof zeros)
+void KernelInit::uses(const ptx::Warp &warp, unsigned lane, Space space, uint64_t address,
+                      size_t bytes, ptx::Use use) {
+    for (size_t done = 0; done < bytes && ptx::writes(use); done += sizeof zeros)
         write(warp, {lane, space, address + done, std::min(bytes - done, sizeof zeros)}, zeros, 0);
 }
 

@@ -50,8 +50,8 @@ class KernelInit final : public ptx::Observer {
     void calls(const ptx::Warp &warp, const ptx::Frame &frame) override;
     void passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx::Frame &to,
                 const std::vector<ptx::Transfer> &transfers) override;
-    void writes(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
-                size_t bytes) override;
+    void uses(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
+              size_t bytes, ptx::Use use) override;
 
   private:
     static constexpr size_t most_accessed = 64; // most bytes that a lane accesses at once

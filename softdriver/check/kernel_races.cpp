@@ -13,9 +13,7 @@ using ptx::warp_size;
 
 namespace {
 
-constexpr size_t most_stored = 64;  // most bytes that a lane stores at once
-constexpr size_t most_entries = 64; // most accesses to a word that are kept
-constexpr size_t most_readers = 2;  // blocks whose reads of a word are kept
+constexpr size_t most_stored = 64; // most bytes that a lane stores at once
 
 // Copies the bytes that a lane stores.
 void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect, unsigned lane,
@@ -23,12 +21,6 @@ void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effe
     for (unsigned i = 0; i < effect.count; i++)
         memcpy(to + i * effect.item_bytes, warp.row<char>(step.rows[i]) + lane * effect.value_bytes,
                effect.item_bytes);
-}
-
-const char *mode_of(const Effect &effect) {
-    return effect.kind == Effect::Kind::Read    ? "read"
-           : effect.kind == Effect::Kind::Write ? "write"
-                                                : "atomic";
 }
 
 // Returns the lowest `count` of some lanes.
@@ -109,12 +101,20 @@ void KernelRaces::before(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     case Effect::Kind::Read:
     case Effect::Kind::Write:
     case Effect::Kind::Update:
-    case Effect::Kind::Arrive:
+        if (effect.actor != Effect::Actor::Thread)
+            return collect(warp, step);
         access(warp, step, effect, lanes_of(warp, step) & effect.lanes);
         break;
+    case Effect::Kind::Other:
+        return collect(warp, step);
     case Effect::Kind::Test:
         testing_ = lanes_of(warp, step); // the step may change its guard
         break;
+    case Effect::Kind::Proxy:
+        return fence_proxies(warp, effect, lanes_of(warp, step));
+    case Effect::Kind::Commit:
+    case Effect::Kind::Await:
+        return groups(warp, effect, lanes_of(warp, step));
     default:
         break;
     }
@@ -122,7 +122,9 @@ void KernelRaces::before(ptx::Warp &warp, const ptx::Step &step, const Effect &e
 
 void KernelRaces::after(ptx::Warp &warp, const ptx::Step &step, const Effect &effect) {
     if (effect.kind == Effect::Kind::Test)
-        access(warp, step, effect, testing_ & warp.predicate(step.rows[0]));
+        see_phases(warp, step, effect, testing_ & warp.predicate(step.rows[0]));
+    else if (collects_)
+        finish(warp, step, effect);
 }
 
 KernelRaces::Block &KernelRaces::state_of(const ptx::ThreadBlock &block) {
@@ -141,26 +143,12 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
         return;
     addresses_.find(warp, step, effect, lanes);
     Now now{warp, step, effect, state_of(warp.block), size_t(effect.item_bytes) * effect.count};
-    if (effect.kind == Effect::Kind::Arrive || effect.kind == Effect::Kind::Test)
-        return access_mbarriers(now, lanes);
+    if (effect.noncoherent)
+        find_unseen_writes(now, lanes);
     Entry entry = entry_of(warp, step, effect);
     for (const Run &run : addresses_) {
         access(now, run, entry);
         looked_at_ |= run.lanes;
-    }
-}
-
-// An mbarrier is in shared memory, whatever the form of its address.
-void KernelRaces::access_mbarriers(const Now &now, uint32_t lanes) {
-    Block &block = now.block;
-    for (uint32_t left = lanes; left; left &= left - 1) {
-        unsigned lane = unsigned(__builtin_ctz(left));
-        unsigned thread = now.warp.number * warp_size + lane;
-        Told &told = block.words[addresses_[lane]];
-        if (now.effect.kind == Effect::Kind::Arrive)
-            told.add(block.clocks.told(thread, true, true));
-        else
-            block.clocks.see(thread, told, true, true);
     }
 }
 
@@ -337,7 +325,8 @@ bool KernelRaces::is_behind(const Block &block, const Span &span, const Span &ol
         return true;
     const Clocks &clocks = block.clocks;
     bool same_warp = old.block == span.block && old.warp == span.warp;
-    if (!same_warp && !clocks.has_learned() && !span.has_gaps() && !old.has_gaps())
+    if (!same_warp && !clocks.has_learned() && !span.has_gaps() && !old.has_gaps() &&
+        old.warp < block.met.size()) // not the span of an actor
         return false;
     bool behind = true;
     span.each([&](uint32_t lanes, unsigned at) {
@@ -408,7 +397,7 @@ void KernelRaces::look(const Lane &access, uint64_t word, const Entry &entry) {
     for (size_t i = 0; i < cell.size(); i++) {
         const Entry &earlier = cell[i];
         if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes) ||
-            are_atomic(entry, earlier))
+            (are_atomic(entry, earlier) && !is_async(earlier)))
             continue;
         auto [lane, other] = unordered(access, earlier);
         if (other >= 0) {
@@ -487,33 +476,46 @@ void KernelRaces::synchronize(const Lane &access) {
 
 void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
                         const Entry &later) {
-    bool benign = earlier.writes && !later.strong &&
-                  access.now.effect.kind == Effect::Kind::Write &&
-                  stores_the_same(access, earlier, word, lane);
+    Clash clash{earlier,
+                later,
+                unsigned(lane),
+                access.lane,
+                access.shared,
+                access.address,
+                access.address + access.now.bytes};
+    clash.benign = earlier.writes && !later.strong &&
+                   access.now.effect.kind == Effect::Kind::Write &&
+                   stores_the_same(access, earlier, word, lane);
+    report(access.now.block, clash);
+}
+
+void KernelRaces::report(const Block &block, const Clash &clash) {
+    uint32_t places[] = {clash.earlier.place, clash.later.place};
     auto [known, is_new] = found_.try_emplace(
-        {std::min(earlier.place, later.place), std::max(earlier.place, later.place), benign});
+        {std::min(places[0], places[1]), std::max(places[0], places[1]), clash.benign});
     Hazards::Key &key = known->second;
     if (!is_new)
-        return report_(key, benign, nullptr);
-    HazardAccess first = described(earlier, unsigned(lane));
-    HazardAccess second = described(later, access.lane);
+        return report_(key, clash.benign, nullptr);
+    HazardAccess first = described(block, clash.earlier, clash.earlier_lane);
+    HazardAccess second = described(block, clash.later, clash.later_lane);
     uintptr_t begin = 0;
-    std::string memory = access.shared ? shared_variable(machine_, access.address, begin)
-                                       : describe_(access.address, begin);
+    std::string memory = clash.shared ? shared_variable(machine_, clash.begin, begin)
+                                      : describe_(clash.begin, begin);
     auto lines = std::minmax(first.ptx_line, second.ptx_line);
     key = {machine_.launch.kernel->name, "race", memory, lines.first, lines.second};
-    report_(key, benign, [&] {
+    report_(key, clash.benign, [&] {
         Hazard hazard;
         hazard.kind = "race";
         hazard.kernel = machine_.launch.kernel->name;
         hazard.memory = memory;
-        hazard.address = access.shared ? 0 : begin;
-        hazard.start = access.address - begin;
-        hazard.stop = hazard.start + access.now.bytes;
+        hazard.address = clash.shared ? 0 : begin;
+        hazard.start = clash.begin - begin;
+        hazard.stop = clash.end - begin;
         hazard.first = first;
         hazard.second = second;
-        hazard.benign = benign;
-        hazard.remedy = remedy(earlier, later, first, second, access.shared);
+        hazard.benign = clash.benign;
+        if (!advise_on_actors(block, clash, hazard))
+            hazard.remedy = remedy(clash.earlier, clash.later, first, second, clash.shared);
         return hazard;
     });
 }
@@ -548,17 +550,10 @@ const char *KernelRaces::bytes_at(const Lane &access) const {
     return segment.host + (access.address - segment.begin);
 }
 
-HazardAccess KernelRaces::described(const Entry &entry, unsigned lane) const {
-    size_t step;
-    const ptx::Code &code = code_at(machine_, entry.place, step);
-    return access_at(machine_, entry.place, mode_of(code.effects[step]), entry.block,
-                     entry.warp * warp_size + lane);
-}
-
 void KernelRaces::starts(ptx::ThreadBlock &block) {
     std::unique_ptr<Block> &known = blocks_[&block];
     if (!known) {
-        known = std::make_unique<Block>(machine_.threads);
+        known = std::make_unique<Block>(roles_.actors, block.warps.size());
         known->shared.resize((machine_.shared_bytes + line_bytes - 1) / line_bytes);
         known->met.resize(block.warps.size());
     }
@@ -566,6 +561,10 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     known->generation = ++generation_;
     known->barriers.clear();
     known->words.clear();
+    known->groups = {};
+    known->phases = {};
+    known->fences = ProxyFences(unsigned(block.warps.size()));
+    known->issuers.clear();
     std::fill(known->met.begin(), known->met.end(), 0);
 }
 
@@ -591,7 +590,9 @@ void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
         all = all && !(of.warps[i]->live & ~arrivals.waiting[i]);
     if (all) {
         block.clocks.meet_all();
-        block.generation = ++generation_;
+        // What is not over stays in the shadow. So does what the async proxy may not see.
+        if (!roles_.any_async() && !block.groups.any_pending(block.clocks))
+            block.generation = ++generation_;
         return;
     }
     for (unsigned i = 0; i < arrivals.waiting.size(); i++)

@@ -1,22 +1,28 @@
 #pragma once
 
 #include "check/clocks.h"
+#include "check/copies.h"
 #include "check/places.h"
+#include "check/proxies.h"
 #include "check/shadow.h"
 #include "check/step_addresses.h"
 #include "ptx/observer.h"
 
 #include <map>
+#include <set>
 
 // Finds races inside a launch: two accesses of different threads to the same byte of shared or
 // global memory, at least one of them a write, which nothing orders and which are not both atomic.
+// What threads do by themselves is in kernel_races.cpp, and what others do for them, such as copies
+// by hardware, in kernel_actors.cpp.
 
 namespace soft::check {
 
 class KernelRaces final : public ptx::Observer {
   public:
     KernelRaces(ptx::Machine &machine, Report report, Describe describe)
-        : machine_(machine), report_(std::move(report)), describe_(std::move(describe)) {}
+        : machine_(machine), report_(std::move(report)), describe_(std::move(describe)),
+          roles_(machine) {}
 
     void run(ptx::Warp &warp, const ptx::Step &step) override;
     void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
@@ -25,6 +31,9 @@ class KernelRaces final : public ptx::Observer {
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
     void meets(const ptx::Warp &warp, uint32_t members) override;
+    void uses(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
+              size_t bytes, ptx::Use use) override;
+    void uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &use) override;
     // The addresses of the running step, if the check has needed them.
     Addresses &addresses() { return addresses_; }
 
@@ -35,9 +44,14 @@ class KernelRaces final : public ptx::Observer {
         bool only_waiting = true;
     };
     struct Block {
-        explicit Block(unsigned threads) : clocks(threads) {}
+        Block(const Actors &actors, size_t warps) : clocks(actors), fences(unsigned(warps)) {}
 
         Clocks clocks;
+        Groups groups;
+        Phases phases; // of mbarriers
+        ProxyFences fences;
+        // The thread of the last bulk copy that tells an mbarrier, by the actor and the place.
+        std::map<std::pair<unsigned, uint32_t>, unsigned> issuers;
         uint32_t generation = 0; // grows with each barrier at which all threads wait
         std::vector<Line> shared;
         std::map<unsigned, Arrivals> barriers;
@@ -64,9 +78,41 @@ class KernelRaces final : public ptx::Observer {
         unsigned thread() const { return now.warp.number * ptx::warp_size + lane; }
     };
 
+    // Two accesses that race.
+    struct Clash {
+        enum class Reason { Unordered, Proxies, Noncoherent };
+        const Entry &earlier, &later;
+        unsigned earlier_lane, later_lane;
+        bool shared;
+        uint64_t begin, end; // addresses in the state space
+        bool benign = false;
+        Reason reason = Reason::Unordered;
+    };
+    // What a lane accesses in a step of whose accesses only the handler knows.
+    struct Use {
+        unsigned lane;
+        bool shared, writes, updates;
+        uint64_t begin, end;
+    };
+    // Who does accesses that are not those of the lanes of a warp by themselves.
+    struct Accessor {
+        Block &block;
+        const ptx::Warp &warp;
+        unsigned lane; // of the accesses, or that stands for all lanes
+        Entry entry;
+        // The times of the actors of the block that are known. If it is empty, each lane does its
+        // own accesses, and what the lane knows counts.
+        Clocks::Times known = {};
+        // In the async proxy: the times of threads that are behind a fence of the proxies.
+        Clocks::Times fenced = {};
+        bool noncoherent = false;
+        const ptx::Fragment *fragment = nullptr; // of wmma
+        std::set<uint32_t> told =
+            {}; // the places of earlier accesses with which a race is reported
+    };
+
     Block &state_of(const ptx::ThreadBlock &block);
     void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
-    void access_mbarriers(const Now &now, uint32_t lanes);
     void access(const Now &now, const Run &run, const Entry &entry);
     bool tells_nothing(const Now &now, const Run &run) const;
     void access_lines(const Now &now, const Run &run, Span span);
@@ -89,11 +135,47 @@ class KernelRaces final : public ptx::Observer {
     const char *bytes_at(const Lane &access) const;
     Line &line_of(Block &block, bool shared, uint64_t line);
     Entry entry_of(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) const;
-    HazardAccess described(const Entry &entry, unsigned lane) const;
+    void report(const Block &block, const Clash &clash);
+
+    // In kernel_actors.cpp:
+    void collect(ptx::Warp &warp, const ptx::Step &step);
+    void finish(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect);
+    void finish_copies(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect);
+    bool add_rows(Accessor &by, const std::vector<Use> &uses);
+    void finish_together(const ptx::Warp &warp, const ptx::Step &step);
+    void finish_products(const ptx::Warp &warp, const ptx::Step &step);
+    uint32_t take_equal_uses(unsigned lane, std::vector<Use> &taken);
+    void finish_bulk(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
+                     unsigned lane, Phases::Phase *phase);
+    void finish_alone(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect);
+    void merge_uses();
+    void groups(const ptx::Warp &warp, const ptx::Effect &effect, uint32_t lanes);
+    void see_phases(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect,
+                    uint32_t lanes);
+    void fence_proxies(const ptx::Warp &warp, const ptx::Effect &effect, uint32_t lanes);
+    void find_unseen_writes(const Now &now, uint32_t lanes);
+    Accessor accessor(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, unsigned actor,
+                      uint32_t time);
+    void access(Accessor &by, const Use &use);
+    bool add(const Accessor &by, Line &line, const Span &span) const;
+    bool may_race(const Accessor &by, const Span &span, const Span &old) const;
+    void look(Accessor &by, const Use &use, uint64_t word);
+    void keep(const Accessor &by, Cell &cell) const;
+    int unknown(const Accessor &by, unsigned lane, const Entry &earlier, uint32_t lanes) const;
+    int unfenced(const Accessor &by, const Entry &earlier, uint32_t lanes) const;
+    bool is_same_fragment(const Accessor &by, const Entry &earlier) const;
+    bool is_async(const Entry &entry) const { return roles_.is_async(actor_of(entry, 0)); }
+    static unsigned actor_of(const Entry &entry, unsigned lane) {
+        return unsigned(entry.warp) * ptx::warp_size + lane;
+    }
+    unsigned thread_of(const Block &block, const Entry &entry, unsigned lane) const;
+    HazardAccess described(const Block &block, const Entry &entry, unsigned lane) const;
+    bool advise_on_actors(const Block &block, const Clash &clash, Hazard &hazard) const;
 
     ptx::Machine &machine_;
     const Report report_;
     const Describe describe_;
+    const Roles roles_;
     std::map<const ptx::ThreadBlock *, std::unique_ptr<Block>> blocks_;
     uint32_t generation_ = 0;
     Shadow global_;
@@ -106,6 +188,11 @@ class KernelRaces final : public ptx::Observer {
     Addresses addresses_;    // of the running step
     uint32_t looked_at_ = 0; // its lanes whose access has been looked at
     uint32_t testing_ = 0;   // the lanes that ask an mbarrier
+    // What the running step accesses, if only its handler knows, and the lanes that run the step.
+    bool collects_ = false;
+    std::vector<Use> uses_;
+    uint32_t running_ = 0;
+    std::set<uint32_t> fenced_blocks_; // those with a fence of the proxies for global memory
 };
 
 } // namespace soft::check

@@ -176,8 +176,12 @@ void KernelSync::before(ptx::Warp &warp, const ptx::Step &step, const Effect &ef
             for_each_thread([&](unsigned thread) { copies.begin({place_of(warp, step), thread}); });
         return;
     case Effect::Kind::Commit:
+        if (effect.actor != Effect::Actor::Copy)
+            return;
         return for_each_thread([&](unsigned thread) { copies.commit(thread); });
     case Effect::Kind::Await:
+        if (effect.actor != Effect::Actor::Copy)
+            return;
         return for_each_thread(
             [&](unsigned thread) { copies.await(thread, effect.count, effect.copies); });
     default:

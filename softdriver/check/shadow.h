@@ -12,6 +12,10 @@
 namespace soft::check {
 
 constexpr size_t word_bytes = 4, line_words = 32, line_bytes = line_words * word_bytes;
+constexpr size_t most_entries = 64; // most accesses to a word that are kept
+constexpr size_t most_readers = 2;  // blocks whose reads of a word are kept
+
+inline unsigned first_of(uint32_t lanes) { return unsigned(__builtin_ctz(lanes)); }
 
 // Returns a bit for each byte of a word that is between two addresses, which are in this word.
 constexpr uint8_t bytes_of_word(uint64_t from, uint64_t to) {

@@ -77,9 +77,9 @@ char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address
     return nullptr;
 }
 
-void Access::note_write(unsigned lane, uint64_t address, size_t bytes) const {
+void Access::note_use(unsigned lane, uint64_t address, size_t bytes) const {
     Space where = space == Space::Generic ? narrow_generic(address) : space;
-    warp.machine.observer->writes(warp, lane, where, address, bytes);
+    warp.machine.observer->uses(warp, lane, where, address, bytes, use);
 }
 
 void Access::fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const {

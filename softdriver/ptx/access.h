@@ -42,8 +42,8 @@ struct Access {
         char *found = address & (alignment - 1) ? nullptr : reach(lane, address, bytes);
         if (!found)
             fail(lane, address, bytes, alignment);
-        else if (warp.machine.observer && writes(use))
-            note_write(lane, address, bytes);
+        else if (warp.machine.observer)
+            note_use(lane, address, bytes);
         return found;
     }
 
@@ -94,7 +94,7 @@ struct Access {
     static constexpr size_t cache_line = 64;
     char *reach_other(unsigned lane, uint64_t address, size_t bytes) const;
     void fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const;
-    void note_write(unsigned lane, uint64_t address, size_t bytes) const;
+    void note_use(unsigned lane, uint64_t address, size_t bytes) const;
 };
 
 // Returns the host address of bytes of shared memory. If `generic` is true, the address is generic.

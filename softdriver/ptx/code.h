@@ -56,15 +56,25 @@ struct Effect {
         Read,
         Write,
         Update,  // reads and writes at once: atom and red
+        Other,   // accesses memory that only its handler knows: see Observer::uses()
         Fence,   // a fence or membar
+        Proxy,   // fence.proxy.async for `space`
         Arrive,  // changes an mbarrier, so that what comes before it is ordered
         Test,    // asks an mbarrier; if the predicate in rows[0] is true, its phase has ended
         Meet,    // waits for the lanes in the mask rows[9], or for none if Step::offset is 0
         Barrier, // `aligned` and `whole_block` say which
-        Commit,  // makes a group of the copies by cp.async
-        Await,   // waits for all groups of copies except the last `count`
+        Commit,  // makes a group of the actor's operations
+        Await,   // waits for all groups except the last `count`
         Return,  // ends a call, or the thread
         Exit,    // ends the thread
+    };
+    // Who does the accesses of a step.
+    enum class Actor : uint8_t {
+        Thread,
+        Warp,  // all lanes of the warp together: ldmatrix and wmma
+        Copy,  // a copy by cp.async
+        Bulk,  // a copy by cp.async.bulk or cp.reduce.async.bulk
+        Group, // a product by wgmma
     };
     // The threads among which a strong access or a fence can order accesses.
     enum class Scope : uint8_t { Block, Cluster, Device, System };
@@ -80,6 +90,9 @@ struct Effect {
     bool aligned = false, whole_block = false;
     // Copies by cp.async: makes one, arrives at an mbarrier for them, or waits for all of them.
     bool copies = false;
+    Actor actor = Actor::Thread;
+    bool only_reads = false;  // Await: waits only until the sources have been read
+    bool noncoherent = false; // a read that may miss what the launch has written
     Scope scope = Scope::Device;
 };
 

@@ -82,6 +82,7 @@ void decode_small(Decoder &decoder) {
     decoder.step.rows[9] = decoder.step.rows[0];
     decoder.effect.kind = Effect::Kind::Write;
     decoder.effect.copies = true;
+    decoder.effect.actor = Effect::Actor::Copy;
     decoder.effect.space = Space::Shared;
     decoder.effect.item_bytes = uint8_t(bytes);
     decoder.emit(copy_small);
@@ -139,6 +140,8 @@ template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Ste
 
 // Reads the operands of any bulk copy: the target, the source and the number of bytes.
 void take_bulk(Decoder &decoder) {
+    decoder.effect.kind = Effect::Kind::Other;
+    decoder.effect.actor = Effect::Actor::Bulk;
     decoder.step.rows[0] = decoder.whole_address(decoder.operand(0));
     decoder.step.rows[1] = decoder.whole_address(decoder.operand(1));
     decoder.step.rows[2] = decoder.source(decoder.operand(2), Type::U32);
@@ -186,12 +189,16 @@ void decode_prefetch(Decoder &decoder) {
 }
 
 void decode_bulk(Decoder &decoder) {
+    decoder.effect.actor = Effect::Actor::Bulk;
+    decoder.effect.kind = Effect::Kind::Commit;
     if (decoder.take("commit_group"))
         return decode_group(decoder, 0);
+    decoder.effect.kind = Effect::Kind::Await;
     if (decoder.take("wait_group")) {
-        decoder.take("read");
+        decoder.effect.only_reads = decoder.take("read");
         return decode_group(decoder, 1);
     }
+    decoder.effect = {};
     bool tensor = decoder.take("tensor");
     if (decoder.take("prefetch"))
         return tensor ? decode_tensor_prefetch(decoder) : decode_prefetch(decoder);
@@ -254,6 +261,7 @@ void decode_reduction_of_bulk(Decoder &decoder) {
     if (!commutes(Operation(operation), type))
         decoder.code().communicates = true;
     take_bulk(decoder);
+    decoder.effect.item_bytes = uint8_t(size_of(type));
     decoder.step.detail = uint16_t(unsigned(type) | unsigned(operation) << reduction_shift);
     decoder.emit(reduce_bulk);
 }
@@ -267,13 +275,14 @@ void decode_copy(Decoder &decoder) {
         return decode_bulk(decoder);
     if (decoder.take("mbarrier"))
         return decode_arrival_of_copies(decoder);
+    decoder.effect.actor = Effect::Actor::Copy;
     decoder.effect.kind = Effect::Kind::Await;
     if (decoder.take("wait_group"))
         return decode_group(decoder, 1);
     decoder.effect.copies = true;
     if (decoder.take("wait_all"))
         return decode_group(decoder, 0);
-    decoder.effect = {};
+    decoder.effect.copies = false;
     decoder.effect.kind = Effect::Kind::Commit;
     if (decoder.take("commit_group"))
         return decode_group(decoder, 0);

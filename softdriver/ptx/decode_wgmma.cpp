@@ -1,6 +1,8 @@
 #include "ptx/families.h"
 #include "ptx/wgmma.h"
 
+#include <algorithm>
+
 // This file decodes wgmma. Multiplications are complete when their instruction ends, so fences,
 // groups and waits have nothing to do.
 
@@ -107,6 +109,8 @@ void decode_group_product(Decoder &decoder) {
     step.place = uint32_t(all.size());
     for (const Fragment &fragment : {result, left, right})
         all.push_back(std::make_shared<Fragment>(fragment));
+    decoder.effect.kind = Effect::Kind::Other;
+    decoder.effect.actor = Effect::Actor::Group;
     decoder.emit(multiply_together);
 }
 
@@ -124,8 +128,13 @@ void decode_wgmma(Decoder &decoder) {
     take_sync_aligned(decoder);
     bool waits = which == 2;
     decoder.expect_operands(waits ? 1 : 0);
-    if (waits && int64_t(decoder.integer(decoder.operand(0))) < 0)
+    int64_t left = waits ? int64_t(decoder.integer(decoder.operand(0))) : 0;
+    if (left < 0)
         decoder.refuse("the number of groups is negative");
+    if (which > 0)
+        decoder.effect.kind = waits ? Effect::Kind::Await : Effect::Kind::Commit;
+    decoder.effect.actor = Effect::Actor::Group;
+    decoder.effect.count = uint8_t(std::min<int64_t>(left, 255));
     decoder.emit(meet_only);
 }
 

@@ -298,7 +298,8 @@ unsigned take_hints(Decoder &decoder) {
     effect.acquires = order == 0;
     effect.releases = order == 1;
     decoder.take_all({"weak", "mmio"});
-    decoder.take_all({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"});
+    effect.noncoherent = decoder.take("nc");
+    decoder.take_all({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
     for (const char *level : {"L1", "L2"})
         for (const char *priority : {"evict_normal", "evict_unchanged", "evict_first", "evict_last",
                                      "no_allocate", "cache_hint", "64B", "128B", "256B"})

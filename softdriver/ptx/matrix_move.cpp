@@ -110,6 +110,7 @@ template <bool is_load> void decode_matrices(Decoder &decoder) {
         uint16_t(count | (transposes ? transposes_bit : 0) | (generic ? is_generic_bit : 0));
     decoder.effect.kind = is_load ? Effect::Kind::Read : Effect::Kind::Write;
     decoder.effect.space = generic ? Space::Generic : Space::Shared;
+    decoder.effect.actor = Effect::Actor::Warp;
     decoder.effect.item_bytes = uint8_t(row_bytes);
     decoder.effect.lanes = ~uint32_t{0} >> (warp_size - count * side);
     decoder.emit(is_load ? load_matrices : store_matrices);

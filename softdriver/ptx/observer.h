@@ -49,9 +49,9 @@ class Observer {
     // Called when arguments or results of a call have been passed.
     virtual void passes(const Warp &, const Frame & /* from */, const Frame & /* to */,
                         const std::vector<Transfer> &) {}
-    // Called when an instruction that has no effect (Effect) writes memory.
-    virtual void writes(const Warp &, unsigned /* lane */, Space, uint64_t /* address */,
-                        size_t /* bytes */) {}
+    // Called when a lane accesses memory, but not for every `ld`, `st`, `atom` and `red`.
+    virtual void uses(const Warp &, unsigned /* lane */, Space, uint64_t /* address */,
+                      size_t /* bytes */, Use) {}
 };
 
 } // namespace soft::ptx

@@ -22,7 +22,7 @@ template <class T> void store(Warp &warp, const Step &step) {
         uint64_t address = warp.frame->local_begin + step.place;
         memcpy(warp.local(lane) + address, warp.row<T>(step.rows[1]) + lane, sizeof(T));
         if (warp.machine.observer)
-            warp.machine.observer->writes(warp, lane, Space::Local, address, sizeof(T));
+            warp.machine.observer->uses(warp, lane, Space::Local, address, sizeof(T), Use::Write);
     }
 }
 template <class T> void move(Warp &warp, const Step &step) {

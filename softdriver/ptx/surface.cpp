@@ -1,5 +1,6 @@
 #include "ptx/arithmetic_convert.h"
 #include "ptx/families.h"
+#include "ptx/observer.h"
 #include "ptx/texture_operand.h"
 
 #include <algorithm>
@@ -99,6 +100,8 @@ SurfaceSpot locate(Warp &warp, const Step &step, const SurfaceForm &form, unsign
     spot.failed = !spot.bytes;
     if (spot.failed)
         fail_texel(warp, step, lane, address);
+    else if (Observer *observer = warp.machine.observer.get())
+        observer->uses(warp, lane, Space::Global, address, size_t(size), use);
     return spot;
 }
 
@@ -281,6 +284,9 @@ SurfaceForm take_surface_form(Decoder &decoder) {
 
 void emit_surface(Decoder &decoder, const SurfaceForm &form, Handler handler) {
     memcpy(&decoder.step.offset, &form, sizeof form);
+    decoder.effect.kind = Effect::Kind::Other;
+    decoder.effect.noncoherent = true;
+    decoder.effect.item_bytes = form.bytes;
     decoder.emit(handler);
 }
 

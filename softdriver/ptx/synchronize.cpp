@@ -141,10 +141,15 @@ void decode_map_fence(Decoder &decoder) {
 void decode_proxy_fence(Decoder &decoder) {
     if (decoder.take("tensormap::generic"))
         return decode_map_fence(decoder);
-    if (decoder.take_any({"async", "alias"}) < 0)
+    int proxy = decoder.take_any({"async", "alias"});
+    if (proxy < 0)
         decoder.refuse("only .async, .alias and .tensormap::generic are supported");
-    decoder.take_any({"global", "shared::cta", "shared::cluster"});
+    int space = decoder.take_any({"global", "shared::cta", "shared::cluster"});
     decoder.expect_operands(0);
+    if (proxy == 0) {
+        decoder.effect.kind = Effect::Kind::Proxy;
+        decoder.effect.space = space < 0 ? Space::Generic : space ? Space::Shared : Space::Global;
+    }
     decoder.emit(fence);
 }
 

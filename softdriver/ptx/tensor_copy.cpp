@@ -66,10 +66,14 @@ class BoxCopy {
 
 bool BoxCopy::read_map(bool loads) {
     Access access{warp_, step_, Space::Generic, Use::Read};
-    const char *found = access.reach_or_fail(lane_, warp_.row<uint64_t>(step_.rows[map_row])[lane_],
-                                             TensorMap::bytes, TensorMap::alignment);
-    if (!found)
+    uint64_t address = warp_.row<uint64_t>(step_.rows[map_row])[lane_];
+    // This read is no use (Observer): tensor maps are in a proxy of their own.
+    const char *found =
+        address % TensorMap::alignment ? nullptr : access.reach(lane_, address, TensorMap::bytes);
+    if (!found) {
+        access.reach_or_fail(lane_, address, TensorMap::bytes, TensorMap::alignment);
         return false;
+    }
     map_ = TensorMap::read(found);
     if (std::string wrong = map_.mistake(); !wrong.empty())
         return fail(CUDA_ERROR_ILLEGAL_INSTRUCTION, wrong);
@@ -240,6 +244,11 @@ void reduce_tensor(Warp &warp, const Step &step) {
     }
 }
 
+void set_effect(Decoder &decoder) {
+    decoder.effect.kind = Effect::Kind::Other;
+    decoder.effect.actor = Effect::Actor::Bulk;
+}
+
 // Reads the operand [map, {coordinates}].
 void take_tensor(Decoder &decoder, const Operand &operand) {
     int dimensions = 1 + decoder.take_any({"1d", "2d", "3d", "4d", "5d"});
@@ -277,6 +286,7 @@ void decode_tensor_load(Decoder &decoder) {
         step.rows[blocks_row] = decoder.source(decoder.operand(3), Type::B16);
         step.detail |= multicasts_bit;
     }
+    set_effect(decoder);
     decoder.emit(copy_tensor<true>);
 }
 
@@ -288,6 +298,7 @@ void take_tensor_store(Decoder &decoder) {
     decoder.expect_operands(2 + policy);
     take_tensor(decoder, decoder.operand(0));
     decoder.step.rows[box_row] = decoder.whole_address(decoder.operand(1));
+    set_effect(decoder);
 }
 
 } // namespace

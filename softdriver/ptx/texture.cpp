@@ -4,6 +4,7 @@
 #include "ptx/families.h"
 #include "ptx/gradient.h"
 #include "ptx/lanes.h"
+#include "ptx/observer.h"
 #include "ptx/sample.h"
 #include "ptx/texture_operand.h"
 
@@ -79,6 +80,8 @@ void read_texture(Warp &warp, const Step &step) {
         uintptr_t last = 0;
         ReadTexel read = [&](uintptr_t address) {
             last = address;
+            if (Observer *observer = warp.machine.observer.get())
+                observer->uses(warp, lane, Space::Global, address, texture->element, Use::Read);
             return warp.machine.memory.reach(step.site, address, texture->element, Use::Read, true);
         };
         uint32_t found[4];
@@ -106,6 +109,8 @@ void take_texels(Decoder &decoder) {
 
 void emit_texture(Decoder &decoder, const TextureForm &form) {
     memcpy(&decoder.step.offset, &form, sizeof form);
+    decoder.effect.kind = Effect::Kind::Other;
+    decoder.effect.noncoherent = true;
     decoder.emit(read_texture);
 }
 

@@ -153,6 +153,8 @@ template <bool is_load> void decode_transfer(Decoder &decoder, Which which) {
     decoder.step.detail = uint16_t(unsigned(space) | (by_columns ? column_bit : 0));
     decoder.step.place = uint32_t(decoder.code().fragments.size());
     decoder.code().fragments.push_back(std::make_shared<Fragment>(fragment));
+    decoder.effect.kind = Effect::Kind::Other;
+    decoder.effect.actor = Effect::Actor::Warp;
     decoder.emit(transfer_matrix<is_load>);
 }
 

@@ -28,12 +28,21 @@ TEXT = """.version 8.0
 MOST = 10_000_000  # instructions: a kernel that spins by mistake ends soon
 
 
-def run(body: str, *, blocks: int = 1, threads: int = 64, before: str = "", checks: str = "race"):
+def run(
+    body: str,
+    *,
+    blocks: int = 1,
+    threads: int = 64,
+    before: str = "",
+    target: str = "sm_90",
+    checks: str = "race",
+):
     """Run a kernel and return the hazards, also the benign ones."""
+    text = TEXT.format(body=body, before=before).replace("sm_90", target)
     with testing.configured(f"checks={checks},instructions={MOST}"):
         testing.forget_hazards()
         out = cu.DeviceBuffer.zeros(4096, np.uint32, name="out")
-        module = cu.Module(TEXT.format(body=body, before=before))
+        module = cu.Module(text)
         with module, cu.Stream(name="s") as stream:
             module["k"].launch(blocks, threads, out, stream=stream)
             stream.synchronize()
