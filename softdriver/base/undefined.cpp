@@ -270,7 +270,7 @@ bool UndefinedMemory::find(uintptr_t &begin, uintptr_t &end, uint32_t &origin) c
 }
 
 UndefinedMemory &undefined_memory() {
-    static UndefinedMemory memory;
+    static auto &memory = *new UndefinedMemory; // never destroyed: work may still run
     return memory;
 }
 

@@ -15,7 +15,7 @@ namespace soft {
 
 namespace {
 
-constexpr size_t room = 1000;
+constexpr size_t room = 1000, most_lost = 1'000'000;
 
 std::string list(const unsigned index[3]) {
     return "[" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " +
@@ -38,6 +38,22 @@ bool is_before(const HazardAccess &one, const HazardAccess &other) {
                                of.thread[0]);
     };
     return place(one) < place(other);
+}
+
+// Returns a number that other keys hardly ever have.
+size_t number_of(const Hazards::Key &key) {
+    auto [kernel, kind, memory, low, high] = key;
+    std::string all = kernel + '\n' + kind + '\n' + memory + '\n' + std::to_string(low) + '\n' +
+                      std::to_string(high);
+    return std::hash<std::string>()(all);
+}
+
+// Writes a number as 1,234,567.
+std::string with_commas(size_t number) {
+    std::string digits = std::to_string(number);
+    for (size_t at = digits.size(); at > 3;)
+        digits.insert(at -= 3, ",");
+    return digits;
 }
 
 // Sets the place of a copy from the client's words, such as "copy_to_host on the stream, queued at
@@ -76,8 +92,9 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
             return;
         // The races so far stored equal bytes, and this one does not.
     } else if (!make || hazards_.size() == room) {
+        if (make && lost_.size() < most_lost)
+            lost_.insert(number_of(key));
         known_.erase(known);
-        lost_ += make != nullptr;
         return;
     } else
         hazards_.push_back(make());
@@ -161,8 +178,8 @@ std::string Hazards::text(size_t index) const {
     std::string text = hazard.told();
     if (hazard.count > 1)
         text += " (" + std::to_string(hazard.count) + " times)";
-    if (lost_ && index + 1 == hazards_.size())
-        text += " (and " + std::to_string(lost_) + " more hazards)";
+    if (!lost_.empty() && index + 1 == hazards_.size())
+        text += " (and " + with_commas(lost_.size()) + " more hazards)";
     return text;
 }
 

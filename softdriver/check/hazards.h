@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <unordered_set>
 #include <vector>
 
 // The list of hazards that the checks inside kernels have found.
@@ -80,7 +81,8 @@ class Hazards {
     std::map<Key, size_t> known_;
     std::deque<size_t> unnamed_; // indices of the hazards that have not been reported
     uint64_t cleared_ = 0;
-    uint64_t lost_ = 0; // different hazards that were not kept, because the list was full
+    // Numbers that stand for the keys of hazards that were not kept, because the list was full.
+    std::unordered_set<size_t> lost_;
 };
 
 // Asks the client for its names of the memory of new hazards, and reports these hazards. Called at

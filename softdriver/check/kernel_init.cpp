@@ -498,15 +498,17 @@ uint32_t KernelInit::origin_of(const Bytes &bytes, const uint8_t *masks, uint32_
 void KernelInit::found(uint32_t number, unsigned lane, const char *use, bool only_first) {
     const ptx::Warp &warp = *now_.warp;
     uint32_t place = place_of(warp, *now_.step);
-    auto [known, is_new] = found_.try_emplace({number, place, use});
-    Hazards::Key &key = known->second;
-    if (!is_new)
-        return report_(key, false, nullptr);
+    std::tuple<uint32_t, uint32_t, std::string> places{number, place, use};
+    if (const Hazards::Key *known = found_.find(places))
+        return report_(*known, false, nullptr);
+    if (!found_.is_new(uint64_t(number) << 32 | place))
+        return;
     Origin origin = origins()[number];
     HazardAccess second =
         access_at(machine_, place, use, warp.block.number, warp.number * warp_size + lane);
-    key = {machine_.launch.kernel->name, "uninitialized", origin.memory, origin.read.ptx_line,
-           second.ptx_line};
+    Hazards::Key key{machine_.launch.kernel->name, "uninitialized", origin.memory,
+                     origin.read.ptx_line, second.ptx_line};
+    found_.keep(places, key);
     report_(key, false, [&] {
         Hazard hazard;
         hazard.kind = "uninitialized";

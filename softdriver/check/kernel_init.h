@@ -1,5 +1,6 @@
 #pragma once
 
+#include "check/found.h"
 #include "check/places.h"
 #include "check/propagation.h"
 #include "check/step_addresses.h"
@@ -121,7 +122,7 @@ class KernelInit final : public ptx::Observer {
         uint64_t page = 0, version = ~uint64_t{0};
     };
     std::array<Clean, 64> clean_;
-    std::map<std::tuple<uint32_t, uint32_t, std::string>, Hazards::Key> found_;
+    Found<std::tuple<uint32_t, uint32_t, std::string>> found_;
 };
 
 // Reports undefined bytes that a copy gives to the host (stream/transfer.h).

@@ -490,19 +490,21 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
 }
 
 void KernelRaces::report(const Block &block, const Clash &clash) {
-    uint32_t places[] = {clash.earlier.place, clash.later.place};
-    auto [known, is_new] = found_.try_emplace(
-        {std::min(places[0], places[1]), std::max(places[0], places[1]), clash.benign});
-    Hazards::Key &key = known->second;
-    if (!is_new)
-        return report_(key, clash.benign, nullptr);
+    uint32_t low = std::min(clash.earlier.place, clash.later.place),
+             high = std::max(clash.earlier.place, clash.later.place);
+    std::tuple<uint32_t, uint32_t, bool> places{low, high, clash.benign};
+    if (const Hazards::Key *known = found_.find(places))
+        return report_(*known, clash.benign, nullptr);
+    if (!found_.is_new(uint64_t(low) << 33 | uint64_t(high) << 1 | uint64_t(clash.benign)))
+        return;
     HazardAccess first = described(block, clash.earlier, clash.earlier_lane);
     HazardAccess second = described(block, clash.later, clash.later_lane);
     uintptr_t begin = 0;
     std::string memory = clash.shared ? shared_variable(machine_, clash.begin, begin)
                                       : describe_(clash.begin, begin);
     auto lines = std::minmax(first.ptx_line, second.ptx_line);
-    key = {machine_.launch.kernel->name, "race", memory, lines.first, lines.second};
+    Hazards::Key key{machine_.launch.kernel->name, "race", memory, lines.first, lines.second};
+    found_.keep(places, key);
     report_(key, clash.benign, [&] {
         Hazard hazard;
         hazard.kind = "race";

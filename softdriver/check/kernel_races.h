@@ -2,6 +2,7 @@
 
 #include "check/clocks.h"
 #include "check/copies.h"
+#include "check/found.h"
 #include "check/places.h"
 #include "check/proxies.h"
 #include "check/shadow.h"
@@ -182,7 +183,7 @@ class KernelRaces final : public ptx::Observer {
     std::map<uint64_t, Told> words_; // what strong writes to global memory have told
     // The races that this launch has already reported, by both places and by whether they are
     // benign.
-    std::map<std::tuple<uint32_t, uint32_t, bool>, Hazards::Key> found_;
+    Found<std::tuple<uint32_t, uint32_t, bool>> found_;
     const ptx::ThreadBlock *last_ = nullptr; // the block that state_of() has found last
     Block *last_block_ = nullptr;
     Addresses addresses_;    // of the running step

@@ -22,7 +22,7 @@ Origin Origins::operator[](uint32_t number) const {
 }
 
 Origins &origins() {
-    static Origins all;
+    static auto &all = *new Origins; // never destroyed: kernels may still run
     return all;
 }
 
