@@ -217,6 +217,8 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
     checks = asked("checks")
     if checks and not _are_checks(checks):
         _refuse("checks", checks, CHECKS_TEXT)
+    if options.cuda_checks not in (None, "off") and driver == "cuda":
+        _refuse_checks(options.cuda_checks, driver)
     report = bool(options.cuda_libcuda)
     if report and (driver or "software") != "software":
         raise pytest.UsageError(
@@ -248,6 +250,13 @@ def pytest_configure_node(node: Any) -> None:
 
 def _refuse(name: str, value: str | None, expected: str) -> NoReturn:
     raise pytest.UsageError(f"--cuda-{name} (or cuda_{name}) is {value!r}; must be {expected}")
+
+
+def _refuse_checks(checks: str, driver: str) -> NoReturn:
+    raise pytest.UsageError(
+        f"--cuda-checks={checks} needs the software driver, and {driver} is a real one: use"
+        " --cuda-driver=software, or leave out --cuda-checks"
+    )
 
 
 def _use(config: pytest.Config) -> None:
@@ -317,9 +326,13 @@ def _is_real(config: pytest.Config) -> bool:
 
     _use(config)
     try:
-        return not driver_info().is_software
+        info = driver_info()
     except (CudaError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
+    checks = config.option.cuda_checks
+    if not info.is_software and checks not in (None, "off"):
+        _refuse_checks(checks, info.path)
+    return not info.is_software
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -99,6 +99,25 @@ def test_what_cannot_be(run, option, words):
     result.stderr.fnmatch_lines([words])
 
 
+def test_checks_of_kernels_need_the_software_driver(run, pytester):
+    words = "*--cuda-checks=race needs the software driver, and {} is a real one: use*"
+    result = run(SHOW, "--cuda-driver=cuda", "--cuda-checks=race")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([words.format("cuda")])
+    pytester.makeconftest(
+        """
+        import types
+        import cudadrv
+        cudadrv.driver_info = lambda: types.SimpleNamespace(is_software=False, path="/a/libcuda")
+        """
+    )
+    result = run(SHOW, "--cuda-driver=auto", "--cuda-checks=race")
+    result.stdout.fnmatch_lines([words.format("/a/libcuda")])
+    # A project may have the setting for its runs on the software driver.
+    result = run(SHOW, "--cuda-driver=cuda", "--collect-only", ini="cuda_checks = race")
+    assert result.ret == pytest.ExitCode.OK
+
+
 def test_a_driver_that_cannot_be(run):
     result = run(SHOW, "--cuda-driver=/nowhere/libcuda.so.1")
     result.assert_outcomes(errors=1)
