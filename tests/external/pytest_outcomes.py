@@ -1,13 +1,14 @@
 """A pytest plugin that writes the outcome and report of each test to the file $OUTCOMES.
 
-Each line is the JSON of a test's name, outcome and report. A test that ends the process leaves its
-name with the outcome "started". Tests that the file has already are not run.
+Each line is the JSON of a test's name, outcome, report and hazards. A test that ends the process
+leaves its name with the outcome "started". Tests that the file has already are not run.
 """
 
 import json
 import os
 from pathlib import Path
 
+import kernel_hazards
 import pytest
 
 WORDS = {"passed": "passes", "failed": "fails", "skipped": "skips"}
@@ -22,9 +23,9 @@ def name_of(nodeid):
     return f"{files[nodeid]}.{nodeid.partition('::')[2].replace('::', '.')}"
 
 
-def write(name, outcome, text):
+def write(name, outcome, text, hazards=()):
     with FILE.open("a", encoding="utf-8") as file:
-        file.write(json.dumps([name, outcome, text]) + "\n")
+        file.write(json.dumps([name, outcome, text, hazards]) + "\n")
 
 
 def pytest_itemcollected(item):
@@ -41,15 +42,23 @@ def pytest_runtest_logstart(nodeid):
     write(name_of(nodeid), "started", "")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Note what the checks inside kernels have found, in the process in which the test runs."""
+    report = yield
+    report.__dict__["hazards"] = kernel_hazards.found()
+    return report
+
+
 def pytest_runtest_logreport(report):
     name = name_of(report.nodeid)
     word = WORDS[report.outcome]
-    before, text = outcomes.get(name, ("passes", ""))
+    before, text, hazards = outcomes.get(name, ("passes", "", []))
     if report.when == "call" or word != "passes":
         if before == "passes":
             before = word
         text += report.longreprtext
-    outcomes[name] = [before, text]
+    outcomes[name] = [before, text, hazards + report.__dict__.get("hazards", [])]
 
 
 def pytest_runtest_logfinish(nodeid):

@@ -1,7 +1,8 @@
 """Runs the tests of other packages, and compares each outcome with the expected one.
 
 Tests that fail or skip are listed in expected/SUITE.txt, each with a reason. Every difference is an
-error. A listed test that passes or does not exist is a difference, too.
+error. A listed test that passes or does not exist is a difference, too. With --checks, what the
+checks inside kernels find also has to be listed there.
 Each module of tests runs in its own process. So a failing test does not make tests of other modules
 fail, for example by a stream capture that it leaves open. After a test that lost the device, the
 rest of its module runs in a new process.
@@ -147,6 +148,7 @@ SUITES = {
 class Expected(NamedTuple):
     """A line of expected outcomes: `fails TEST: REASON` or `skips TEST: REASON`.
 
+    `finds TEST: REASON` explains a hazard that the checks inside kernels find in a test.
     A name that ends with * stands for all tests that begin so, and have this outcome.
     """
 
@@ -174,9 +176,9 @@ def read_expected(suite):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line or line.startswith("#"):
             continue
-        found = re.fullmatch(r"(fails|skips) (\S+): (.+)", line)
+        found = re.fullmatch(r"(fails|skips|finds) (\S+): (.+)", line)
         if not found:
-            sys.exit(f"{path}:{number}: neither 'fails TEST: REASON' nor 'skips ...'")
+            sys.exit(f"{path}:{number}: none of 'fails TEST: REASON', 'skips ...' and 'finds ...'")
         expected.append(Expected(*found.groups()))
     return expected
 
@@ -222,10 +224,10 @@ def release_of(suite):
     return pinned.get(suite.distribution) or version(suite.distribution)
 
 
-def run_module(suite, sources, schedule, module):
-    """Run one module. Returns {test: [outcome, report]}."""
+def run_module(suite, sources, schedule, checks, module):
+    """Run one module. Returns {test: [outcome, report, hazards]}."""
     # Some tests need a second device.
-    settings = f"devices=2,driver=13.5,schedule={schedule},seed=3"
+    settings = f"devices=2,driver=13.5,schedule={schedule},seed=3,checks={checks}"
     settings += f",{suite.settings}" if suite.settings else ""
     with tempfile.TemporaryDirectory() as folder:
         if suite.package:
@@ -234,17 +236,17 @@ def run_module(suite, sources, schedule, module):
 
 
 def read_outcomes(file, ending):
-    """Read the outcomes that processes have written. Returns {test: [outcome, report]}.
+    """Read the outcomes that processes have written. Returns {test: [outcome, report, hazards]}.
 
     A test that has started and has no outcome has ended its process. It fails with the report
     `ending`.
     """
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    outcomes = {name: [outcome, report] for name, outcome, report in map(json.loads, lines)}
-    for name in [name for name, (outcome, _) in outcomes.items() if outcome == "started"]:
-        outcomes[name] = ["fails", ending]
+    outcomes = {name: outcome for name, *outcome in map(json.loads, lines)}
+    for name in [name for name, (outcome, *_) in outcomes.items() if outcome == "started"]:
+        outcomes[name] = ["fails", ending, []]
         with file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps([name, "fails", ending]) + "\n")
+            out.write(json.dumps([name, *outcomes[name]]) + "\n")
     return outcomes
 
 
@@ -266,7 +268,7 @@ def run_unittest(suite, settings, module, folder):
         outcomes = read_outcomes(file, f"the process {how}\n{said[-MOST:]}")
         if len(outcomes) == before:  # no test is left to run
             if not outcomes and process.exitcode:
-                return {module: ["fails", how]}
+                return {module: ["fails", how, []]}
             return outcomes
 
 
@@ -309,22 +311,28 @@ def run_pytest(suite, sources, settings, module, folder):
             timeout=TIMEOUT,
         )
         if not file.exists():
-            return {module: ["fails", f"ended with {done.returncode}\n{done.stdout[-4000:]}"]}
+            return {module: ["fails", f"ended with {done.returncode}\n{done.stdout[-4000:]}", []]}
         how = f"ended with {done.returncode}"
         outcomes = read_outcomes(file, f"the process {how}\n{done.stdout[-MOST:]}")
         if done.returncode >= 0 or len(outcomes) == before:  # no test is left to run
             return outcomes
 
 
-def run_all(suite, sources, schedules, only):
-    """Run all modules under all schedules. Returns {test: {schedule: (outcome, report)}}."""
+def run_all(suite, schedules, options):
+    """Run all modules under all schedules.
+
+    Returns {test: {schedule: (outcome, report, hazards)}}.
+    """
     results = collections.defaultdict(dict)
+    sources, checks, only = options.sources, options.checks, options.only
     chosen = [module for module in modules(suite, sources) if not only or module in only]
-    tasks = [(suite, sources, schedule, module) for module in chosen for schedule in schedules]
+    tasks = [
+        (suite, sources, schedule, checks, module) for module in chosen for schedule in schedules
+    ]
     python_of(suite)  # made before several processes need it
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         all_outcomes = pool.map(lambda task: run_module(*task), tasks)
-        for (*_, schedule, _), outcomes in zip(tasks, all_outcomes, strict=True):
+        for (_, _, schedule, *_), outcomes in zip(tasks, all_outcomes, strict=True):
             for test, outcome in outcomes.items():
                 results[test][schedule] = tuple(outcome)
     return results
@@ -335,9 +343,9 @@ def differences(expected, results):
     used = set()
     for test, by_schedule in sorted(results.items()):
         wanted = [each for each in expected if each.names(test)]
-        sure = [each for each in wanted if not each.test.endswith("*")]
+        sure = [each for each in wanted if not each.test.endswith("*") and each.outcome != "finds"]
         wrong = {}
-        for schedule, (outcome, report) in by_schedule.items():
+        for schedule, (outcome, report, _) in by_schedule.items():
             reasons = [each for each in wanted if each.explains(test, outcome, report)]
             used.update(reasons)
             if not reasons and (outcome != "passes" or sure):
@@ -347,9 +355,24 @@ def differences(expected, results):
             lines = [f"; expected: {each.outcome}: {each.reason}" for each in sure]
             report = by_schedule[next(iter(wrong))][1]
             yield f"{test} {where}{''.join(lines)}\n{report}".rstrip()
+    yield from hazard_differences(expected, results)
     for each in expected:
         if each not in used and not any(each.names(test) for test in results):
             yield f"{each.test} is listed, but there is no such test"
+
+
+def hazard_differences(expected, results):
+    """A message for each hazard that no line explains."""
+    known = [each for each in expected if each.outcome == "finds"]
+    for test, by_schedule in sorted(results.items()):
+        unknown = {
+            hazard
+            for _, _, hazards in by_schedule.values()
+            for hazard in hazards
+            if not any(each.explains(test, "finds", hazard) for each in known)
+        }
+        for hazard in sorted(unknown):
+            yield f"{test} finds\n{hazard}"
 
 
 def counts_of(results, schedule):
@@ -382,13 +405,13 @@ def run_suite(name, options):
     """
     suite, began = SUITES[name], time.monotonic()
     schedules = tuple(options.schedule or suite.schedules)
-    results = run_all(suite, options.sources, schedules, options.only)
+    results = run_all(suite, schedules, options)
     seconds = time.monotonic() - began
     if options.keep:
         results, seconds = merge_kept(options.keep / f"{name}.json", options, results, seconds)
     for test, by_schedule in results.items():
         if options.show and options.show in test:
-            for schedule, (outcome, report) in by_schedule.items():
+            for schedule, (outcome, report, _) in by_schedule.items():
                 print(f"--- {test} {outcome} under {schedule}\n{report}")
     found = list(differences(read_expected(name), results))
     for difference in found:
@@ -441,6 +464,9 @@ def main():
         "suites", nargs="+", choices=SUITES, metavar="SUITE", help=", ".join(SUITES)
     )
     parser.add_argument("--schedule", choices=SCHEDULES, action="append", help="default: all")
+    parser.add_argument(
+        "--checks", default="off", metavar="NAMES", help="checks inside kernels: all, race+sync..."
+    )
     parser.add_argument("--show", metavar="WORD", help="print the reports of tests named so")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write all outcomes there")
     parser.add_argument(

@@ -8,6 +8,7 @@ import os
 import unittest
 import warnings
 
+import kernel_hazards
 import pytest
 
 
@@ -26,8 +27,8 @@ class Outcomes(unittest.TestResult):
     def name_of(self, test):
         return test.id().removeprefix(self.package + ".")
 
-    def write(self, test, outcome, report):
-        self.file.write(json.dumps([self.name_of(test), outcome, report]) + "\n")
+    def write(self, test, outcome, report, hazards=()):
+        self.file.write(json.dumps([self.name_of(test), outcome, report, hazards]) + "\n")
         self.file.flush()
 
     def startTest(self, test):
@@ -37,7 +38,7 @@ class Outcomes(unittest.TestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        self.write(test, *self.outcomes[self.name_of(test)])
+        self.write(test, *self.outcomes[self.name_of(test)], kernel_hazards.found())
         if self.driver.cudadrvSoftFaultText():
             self.stop()
 
@@ -87,7 +88,8 @@ def remaining(tests, package, done):
 def run(package, module, done, settings, file, printed):
     """Run the tests of a module that are not in `done`, and write their outcomes to a file.
 
-    Each line is [TEST, OUTCOME, REPORT] in JSON, where OUTCOME is started, passes, fails or skips.
+    Each line is [TEST, OUTCOME, REPORT, HAZARDS] in JSON, where OUTCOME is started, passes, fails
+    or skips, and HAZARDS is a list of texts.
     Other output of the tests goes to the file `printed`.
     """
     with printed.open("w") as output:
@@ -104,7 +106,7 @@ def run(package, module, done, settings, file, printed):
         try:
             tests = unittest.defaultTestLoader.loadTestsFromName(f"{package}.{module}")
         except pytest.skip.Exception as skipped:
-            lines.write(json.dumps([module, "skips", f"skipped: {skipped}\n"]) + "\n")
+            lines.write(json.dumps([module, "skips", f"skipped: {skipped}\n", []]) + "\n")
             return
         suite = unittest.TestSuite(remaining(tests, package, done))
         result = Outcomes(package, driver, lines)
