@@ -49,6 +49,10 @@ PTX_OF_12 = ((8, 0), (8, 1), (8, 2), (8, 3), (8, 4), (8, 5), (8, 5), (8, 6), (8,
 UNWRITABLE = re.compile(r"[\0\ud800-\udc7f\udd00-\udfff]")
 
 
+# Options with which the PTX has lines of the source.
+LINE_OPTIONS = {"-lineinfo", "--generate-line-info", "-G", "--device-debug"}
+
+
 class PTXVersionError(RuntimeError):
     """The compiler is newer than the driver, which cannot read its PTX."""
 
@@ -85,7 +89,8 @@ def compile(
         Passed to the compiler unchanged: ``["-DSIZE=4", "--use_fast_math", "-Iinclude"]``. The
         compiler searches for quoted includes in the folder of the source file and in the folders of
         ``-I``; if the source is a str, only in the latter. Options of nvcc can run programs
-        (``-ccbin``): accept none from people you do not trust.
+        (``-ccbin``): accept none from people you do not trust. On the software driver, unless
+        ``arch`` is given, ``-lineinfo`` is added: its reports then have lines of the source.
     name
         The name of a source given as a str, in messages and ``__FILE__``: any text of one line.
     compiler
@@ -143,6 +148,8 @@ def compile(
         raise TypeError(f"device={device!r} is no Device; cudadrv.Device({device!r}) makes one")
     driver = driver_info().version
     target = Stream.legacy().device if device is None else device
+    if driver_info().is_software and not LINE_OPTIONS.intersection(options):
+        options += ("-lineinfo",)
 
     def compile_for_target(compiler: Compiler) -> str:
         ptx = _compile(compiler, read, _architecture(compiler, target), options, cache)

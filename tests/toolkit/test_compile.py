@@ -34,6 +34,20 @@ def test_options_reach_the_compiler_in_order(nvcc):
     assert "-DA=1 -I some where" in nvcc.calls[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [([], 1), (["-DA"], 1), (["-lineinfo"], 1), (["--generate-line-info"], 0), (["-G"], 0)],
+)
+def test_the_software_driver_gets_lines(nvcc, options, wanted):
+    """Its reports name lines of the source, which a GPU does not need."""
+    toolkit.compile("k", options=options)
+    software = cu.driver_info().is_software
+    (call,) = nvcc.calls
+    assert call.split().count("-lineinfo") == (wanted if software else "-lineinfo" in options)
+    toolkit.compile("k", options=options, arch="compute_75")
+    assert nvcc.calls[-1].split().count("-lineinfo") == ("-lineinfo" in options)
+
+
 def test_a_comment_in_another_encoding(nvcc, tmp_path, settle):
     path = tmp_path / "kernel.cu"
     path.write_bytes(b"// caf\xe9\n")
