@@ -315,10 +315,10 @@ void Clocks::advance(unsigned number, uint32_t lanes) {
         latest_ = std::max(latest_, ++epochs_[first + unsigned(__builtin_ctz(left))]);
 }
 
-void Clocks::meet(unsigned number, uint32_t lanes, uint32_t live) {
+void Clocks::meet(unsigned number, uint32_t lanes, uint32_t all_lanes) {
     unsigned first = number * warp_lanes;
     Warp &warp = warps_[number];
-    bool all = (live & ~lanes) == 0; // all lanes, without those that have ended
+    bool all = lanes == all_lanes;
     if (all) {
         if (!warp.same)
             warp.now = *std::max_element(&epochs_[first], &epochs_[first] + warp_lanes);
@@ -400,7 +400,6 @@ void Clocks::learn_own(unsigned thread, const EpochsPtr &epochs) {
 
 void Clocks::release(unsigned thread, bool only_block) {
     Thread &own = touch(thread);
-    own.released_at = now(thread);
     own.released.of = block_;
     (only_block ? own.released.block : own.released.everyone) =
         tell(thread / warp_lanes, 1u << thread % warp_lanes);
@@ -415,32 +414,33 @@ void Clocks::take_in(unsigned thread, const Told &told, bool only_block) {
         learn(thread, told.block);
     if (!only_block)
         learn(thread, told.everyone);
-    else if (const Epochs *own = told.everyone.find(block_))
-        learn_own(thread, own);
 }
 
-Told Clocks::told(unsigned thread, bool releases, bool only_block) {
+Told Clocks::told(unsigned thread, uint64_t word, bool releases, bool only_block) {
     Told told = threads_[thread].released;
-    if (releases)
-        (only_block ? told.block : told.everyone) =
-            tell(thread / warp_lanes, 1u << thread % warp_lanes);
     told.of = block_;
-    if (only_block) {
-        told.block.learn(told.everyone);
-        told.everyone = {};
-    }
+    const auto &words = threads_[thread].words;
+    if (auto known = words.find(word); known != words.end())
+        told.add(known->second.released);
+    if (!releases)
+        return told;
+    Known known = tell(thread / warp_lanes, 1u << thread % warp_lanes);
+    told.block = known;
+    if (!only_block)
+        told.everyone = known;
+    touch(thread).words[word].released = told;
     return told;
 }
 
-void Clocks::see(unsigned thread, const Told &told, bool acquires, bool only_block) {
-    if (acquires)
-        take_in(thread, told, only_block);
-    Told &seen = touch(thread).seen;
-    seen.everyone.learn(told.everyone);
-    if (told.block && told.of == block_) {
-        seen.of = block_;
-        seen.block.learn(told.block);
+void Clocks::see(unsigned thread, uint64_t word, const Told &told, bool acquires, bool only_block) {
+    if (told) {
+        Thread &own = touch(thread);
+        own.seen.add(told);
+        own.words[word].seen.add(told);
     }
+    const auto &words = threads_[thread].words;
+    if (auto known = words.find(word); acquires && known != words.end())
+        take_in(thread, known->second.seen, only_block);
 }
 
 } // namespace soft::check

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -124,8 +125,8 @@ class Clocks {
 
     // Call this when all threads of the block have waited for each other.
     void meet_all();
-    // Call this when these lanes of a warp have waited for each other.
-    void meet(unsigned warp, uint32_t lanes, uint32_t live);
+    // Call this when these lanes of a warp have waited for each other. `all` are its lanes.
+    void meet(unsigned warp, uint32_t lanes, uint32_t all);
     // Returns what these lanes of a warp know, including their own times, and then advances these
     // times.
     Known tell(unsigned warp, uint32_t lanes) { return gather(warp, lanes, true); }
@@ -137,12 +138,17 @@ class Clocks {
     // the fence. With acquire(), the thread learns what its earlier strong reads have seen.
     void release(unsigned thread, bool only_block);
     void acquire(unsigned thread, bool only_block);
-    // The time of the thread's last release fence, or 0. Later strong writes of the thread tell
-    // what came before this fence.
-    uint32_t released_at(unsigned thread) const { return threads_[thread].released_at; }
-    // told() returns what a strong write tells. see() is for a strong read of such a value.
-    Told told(unsigned thread, bool releases, bool only_block);
-    void see(unsigned thread, const Told &told, bool acquires, bool only_block);
+    // Returns whether strong writes of the thread tell something, even if they do not release.
+    bool tells(unsigned thread) const {
+        return threads_[thread].released || !threads_[thread].words.empty();
+    }
+    // told() returns what a strong write to a word tells: what came before a release fence, or
+    // before an access to the same word that released. see() is for a strong read. If a later
+    // access to the same word acquires, or a fence, the thread learns what the read has seen.
+    // All mbarriers are one word.
+    static constexpr uint64_t of_mbarriers = ~uint64_t{0};
+    Told told(unsigned thread, uint64_t word, bool releases, bool only_block);
+    void see(unsigned thread, uint64_t word, const Told &told, bool acquires, bool only_block);
 
   private:
     struct Warp {
@@ -150,11 +156,14 @@ class Clocks {
         uint32_t now = 1;  // the time of all lanes, if `same`
         bool same = true;
     };
+    struct Word {
+        Told seen, released; // by accesses to this word
+    };
     struct Thread {
         EpochsPtr more; // what it knows of its own block
         Known others;   // what it knows of other blocks
         Told seen, released;
-        uint32_t released_at = 0;
+        std::map<uint64_t, Word> words; // those where an access has seen or released something
         bool touched = false;
     };
 

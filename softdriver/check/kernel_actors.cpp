@@ -371,7 +371,7 @@ void KernelRaces::uses_mbarrier(const ptx::Warp &warp, const ptx::MbarrierUse &u
         told.of = block.clocks.block();
         told.block = block.clocks.only(actor, block.groups.close(actor));
     } else
-        told = block.clocks.told(thread, true, true);
+        told = block.clocks.told(thread, Clocks::of_mbarriers, true, true);
     phase.arriving.add(told);
 }
 
@@ -383,7 +383,8 @@ void KernelRaces::see_phases(const ptx::Warp &warp, const ptx::Step &step, const
         uint64_t address = address_of(warp, step, effect, first_of(left));
         ptx::narrow_generic(address);
         if (const Phases::Phase *phase = block.phases.find(address))
-            block.clocks.see(warp.number * warp_size + first_of(left), phase->over, true, true);
+            block.clocks.see(warp.number * warp_size + first_of(left), Clocks::of_mbarriers,
+                             phase->over, true, true);
     }
 }
 
@@ -493,6 +494,7 @@ void KernelRaces::look(Accessor &by, const Use &use, uint64_t word) {
     uint64_t begin = std::max(use.begin, word * word_bytes);
     uint64_t end = std::min(use.end, (word + 1) * word_bytes);
     by.entry.bytes = bytes_of_word(begin, end);
+    by.entry.number = by.entry.first = by.entry.writes ? ++writes_ : 0;
     for (size_t i = 0; i < cell.size(); i++) {
         const Entry earlier = cell[i];
         if (!(earlier.bytes & by.entry.bytes) || !(earlier.writes || by.entry.writes) ||
@@ -527,7 +529,7 @@ void KernelRaces::look(Accessor &by, const Use &use, uint64_t word) {
 void KernelRaces::keep(const Accessor &by, Cell &cell) const {
     const Entry &entry = by.entry;
     if (Entry *same = cell.find_like(entry)) {
-        same->lanes |= entry.lanes;
+        same->merge(entry);
         return;
     }
     size_t readers = 0;

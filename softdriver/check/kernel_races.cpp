@@ -14,6 +14,7 @@ using ptx::warp_size;
 namespace {
 
 constexpr size_t most_stored = 64; // most bytes that a lane stores at once
+constexpr size_t crowded = 16;     // if a word has more accesses, some that are rarely needed go
 
 // Copies the bytes that a lane stores.
 void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect, unsigned lane,
@@ -53,21 +54,16 @@ std::string remedy(const Entry &earlier, const Entry &later, const HazardAccess 
 
 // Returns whether two accesses of the same bytes are both atomic, each for the thread of the other
 // one.
-bool are_atomic(const Entry &one, const Entry &other) {
-    return one.strong && other.strong && one.bytes == other.bytes && one.size == other.size &&
-           (one.block == other.block || !(one.only_block || other.only_block));
-}
-
 bool are_atomic(const Span &one, const Span &other) {
     return one.strong && one.strong == other.strong &&
            (one.block == other.block || !(one.only_block || other.only_block));
 }
 
-// Returns the time of an access. A thread that sees a strong write after a fence knows this write,
-// too. So the write counts as made at the time of the fence.
-uint32_t time_of(const Clocks &clocks, unsigned thread, bool strong_write) {
-    uint32_t released_at = strong_write ? clocks.released_at(thread) : 0;
-    return released_at ? released_at : clocks.now(thread);
+// Returns the lanes of a warp that the block has, also those that have ended. Nothing orders what
+// these have done before a barrier that they do not come to.
+uint32_t lanes_in(const ptx::ThreadBlock &block, unsigned warp) {
+    unsigned left = block.machine.threads - warp * warp_size;
+    return left < warp_size ? (1u << left) - 1 : ~uint32_t{0};
 }
 
 // Returns true if the scope is a block, which does not order threads of different blocks.
@@ -155,7 +151,8 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
 void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {
     size_t size = now.bytes;
     bool is_aligned = !((run.first | run.stride) & (size - 1)) && !(size & (size - 1));
-    bool in_lines = size && size < line_bytes && is_aligned && addresses_.in_one_space();
+    bool in_lines = size && size < line_bytes && is_aligned && addresses_.in_one_space() &&
+                    (!entry.strong || now.effect.blind);
     Span span;
     span.block = entry.block;
     span.place = entry.place;
@@ -181,7 +178,7 @@ void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {
             access_lines(now, {one.address, 0, one.lanes, 1}, span);
         else
             access(one, entry);
-        synchronize(one);
+        signal(one);
         looked_at_ |= one.lanes;
     }
 }
@@ -190,7 +187,7 @@ void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {
 bool KernelRaces::tells_nothing(const Now &now, const Run &run) const {
     bool shared = addresses_.space(unsigned(__builtin_ctz(run.lanes))) == Space::Shared;
     return !now.effect.releases && !now.block.clocks.has_learned() &&
-           (shared ? now.block.words : words_).empty();
+           (shared ? now.block.signals : signals_).empty();
 }
 
 // What all lanes of an access have in common.
@@ -204,6 +201,7 @@ Entry KernelRaces::entry_of(const ptx::Warp &warp, const ptx::Step &step,
     entry.strong = effect.strong;
     entry.only_block = is_block_scope(effect);
     entry.size = effect.strong ? effect.item_bytes : 0;
+    entry.sees = effect.strong && effect.kind != Effect::Kind::Write && !effect.blind;
     return entry;
 }
 
@@ -233,8 +231,7 @@ void KernelRaces::access_lines(const Now &now, const Run &run, Span span) {
     }
     if (outside)
         return; // the step ends the launch with an error
-    span.epoch =
-        time_of(now.block.clocks, now.warp.number * warp_size + lane, span.strong && span.writes);
+    span.epoch = now.block.clocks.now(now.warp.number * warp_size + lane);
     for (uint32_t left = run.lanes; left; left &= ~span.lanes) {
         uint64_t line = at / line_bytes;
         unsigned begin = at % line_bytes, count = unsigned(__builtin_popcount(left));
@@ -301,8 +298,10 @@ void KernelRaces::drop_superfluous(const Block &block, Line &line, const Span &s
     if (!span.is_weak_write() && !line.full() && end > begin + last)
         begin = end - last;
     for (unsigned i = end; i-- > begin;) {
-        bool replaces = span.is_weak_write() || ((!span.strong || spans[i].strong) &&
-                                                 is_clearly_behind(block, span, spans[i]));
+        bool as_weak = !span.strong ||
+                       (spans[i].strong == span.strong && span.only_block >= spans[i].only_block);
+        bool replaces =
+            span.is_weak_write() || (as_weak && is_clearly_behind(block, span, spans[i]));
         if (replaces && span.covers(spans[i]))
             line.drop(i);
     }
@@ -361,19 +360,18 @@ void KernelRaces::look_at_each(const Now &now, const Span &span, uint64_t line, 
 void KernelRaces::forget(const Now &now, const Run &run) {
     unsigned lane = unsigned(__builtin_ctz(run.lanes));
     bool shared = addresses_.space(lane) == Space::Shared;
-    auto &words = shared ? now.block.words : words_;
-    if (words.empty())
+    Signals &signals = shared ? now.block.signals : signals_;
+    if (signals.empty())
         return;
-    for (uint32_t left = run.lanes; left; left &= left - 1) {
-        uint64_t at = addresses_[unsigned(__builtin_ctz(left))];
-        words.erase(words.lower_bound(at), words.lower_bound(at + now.bytes));
-    }
+    for (uint32_t left = run.lanes; left; left &= left - 1)
+        signals.overwrite(addresses_[unsigned(__builtin_ctz(left))], now.bytes);
 }
 
-// An access of an unusual size.
+// A strong access, or one of an unusual size.
 void KernelRaces::access(const Lane &access, Entry entry) {
     entry.lanes = access.lanes;
-    entry.epoch = time_of(access.now.block.clocks, access.thread(), entry.strong && entry.writes);
+    see(access);
+    entry.epoch = access.now.block.clocks.now(access.thread());
     look_at_words(access, entry);
 }
 
@@ -387,19 +385,19 @@ void KernelRaces::look_at_words(const Lane &access, Entry entry) {
 }
 
 // Compares an access with the earlier ones to the same word, and keeps it.
-void KernelRaces::look(const Lane &access, uint64_t word, const Entry &entry) {
+void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
     Line &line = line_of(access.now.block, access.shared, word / line_words);
     Cell &cell = line.cell(word % line_words);
+    number(cell, entry, access.now.effect.kind == Effect::Kind::Update);
     Entry *same = cell.find_like(entry);
-    bool stores = entry.writes && !entry.strong; // perhaps other bytes than before
-    if (same && !stores && !(entry.lanes & ~same->lanes))
-        return; // fast path: the same threads do the same again
+    if (same && !entry.writes && !entry.strong && !(entry.lanes & ~same->lanes))
+        return; // fast path: the same threads read the same again
     for (size_t i = 0; i < cell.size(); i++) {
         const Entry &earlier = cell[i];
-        if (!(earlier.bytes & entry.bytes) || !(earlier.writes || entry.writes) ||
-            (are_atomic(entry, earlier) && !is_async(earlier)))
+        if (!earlier.overlaps(entry) || !(earlier.writes || entry.writes) ||
+            (earlier.is_morally_strong(entry) && !is_async(earlier)))
             continue;
-        auto [lane, other] = unordered(access, earlier);
+        auto [lane, other] = unordered(access, cell, earlier);
         if (other >= 0) {
             Lane one = access;
             one.lane = unsigned(lane);
@@ -408,9 +406,27 @@ void KernelRaces::look(const Lane &access, uint64_t word, const Entry &entry) {
         }
     }
     if (same)
-        same->lanes |= entry.lanes;
+        same->merge(entry);
     else
         keep(access, cell, entry);
+}
+
+// Gives a write its number. Finds which write a strong read sees, and which others through
+// read-modify-writes.
+void KernelRaces::number(const Cell &cell, Entry &entry, bool updates) {
+    if (entry.writes)
+        entry.number = entry.first = ++writes_;
+    if (!entry.strong || (entry.writes && !updates))
+        return;
+    const Entry *last = nullptr;
+    for (size_t i = 0; i < cell.size(); i++)
+        if (cell[i].writes && cell[i].overlaps(entry) && (!last || last->number < cell[i].number))
+            last = &cell[i];
+    if (!last || !last->is_morally_strong(entry))
+        return;
+    entry.first = last->first;
+    if (!entry.writes)
+        entry.number = last->number;
 }
 
 // Returns a lane of the access and one of an earlier access that nothing orders, or -1.
@@ -428,50 +444,112 @@ std::pair<int, int> KernelRaces::unordered(const Lane &access, const Entry &earl
     return {-1, -1};
 }
 
+// The same, but an access is also ordered after a strong write if a strong read that has seen the
+// write is before it.
+std::pair<int, int> KernelRaces::unordered(const Lane &access, const Cell &cell,
+                                           const Entry &earlier) const {
+    auto pair = unordered(access, earlier);
+    if (pair.second < 0 || !earlier.writes || !earlier.strong)
+        return pair;
+    Lane one = access;
+    for (uint32_t left = access.lanes; left; left &= left - 1) {
+        one.lane = unsigned(__builtin_ctz(left));
+        one.lanes = left & -left;
+        pair = unordered(one, earlier);
+        if (pair.second >= 0 && !knows_who_has_seen(one, cell, earlier))
+            return pair;
+    }
+    return {-1, -1};
+}
+
+// Returns whether a lane knows a strong read that has seen a write.
+bool KernelRaces::knows_who_has_seen(const Lane &access, const Cell &cell,
+                                     const Entry &write) const {
+    const Clocks &clocks = access.now.block.clocks;
+    for (size_t i = 0; i < cell.size(); i++) {
+        const Entry &other = cell[i];
+        if (!other.has_seen(write))
+            continue;
+        for (uint32_t left = other.lanes; left; left &= left - 1)
+            if (clocks.unknown(access.thread(), other.block, other.warp, left & -left,
+                               other.epoch) < 0)
+                return true;
+    }
+    return false;
+}
+
 // Keeps an access, and drops those that it makes superfluous: a later access that races with one of
 // them races with this one, too.
 void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const {
     size_t readers = 0;
+    bool replaces = entry.writes && !entry.strong, is_crowded = cell.size() > crowded;
     for (size_t i = cell.size(); i--;) {
         const Entry &old = cell[i];
         bool apart = old.block != entry.block;
         readers += apart && !old.writes;
-        // Keep a weak access before a strong one: a later strong access races only with the weak
-        // one.
-        if ((old.bytes & ~entry.bytes) || (old.writes && !entry.writes) ||
-            (entry.strong && !old.strong))
+        if ((old.bytes & ~entry.bytes) || (old.writes && !entry.writes))
             continue;
-        bool replaces = entry.writes && !entry.strong;
+        if (is_crowded && old.writes && entry.has_met(old)) {
+            cell.drop(i);
+            continue;
+        }
+        // A later access may know this one only because it has seen the value.
+        bool is_needed = is_crowded ? !entry.has_seen_what(old)
+                                    : old.has_seen_others() || (entry.strong && entry.writes);
+        if (!replaces && (is_needed || !entry.is_as_weak_as(old)))
+            continue;
         if (replaces || (!apart && unordered(access, old).second < 0))
             cell.drop(i);
     }
-    if (cell.size() < most_entries && (entry.writes || readers < most_readers))
+    bool is_useful =
+        entry.writes || readers < most_readers || (entry.has_seen_others() && !is_crowded);
+    if (cell.size() < most_entries && is_useful)
         cell.add(entry);
 }
 
-// Passes on what strong accesses to the same address tell each other. A weak write tells nothing,
-// and deletes what was told before.
-void KernelRaces::synchronize(const Lane &access) {
+Signals &KernelRaces::signals_of(const Lane &access) {
+    return access.shared ? access.now.block.signals : signals_;
+}
+
+// Calls `act` with each element of an access, which are single accesses. The second argument names
+// the memory of the element, whatever its state space is.
+template <class Act> void KernelRaces::for_each_element(const Lane &access, Act act) {
     const Effect &effect = access.now.effect;
-    auto &words = access.shared ? access.now.block.words : words_;
-    if (words.empty() && !access.now.block.clocks.released_at(access.thread()) && !effect.releases)
-        return; // neither earlier accesses nor this one tell anything
-    auto word = words.find(access.address);
-    bool only_block = is_block_scope(effect);
-    if (!effect.strong) {
-        if (effect.kind == Effect::Kind::Write && word != words.end())
-            words.erase(word);
-        return;
+    for (unsigned i = 0; i < effect.count; i++) {
+        uint64_t address = access.address + i * effect.item_bytes;
+        act(Signals::Access{address, effect.item_bytes, uint32_t(access.now.warp.block.number),
+                            is_block_scope(effect)},
+            address << 6 | effect.item_bytes << 1 | access.shared);
     }
-    if (effect.kind != Effect::Kind::Write && word != words.end())
-        access.now.block.clocks.see(access.thread(), word->second, effect.acquires, only_block);
+}
+
+// A strong read sees what the writers of the value have told.
+void KernelRaces::see(const Lane &access) {
+    const Effect &effect = access.now.effect;
+    Signals &signals = signals_of(access);
+    if (!effect.strong || effect.kind == Effect::Kind::Write || effect.blind || signals.empty())
+        return;
+    for_each_element(access, [&](const Signals::Access &element, uint64_t word) {
+        access.now.block.clocks.see(access.thread(), word, signals.seen_by(element),
+                                    effect.acquires, element.only_block);
+    });
+}
+
+// A strong write tells something to those who see it. A weak write ends what was told before.
+void KernelRaces::signal(const Lane &access) {
+    const Effect &effect = access.now.effect;
+    Signals &signals = signals_of(access);
+    Clocks &clocks = access.now.block.clocks;
     if (effect.kind == Effect::Kind::Read)
         return;
-    Told told = access.now.block.clocks.told(access.thread(), effect.releases, only_block);
-    if (effect.kind == Effect::Kind::Write)
-        words[access.address] = told;
-    else if (told || word != words.end())
-        words[access.address].add(told);
+    if (!effect.strong)
+        return signals.overwrite(access.address, access.now.bytes);
+    if (signals.empty() && !clocks.tells(access.thread()) && !effect.releases)
+        return; // neither earlier accesses nor this one tell anything
+    for_each_element(access, [&](const Signals::Access &element, uint64_t word) {
+        Told told = clocks.told(access.thread(), word, effect.releases, element.only_block);
+        signals.write(element, told, effect.kind == Effect::Kind::Update);
+    });
 }
 
 void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
@@ -562,7 +640,7 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     known->clocks.begin(uint32_t(block.number));
     known->generation = ++generation_;
     known->barriers.clear();
-    known->words.clear();
+    known->signals.clear();
     known->groups = {};
     known->phases = {};
     known->fences = ProxyFences(unsigned(block.warps.size()));
@@ -589,7 +667,7 @@ void KernelRaces::completes(const ptx::ThreadBlock &of, unsigned barrier) {
     arrivals.waiting.resize(block.met.size());
     bool all = arrivals.only_waiting;
     for (size_t i = 0; i < of.warps.size(); i++)
-        all = all && !(of.warps[i]->live & ~arrivals.waiting[i]);
+        all = all && arrivals.waiting[i] == lanes_in(of, unsigned(i));
     if (all) {
         block.clocks.meet_all();
         // What is not over stays in the shadow. So does what the async proxy may not see.
@@ -615,7 +693,7 @@ void KernelRaces::meets(const ptx::Warp &warp, uint32_t members) {
         met &= ~warp.active;
         return;
     }
-    block.clocks.meet(warp.number, members, warp.live);
+    block.clocks.meet(warp.number, members, lanes_in(warp.block, warp.number));
     met = (met & ~members) | (members & ~warp.active); // lanes of other masks may be in between
 }
 

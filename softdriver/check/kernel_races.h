@@ -6,6 +6,7 @@
 #include "check/places.h"
 #include "check/proxies.h"
 #include "check/shadow.h"
+#include "check/signals.h"
 #include "check/step_addresses.h"
 #include "ptx/observer.h"
 
@@ -56,8 +57,8 @@ class KernelRaces final : public ptx::Observer {
         uint32_t generation = 0; // grows with each barrier at which all threads wait
         std::vector<Line> shared;
         std::map<unsigned, Arrivals> barriers;
-        std::map<uint64_t, Told> words; // what strong writes have told, by the shared address
-        std::vector<uint32_t> met;      // for each warp, lanes that have not run since they met
+        Signals signals;           // of strong writes to shared memory
+        std::vector<uint32_t> met; // for each warp, lanes that have not run since they met
     };
     // A step that accesses memory.
     struct Now {
@@ -126,10 +127,16 @@ class KernelRaces final : public ptx::Observer {
     void forget(const Now &now, const Run &run);
     void access(const Lane &access, Entry entry);
     void look_at_words(const Lane &access, Entry entry);
-    void look(const Lane &access, uint64_t word, const Entry &entry);
+    void look(const Lane &access, uint64_t word, Entry entry);
+    void number(const Cell &cell, Entry &entry, bool updates);
     std::pair<int, int> unordered(const Lane &access, const Entry &earlier) const;
+    std::pair<int, int> unordered(const Lane &access, const Cell &cell, const Entry &earlier) const;
+    bool knows_who_has_seen(const Lane &access, const Cell &cell, const Entry &write) const;
     void keep(const Lane &access, Cell &cell, const Entry &entry) const;
-    void synchronize(const Lane &access);
+    Signals &signals_of(const Lane &access);
+    template <class Act> void for_each_element(const Lane &access, Act act);
+    void see(const Lane &access);
+    void signal(const Lane &access);
     void found(const Lane &access, uint64_t word, const Entry &earlier, int lane,
                const Entry &later);
     bool stores_the_same(const Lane &access, const Entry &earlier, uint64_t word, int lane) const;
@@ -180,7 +187,8 @@ class KernelRaces final : public ptx::Observer {
     std::map<const ptx::ThreadBlock *, std::unique_ptr<Block>> blocks_;
     uint32_t generation_ = 0;
     Shadow global_;
-    std::map<uint64_t, Told> words_; // what strong writes to global memory have told
+    Signals signals_;     // of strong writes to global memory
+    uint32_t writes_ = 1; // the number of the last write; those in spans have the number 1
     // The races that this launch has already reported, by both places and by whether they are
     // benign.
     Found<std::tuple<uint32_t, uint32_t, bool>> found_;

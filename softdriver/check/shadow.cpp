@@ -4,6 +4,13 @@
 
 namespace soft::check {
 
+bool Entry::is_like(const Entry &other) const {
+    if (block != other.block || epoch != other.epoch || place != other.place ||
+        warp != other.warp || bytes != other.bytes || writes != other.writes)
+        return false;
+    return !sees || lanes == other.lanes || (!writes && number == other.number);
+}
+
 uint32_t Span::lanes_at(unsigned from, unsigned to) const {
     if (from >= end || to <= begin)
         return 0;
@@ -69,9 +76,10 @@ void Line::spread() {
                 entry.strong = span.strong;
                 entry.only_block = span.only_block;
                 entry.size = span.strong;
+                entry.number = entry.first = span.writes && span.strong; // 1 for each of them
                 Cell &cell = (*cells_)[word];
                 if (Entry *same = cell.find_like(entry))
-                    same->lanes |= lanes;
+                    same->merge(entry);
                 else
                     cell.add(entry);
                 byte = next;

@@ -29,13 +29,42 @@ struct Entry {
     uint32_t place = 0;          // the step: see place_of()
     uint8_t warp = 0, bytes = 0; // `bytes` has a bit for each byte of the word
     bool writes = false, strong = false, only_block = false;
-    uint8_t size = 0; // the bytes of the whole access, if it is strong
+    uint8_t size = 0;  // the bytes of an element, if the access is strong
+    bool sees = false; // the access is strong, and its thread learns the value that it reads
+    // The number of a write; of a strong read, that of the write that it has seen, or 0. The read,
+    // or a read-modify-write, has also seen the writes from `first` on.
+    uint32_t number = 0, first = 0;
 
-    // Whether the other entry is the same but for its lanes and its place.
-    bool is_like(const Entry &other) const {
-        return block == other.block && warp == other.warp && epoch == other.epoch &&
-               bytes == other.bytes && writes == other.writes && strong == other.strong &&
-               only_block == other.only_block && size == other.size;
+    bool overlaps(const Entry &other) const { return bytes & other.bytes; }
+    // Returns whether both are strong, each in the scope of the other one, and access the same.
+    bool is_morally_strong(const Entry &other) const {
+        return strong && other.strong && bytes == other.bytes && size == other.size &&
+               (block == other.block || !(only_block || other.only_block));
+    }
+    // Returns whether a write is one of those whose value this access has read or updated.
+    bool has_met(const Entry &write) const {
+        return strong && bytes == write.bytes && size == write.size && first <= write.number &&
+               write.number < number + !writes;
+    }
+    // No thread can depend on a value that none learns: it may be another one the next time.
+    bool has_seen(const Entry &write) const { return sees && has_met(write); }
+    bool has_seen_others() const { return sees && (writes ? first < number : number); }
+    // Returns whether this access has seen all writes that the other one has seen.
+    bool has_seen_what(const Entry &other) const {
+        return !other.has_seen_others() ||
+               (strong && first <= other.first && other.number <= number);
+    }
+    // Returns whether a later access that is morally strong to this one is so to `other`, too.
+    bool is_as_weak_as(const Entry &other) const {
+        return !strong || (other.strong && bytes == other.bytes && size == other.size &&
+                           only_block >= other.only_block);
+    }
+    // Whether the other entry is the same but for its lanes. Such entries can be merged.
+    bool is_like(const Entry &other) const;
+    void merge(const Entry &other) {
+        lanes |= other.lanes;
+        number = other.number;
+        first = other.first;
     }
 };
 
@@ -44,6 +73,7 @@ class Cell {
   public:
     size_t size() const { return count_; }
     Entry &operator[](size_t i) { return i < own ? first_[i] : more_[i - own]; }
+    const Entry &operator[](size_t i) const { return i < own ? first_[i] : more_[i - own]; }
     void clear() { count_ = 0; }
     void drop(size_t i) {
         (*this)[i] = (*this)[count_ - 1];
@@ -54,7 +84,7 @@ class Cell {
             more_.resize(count_ - own + 1);
         (*this)[count_++] = entry;
     }
-    // Returns the entry that is the same but for its lanes and its place, or null.
+    // Returns the entry that is the same but for its lanes, or null.
     Entry *find_like(const Entry &entry) {
         for (size_t i = 0; i < count_; i++)
             if ((*this)[i].is_like(entry))
@@ -79,7 +109,7 @@ struct Span {
     uint8_t size = 0, stride = 0;
     uint8_t warp = 0;
     bool writes = false, only_block = false;
-    uint8_t strong = 0; // for a strong access: the bytes of an item
+    uint8_t strong = 0; // for a strong access, which is blind: the bytes of an item
 
     bool is_weak_write() const { return writes && !strong; }
     // Whether the other span is the same but for its place.

@@ -317,6 +317,7 @@ template <bool reduces> void decode_atomic(Decoder &decoder) {
     decoder.effect.space = where;
     decoder.effect.item_bytes = uint8_t(size_of(type));
     bool looks = !reduces && decoder.is_read(decoder.operand(0));
+    decoder.effect.blind = !looks;
     if (where != Space::Shared && (looks || !commutes(Operation(operation), type)))
         decoder.code().communicates = true;
     if (vector >= 0 && where == Space::Shared)

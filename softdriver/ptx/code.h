@@ -86,6 +86,7 @@ struct Effect {
     uint8_t address_bytes = 8, value_bytes = 0;
     uint32_t lanes = ~uint32_t{0}; // the only lanes whose addresses count
     bool strong = false, acquires = false, releases = false;
+    bool blind = false; // an Update, and nothing uses the value that was read
     // The barrier is for whole warps; it is barrier 0 of all threads.
     bool aligned = false, whole_block = false;
     // Copies by cp.async: makes one, arrives at an mbarrier for them, or waits for all of them.

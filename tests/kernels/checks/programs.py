@@ -10,7 +10,7 @@ from cudadrv import testing
 TEXT = """.version 8.0
 .target sm_90
 .address_size 64
-.visible .global .align 4 .u32 word[4];
+.visible .global .align 16 .u32 word[4];
 {before}
 .visible .entry k(.param .u64 out)
 {{

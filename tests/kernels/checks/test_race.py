@@ -18,6 +18,9 @@ STORE, LOAD = "st.shared.u32 [%r3], %r1;", "ld.shared.u32 %r5, [%r4];"
 EARLY = "setp.ge.u32 %p1, %r1, 32; @%p1 bra second;"  # the second warp jumps
 LANES = "setp.ge.u32 %p1, %r1, 2; @%p1 bra done;"  # two lanes go on
 
+COUNT, GUARDED = "red.shared.add.u32 [%r9], 1;", "@%p1 ld.shared.u32 %r5, [%r9];"
+RED = ["atomic read"]
+
 # The body, and the races.
 BLOCK = {
     "a barrier": (f"{STORE} bar.sync 0; {LOAD}", []),
@@ -99,6 +102,17 @@ BLOCK = {
         f"{STORE} call use, (%r4);",
         ["read write"],
     ),
+    "what a warp did before it ended": (
+        f"{EARLY} bar.sync 0; ld.shared.u32 %r5, [%r3+128]; bra done; second: {STORE}",
+        ["read write"],
+    ),
+    "a counter that its first thread reads": (f"{COUNT} setp.eq.u32 %p1, %r1, 0; {GUARDED}", RED),
+    "a counter that its last thread reads": (f"{COUNT} setp.eq.u32 %p1, %r1, 63; {GUARDED}", RED),
+    "a counter that whoever comes last reads": (
+        """atom.shared.add.u32 %r5, [%r9], 1; sub.u32 %r6, %r5, 0xcdcdcdcd;
+        setp.eq.u32 %p1, %r6, 63; @%p1 ld.shared.u32 %r6, [%r9];""",
+        [],
+    ),
 }
 WARP = {
     "no order": (f"{STORE} {LOAD}", ["read write"]),
@@ -125,6 +139,18 @@ WARP = {
         f"""{LANES} setp.eq.u32 %p2, %r1, 0; @%p2 bra one; bar.warp.sync 3; {STORE} bra done;
         one: bar.warp.sync 3; {LOAD}""",
         ["read write"],
+    ),
+    "what lanes did before they ended": (
+        f"""setp.ge.u32 %p1, %r1, 16; @%p1 bra half; bar.warp.sync -1;
+        ld.shared.u32 %r5, [%r3+64]; bra done; half: {STORE}""",
+        ["read write"],
+    ),
+    "an atomic that acquires is itself behind what it acquires": (
+        """setp.ne.u32 %p1, %r1, 0; @%p1 bra other; st.shared.u32 [%r9], 5;
+        st.release.cta.shared.u32 [%r9], 1; bra done; other: setp.ne.u32 %p1, %r1, 1;
+        @%p1 bra done; atom.acquire.cta.shared.exch.b32 %r5, [%r9], 2;
+        st.shared.u32 [%r3], %r5;""",
+        [],
     ),
     "a mask and then all": (
         f"""setp.lt.u32 %p2, %r1, 2; @%p2 bra pair; bra all; pair: {STORE} bar.warp.sync 3;
@@ -193,6 +219,48 @@ FLAGS = {
         ),
         [],
     ),
+    "a release, and then another store": (
+        (
+            "st.release.gpu.global.u32 [word], 1; st.relaxed.gpu.global.u32 [word], 2;",
+            "ld.relaxed.gpu.global.u32 %r5, [word];",
+            FENCE,
+        ),
+        [],
+    ),
+    "a load, and then an acquire": (
+        (
+            "st.release.gpu.global.u32 [word], 1;",
+            "ld.relaxed.gpu.global.u32 %r5, [word];",
+            "ld.acquire.gpu.global.u32 %r7, [word];",
+        ),
+        [],
+    ),
+    "an acquire of another word": (
+        (
+            "st.release.gpu.global.u32 [word], 1;",
+            "ld.relaxed.gpu.global.u32 %r5, [word];",
+            "ld.acquire.gpu.global.u32 %r7, [word+4];",
+        ),
+        ["read write"],
+    ),
+    "an acquire in the block": (
+        ("st.release.gpu.global.u32 [word], 1;", "ld.acquire.cta.global.u32 %r5, [word];", ""),
+        ["read write", "read write"],
+    ),
+    "an element of a vector": (
+        (
+            f"{FENCE} st.volatile.global.v2.u32 [word], {{1, 1}};",
+            "ld.volatile.global.u32 %r5, [word+4];",
+            FENCE,
+        ),
+        [],
+    ),
+    "another size": (
+        ("st.release.gpu.global.u32 [word], 1;", "ld.acquire.gpu.global.u16 %r5, [word];", ""),
+        ["read write", "read write"],
+    ),
+    "a weak read of the flag": ((f"{FENCE} {SET}", GET, f"{FENCE} ld.global.u32 %r7, [word];"), []),
+    "a weak reset of the flag": ((f"{FENCE} {SET}", GET, f"{FENCE} st.global.u32 [word], 0;"), []),
     "atomics that are relaxed": (
         ("red.global.add.u32 [word], 1;", "atom.global.add.u32 %r5, [word], 0;", ""),
         ["read write"],
@@ -209,7 +277,10 @@ def test_between_blocks_by_a_flag(cuda_device, case):
 
 @pytest.mark.parametrize("fences", [3, 2, 1, 0])
 def test_a_ticket(cuda_device, fences):
-    """The block that comes last reads what all blocks have written, and resets the ticket."""
+    """The block that comes last reads what all blocks have written, and resets the ticket.
+
+    By the ticket that it got, it has seen the tickets of the others, even without fences.
+    """
     release, acquire = FENCE if fences & 1 else "", FENCE if fences & 2 else ""
     found = run(
         f"""mad.lo.u32 %r5, %r2, 32, %r1; mul.wide.u32 %rd5, %r5, 4; add.u64 %rd5, %rd5, %rd1;
@@ -222,7 +293,7 @@ def test_a_ticket(cuda_device, fences):
         blocks=16,
         threads=32,
     )
-    assert modes(found) == ([] if fences == 3 else ["atomic write", "read write"])
+    assert modes(found) == ([] if fences == 3 else ["read write"])
 
 
 BLOCKS = {
@@ -247,6 +318,70 @@ BLOCKS = {
 def test_between_blocks(cuda_device, case):
     body, expected = BLOCKS[case]
     assert modes(run(body, blocks=8)) == expected
+
+
+@pytest.mark.parametrize("fences", [True, False])
+def test_what_a_flag_has_shown(cuda_device, fences):
+    """Whoever has seen a flag is behind the write of the flag, even without fences."""
+    fence = FENCE if fences else ""
+    found = run(
+        f"""setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra wait;
+        {fence} {SET} bra done;
+        wait: {GET} setp.eq.u32 %p3, %r5, 0; @%p3 bra wait; {fence} ld.global.u32 %r6, [word];
+        st.global.u32 [word], 0;""",
+        blocks=2,
+        threads=32,
+    )
+    assert modes(found) == []
+
+
+@pytest.mark.parametrize("use", ["", "st.shared.u32 [%r9], %r5;"])
+@pytest.mark.parametrize("block", [0, 1])
+def test_an_atomic_of_a_smaller_scope(cuda_device, block, use):
+    """It races with an atomic of another block, also if the same thread goes on with others."""
+    found = run(
+        f"""setp.eq.u32 %p1, %r2, {block}; @%p1 red.cta.global.add.u32 [%rd1], 1;
+        atom.global.add.u32 %r5, [%rd1], 1; {use}""",
+        blocks=2,
+        threads=1,
+    )
+    assert modes(found) == ["atomic atomic"]
+
+
+def test_what_a_block_has_learned(cuda_device):
+    """A thread passes on, inside of its block, what it has learned from another block."""
+    found = run(
+        f"""setp.eq.u32 %p1, %r2, 1; @%p1 bra one; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
+        st.global.u32 [%rd1], 7; {FENCE} {SET} bra done;
+        one: setp.eq.u32 %p1, %r1, 0; @%p1 bra first; setp.ne.u32 %p1, %r1, 32; @%p1 bra done;
+        second: ld.acquire.cta.global.u32 %r5, [word+4]; setp.eq.u32 %p3, %r5, 0; @%p3 bra second;
+        ld.global.u32 %r6, [%rd1]; bra done;
+        first: {GET} setp.eq.u32 %p3, %r5, 0; @%p3 bra first; {FENCE}
+        st.release.gpu.global.u32 [word+4], 1;""",
+        blocks=2,
+    )
+    assert modes(found) == []
+
+
+def test_each_lane_has_its_own_place(cuda_device):
+    """The report names the place of the thread that it names."""
+    (hazard,) = run(
+        """setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1;
+        .loc 1 1 0
+        @%p1 st.shared.u32 [%r9], 1;
+        .loc 1 2 0
+        @%p2 st.shared.u32 [%r9+4], 2;
+        .loc 1 3 0
+        @%p2 st.shared.u32 [%r9+8], 3;
+        .loc 1 4 0
+        @%p1 ld.shared.u32 %r5, [%r9+8];""",
+        before='.file 1 "lanes.cu"',
+        threads=32,
+    )
+    places = {
+        access.mode: (access.line, access.thread[0]) for access in (hazard.first, hazard.second)
+    }
+    assert places == {"write": (3, 1), "read": (4, 0)}
 
 
 MBARRIER = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r10, bar; @!%p1 mbarrier.init.shared.b64 [%r10], 32;

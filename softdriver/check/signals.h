@@ -1,0 +1,46 @@
+#pragma once
+
+#include "check/clocks.h"
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+
+namespace soft::check {
+
+// What strong writes to some memory have told those who read the values: the release sequences.
+// A strong read sees the last write if each of the two is in the scope of the other one, and both
+// have the same bytes. If that write is a read-modify-write, the read also sees what it has seen.
+class Signals {
+  public:
+    struct Access {
+        uint64_t address;
+        unsigned bytes;
+        uint32_t block; // of the thread
+        bool only_block;
+    };
+    bool empty() const { return words_.empty(); }
+    void clear() { words_.clear(); }
+
+    // Returns what a strong read learns, if it is part of an acquire pattern.
+    Told seen_by(const Access &read) const;
+    // A strong write, and what its thread tells. `updates` is for a read-modify-write.
+    void write(const Access &write, const Told &told, bool updates);
+    // A weak write tells nothing, and ends what was told before.
+    void overwrite(uint64_t address, uint64_t bytes);
+
+  private:
+    struct Word {
+        Access last; // the last write
+        // What has been told: to all threads, and to those of the same block as the thread that
+        // told it.
+        Known everyone;
+        std::unordered_map<uint32_t, Known> blocks;
+    };
+    static bool sees(const Word &word, const Access &access);
+    static void add(Word &word, const Told &told);
+
+    std::map<uint64_t, Word> words_; // by address; no two of them overlap
+};
+
+} // namespace soft::check
