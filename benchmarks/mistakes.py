@@ -301,7 +301,7 @@ MISTAKES = {
     ),
     # ---- asynchronous copies and mbarriers ----
     "no cp.async.wait_all": Mistake(
-        "barrier",
+        "race",
         """KERNEL {
             __shared__ unsigned tile[64];
             copy_async(&tile[t], &in[t]);
