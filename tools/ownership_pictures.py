@@ -455,7 +455,42 @@ def pipeline() -> Picture:
     return picture
 
 
-PICTURES = (borrow, event, readers, ranges, view, legacy, loan, give_back, faults, pipeline)
+def race() -> Picture:
+    picture = Picture(
+        "race",
+        "A race of two threads in a block, and its report",
+        "Two threads of a block, and the time. Thread 0 writes tile[0] in line 4 and reads "
+        "tile[63] in line 5. Thread 63 writes tile[63] in line 4 and reads tile[0] in line 5. A "
+        "line leads from thread 0's write of tile[0] to thread 63's read: nothing orders these "
+        "two. Between the lines 4 and 5, a dashed line says that __syncthreads() is missing "
+        "there. Below is the report: the kernel, the memory, both accesses, and what is missing.",
+        330,
+    )
+    first, second, border = 76, 166, 445
+    picture.lane(first, "thread 0")
+    picture.lane(second, "thread 63")
+    picture.line(border, 40, border, 206, color=GOOD, width=1.6, dashed=True)
+    picture.code(border, 30, "__syncthreads();", anchor="middle", color=GOOD)
+    picture.text(border, 226, "is missing here", anchor="middle", size=12, color=GOOD)
+    picture.bar(LEFT + 60, LEFT + 220, first, "write", "4: tile[0] = 0", code=True)
+    picture.bar(520, 720, first, "read", "5: out[0] = tile[63]", code=True)
+    picture.bar(LEFT + 60, LEFT + 220, second, "write", "4: tile[63] = 63", code=True)
+    picture.bar(520, 720, second, "read", "5: out[63] = tile[0]", code=True)
+    picture.line(LEFT + 220, first + 14, 520, second - 14, color=BAD, width=1.8)
+    picture.dot(LEFT + 220, first + 14, color=BAD)
+    picture.dot(520, second - 14, color=BAD)
+    picture.verdict(border - 30, 146, False, "nothing orders these two", anchor="end")
+    report = (
+        "race in kernel 'turn_around' on bytes 0 to 4 of shared memory 'tile':",
+        "read by thread (63, 0, 0) at turn.cu:5, and write by thread (0, 0, 0) at turn.cu:4.",
+        "Nothing orders them: add __syncthreads() between turn.cu:4 and turn.cu:5",
+    )
+    for number, words in enumerate(report):
+        picture.code(52 if number else 28, 264 + 22 * number, words, color=INK if number else BAD)
+    return picture
+
+
+PICTURES = (race, borrow, event, readers, ranges, view, legacy, loan, give_back, faults, pipeline)
 
 
 DRAW = """

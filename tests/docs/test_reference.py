@@ -48,7 +48,7 @@ def test_pictures_are_what_the_tool_makes():
 
 def test_pictures_can_be_read_aloud():
     """Each picture has a title and a description, and its page describes it beside it."""
-    pages = ("ownership", "interop", "managed", "pipelines", "graphs")
+    pages = ("ownership", "interop", "managed", "pipelines", "graphs", "kernel-checks")
     page = "".join(text(f"docs/{name}.md") for name in pages)
     for path in (ROOT / "docs" / "pictures").iterdir():
         image = ElementTree.parse(path).getroot()
