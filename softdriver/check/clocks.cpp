@@ -194,14 +194,17 @@ template <class Act> void Clocks::for_each_plane(unsigned warp, uint32_t lanes, 
 // that of a lane of the warp, or because all threads know it.
 uint32_t Clocks::known_of_actor(unsigned warp, uint32_t lanes, unsigned actor) const {
     const Finished &finished = finished_[actor - actors_.stride];
+    uint32_t time = finished.block;
     if (actor >= actors_.first_other())
-        return finished.block;
+        return time;
     if (actor >= actors_.first_of_warps())
-        return actor - actors_.first_of_warps() == warp ? finished.own : finished.block;
+        return actor - actors_.first_of_warps() == warp ? std::max(time, finished.own) : time;
     unsigned owner = actor % actors_.stride;
-    if (owner / warp_lanes != warp)
-        return finished.block;
-    return lanes >> owner % warp_lanes & 1 ? finished.own : std::max(finished.warp, finished.block);
+    if (owner / warp_lanes == warp)
+        time = std::max(time, finished.warp);
+    return owner / warp_lanes == warp && lanes >> owner % warp_lanes & 1
+               ? std::max(time, finished.own)
+               : time;
 }
 
 bool Clocks::knows_actor(unsigned thread, unsigned actor, uint32_t time) const {

@@ -161,6 +161,15 @@ def test_mbarriers(cuda_device, case):
     assert modes(run(INIT.format(arrivals) + body)) == expected
 
 
+def test_an_mbarrier_and_then_a_barrier(cuda_device):
+    """After a barrier all threads know what any of them has learned from an mbarrier."""
+    found = run(
+        f"""{INIT.format(64)} {COPY} {COPIED} {NEXT} {PHASE.format(0)} {OTHER} {BARRIER} {COPY}
+        {COPIED} {PHASE.format(1)} {OTHER} {BARRIER} {COPY} {WAIT}"""
+    )
+    assert found == []
+
+
 @pytest.mark.parametrize(("waits", "expected"), [(False, ["read write"]), (True, [])])
 def test_what_is_told_in_the_next_phase(cuda_device, waits, expected):
     """Those who wait for a phase do not learn what others have told in the next one."""
