@@ -117,6 +117,10 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         return parse_mode(name, value, settings.races);
     } else if (name == "hazards") {
         return parse_mode(name, value, settings.hazards);
+    } else if (name == "benign") {
+        if (value != "0" && value != "1")
+            return "benign must be 0 or 1, not '" + value + "'";
+        settings.benign = value == "1";
     } else if (name == "checks") {
         return parse_checks(value, settings);
     } else if (name == "threads") {
@@ -182,6 +186,7 @@ std::string settings_text(const Settings &settings) {
            ",races=" + race_modes[static_cast<int>(settings.races)] +
            ",checks=" + checks_text(settings.checks) +
            ",hazards=" + race_modes[static_cast<int>(settings.hazards)] +
+           ",benign=" + (settings.benign ? "1" : "0") +
            ",threads=" + (settings.threads ? std::to_string(settings.threads) : "auto") +
            ",instructions=" + std::to_string(settings.instructions) +
            ",shared_rounding=" + std::to_string(settings.shared_rounding) +

@@ -17,7 +17,14 @@ namespace {
 
 void report_hazard(const Hazards::Key &key, bool benign, const std::function<Hazard()> &make) {
     Lock lock(state().mutex);
-    state().hazards.add(key, benign, state().settings.hazards, make);
+    const Settings &settings = state().settings;
+    if (!settings.benign || !make)
+        return state().hazards.add(key, benign && !settings.benign, settings.hazards, make);
+    state().hazards.add(key, false, settings.hazards, [&] {
+        Hazard hazard = make();
+        hazard.benign = false;
+        return hazard;
+    });
 }
 
 } // namespace

@@ -453,6 +453,18 @@ def test_equal_places_are_one_hazard(cuda_device):
         assert modes(testing.hazards(benign=True)) == ["write write same"]
 
 
+def test_benign_races_can_count(cuda_device):
+    body = "st.shared.u32 [%r9], 7;"
+    with testing.configured("benign=1"):
+        assert testing.settings()["benign"] == "1"
+        assert modes(run(body)) == ["write write"]
+        assert testing.hazards()
+    assert modes(run(body)) == ["write write same"]
+    assert not testing.hazards()
+    with pytest.raises(ValueError, match="benign must be 0 or 1, not 'yes'"):
+        testing.configure("benign=yes")
+
+
 def test_a_value_that_is_the_same_only_at_first(cuda_device):
     """A race is not benign if it was benign only at first."""
     body = "shr.u32 %r5, %r1, 5; st.shared.u32 [%r9], %r5;"
