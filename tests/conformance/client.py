@@ -1,6 +1,8 @@
 """A small client of the CUDA driver API, by ctypes: raw calls, and cleanup after a test."""
 
+import contextlib
 import ctypes
+import json
 import threading
 import time
 from pathlib import Path
@@ -231,6 +233,21 @@ class Library:
 
     def settings(self):
         return self._lib.cudadrvSoftSettings().decode()
+
+    @contextlib.contextmanager
+    def checking(self, checks):
+        """Turn on checks inside kernels, and yield a list that receives the hazards at the end."""
+        self.configure(f"checks={checks}")
+        self._lib.cudadrvSoftForgetHazards()
+        self._lib.cudadrvSoftHazard.restype = ctypes.c_char_p
+        hazards = []
+        try:
+            yield hazards
+            for index in range(self._lib.cudadrvSoftHazards()):
+                hazards.append(json.loads(self._lib.cudadrvSoftHazard(ctypes.c_uint64(index))))
+        finally:
+            self._lib.cudadrvSoftForgetHazards()
+            self.configure("checks=off")
 
     def error(self):
         return self._lib.cudadrvSoftError().decode()

@@ -158,6 +158,30 @@ def test_stores(client, run, case):
         assert (np.frombuffer(client.read(address, tensor.bytes), "u1") == wanted).all()
 
 
+RACES = {
+    "a load": (LOAD, "", []),
+    "a load without a wait": (LOAD.partition("wait:")[0], "", ["asynchronous write", "read"]),
+    "a store": (STORE, "", []),
+    "a store of what was written behind the fence": (
+        STORE,
+        "@!%p2 st.shared.b32 [%r2], %r6;",
+        ["asynchronous read", "write"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RACES)
+def test_races(client, run, software, case):
+    template, before, expected = RACES[case]
+    tensor = Tensor((40, 9), (16, 4), "f4", swizzle=64)
+    map = encoded(client, tensor, memory_of(client, random_bytes(tensor.bytes)))
+    given, result = memory_of(client, random_bytes(SHARED)), client.device(SHARED)
+    with software.checking("race") as found:
+        run(map, given, result, (4, 3), instruction(template, tensor), before=before)
+    modes = [sorted((hazard["first"]["mode"], hazard["second"]["mode"])) for hazard in found]
+    assert modes == [expected] * bool(expected)
+
+
 def test_a_store_at_the_end_of_an_allocation(client, run):
     """The last chunk of the row has more bytes than the allocation."""
     tensor, image, old = Tensor((100,), (64,)), random_bytes(SHARED), random_bytes(200)
