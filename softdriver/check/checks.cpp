@@ -60,6 +60,10 @@ class Several final : public ptx::Observer {
               size_t bytes, ptx::Use use) override {
         each([&](auto &check) { check.uses(warp, lane, space, address, bytes, use); });
     }
+    void prints(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, ptx::Space space,
+                uint64_t address, size_t bytes) override {
+        each([&](auto &check) { check.prints(warp, step, lane, space, address, bytes); });
+    }
 
   private:
     template <class Call> void each(Call call) const {

@@ -166,6 +166,26 @@ void KernelInit::uses(const ptx::Warp &warp, unsigned lane, Space space, uint64_
         write(warp, {lane, space, address + done, std::min(bytes - done, sizeof zeros)}, zeros, 0);
 }
 
+// What is printed matters, as what is copied to the host.
+void KernelInit::prints(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, Space space,
+                        uint64_t address, size_t bytes) {
+    const ptx::Code &code = *warp.frame->code;
+    Now before = now_; // of the whole step, if its registers are looked at
+    now_.warp = &warp;
+    now_.step = &step;
+    now_.flow = &code.flows[size_t(&step - code.body.data())];
+    std::array<uint8_t, most_accessed> masks;
+    for (size_t done = 0; done < bytes; done += most_accessed) {
+        Bytes part{lane, space, address + done, std::min(bytes - done, most_accessed)};
+        uint32_t stored = 0;
+        if (!read(part, masks.data(), stored))
+            continue;
+        found(origin_of(part, masks.data(), stored), lane, "argument of printf");
+        write(warp, part, zeros, 0);
+    }
+    now_ = before;
+}
+
 // Returns whether the pages with these bytes of global memory are defined.
 bool KernelInit::is_clean(uint64_t address, size_t bytes) {
     constexpr uint64_t page_bytes = UndefinedMemory::page_bytes;

@@ -53,6 +53,8 @@ class KernelInit final : public ptx::Observer {
                 const std::vector<ptx::Transfer> &transfers) override;
     void uses(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
               size_t bytes, ptx::Use use) override;
+    void prints(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, ptx::Space space,
+                uint64_t address, size_t bytes) override;
 
   private:
     static constexpr size_t most_accessed = 64; // most bytes that a lane accesses at once

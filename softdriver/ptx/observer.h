@@ -52,6 +52,9 @@ class Observer {
     // Called when a lane accesses memory, but not for every `ld`, `st`, `atom` and `red`.
     virtual void uses(const Warp &, unsigned /* lane */, Space, uint64_t /* address */,
                       size_t /* bytes */, Use) {}
+    // Called when printf reads an argument, or its text.
+    virtual void prints(const Warp &, const Step &, unsigned /* lane */, Space,
+                        uint64_t /* address */, size_t /* bytes */) {}
 };
 
 } // namespace soft::ptx

@@ -1,5 +1,6 @@
 #include "ptx/access.h"
 #include "ptx/families.h"
+#include "ptx/observer.h"
 #include "ptx/provided.h"
 
 #include <cstdio>
@@ -28,6 +29,13 @@ bool read_text(const Access &access, unsigned lane, uint64_t address, std::strin
     return true;
 }
 
+// Tells the checks inside kernels what vprintf reads.
+void note_printed(const Access &access, unsigned lane, uint64_t address, size_t bytes) {
+    Space space = narrow_generic(address);
+    if (Observer *observer = access.warp.machine.observer.get())
+        observer->prints(access.warp, access.step, lane, space, address, bytes);
+}
+
 // Reads the arguments of vprintf, which are aligned to their sizes.
 struct Arguments {
     const Access &access;
@@ -37,8 +45,10 @@ struct Arguments {
     template <class T> bool take(T &value) {
         next = (next + sizeof value - 1) / sizeof value * sizeof value;
         const char *bytes = access.reach_or_fail(lane, next, sizeof value);
-        if (bytes)
+        if (bytes) {
             memcpy(&value, bytes, sizeof value);
+            note_printed(access, lane, next, sizeof value);
+        }
         next += sizeof value;
         return bytes;
     }
@@ -79,6 +89,8 @@ bool append_text(std::string &out, std::string form, Arguments &arguments) {
         text = "(null)";
     else if (!read_text(arguments.access, arguments.lane, address, text))
         return false;
+    else
+        note_printed(arguments.access, arguments.lane, address, text.size() + 1);
     append(out, form + "s", text.c_str());
     return true;
 }

@@ -302,6 +302,45 @@ def test_lines_of_cuda_c():
     assert (hazard.first.line, hazard.second.line) == (2, 3)
 
 
+PRINT = """.version 8.0
+.target sm_90
+.address_size 64
+.extern .func (.param .b32 count) vprintf (.param .b64 text, .param .b64 values);
+.global .align 1 .b8 text[7] = {{37, 100, 32, 37, 115, 10, 0}};
+.visible .entry k(.param .u64 out, .param .u64 fresh)
+{{
+    .reg .b32 %r<9>; .reg .b64 %rd<9>; .local .align 8 .b8 values[16]; .reg .pred %p<4>;
+    ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [fresh]; mov.u32 %r2, 5;
+    {body}
+    st.local.u32 [values], %r2; st.local.u64 [values+8], %rd1;
+    mov.u64 %rd3, text; cvta.global.u64 %rd3, %rd3; mov.u64 %rd4, values; cvta.local.u64 %rd4, %rd4;
+    {{ .param .b64 a; .param .b64 b; .param .b32 n; st.param.b64 [a], %rd3; st.param.b64 [b], %rd4;
+    call.uni (n), vprintf, (a, b); ld.param.b32 %r1, [n]; }}
+    ret;
+}}
+"""
+PRINTED = {
+    "defined": ("", []),
+    "a number": ("ld.global.u32 %r2, [%rd2];", ["argument of printf"]),
+    "a masked number": ("ld.global.u32 %r2, [%rd2]; and.b32 %r2, %r2, 0;", []),
+    "what is not printed": ("ld.global.u32 %r3, [%rd2]; st.local.u32 [values+4], %r3;", []),
+    "a text": ("st.global.u8 [%rd2+3], 0; mov.u64 %rd1, %rd2;", ["argument of printf"]),
+}
+
+
+@pytest.mark.parametrize("case", PRINTED)
+def test_what_is_printed(case):
+    body, expected = PRINTED[case]
+    with testing.configured("checks=init"), cu.Stream() as stream:
+        out, fresh = cu.DeviceBuffer.zeros(8, "u1"), cu.DeviceBuffer(8, "u1", name="fresh")
+        with cu.Module(PRINT.format(body=body)) as module:
+            module["k"].launch(1, 2, out, fresh, stream=stream)
+            stream.synchronize()
+    assert uses(testing.hazards()) == expected
+    for hazard in testing.hazards():
+        assert hazard.memory.startswith("DeviceBuffer 'fresh'")
+
+
 # ---- memory outside of kernels ----
 
 
