@@ -7,10 +7,13 @@
 // item are read in two lengths: the time must grow linearly.
 //
 // Every fourth input is a kernel of random instructions on textures and surfaces;
-// PTX_FUZZ_TEXTURES=1 makes all inputs such kernels.
+// PTX_FUZZ_TEXTURES=1 makes all inputs such kernels. The kernels run under all sets of the checks
+// inside kernels, one after the other; PTX_FUZZ_CHECKS=0 to 7 chooses a set, by the bits of Check.
 
 #include "ptx_mutations.h"
 
+#include "base/undefined.h"
+#include "check/checks.h"
 #include "ptx/fatbin.h"
 #include "ptx/heap.h"
 #include "ptx/parser.h"
@@ -36,6 +39,9 @@ constexpr double seconds_per_byte = 50e-6,
 constexpr size_t memory_bytes = 1 << 16, most_shared_bytes = 48 << 10;
 std::string input; // the current input
 size_t kernels_run = 0;
+soft::Hazards hazards;                      // of the last kernel
+size_t kernels_found = 0;                   // kernels with hazards
+constexpr unsigned sets = 8;                // of checks
 size_t kernels_looked = 0, looks_ended = 0; // kernels that found a texture, and ended without fault
 
 [[noreturn]] void fail(const std::string &why) {
@@ -147,6 +153,37 @@ std::shared_ptr<const Texture> texture_at(uintptr_t base, uint64_t handle, bool 
     return texture;
 }
 
+// Chooses checks for the launch, or none. The memory counts as new.
+void observe(Launch &launch, uintptr_t base) {
+    const char *chosen = std::getenv("PTX_FUZZ_CHECKS");
+    unsigned checks = chosen ? unsigned(std::atoi(chosen)) : unsigned(kernels_run % sets);
+    soft::undefined_memory().turn(checks & soft::check_init);
+    soft::undefined_memory().track(base, memory_bytes);
+    launch.checked = checks;
+    if (!checks)
+        return;
+    launch.threads = 1;
+    launch.observe = [checks](Machine &machine) {
+        auto report = [](const soft::Hazards::Key &key, bool benign, const auto &make) {
+            hazards.add(key, benign, soft::RaceMode::Record, make);
+        };
+        auto describe = [](uintptr_t address, uintptr_t &begin) {
+            begin = address & ~uintptr_t{255};
+            return std::to_string(begin);
+        };
+        return soft::check::make_observer(machine, checks, report, describe);
+    };
+}
+
+// Reads all texts of the hazards, and forgets them.
+void read_hazards() {
+    for (size_t i = 0; i < hazards.all().size(); i++)
+        if (hazards.json(i).empty())
+            fail("a hazard without a text");
+    kernels_found += !hazards.all().empty();
+    hazards.clear();
+}
+
 // Runs a kernel. All parameters and variables are in one buffer, or contain addresses in it.
 void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
     constexpr uintptr_t base = 0x10000000;
@@ -182,10 +219,12 @@ void run(const std::shared_ptr<const Program> &program, const Kernel &kernel) {
         return handle < 64 ? texture_at(base, handle, surface) : nullptr;
     };
     launch.print = [](const std::string &) {};
+    observe(launch, base);
     Run run(std::move(launch));
     Run::State state = Run::State::More;
     for (int i = 0; i < 100 && state == Run::State::More; i++)
         state = run.advance(1000);
+    read_hazards();
     if ((state == Run::State::Failed) != (run.fault().status != CUDA_SUCCESS))
         fail("a kernel failed without a fault, or did not with one");
     kernels_looked += looked;
@@ -297,7 +336,7 @@ int main(int count, char **arguments) {
     check_growth();
     std::printf(
         "ptx_fuzz: %zu inputs, %zu of them right texts, %zu kernels run; %zu found textures, "
-        "and %zu of these ended without fault\n",
-        inputs, right, kernels_run, kernels_looked, looks_ended);
+        "and %zu of these ended without fault; %zu had hazards\n",
+        inputs, right, kernels_run, kernels_looked, looks_ended, kernels_found);
     return 0;
 }

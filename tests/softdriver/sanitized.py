@@ -126,9 +126,11 @@ class Build:
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"
 
-    def program(self) -> Path:
+    def program(self, source: Path = FUZZ) -> Path:
+        """Build a program from `source` and the driver."""
         sources = [path for path in DRIVER if path.name != "module.cpp"]
-        return self._link("fuzz", [FUZZ, *sources], "-Wl,--wrap=munmap", "-ldl")
+        options = ["-Wl,--wrap=munmap"] if source == FUZZ else []
+        return self._link(source.stem, [source, *sources], *options, "-ldl")
 
     def ptx_program(self, source: Path) -> Path:
         """Build a program from `source` and softdriver/ptx, with little else of the driver."""

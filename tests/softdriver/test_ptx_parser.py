@@ -57,7 +57,7 @@ def instructions(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_texts(build, seed):
     """No random text or fatbin causes a memory error or takes long."""
-    program = build.ptx_program(PTX_FUZZ)
+    program = build.program(PTX_FUZZ)
     command = [str(program), str(seed), INPUTS, *map(str, CORPUS)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=PATIENCE, cwd=program.parent
@@ -68,6 +68,8 @@ def test_random_texts(build, seed):
     found, ended = re.search(r"(\d+) found textures, and (\d+) of", done.stdout).groups()
     assert int(found) * 10 > int(INPUTS), done.stdout
     assert int(ended) * 3 > int(found), done.stdout
+    (hazards,) = re.findall(r"(\d+) had hazards", done.stdout)
+    assert int(hazards) * 20 > int(INPUTS), done.stdout
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)

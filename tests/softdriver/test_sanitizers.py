@@ -59,6 +59,13 @@ def test_random_calls(address_fuzz, schedule):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES)
+def test_random_calls_under_the_checks_inside_kernels(address_fuzz, schedule):
+    for seed in SEEDS:
+        fuzz(address_fuzz, seed, CALLS, 1, f"schedule={schedule},checks=all")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_random_calls_of_textures(address_fuzz, schedule, monkeypatch):
     """Only functions for textures are called.
 
