@@ -64,6 +64,11 @@ class Op(NamedTuple):
         return self.reads or self.writes
 
 
+def fence_kind(event):
+    """Which fence an event of this number is. Every second one is a fence.sc."""
+    return ("acq_rel", "sc")[event % 2]
+
+
 def overlap(a, b):
     return a.bytes[0] == b.bytes[0] and a.bytes[1] < b.bytes[2] and b.bytes[1] < a.bytes[2]
 
@@ -73,15 +78,35 @@ def includes(op, other):
     return op.scope in ("gpu", "sys") or op.thread.block == other.thread.block
 
 
-def morally_strong(a, b):
-    related = a.thread == b.thread or (a.strong and b.strong and includes(a, b) and includes(b, a))
-    return related and not (a.memory and b.memory and a.bytes != b.bytes)
+# The rules that an Execution can leave out, to see whether the check and the programs have them.
+RULES = {
+    "barrier": "threads that wait for each other know what came before",
+    "mask": "so do the lanes of a mask",
+    "arrive": "threads that only arrive learn nothing",
+    "scope": "a strong access is so only for threads in its scope",
+    "release": "an access can release",
+    "acquire": "an access can acquire",
+    "fence": "a fence releases for later writes, and acquires for earlier reads",
+    "fence.sc": "so does a fence.sc",
+    "later": "a write to the word that an access has released is part of the release",
+    "earlier": "a read of the word that an access acquires is part of the acquire",
+    "update": "a read-modify-write passes on what it has seen",
+    "store": "any other write does not",
+    "bytes": "both accesses must have the same bytes",
+    "vector": "the elements of an access are single accesses",
+    "observation": "a read that has seen a write is behind it",
+}
 
 
 class Execution:
-    """What a run of a program has done: `seen[event]` has the bytes that a read has returned."""
+    """What a run of a program has done: `seen[event]` has the bytes that a read has returned.
 
-    def __init__(self, events, blocks, seen):
+    `without` is a rule that does not hold.
+    """
+
+    def __init__(self, events, blocks, seen, without=""):
+        assert not without or without in RULES
+        self.without = without
         self.ops = []
         self.synchronizes = []  # pairs of operations
         for number, event in enumerate(events):
@@ -106,6 +131,10 @@ class Execution:
             for block in range(blocks):
                 first = len(self.ops)
                 threads = [*event.waiting, *event.arriving]
+                is_warp = len({thread // 32 for thread in threads}) == 1
+                if self.without == ("mask" if is_warp else "barrier"):
+                    continue
+                waiting = threads if self.without == "arrive" else event.waiting
                 for thread in threads:
                     self.ops.append(
                         Op(number, BARRIER, Thread(block, thread), (), True, "cta", False, False)
@@ -113,15 +142,25 @@ class Execution:
                 self.synchronizes += [
                     (first + a, first + b)
                     for a in range(len(threads))
-                    for b in range(len(event.waiting))
+                    for b in range(len(waiting))
                     if a != b
                 ]
             return
         memory = ("shared", event.thread.block) if event.shared else "global"
-        for element in range(event.count):
-            start = event.start + element * event.size
-            where = () if event.kind == FENCE else (memory, start, start + event.size)
+        count, size = event.count, event.size
+        if self.without == "vector":
+            count, size = 1, count * size
+        for element in range(count):
+            start = event.start + element * size
+            where = () if event.kind == FENCE else (memory, start, start + size)
             self.ops.append(Op(number, event.kind, event.thread, where, *event[6:10]))
+
+    def morally_strong(self, a, b):
+        in_scope = self.without == "scope" or (includes(a, b) and includes(b, a))
+        related = a.thread == b.thread or (a.strong and b.strong and in_scope)
+        if not (related and a.memory and b.memory):
+            return related
+        return a.bytes == b.bytes or (self.without == "bytes" and overlap(a, b))
 
     def _observation(self):
         """Pairs of a write and a read that has seen it, also through atomic operations."""
@@ -139,19 +178,40 @@ class Execution:
                 continue
             for writer in writers.get(values.pop(), ()):
                 write = self.ops[writer]
-                if writer != index and write.bytes == op.bytes and morally_strong(write, op):
+                same = self._same_bytes(write, op)
+                if writer != index and same and self.morally_strong(write, op):
                     seen.add((writer, index))
+        if self.without == "store":
+            seen |= self._overwritten()
         while True:
             more = {
                 (a, d)
                 for a, b in seen
-                if self.ops[b].kind == EXCHANGE
+                if self._passes_on(self.ops[b])
                 for c, d in seen
                 if b == c and a != d
             } - seen
             if not more:
                 return seen
             seen |= more
+
+    def _same_bytes(self, write, read):
+        return write.bytes == read.bytes or (self.without == "bytes" and overlap(write, read))
+
+    def _passes_on(self, op):
+        stores = self.without == "store" and op.kind == WRITE
+        return self.without != "update" and (op.kind == EXCHANGE or stores)
+
+    def _overwritten(self):
+        """Pairs of a write and a later one, as if that had read the value."""
+        return {
+            (a, b)
+            for a, b in itertools.combinations(range(len(self.ops)), 2)
+            if self.ops[a].writes
+            and self.ops[b].writes
+            and self.ops[a].bytes == self.ops[b].bytes
+            and self.morally_strong(self.ops[a], self.ops[b])
+        }
 
     def first_byte(self, op):
         return min(other.bytes[1] for other in self.ops if other.event == op.event)
@@ -161,13 +221,15 @@ class Execution:
         releases, acquires = {}, {}  # by the write, or the read
         for index, op in enumerate(self.ops):
             if op.writes and op.strong:
-                releases[index] = [index] * op.releases + [
+                itself = op.releases and self.without != "release"
+                releases[index] = [index] * itself + [
                     before
                     for before in self.of_thread[op.thread]
                     if (before, index) in self.follows and self._is_side(before, op, "releases")
                 ]
             if op.reads and op.strong:
-                acquires[index] = [index] * op.acquires + [
+                itself = op.acquires and self.without != "acquire"
+                acquires[index] = [index] * itself + [
                     behind
                     for behind in self.of_thread[op.thread]
                     if (index, behind) in self.follows and self._is_side(behind, op, "acquires")
@@ -178,12 +240,17 @@ class Execution:
             for first in releases.get(write, ())
             for last in acquires.get(read, ())
             if self.ops[first].thread != self.ops[last].thread
-            and morally_strong(self.ops[first], self.ops[last])
+            and self.morally_strong(self.ops[first], self.ops[last])
         ]
 
     def _is_side(self, index, access, which):
         op = self.ops[index]
-        return getattr(op, which) and (op.kind == FENCE or op.bytes == access.bytes)
+        if op.kind == FENCE:
+            is_sc = fence_kind(op.event) == "sc"
+            return not (self.without == "fence" or (is_sc and self.without == "fence.sc"))
+        if self.without == {"releases": "later", "acquires": "earlier"}[which]:
+            return False
+        return getattr(op, which) and op.bytes == access.bytes
 
     def _base_causality(self):
         """For each operation, the set of those that it precedes, as bits."""
@@ -200,6 +267,8 @@ class Execution:
         """Whether an operation precedes another one in causality order."""
         if self.before[a] >> b & 1:
             return True
+        if self.without == "observation":
+            return False
         return (weak or self.ops[a].strong) and any(
             self.before[seer] >> b & 1 for write, seer in self.observed if write == a
         )
@@ -224,7 +293,7 @@ class Execution:
                 and one.thread != other.thread
                 and (one.writes or other.writes)
                 and overlap(one, other)
-                and not morally_strong(one, other)
+                and not self.morally_strong(one, other)
                 and not self.precedes(a, b, weak)
                 and not self.precedes(b, a, weak)
             ):

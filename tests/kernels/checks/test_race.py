@@ -235,6 +235,14 @@ FLAGS = {
         ),
         [],
     ),
+    "a load, another value, and then an acquire": (
+        (
+            "st.release.gpu.global.u32 [word], 1;",
+            "ld.relaxed.gpu.global.u32 %r5, [word];",
+            "st.relaxed.gpu.global.u32 [word], 2; ld.acquire.gpu.global.u32 %r7, [word];",
+        ),
+        [],
+    ),
     "an acquire of another word": (
         (
             "st.release.gpu.global.u32 [word], 1;",
