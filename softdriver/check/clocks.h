@@ -138,7 +138,8 @@ class Clocks {
     // the fence. With acquire(), the thread learns what its earlier strong reads have seen.
     void release(unsigned thread, bool only_block);
     void acquire(unsigned thread, bool only_block);
-    // Returns whether strong writes of the thread tell something, even if they do not release.
+    // Returns whether strong writes of the thread may tell something, even if they do not release,
+    // or later accesses may learn what the thread has seen.
     bool tells(unsigned thread) const {
         return threads_[thread].released || !threads_[thread].words.empty();
     }

@@ -527,11 +527,13 @@ template <class Act> void KernelRaces::for_each_element(const Lane &access, Act 
 void KernelRaces::see(const Lane &access) {
     const Effect &effect = access.now.effect;
     Signals &signals = signals_of(access);
-    if (!effect.strong || effect.kind == Effect::Kind::Write || effect.blind || signals.empty())
+    Clocks &clocks = access.now.block.clocks;
+    if (!effect.strong || effect.kind == Effect::Kind::Write || effect.blind ||
+        (signals.empty() && !clocks.tells(access.thread())))
         return;
     for_each_element(access, [&](const Signals::Access &element, uint64_t word) {
-        access.now.block.clocks.see(access.thread(), word, signals.seen_by(element),
-                                    effect.acquires, element.only_block);
+        clocks.see(access.thread(), word, signals.seen_by(element), effect.acquires,
+                   element.only_block);
     });
 }
 
