@@ -193,15 +193,14 @@ def test_signals_go_on_to_the_command(tmp_path, name):
     )
     number = getattr(signal, f"SIG{name}")
     started = subprocess.Popen(
-        line("--", sys.executable, "-c", code),
+        # The run does not forward ignored signals, and nohup makes the tests ignore SIGHUP.
+        ["env", f"--default-signal={name}", *line("--", sys.executable, "-c", code)],
         env=clean_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # Without a terminal, whose foreground processes get some signals directly.
         start_new_session=True,
-        # The command does not forward ignored signals, and nohup makes the tests ignore SIGHUP.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     with started:
         assert started.stdout.readline() == "ready\n"
