@@ -103,6 +103,8 @@ CUresult context_status(const Context *context) {
     return context->device->sticky;
 }
 
+thread_local AsksFor asks_for = AsksFor::Answer;
+
 Call::Call(Function function, bool per_thread) : per_thread(per_thread), function_(info(function)) {
     refused = enter(function);
 }

@@ -27,6 +27,10 @@ ThreadState &thread_state();
 // True in a driver thread while the thread runs a host function.
 extern thread_local bool in_callback;
 
+// Why a thread queries events and streams: see cudadrvSoftAsks.
+enum class AsksFor { Answer, End, Reuse };
+extern thread_local AsksFor asks_for;
+
 // One call of an exported function. The constructor counts the call, applies injected faults,
 // checks the preconditions, and lets the random schedule run some operations. It also takes the
 // state lock, which is held until the body returns.

@@ -48,7 +48,9 @@ int configure(const char *text) {
         driver.races.start_over();
     driver.settings = after;
     undefined_memory().turn(after.checks & check_init);
-    bool seeded = std::strstr(text ? text : "", "seed=") || after.schedule != before.schedule;
+    const std::string named = text ? text : "";
+    bool seeded = named.find("seed=") != std::string::npos ||
+                  named.find("script=") != std::string::npos || after.schedule != before.schedule;
     if (seeded)
         driver.start_choosing();
     if (driver.initialised && after.devices != before.devices)

@@ -16,7 +16,7 @@ State::State() {
     undefined_memory().turn(settings.checks & check_init);
     take_undefined_copies(check::report_undefined_copy);
     report_to(settings.report);
-    random = Random(settings.seed);
+    start_choosing();
 }
 
 void State::create_devices() {
@@ -42,7 +42,13 @@ void State::create_devices() {
 }
 
 void State::start_choosing() {
-    random = Random(settings.seed);
+    Script script;
+    if (settings.schedule == Schedule::Replay && parse_script(settings.script, script)) {
+        chooser.start_replay(std::move(script));
+        steps.start(next_operation, next_id);
+    } else {
+        chooser.start_drawing(settings.seed);
+    }
     contexts.clear_freed();
     streams.clear_freed();
     events.clear_freed();

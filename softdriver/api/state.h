@@ -7,16 +7,19 @@
 #include "code/code_library.h"
 #include "code/kernel_fault.h"
 #include "code/link.h"
+#include "explore/search.h"
 #include "graph/exec.h"
 #include "memory/allocation.h"
 #include "memory/array.h"
 #include "memory/freed.h"
 #include "memory/location.h"
+#include "memory/saved.h"
 #include "race/races.h"
 #include "stream/capture.h"
 #include "stream/event.h"
 #include "texture/objects.h"
 #include "work/schedule.h"
+#include "work/steps.h"
 
 #include <map>
 #include <mutex>
@@ -33,7 +36,7 @@ struct State {
     Settings settings;
     std::string environment_error;
     bool initialised = false;
-    Random random;
+    explore::Chooser chooser;
     std::vector<std::unique_ptr<Device>> devices;
     // Devices that a change of the setting `devices` has removed. They are kept because destroyed
     // contexts still point to them.
@@ -72,6 +75,12 @@ struct State {
     uint64_t next_id = 16;
     uint64_t next_operation = 1;
     Scheduler scheduler;
+    Steps steps;
+    // For exploring (see api/explore.h): what was explored, the next run, and the memory before.
+    explore::Search search;
+    explore::Search::Plan plan;
+    bool planned = false; // the run follows the plan
+    SavedMemory saved;
     Races races;
     Hazards hazards;
     cudadrvSoftWords words = {};
@@ -79,10 +88,12 @@ struct State {
     uint64_t new_id() { return next_id++; }
     // Under the random schedule, returns the generator with which handle tables decide to reuse a
     // handle; otherwise null.
-    Random *reuse() { return settings.schedule == Schedule::Random ? &random : nullptr; }
+    Random *reuse() {
+        return settings.schedule == Schedule::Random ? &chooser.random() : nullptr;
+    }
     void create_devices();
-    // Starts the random generator again from the seed, so that later random choices do not depend
-    // on earlier calls.
+    // Starts the choices again, from the seed or with the script, so that later choices do not
+    // depend on earlier calls.
     void start_choosing();
 };
 

@@ -18,6 +18,10 @@ struct Range {
     uintptr_t end() const { return begin + (rows - 1) * pitch + bytes; }
     // Returns true if the two ranges have a byte in common.
     bool overlaps(const Range &other) const;
+    bool operator==(const Range &other) const {
+        return begin == other.begin && bytes == other.bytes && pitch == other.pitch &&
+               rows == other.rows;
+    }
     // Returns true if this range contains all bytes of the other. If this range has several rows,
     // the answer may be a false negative unless both ranges have the same begin and pitch.
     bool covers(const Range &other) const;

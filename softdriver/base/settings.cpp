@@ -1,6 +1,7 @@
 #include "base/settings.h"
 
 #include "base/parse.h"
+#include "base/script.h"
 
 #include <algorithm>
 #include <iterator>
@@ -13,7 +14,7 @@ constexpr uint64_t most_threads = 64;
 constexpr uint64_t most_rounding = 1024; // more than the unit of any GPU
 
 // The texts of settings, indexed by the values of Schedule, RaceMode and FreeWaits.
-constexpr const char *schedule_names[] = {"eager", "lazy", "random"};
+constexpr const char *schedule_names[] = {"eager", "lazy", "random", "replay"};
 constexpr const char *race_modes[] = {"off", "record", "print", "abort"};
 constexpr const char *free_waits_names[] = {"schedule", "always", "never"};
 // The names of the bits of Check.
@@ -79,6 +80,14 @@ std::string parse_checks(const std::string &value, Settings &settings) {
     return "";
 }
 
+std::string parse_choices(const std::string &value, Settings &settings) {
+    Script script;
+    if (!parse_script(value, script))
+        return "script must be such as x or x3:2-1, not '" + value + "'";
+    settings.script = value;
+    return "";
+}
+
 std::string parse_one(const std::string &name, const std::string &value, Settings &settings) {
     uint64_t number = 0;
     if (name == "schedule") {
@@ -88,8 +97,12 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
             settings.schedule = Schedule::Lazy;
         else if (value == "random")
             settings.schedule = Schedule::Random;
+        else if (value == "replay")
+            settings.schedule = Schedule::Replay;
         else
-            return "schedule must be eager, lazy or random, not '" + value + "'";
+            return "schedule must be eager, lazy, random or replay, not '" + value + "'";
+    } else if (name == "script") {
+        return parse_choices(value, settings);
     } else if (name == "seed") {
         if (!parse_number(value, settings.seed))
             return "seed must be a number, not '" + value + "'";
@@ -175,7 +188,7 @@ std::string apply_settings(const char *text, Settings &settings) {
 
 std::string settings_text(const Settings &settings) {
     return std::string("schedule=") + schedule_names[static_cast<int>(settings.schedule)] +
-           ",seed=" + std::to_string(settings.seed) +
+           (settings.schedule == Schedule::Replay ? ",script=" + settings.script : "") + ",seed=" + std::to_string(settings.seed) +
            ",driver=" + std::to_string(settings.driver / 1000) + "." +
            std::to_string(settings.driver % 1000 / 10) +
            ",capability=" + (settings.capability == 90 ? "9.0" : "10.0") +

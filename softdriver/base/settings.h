@@ -8,7 +8,7 @@
 
 namespace soft {
 
-enum class Schedule { Eager, Lazy, Random };
+enum class Schedule { Eager, Lazy, Random, Replay };
 
 // What happens when a data race, or a hazard in a kernel, is found.
 enum class RaceMode { Off, Record, Print, Abort };
@@ -27,6 +27,7 @@ enum Check : unsigned {
 struct Settings {
     Schedule schedule = Schedule::Eager;
     uint64_t seed = 1;
+    std::string script = "x"; // the choices of the schedule Replay: see explore/run.h
     int driver = 13000;  // what cuDriverGetVersion returns
     int capability = 90; // the compute capability of the devices
     FreeWaits free_waits = FreeWaits::Chosen;

@@ -214,8 +214,11 @@ void KernelRun::begin_before_end_of(KernelRun *other, bool begun) {
     if (other->dependence_)
         launch_.prerequisite = other->dependence_;
     other->dependence_ = launch_.prerequisite;
-    // Under the eager schedule, a kernel begins when the one before it has ended.
-    if (!begun && state().settings.schedule != Schedule::Eager)
+    // Under the other schedules, a kernel begins when the one before it has ended.
+    const Schedule schedule = state().settings.schedule;
+    if (schedule == Schedule::Replay)
+        state().chooser.limit("a programmatic dependent launch begins late in all of them");
+    else if (!begun && schedule != Schedule::Eager)
         other->launch_.dependents = other->dependence_;
 }
 

@@ -160,8 +160,8 @@ ptx::Launch describe(const KernelFunction &function, const LaunchRequest &reques
         launch.budget = driver.settings.instructions;
     // Draw the seed now and not when the kernel starts: the order in which kernels start is not
     // reproducible, so a run could not be replayed.
-    bool random = driver.settings.schedule == Schedule::Random;
-    launch.seed = random ? driver.random.next() : driver.settings.seed;
+    bool draws = driver.settings.schedule >= Schedule::Random;
+    launch.seed = draws ? driver.chooser.seed() : driver.settings.seed;
     return launch;
 }
 

@@ -130,7 +130,7 @@ class ConditionalRun : public Piecewise {
 
     void prepare(const Graph &graph) {
         bool eager = state().settings.schedule == Schedule::Eager;
-        auto choose = [&](size_t count) { return eager ? 0 : state().random.below(count); };
+        auto choose = [&](size_t count) { return eager ? 0 : state().chooser.draw(count); };
         for (const GraphNodePtr &node : sorted(graph, choose)) {
             if (!node->enabled)
                 continue;

@@ -77,7 +77,7 @@ class Launching {
                           std::vector<OperationPtr> &leaves) {
         // Under the lazy schedule, operations run in the order of their submission.
         bool eager = state().settings.schedule == Schedule::Eager;
-        auto choose = [&](size_t count) { return eager ? 0 : state().random.below(count); };
+        auto choose = [&](size_t count) { return eager ? 0 : state().chooser.draw(count); };
         std::map<uint64_t, OperationPtr> ends;
         Places places = state().races.recording() ? places_of(graph) : Places();
         for (const GraphNodePtr &node : sorted(graph, choose)) {

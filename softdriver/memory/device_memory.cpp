@@ -78,7 +78,8 @@ bool device_free_waits() {
     case FreeWaits::Never:
         return false;
     default:
-        return state().settings.schedule != Schedule::Random || state().random.below(2);
+        // Under replay it never waits, which leaves more orders open.
+        return state().settings.schedule < Schedule::Random || state().chooser.draw(2);
     }
 }
 

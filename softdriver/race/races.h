@@ -52,6 +52,7 @@ class Races {
     // Called when a driver call has told the host that everything ordered before this operation is
     // done.
     void learn_before(const OperationPtr &operation);
+    RaceClockPtr host_clock() const { return order_.host_clock(); }
     // Returns whether the host knows that the operation is done.
     bool knows(const Operation &operation) const { return order_.known(operation); }
 

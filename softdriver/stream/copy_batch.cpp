@@ -146,7 +146,7 @@ bool reads_now(Order order) {
     case Schedule::Lazy:
         return order != Order::Stream;
     default:
-        return order == Order::DuringCall || (order == Order::Any && state().random.below(2));
+        return order == Order::DuringCall || (order == Order::Any && state().chooser.draw(2));
     }
 }
 
@@ -156,7 +156,7 @@ OperationPtr join(std::vector<OperationPtr> parts) {
     std::reverse(parts.begin(), parts.end());
     if (state().settings.schedule == Schedule::Random)
         for (size_t i = parts.size(); i > 1; i--)
-            std::swap(parts[i - 1], parts[state().random.below(i)]);
+            std::swap(parts[i - 1], parts[state().chooser.draw(i)]);
     auto all = std::make_shared<Operation>();
     for (const OperationPtr &part : parts) {
         all->reads.insert(all->reads.end(), part->reads.begin(), part->reads.end());

@@ -194,7 +194,9 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
     if (CUresult status = refuse_waiting(*call.thread, *stream))
         return status;
     auto awaited = state().races.tails(*stream);
-    bool done = state().scheduler.poll(call.lock, stream_targets(*stream), stream->patience);
+    // An answer tells the program also that earlier work is done.
+    auto targets = state().chooser.replays() ? awaited : stream_targets(*stream);
+    bool done = state().scheduler.poll(call.lock, targets, stream->patience);
     if (done)
         state().races.learn(awaited);
     return done ? context_status(stream->owner) : CUDA_ERROR_NOT_READY;
@@ -228,8 +230,9 @@ SOFT_STREAM_API(cuStreamWaitEvent, (CUstream handle, CUevent event_handle, unsig
         return CUDA_SUCCESS;
     // Skip the wait if the event is complete and the rules of the legacy stream make this stream
     // wait for nothing. Otherwise the wait must be an operation, because other streams wait for it
-    // by these rules.
-    if (event->recorded->done() && !ordered_with_legacy(*stream)) {
+    // by these rules,
+    // and under replay, where what is submitted must not depend on what has run.
+    if (event->recorded->done() && !ordered_with_legacy(*stream) && !state().chooser.replays()) {
         state().races.passed(*stream, event->recorded);
         return CUDA_SUCCESS;
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "device/context.h"
+#include "explore/run.h"
 #include "stream/stream_attributes.h"
 #include "work/operation.h"
 
@@ -48,6 +49,9 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::set<uint64_t> capture_tail;
     bool destroyed = false; // the program has destroyed the stream, but the capture still uses it
     std::shared_ptr<RaceTrack> track; // what the race detector knows of the stream, or null
+    // The number of the stream in the run (see work/steps.h).
+    uint64_t run = 0;
+    explore::Actor actor = 0;
     // The workspace for cooperative launches. It is null until the first one.
     std::shared_ptr<GridWorkspace> workspace;
 

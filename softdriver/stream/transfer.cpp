@@ -153,7 +153,7 @@ Manner manner_of(const Transfer &transfer) {
     const End &target = transfer.target, &source = transfer.source;
     bool small = transfer.bytes() <= snapshot_limit;
     if (small && state().settings.schedule == Schedule::Random)
-        small = state().random.below(2);
+        small = state().chooser.draw(2);
     bool host_to_host = target.on_host() && source.on_host();
     bool snapshot = source.side == Side::Pageable && !host_to_host && small;
     bool promised = target.side == Side::Pageable || host_to_host;

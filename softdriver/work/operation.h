@@ -93,6 +93,10 @@ struct Operation {
     // program has already freed. They are destroyed with the state lock held.
     std::vector<std::shared_ptr<void>> kept;
     Clock::time_point finished;
+    // Under the schedule `replay` (see work/steps.h): the run that the operation was submitted in,
+    // one more than the host's last step before, and one more than the operation's own step.
+    uint64_t run = 0;
+    size_t behind = 0, step = 0;
 
     bool done() const { return progress == Progress::Done; }
     // Returns true for records of events and for waits, which do nothing but order other work.
@@ -104,5 +108,9 @@ struct Operation {
 };
 
 using OperationPtr = std::shared_ptr<Operation>;
+
+inline bool all_done(const std::vector<OperationPtr> &targets) {
+    return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
+}
 
 } // namespace soft

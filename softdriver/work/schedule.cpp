@@ -15,10 +15,6 @@ constexpr int pieces_of_a_query = 4;
 // After this many pieces, a synchronization assumes that the kernel waits for other work.
 constexpr int pieces_of_patience = 32;
 
-bool all_done(const std::vector<OperationPtr> &targets) {
-    return std::all_of(targets.begin(), targets.end(), [](auto &target) { return target->done(); });
-}
-
 } // namespace
 
 void Scheduler::enqueue(OperationPtr operation) {
@@ -32,6 +28,10 @@ void Scheduler::enqueue(OperationPtr operation) {
         conditions_++;
     bool works = !operation->only_orders();
     operation->turn = ++turns_;
+    if (state().chooser.replays()) {
+        note_thread();
+        state().steps.submitted(*operation);
+    }
     stream.queue.push_back(std::move(operation));
     pending_++;
     if (works)
@@ -90,7 +90,7 @@ OperationPtr Scheduler::pick(Reach reach, bool for_worker) {
         if (!ready(*first))
             continue;
         candidates++;
-        if (random ? state().random.below(candidates) == 0 : !best || first->turn < best->turn)
+        if (random ? state().chooser.draw(candidates) == 0 : !best || first->turn < best->turn)
             best = first;
     }
     several_ = candidates > 1;
@@ -111,7 +111,7 @@ void Scheduler::perform(Lock &lock, const OperationPtr &operation) {
 uint64_t Scheduler::piece_length() const {
     switch (state().settings.schedule) {
     case Schedule::Random:
-        return 1 + state().random.below(usual_piece >> state().random.below(8));
+        return 1 + state().chooser.draw(usual_piece >> state().chooser.draw(8));
     case Schedule::Eager:
         return several_ ? usual_piece : longest_piece;
     default:
@@ -145,6 +145,8 @@ void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     for (const auto *early : {&outcome.early_writes, &outcome.early_updates})
         writes.insert(writes.end(), early->begin(), early->end());
     use_pages(device, reads, writes);
+    if (state().chooser.replays())
+        state().steps.ran(*operation, &outcome);
     complete(*operation);
     state().races.ended(operation);
     state().races.known(operation, outcome);
@@ -160,6 +162,11 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
     }
     if (operation->action || operation->pieces)
         if (CUresult status = state().settings.faults.strike_operation()) {
+            if (state().chooser.replays()) {
+                Outcome failed;
+                failed.status = status;
+                state().steps.ran(*operation, &failed);
+            }
             lose_device(*operation->stream->owner->device, status); // drops this operation, too
             return;
         }
@@ -181,6 +188,8 @@ void Scheduler::run(Lock &lock, const OperationPtr &operation) {
         if (operation->on_worker && operation->stream->queue.size() > 1)
             close_managed(*operation->stream);
     }
+    if (state().chooser.replays())
+        state().steps.ran(*operation, nullptr);
     complete(*operation);
     state().races.ended(operation);
 }
@@ -243,6 +252,8 @@ void Scheduler::demand(const OperationPtr &target) {
 }
 
 void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
+    if (state().chooser.replays())
+        return finish_by_choice(lock, targets);
     for (const auto &target : targets)
         demand(target);
     Backoff backoff;
@@ -285,6 +296,8 @@ bool Scheduler::advance(Lock &lock, const std::vector<OperationPtr> &targets) {
 }
 
 bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &patience) {
+    if (state().chooser.replays() && !in_callback)
+        return answer_by_choice(lock, targets);
     if (all_done(targets)) {
         patience = 0;
         open_managed();
@@ -293,7 +306,7 @@ bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &
     if (in_callback)
         return false;
     if (patience == 0)
-        patience = 2 + static_cast<int>(state().random.below(4));
+        patience = 2 + static_cast<int>(state().chooser.draw(4));
     if (patience > 1) {
         patience--;
         return false;
@@ -302,7 +315,7 @@ bool Scheduler::poll(Lock &lock, const std::vector<OperationPtr> &targets, int &
 }
 
 void Scheduler::step(Lock &lock) {
-    for (uint64_t count = state().random.below(4); count > 0; count--) {
+    for (uint64_t count = state().chooser.draw(4); count > 0; count--) {
         OperationPtr next = pick(Reach::Everything, false);
         if (!next)
             return;
@@ -311,6 +324,8 @@ void Scheduler::step(Lock &lock) {
 }
 
 void Scheduler::drain(Lock &lock) {
+    if (state().chooser.replays())
+        return drain_by_choice(lock);
     auto on_its_way = [&] {
         return std::any_of(busy_.begin(), busy_.end(), [&](Stream *stream) {
             const Operation &first = *next_of(*stream);

@@ -44,6 +44,16 @@ class Scheduler {
   private:
     enum class Reach { Released, Required, Everything };
 
+    // The same under the schedule `replay`, where the chooser decides.
+    void finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets);
+    bool answer_by_choice(Lock &lock, const std::vector<OperationPtr> &targets);
+    void drain_by_choice(Lock &lock);
+    std::vector<OperationPtr> ready_operations();
+    bool choose_next(Lock &lock, bool host_can, const std::vector<OperationPtr> &ready);
+    void run_all_pieces(Lock &lock, const OperationPtr &operation);
+    void wait_for_worker(Lock &lock, const OperationPtr &operation);
+    void note_thread();
+
     OperationPtr pick(Reach reach, bool for_worker);
     static bool lets_next_begin(const Operation &operation);
     const OperationPtr &next_of(const Stream &stream) const;
@@ -69,6 +79,9 @@ class Scheduler {
     int sleeping_ = 0;        // workers that sleep until the signal work_
     int searching_ = 0;       // workers that are about to call pick()
     bool started_ = false;
+    int early_answers_ = 0; // queries that have answered "not ready" since the last operation ran
+    uint64_t threaded_run_ = 0; // the run in which `thread_` has called
+    const void *thread_ = nullptr;
     // True if the last pick() found more than one operation that was ready.
     bool several_ = false;
     std::atomic<uint64_t> generation_{0}; // incremented when there may be work for a worker

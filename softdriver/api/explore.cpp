@@ -1,0 +1,139 @@
+#include "api/explore.h"
+
+#include "api/call.h"
+#include "api/state.h"
+#include "base/json.h"
+#include "race/race_names.h"
+
+namespace soft {
+namespace {
+
+std::string list(const std::set<std::string> &texts) {
+    std::string json;
+    for (const std::string &text : texts)
+        json += (json.empty() ? "" : ", ") + quoted(text);
+    return "[" + json + "]";
+}
+
+std::string list(const std::vector<Range> &ranges) {
+    std::string json;
+    for (const Range &range : ranges)
+        json += (json.empty() ? "[" : ", [") + std::to_string(range.begin) + ", " +
+                std::to_string(range.end()) + "]";
+    return "[" + json + "]";
+}
+
+template <class Number> std::string list(const std::vector<Number> &numbers) {
+    std::string json;
+    for (Number number : numbers)
+        json += (json.empty() ? "" : ", ") + std::to_string(number);
+    return "[" + json + "]";
+}
+
+std::string json_of(const explore::Step &step) {
+    return "{\"actor\": " + std::to_string(step.actor) + ", \"options\": " + list(step.options) +
+           ", \"name\": " + quoted(step.name) + ", \"what\": " + quoted(step.what) +
+           ", \"stream\": " + quoted(step.stream) + ", \"after\": " + list(step.after) +
+           ", \"reads\": " + list(step.touched.reads) +
+           ", \"writes\": " + list(step.touched.writes) + "}";
+}
+
+// Asks the client for its words for the steps. The state lock must not be held.
+void name_steps(explore::Run &run, const cudadrvSoftWords &client) {
+    for (explore::Step &step : run.steps)
+        name_operation(client, step.label, step.what);
+}
+
+std::string json_of(const explore::Run &run) {
+    std::string steps;
+    for (const explore::Step &step : run.steps)
+        steps += (steps.empty() ? "" : ", ") + json_of(step);
+    return "{\"script\": " + quoted(text_of(run.choices)) + ", \"steps\": [" + steps +
+           "], \"limits\": " + list(run.limits) + ", \"misfit\": " + quoted(run.misfit) + "}";
+}
+
+} // namespace
+} // namespace soft
+
+using namespace soft;
+
+extern "C" int cudadrvSoftExploreStart(int everything) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().search = explore::Search(everything);
+    state().plan = {};
+    state().saved.save();
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftExploreBegin(const char *text, unsigned long long seed) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Script script;
+    if (text && !parse_script(text, script))
+        return CUDA_ERROR_INVALID_VALUE;
+    Lock lock(state().mutex);
+    State &driver = state();
+    driver.saved.restore();
+    driver.settings.schedule = Schedule::Replay;
+    driver.planned = !text && !seed;
+    if (driver.planned)
+        driver.chooser.start_replay(driver.plan.script, driver.plan.sleepers);
+    else
+        driver.chooser.start_replay(std::move(script));
+    if (seed)
+        driver.chooser.draw_priorities(seed);
+    driver.steps.start(driver.next_operation, driver.next_id);
+    driver.scheduler.reconsider();
+    return CUDA_SUCCESS;
+}
+
+extern "C" const char *cudadrvSoftExploreEnd(void) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    State &driver = state();
+    driver.scheduler.drain(lock);
+    name_races(lock);
+    explore::Run run = driver.chooser.take();
+    bool more = true;
+    if (driver.planned) {
+        driver.search.add(run);
+        more = driver.search.next(driver.plan);
+    }
+    text = "{\"script\": " + quoted(text_of(run.choices)) + ", \"more\": " +
+           (more ? "true" : "false") + ", \"runs\": " + std::to_string(driver.search.runs()) +
+           ", \"redundant\": " + std::to_string(driver.search.redundant()) +
+           ", \"limits\": " + list(driver.search.limits()) +
+           ", \"misfit\": " + quoted(driver.planned ? driver.search.misfit() : run.misfit) + "}";
+    return text.c_str();
+}
+
+extern "C" int cudadrvSoftExploreStop(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
+    state().search = explore::Search();
+    state().plan = {};
+    state().saved.clear();
+    return CUDA_SUCCESS;
+}
+
+extern "C" const char *cudadrvSoftRun(void) {
+    static thread_local std::string text;
+    if (in_forked_child())
+        return nullptr;
+    Lock lock(state().mutex);
+    explore::Run run = state().chooser.run();
+    cudadrvSoftWords client = state().words;
+    lock.unlock();
+    name_steps(run, client);
+    text = json_of(run);
+    return text.c_str();
+}
+
+extern "C" void cudadrvSoftAsks(int purpose) {
+    asks_for = purpose == 1 ? AsksFor::End : purpose == 2 ? AsksFor::Reuse : AsksFor::Answer;
+}

@@ -1,0 +1,28 @@
+#pragma once
+
+// Functions that explore all orders in which a program's work can run. They are not part of the
+// CUDA driver API. A client runs the program again and again: Start, then Begin, the program and
+// End, until End says that nothing is left.
+#include "base/cuda_api.h"
+
+// Starts to explore, from the present state of all memory. With `everything`, equivalent orders
+// are not left out.
+SOFT_EXPORT int cudadrvSoftExploreStart(int everything);
+// Begins the next run: restores the memory that existed at the start, and sets schedule=replay. With
+// a script, the run follows this script, and with a seed it makes random choices; in both cases
+// nothing is learned from it. Returns CUDA_ERROR_INVALID_VALUE if the script is none.
+SOFT_EXPORT int cudadrvSoftExploreBegin(const char *script, unsigned long long seed);
+// Ends the run, after all its work has run. Returns a JSON object: "script" of the run; "more":
+// whether there is another order to run; "runs", "redundant"; "limits": why not all orders can be
+// explored; "misfit": how the run differed from an earlier one with the same choices, or "".
+SOFT_EXPORT const char *cudadrvSoftExploreEnd(void);
+// Stops exploring, and forgets the runs.
+SOFT_EXPORT int cudadrvSoftExploreStop(void);
+// Returns the run since Begin, or since schedule=replay was set, as a JSON object: "script",
+// "steps" ("actor", "options", "name", "what", "stream", "reads", "writes", "after"), "limits",
+// "misfit".
+SOFT_EXPORT const char *cudadrvSoftRun(void);
+// Says what the thread's next queries of events and streams are for, until the next call: 0: the
+// program wants the answer; 1: it will ask until they are done; 2: it only looks whether memory can
+// be used again. Only the first is a choice.
+SOFT_EXPORT void cudadrvSoftAsks(int purpose);

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace soft {
+
+// The choices of a run under the schedule `replay`: for each place with several options, the index
+// of the option that is taken.
+using Script = std::vector<uint32_t>;
+
+// Scripts as texts: "x", then an item for each choice that is not the first option, with "-"
+// between the items. An item is the choice, or "N:choice" if N first options come before it. So
+// "x3:2-1" takes three first options, then option 2, then option 1, and from there on the first.
+std::string text_of(const Script &script);
+bool parse_script(const std::string &text, Script &script);
+
+} // namespace soft

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace soft {
+
+// The bytes of all memory that existed at a time. Memory that was registered, or that other
+// processes share, is not among it.
+class SavedMemory {
+  public:
+    void save();
+    // Writes the bytes back into the memory that still exists.
+    void restore() const;
+    void clear() { saved_.clear(); }
+
+  private:
+    struct Saved {
+        uintptr_t begin;
+        uint64_t id; // of the allocation
+        std::vector<char> bytes;
+    };
+    std::vector<Saved> saved_;
+};
+
+} // namespace soft

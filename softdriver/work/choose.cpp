@@ -1,0 +1,166 @@
+#include "api/call.h"
+#include "api/state.h"
+#include "work/schedule.h"
+
+#include <algorithm>
+
+// The scheduler under the schedule `replay`: in each place where several operations can run, or the
+// host can go on instead, the chooser decides. The host makes a choice only where it looks at the
+// device, because what it does between two looks commutes with all operations.
+
+namespace soft {
+namespace {
+
+// A kernel with more pieces is assumed to wait for work of other streams.
+constexpr int most_pieces = 1024;
+constexpr int most_early_answers = 2;
+// How long nothing may happen before it counts as a deadlock, and how long the host waits for a
+// host function, in microseconds.
+constexpr long deadlock_after = 1000000, function_after = 2000000, pause_between = 1000;
+
+} // namespace
+
+// Notes a second thread of the program, whose calls are not choices.
+void Scheduler::note_thread() {
+    explore::Chooser &chooser = state().chooser;
+    if (in_callback)
+        return;
+    const void *thread = &thread_state();
+    if (threaded_run_ != chooser.run_number()) {
+        threaded_run_ = chooser.run_number();
+        thread_ = thread;
+        early_answers_ = 0;
+    } else if (thread_ != thread) {
+        chooser.limit("several threads call the driver");
+    }
+}
+
+// Returns the operations that can run now: those that a wait requires first, then the others, each
+// in the order of their turns.
+std::vector<OperationPtr> Scheduler::ready_operations() {
+    std::vector<OperationPtr> found;
+    for (Stream *stream : busy_) {
+        const OperationPtr &next = next_of(*stream);
+        if (!next->released && ready(*next))
+            found.push_back(next);
+    }
+    auto rank = [](const OperationPtr &operation) {
+        bool required = operation->number <= operation->stream->required;
+        return std::make_pair(!required, operation->turn);
+    };
+    std::sort(found.begin(), found.end(),
+              [&](auto &one, auto &other) { return rank(one) < rank(other); });
+    return found;
+}
+
+// Lets the chooser decide whether the host goes on, if it can, or which operation runs. Returns
+// true if the host goes on.
+bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<OperationPtr> &ready) {
+    std::vector<explore::Actor> options;
+    if (host_can)
+        options.push_back(explore::host);
+    for (const OperationPtr &operation : ready)
+        options.push_back(state().steps.actor_of(*operation->stream));
+    size_t chosen = state().chooser.choose(options);
+    if (options[chosen] == explore::host)
+        return true;
+    early_answers_ = 0;
+    const OperationPtr operation = ready[chosen - host_can];
+    perform(lock, operation);
+    if (operation->on_worker)
+        wait_for_worker(lock, operation);
+    else
+        run_all_pieces(lock, operation);
+    return false;
+}
+
+// Runs the other pieces of a kernel: all of them are one step.
+void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
+    for (int pieces = 0; operation->progress == Progress::Paused; pieces++) {
+        if (pieces == most_pieces) {
+            state().chooser.limit("a kernel runs long, or waits for other work");
+            Outcome unknown; // as an error, so that it conflicts with all other operations
+            unknown.status = CUDA_ERROR_UNKNOWN;
+            state().steps.ran(*operation, &unknown);
+            return;
+        }
+        run(lock, operation);
+    }
+}
+
+void Scheduler::wait_for_worker(Lock &lock, const OperationPtr &operation) {
+    for (long waited = 0; !operation->done(); waited += pause_between) {
+        if (waited > function_after) {
+            state().chooser.limit("a host function waits for the host");
+            return;
+        }
+        pause(lock, pause_between);
+    }
+}
+
+void Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets) {
+    note_thread();
+    if (all_done(targets)) {
+        open_managed();
+        return;
+    }
+    for (const OperationPtr &target : targets)
+        demand(target);
+    for (long idle = 0;;) {
+        bool done = all_done(targets);
+        std::vector<OperationPtr> ready = ready_operations();
+        if (!ready.empty() || done) {
+            if (choose_next(lock, done, ready))
+                break;
+            idle = 0;
+            continue;
+        }
+        // Only another process, a host function or another thread can end this wait.
+        pause(lock, pause_between);
+        idle += pause_between;
+        if (idle > deadlock_after)
+            state().chooser.limit("a wait did not end");
+    }
+    state().steps.waited(targets);
+    open_managed();
+}
+
+bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &targets) {
+    if (asks_for == AsksFor::Reuse)
+        return std::all_of(targets.begin(), targets.end(), [](const OperationPtr &target) {
+            return target->done() && state().races.knows(*target);
+        });
+    if (asks_for == AsksFor::End) {
+        finish_by_choice(lock, targets);
+        return true;
+    }
+    note_thread();
+    explore::Chooser &chooser = state().chooser;
+    for (;;) {
+        bool done = all_done(targets);
+        std::vector<OperationPtr> ready = done ? std::vector<OperationPtr>() : ready_operations();
+        bool polls = !done && early_answers_ >= most_early_answers && !ready.empty();
+        if (polls)
+            chooser.limit("a program that asks again and again gets two early answers at most");
+        if (choose_next(lock, !polls, ready))
+            break;
+    }
+    bool done = all_done(targets);
+    early_answers_ = done ? 0 : early_answers_ + 1;
+    state().steps.asked(targets);
+    if (done)
+        open_managed();
+    return done;
+}
+
+void Scheduler::drain_by_choice(Lock &lock) {
+    note_thread();
+    for (;;) {
+        std::vector<OperationPtr> ready = ready_operations();
+        if (ready.empty())
+            return;
+        choose_next(lock, false, ready);
+    }
+}
+
+} // namespace soft
