@@ -274,6 +274,7 @@ cdef extern from "cudadrv/driver.h" nogil:
         bint ending
         int (*tag_stream)(CUcontext context, CUstream stream, unsigned long long tag) noexcept nogil
         int (*renew_memory)(CUdeviceptr address, size_t bytes) noexcept nogil
+        void (*asks)(int purpose) noexcept nogil
     cudadrv_driver *cudadrv_table
 
     # library

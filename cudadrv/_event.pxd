@@ -7,6 +7,12 @@ from cudadrv._driver cimport CUcontext, CUevent, CUresult, CUstream
 from cudadrv._engine cimport own_event, own_snapshot, own_stream
 
 
+cdef enum:
+    FOR_PROGRAM = 0     # the program gets the answer
+    UNTIL_DONE = 1      # the question is repeated until the work is done
+    FOR_REUSE = 2       # only cudadrv uses the answer, for example to use memory again
+
+cdef void ask_for(int purpose) noexcept nogil
 cdef CUresult query_event(CUcontext context, CUevent event) noexcept nogil
 cdef CUresult query_stream(CUstream stream) noexcept nogil
 cdef CUresult write_prints_of_stream(CUstream stream) noexcept nogil

@@ -40,6 +40,9 @@ typedef struct cudadrv_driver {
     /* cudadrvSoftRenewMemory of the software driver, or NULL. It says that cached memory gets a new
      * owner, for whom its contents are undefined. */
     int (*renew_memory)(CUdeviceptr address, size_t bytes);
+    /* cudadrvSoftAsks of the software driver, or NULL. It says what the thread's next queries are
+     * for, because only those whose answer the program gets are choices of a schedule. */
+    void (*asks)(int purpose);
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments) cudadrv_pointer_##name call_##name;
 #include "driver_functions.h"
 #undef CUDADRV_FUNCTION
@@ -56,7 +59,7 @@ extern CUDADRV_HIDDEN cudadrv_driver cudadrv_the_table;
 static void cudadrv_note_nothing(const char *call) { (void)call; }
 
 static cudadrv_driver cudadrv_the_table = {
-    cudadrv_note_nothing, 0, 0, 0, 0, NULL, NULL,
+    cudadrv_note_nothing, 0, 0, 0, 0, NULL, NULL, NULL,
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     (cudadrv_pointer_##name)(void (*)(void)) cudadrv_not_initialized,
 #include "driver_functions.h"

@@ -67,6 +67,7 @@ static int cudadrv_load_table(void *library) {
     cudadrv_table->loaded = 1;
     *(void **)&cudadrv_table->tag_stream = dlsym(library, "cudadrvSoftTagStream");
     *(void **)&cudadrv_table->renew_memory = dlsym(library, "cudadrvSoftRenewMemory");
+    *(void **)&cudadrv_table->asks = dlsym(library, "cudadrvSoftAsks");
 #define CUDADRV_FUNCTION(name, abi, parameters, arguments)                                         \
     cudadrv_table->call_##name = (cudadrv_pointer_##name)cudadrv_find(get_address, #name, abi);
 #include "driver_functions.h"

@@ -37,7 +37,10 @@ from cudadrv._engine cimport (
     own_snapshot_drop, own_snapshot_take, own_stream_known, own_unfinished, own_unlock_both,
 )
 from cudadrv._errors cimport is_sticky
-from cudadrv._event cimport Event, new_event, now_ns, query_event, query_stream, refuse_endless
+from cudadrv._event cimport (
+    FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, new_event, now_ns, query_event, query_stream,
+    refuse_endless,
+)
 from cudadrv._memory_kinds cimport EVENT, EXECUTABLE, FOREIGN, GRAPH
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, may_synchronize
 
@@ -239,7 +242,9 @@ cdef bint is_complete(Event event) noexcept:
     """Whether an event is complete. Asks the driver; updates no clock."""
     cdef CUresult status
     with nogil:
+        ask_for(FOR_REUSE)
         status = query_event(event.context.raw, event.raw)
+        ask_for(FOR_PROGRAM)
     return status == CUDA_SUCCESS
 
 
@@ -277,7 +282,9 @@ cdef bint _stream_is_idle(Stream stream) except -1:
         if own_mutex_try(stream.order.issue):
             reason = enter_stream(stream, &pushed)
             if reason == 0:
+                ask_for(FOR_REUSE)
                 idle = query_stream(stream.raw) == CUDA_SUCCESS
+                ask_for(FOR_PROGRAM)
                 leave_context(pushed)
             else:
                 idle = reason == STREAM_IS_CLOSED
@@ -603,6 +610,7 @@ cdef int _await_quietly(Event event) except -1:
     """
     cdef CUresult status = CUDA_ERROR_NOT_READY
     while status == CUDA_ERROR_NOT_READY:
+        ask_for(UNTIL_DONE)
         status = event.ask(now_ns() + LOOK_NS)
         if status == CUDA_ERROR_NOT_READY:
             refuse_endless(NULL)

@@ -29,7 +29,8 @@ from cudadrv._engine cimport (
     OWN_MUST_WAIT, OWN_READ, OWN_WRITE, engine, own_join_host, own_known, own_snapshot_drop,
 )
 from cudadrv._event cimport (
-    new_event, now_ns, pause_after, query_event, refuse_endless, wait_for_event,
+    FOR_PROGRAM, UNTIL_DONE, ask_for, new_event, now_ns, pause_after, query_event, refuse_endless,
+    wait_for_event,
 )
 from cudadrv._memory_kinds cimport LOCKED
 from cudadrv._names cimport COPY_FROM_ASYNC, COPY_TO
@@ -802,9 +803,11 @@ cdef int _ask(Transfer *transfer, Stream stream) noexcept nogil:
     The status is 0 if the chunk is complete.
     """
     cdef size_t start = transfer.finished
+    ask_for(UNTIL_DONE)
     status = query_event(
         stream.context.raw,
         transfer.events[start // transfer.memory.chunk % transfer.memory.ring])
+    ask_for(FOR_PROGRAM)
     if status == CUDA_SUCCESS:
         transfer.finished = _chunk_end(transfer, start)
         _open(transfer)

@@ -857,8 +857,7 @@ def _wait_for_known_work(Context context):
 
 def _wait_for_stream(stream):
     try:
-        if not stream.done:
-            stream.waitable().synchronize()
+        stream.synchronize()
     except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
         pass
 

@@ -125,7 +125,10 @@ cdef CUresult wait_for_event(
     cdef int64_t look = start + LOOK_NS
     while True:
         with nogil:
+            if deadline == FOREVER:
+                ask_for(UNTIL_DONE)
             status = _ask(context, event, start, deadline)
+            ask_for(FOR_PROGRAM)
         if status != CUDA_ERROR_NOT_READY:
             return status
         PyErr_CheckSignals()
@@ -194,6 +197,15 @@ cdef CUresult _ask(
             return status
         pause_after(now - start)
         now = wait_now()
+
+
+# What queries are for. The software driver can run a program in all orders of its work: an answer
+# that the program gets may then be early or late, but other answers must not add orders.
+
+cdef void ask_for(int purpose) noexcept nogil:
+    """Say what the thread's next queries are for: FOR_PROGRAM, UNTIL_DONE or FOR_REUSE."""
+    if cudadrv_table.asks is not NULL:
+        cudadrv_table.asks(purpose)
 
 
 # ---- events ----

@@ -38,8 +38,9 @@ from cudadrv._errors cimport (
     check, only_made_by, refuse_capture, refuse_uninitialized, uninitialized,
 )
 from cudadrv._event cimport (
-    BY_STREAM, FOREVER, Event, deadline_of, let_others_go_on, new_event, now_ns, query_event,
-    query_stream, refuse_to_wait_longer, write_prints_of_stream,
+    BY_STREAM, FOREVER, FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, deadline_of,
+    let_others_go_on, new_event, now_ns, query_event, query_stream, refuse_to_wait_longer,
+    write_prints_of_stream,
 )
 from cudadrv._names cimport checked_name, name_stream, stream_name
 from cudadrv._ordering cimport Entry, Nesting, live
@@ -602,10 +603,12 @@ cdef class Stream:
         If `wait` is true, wait for the work until the deadline.
         """
         cdef own_snapshot snapshot
+        cdef int purpose
         check_stream(self)
         own_snapshot_take(engine, self.order, &snapshot)
         try:
-            if _is_idle(self, &snapshot, wait):
+            purpose = UNTIL_DONE if wait and deadline == FOREVER else FOR_PROGRAM
+            if _is_idle(self, &snapshot, purpose):
                 return True
             return wait and self._wait_long(&snapshot, deadline)
         finally:
@@ -774,14 +777,14 @@ cdef bint no_capture_goes_on(Stream stream) noexcept nogil:
         and capture == CU_STREAM_CAPTURE_STATUS_NONE
 
 
-cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, bint patiently) except -1:
+cdef inline bint _is_idle(Stream stream, own_snapshot *snapshot, int purpose) except -1:
     """Return whether the stream is idle. If so, join the snapshot into the host's clock."""
     cdef int reason
     if keeps_gil(stream) and not stream.context.prints:
-        reason = _query(stream, patiently)
+        reason = _query(stream, purpose)
     else:
         with nogil:
-            reason = _query(stream, patiently)
+            reason = _query(stream, purpose)
     if reason == 0:
         own_join_host(engine, snapshot)
     elif reason != CUDA_ERROR_NOT_READY:
@@ -803,13 +806,16 @@ cdef Event _end_of_work(Stream stream):
     check_stream(stream)
     own_snapshot_take(engine, stream.order, &snapshot)
     try:
-        return None if _is_idle(stream, &snapshot, False) else _event_at(stream, &snapshot)
+        return None if _is_idle(stream, &snapshot, FOR_REUSE) else _event_at(stream, &snapshot)
     finally:
         own_snapshot_drop(engine, &snapshot)
 
 
-cdef int _query(Stream stream, bint patiently) noexcept nogil:
-    """Query the stream once, or `patiently` for PATIENCE_NS. Returns 0, a status, or a reason."""
+cdef int _query(Stream stream, int purpose) noexcept nogil:
+    """Query the stream once, or with UNTIL_DONE for PATIENCE_NS.
+
+    Returns 0, a status, or a reason.
+    """
     cdef bint pushed = False
     cdef int64_t until = 0
     cdef int reason
@@ -817,12 +823,14 @@ cdef int _query(Stream stream, bint patiently) noexcept nogil:
         own_mutex_take(stream.order.issue)
         reason = enter_stream(stream, &pushed)
         if reason == 0:
+            ask_for(purpose)
             reason = query_stream(stream.raw)
+            ask_for(FOR_PROGRAM)
             if reason == CUDA_SUCCESS and stream.context.prints:
                 reason = write_prints_of_stream(stream.raw)
             leave_context(pushed)
         own_mutex_give(stream.order.issue)
-        if not patiently or reason != CUDA_ERROR_NOT_READY or until and now_ns() > until:
+        if purpose != UNTIL_DONE or reason != CUDA_ERROR_NOT_READY or until and now_ns() > until:
             return reason
         if not until:
             until = now_ns() + PATIENCE_NS
