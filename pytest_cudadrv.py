@@ -11,7 +11,7 @@ import shlex
 import shutil
 import tempfile
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from cudadrv._leftovers import Leftovers
 
 SCHEDULES = ("eager", "lazy", "random")
+# Each of these stands alone: tests run under every schedule, or under that of a script.
+EXPLORE, REPLAY = "explore", "replay"
 NAMED = ("software", "cuda", "auto")  # the drivers that have a name instead of a path
 REAL = "cuda"  # the "schedule" of a real driver
 DRIVER = "CUDADRV_DRIVER"
@@ -39,6 +41,7 @@ MARKERS = {
     "cuda_checks(names)": 'the checks inside kernels for the test: "race+init", "all" or "off"',
     "cuda_allow(what, ...)": 'does "leaks", "races" or "hazards" on purpose, or leaves "unfinished"'
     " work: neither fails it, nor is it warned of",
+    "cuda_explore(max, seconds)": "runs under every schedule: see --cuda-schedule=explore",
 }
 MARKER_NAMES = tuple(marker.partition("(")[0] for marker in MARKERS)
 ALLOWED = {"leaks", "races", "hazards", "unfinished"}
@@ -48,6 +51,12 @@ LOST = (
     "The device was lost. The software driver is reset for the next test; a GPU would be lost for"
     " the rest of the process."
 )
+METAVARS = {
+    "driver": "software|cuda|PATH",
+    "seed": "N",
+    "script": "SCRIPT",
+    "explore": "MAX,SECONDS",
+}
 MOST_NAMES = 10  # how many tests that lost the device are listed
 
 
@@ -67,6 +76,8 @@ class Choice(NamedTuple):
     report: bool  # --cuda-libcuda
     isolate: bool
     checks: str | None
+    script: str
+    limits: tuple[int, float]  # of exploring a test: schedules, and seconds
     stated: bool  # one of the options or settings about the driver was given
 
     def describe(self) -> str:
@@ -101,13 +112,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "driver": "software, cuda (the system's libcuda.so.1), auto, or the path of a driver; "
         "default: CUDADRV_DRIVER, or else software",
         "schedule": "eager, lazy, random, several with commas between, or all: each test runs "
-        "under each; of the software driver; default: all",
+        "under each; of the software driver; default: all. explore: each test runs under every "
+        "order of its asynchronous work. replay: under the order of --cuda-script",
+        "script": "the choices of --cuda-schedule=replay, such as x3:2-1",
+        "explore": "limits of --cuda-schedule=explore for each test: number of schedules and "
+        "seconds, such as 10000,60 (the default)",
         "seed": "a number, or random for another one in each run; of the software driver; "
         "default: 1",
         "checks": f"checks inside kernels: {CHECKS_TEXT}; of the software driver; default: off",
     }
     for name, text in texts.items():
-        metavar = {"driver": "software|cuda|PATH", "seed": "N"}.get(name, "NAME")
+        metavar = METAVARS.get(name, "NAME")
         group.addoption(f"--cuda-{name}", metavar=metavar, help=text)
         parser.addini(f"cuda_{name}", f"default of --cuda-{name}")
     group.addoption(
@@ -205,8 +220,12 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         _refuse("driver", driver, "software, cuda, auto, or a path with a '/' in it")
     schedule = asked("schedule")
     schedules = tuple((schedule or "all").replace("all", ",".join(SCHEDULES)).split(","))
-    if not set(schedules) <= set(SCHEDULES):
-        _refuse("schedule", schedule, "all, or some of eager,lazy,random")
+    if not set(schedules) <= set(SCHEDULES) and schedules not in ((EXPLORE,), (REPLAY,)):
+        _refuse("schedule", schedule, "all, some of eager,lazy,random, or explore or replay alone")
+    script = asked("script")
+    if (script is not None) != (schedules == (REPLAY,)):
+        raise pytest.UsageError("--cuda-schedule=replay and --cuda-script belong together")
+    limits = _limits(asked("explore"))
     seed = asked("seed")
     if seed == "random":
         import secrets
@@ -238,8 +257,22 @@ def _choose(config: pytest.Config, options: argparse.Namespace) -> Choice:
         report,
         isolate,
         checks,
+        script or "x",
+        limits,
         bool(driver or schedule or seed or report or isolate or checks),
     )
+
+
+def _limits(text: str | None) -> tuple[int, float]:
+    """Convert the limits of exploring a test."""
+    most, _, seconds = (text or "10000,60").partition(",")
+    try:
+        limits = int(most), float(seconds or 60)
+    except ValueError:
+        limits = 0, 0.0
+    if limits[0] < 1 or not limits[1] > 0:
+        _refuse("explore", text, "a number of schedules from 1, and of seconds, such as 10000,60")
+    return limits
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -344,12 +377,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     schedules = metafunc.config.stash[CHOICE].schedules
     if _is_real(metafunc.config):
         schedules = (REAL,)
+    elif metafunc.definition.get_closest_marker("cuda_explore") and schedules != (REPLAY,):
+        schedules = (EXPLORE,)
     elif metafunc.definition.get_closest_marker("cuda_gpu"):
         schedules = schedules[:1]  # the test will be skipped, and counted once
     metafunc.parametrize("cuda_schedule", schedules, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.stash[CHOICE].schedules[0] in (EXPLORE, REPLAY) and _is_real(config):
+        raise pytest.UsageError(
+            f"--cuda-schedule={config.stash[CHOICE].schedules[0]} needs the software driver: a GPU"
+            " does not let anybody choose the order of its work"
+        )
     used = False
     for item in items:
         used = used or "cuda_schedule" in getattr(item, "fixturenames", ())
@@ -417,13 +457,15 @@ def cuda_device(request: pytest.FixtureRequest, cuda_schedule: str) -> Iterator[
         )
     seed = config.stash[CHOICE].seed
     node.stash[SCHEDULE] = cuda_schedule
-    settings = f"schedule={cuda_schedule},seed={seed}"
+    # The schedules explore and replay have been set for the whole test, with its fixtures.
+    settings = f"schedule={cuda_schedule},seed={seed}" if _is_drawn(cuda_schedule) else ""
     mark = node.get_closest_marker("cuda_checks")
     if checks := mark.args[0] if mark else config.stash[CHOICE].checks:
         settings += f",checks={checks}"
     try:
         with pytest.MonkeyPatch.context() as patch:
-            device = _leftovers.clean_device(cuda_schedule, seed, pools=config.stash[CHOICE].pools)
+            pools = config.stash[CHOICE].pools
+            device = _leftovers.clean_device(settings, pools=pools)
             if cuda_schedule != REAL:
                 others = os.environ.get(SETTINGS, "")
                 patch.setenv(SETTINGS, ",".join(filter(None, (others, settings))))
@@ -516,17 +558,77 @@ def _driver_was_used() -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
-    if not item.config.stash[CHOICE].isolate:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test in a process of its own, or under every schedule."""
+    run = _run_of(item, nextitem)
+    if run is None:
         return None
-    from cudadrv._isolate import run_apart
-
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in run_apart(item):
-        _add_findings(report)
+    for report in run():
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def _run_of(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Callable[[], list[pytest.TestReport]] | None:
+    """Return the function that runs this test, if pytest's own way does not."""
+    choice = item.config.stash[CHOICE]
+    if choice.isolate:
+        return lambda: _run_apart(item)
+    if choice.schedules == (REPLAY,):
+        return lambda: _replay(item, nextitem)
+    mark = item.get_closest_marker("cuda_explore")
+    if (mark is None and choice.schedules != (EXPLORE,)) or not _can_be_explored(item):
+        return None
+    return lambda: _explore(item, nextitem, mark)
+
+
+def _run_apart(item: pytest.Item) -> list[pytest.TestReport]:
+    from cudadrv._isolate import run_apart
+
+    reports = run_apart(item)
+    for report in reports:
+        _add_findings(report)
+    return reports
+
+
+# ---- every schedule ----
+
+
+def _is_drawn(schedule: str) -> bool:
+    return schedule not in (REAL, EXPLORE, REPLAY)
+
+
+def _can_be_explored(item: pytest.Item) -> bool:
+    """Whether the test runs on the software driver, and chooses neither schedules nor examples."""
+    if _is_real(item.config):
+        return False
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return parameters.get("cuda_schedule", EXPLORE) == EXPLORE and not hasattr(
+        getattr(item, "obj", None), "hypothesis"
+    )
+
+
+def _explore(
+    item: pytest.Item, nextitem: pytest.Item | None, mark: pytest.Mark | None
+) -> list[pytest.TestReport]:
+    from cudadrv._explore_pytest import explore_item
+
+    most_runs, seconds = item.config.stash[CHOICE].limits
+    asked = {} if mark is None else mark.kwargs
+    _use(item.config)
+    return explore_item(
+        item, nextitem, asked.get("max", most_runs), asked.get("seconds", seconds)
+    )
+
+
+def _replay(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    from cudadrv._explore_pytest import replay_item
+
+    _use(item.config)
+    return replay_item(item, nextitem, item.config.stash[CHOICE].script)
 
 
 def _add_findings(report: pytest.TestReport) -> None:
@@ -616,7 +718,8 @@ def pytest_runtest_makereport(
         _name_from_here(item),
         f"--cuda-driver={choice.driver}",
         f"--cuda-schedule={schedule}",
-        f"--cuda-seed={choice.seed}",
+        *([f"--cuda-seed={choice.seed}"] if _is_drawn(schedule) else []),
+        *([f"--cuda-script={choice.script}"] if schedule == REPLAY else []),
         *([f"--cuda-checks={choice.checks}"] if choice.checks else []),
     ]
     lines.append("again: " + shlex.join(again))
@@ -628,6 +731,7 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     _list_lost_devices(terminalreporter)
+    _sum_up_schedules(terminalreporter)
     folder = config.stash.get(REPORTS, None)
     if folder is None:
         return
@@ -645,6 +749,24 @@ def pytest_terminal_summary(
     terminalreporter.section("cudadrv: software driver (not a GPU)")
     for line in as_text(processes, f"schedule={choice.schedules[0]},seed={choice.seed}"):
         terminalreporter.line(line)
+
+
+def _sum_up_schedules(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say of how many tests every schedule has run, and list the others."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    found = {r.nodeid: r.cuda_explored for r in reports if hasattr(r, "cuda_explored")}
+    if not found:
+        return
+    terminalreporter.section("cudadrv: schedules")
+    runs = sum(each["runs"] for each in found.values())
+    others = {name: each for name, each in found.items() if not each["complete"]}
+    terminalreporter.line(
+        f"{len(found)} tests ran under {runs} schedules; {len(found) - len(others)} complete"
+    )
+    for name, each in [*others.items()][:MOST_NAMES]:
+        terminalreporter.line(f"  {name}: {each['summary']}")
+    if len(others) > MOST_NAMES:
+        terminalreporter.line(f"  and {len(others) - MOST_NAMES} more")
 
 
 def _list_lost_devices(terminalreporter: pytest.TerminalReporter) -> None:

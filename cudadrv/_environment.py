@@ -59,6 +59,9 @@ VARIABLES = (DRIVER, SOFTWARE, COPY_THREADS, MEMORY, CACHE_DIR, REQUIRE_GPU)
 
 # The libcuda.so.1 that a run of pytest, or `python -m cudadrv run`, has made for its processes.
 LIBCUDA = "PYTEST_CUDADRV_LIBCUDA"
+# The file with the values that a program has observed in its first schedule, which
+# `python -m cudadrv explore` sets for the program.
+OBSERVED = "PYTEST_CUDADRV_OBSERVED"
 
 # Variables of CUDA and the system: where a toolkit is, where libraries are searched for, and which
 # devices a driver may show.
@@ -98,6 +101,10 @@ def driver() -> str:
 def software_settings() -> str:
     """Return the settings of the software driver, which checks them."""
     return os.environ.get(SOFTWARE.name, "")
+
+
+def observed() -> str | None:
+    return os.environ.get(OBSERVED)
 
 
 def visible_devices() -> str | None:

@@ -36,18 +36,18 @@ _warm: WeakSet[Context] = WeakSet()
 _first_settings: dict[str, str] = {}
 
 
-def clean_device(schedule: str, seed: int, *, pools: bool) -> Device:
+def clean_device(settings: str, *, pools: bool) -> Device:
     """Return device 0 without unfinished work, and restore the software driver's settings.
 
-    Sets schedule and seed. Raises ContextLostError if an earlier error lost a GPU's context.
+    Then sets those of `settings`. Raises ContextLostError if an earlier error lost a GPU's context.
     """
     try:
         reset_if_lost()
-        return _clean_device(schedule, seed, pools)
+        return _clean_device(settings, pools)
     except ContextLostError:  # another library caused the error
         if not reset_if_lost():
             raise
-        return _clean_device(schedule, seed, pools)
+        return _clean_device(settings, pools)
 
 
 def reset_if_lost() -> bool:
@@ -58,7 +58,7 @@ def reset_if_lost() -> bool:
     return True
 
 
-def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
+def _clean_device(settings: str, pools: bool) -> Device:
     device = Device(0)
     if driver_info().is_software:
         if not _first_settings:
@@ -72,7 +72,7 @@ def _clean_device(schedule: str, seed: int, pools: bool) -> Device:
     if driver_info().is_software:
         testing.forget_races()
         testing.forget_hazards()
-        testing.configure(f"schedule={schedule},seed={seed}")
+        testing.configure(settings)
     return device
 
 

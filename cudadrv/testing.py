@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from cudadrv._buffer import Buffer
 from cudadrv._device import forget_contexts
 from cudadrv._library import driver_info
+from cudadrv._observe import observations
 from cudadrv._status import CUresult
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "hazards",
     "kernel_fault",
     "live_objects",
+    "observe",
     "page_faults",
     "page_places",
     "pending",
@@ -161,6 +163,32 @@ def fail(function: str, status: int, *, nth: int = 1) -> None:
         There is no such function, or ``status`` or ``nth`` is not valid.
     """
     configure(f"fault={function}:{int(nth)}:{int(status)}")
+
+
+def observe(value: object) -> None:
+    """Say that a value must be the same in all schedules.
+
+    Does nothing unless the test or program is explored (``--cuda-schedule=explore``, or ``python -m
+    cudadrv explore``). Then each call is compared with the same call in the first schedule.
+
+    Parameters
+    ----------
+    value
+        Anything. Arrays are compared byte by byte, other values by their ``repr``.
+
+    Raises
+    ------
+    AssertionError
+        The value differs from that of the first schedule.
+
+    Examples
+    --------
+    ::
+
+        stream.synchronize()
+        testing.observe(np.asarray(result))
+    """
+    observations.add(value)
 
 
 def live_objects() -> dict[str, int]:

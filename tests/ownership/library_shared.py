@@ -168,7 +168,7 @@ class SharedProgram:
 
 def begin() -> None:
     """Prepare this process for the first program."""
-    clean_device("lazy", 1, pools=True)
+    clean_device("schedule=lazy,seed=1", pools=True)
     sys.setswitchinterval(1e-6)
 
 

@@ -153,7 +153,7 @@ def child(options: argparse.Namespace) -> None:
     """Run pairs from the nth one on, and print a line of JSON before each and for each failure."""
     faulthandler.enable()
     warnings.simplefilter("error")
-    clean_device("lazy", 1, pools=True)
+    clean_device("schedule=lazy,seed=1", pools=True)
     if options.alone:
         for kind in options.kinds:
             done = [row for row, found in Pairs(kind).alone.items() if found is None]

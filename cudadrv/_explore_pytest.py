@@ -1,0 +1,143 @@
+"""Runs one test of pytest under every schedule, or under the one of a script."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from _pytest.runner import CallInfo, runtestprotocol
+
+from cudadrv import _explore
+from cudadrv._buffer import reap
+from cudadrv._device import any_lost
+from cudadrv._explore_text import told_of
+
+Reports = list[pytest.TestReport]
+EXPLORED = "cuda_explored"  # the attribute of a report with what was found, which xdist sends
+
+PROGRESS_AFTER_S = 2.0
+
+
+def explore_item(
+    item: pytest.Item, nextitem: pytest.Item | None, most_runs: int, seconds: float
+) -> Reports:
+    """Run a test under every schedule. Returns the reports of the first run, or of one that failed.
+
+    Fixtures of wider scopes are made once, and end after the last run.
+    """
+    run = _repeated(item)
+    progress = _Progress(item)
+
+    def once() -> Reports:
+        progress.step()
+        return run()
+
+    try:
+        explored = _explore.explore(once, _any_failed, most_runs=most_runs, seconds=seconds)
+    except _explore.NotRepeatableError as error:
+        reports = [_failure(item, str(error))]
+        found = {"summary": "not repeatable", "complete": False, "runs": 0}
+    else:
+        reports = explored.value if explored.failure is None else explored.failure.value
+        found = {
+            "summary": explored.summary(),
+            "complete": explored.complete,
+            "runs": explored.runs,
+        }
+        if explored.failure is not None:
+            _tell(reports, explored)
+    progress.end()
+    reports[-1].__dict__[EXPLORED] = found
+    return reports + _end_wider_fixtures(item, nextitem)
+
+
+def replay_item(item: pytest.Item, nextitem: pytest.Item | None, script: str) -> Reports:
+    """Run a test once, for what it makes for later runs, and then again with the script."""
+    run = _repeated(item)
+    driver = _explore._library()
+    driver.cudadrvSoftExploreStart(0)
+    for text in (b"x", script.encode()):
+        driver.cudadrvSoftExploreBegin(text, 0)
+        reports = run()
+        driver.cudadrvSoftExploreEnd()
+    driver.cudadrvSoftExploreStop()
+    return reports + _end_wider_fixtures(item, nextitem)
+
+
+def _repeated(item: pytest.Item) -> Callable[[], Reports]:
+    """Return a function that runs the test with its own fixtures, each time in the same state."""
+    # pytest ends the fixtures that the next test does not need. This one is beside the test, so the
+    # fixtures of its module, package and session stay.
+    beside = copy.copy(item)
+    generators = random.getstate(), _numpy_state()
+
+    def run() -> Reports:
+        random.setstate(generators[0])
+        if generators[1] is not None:
+            sys.modules["numpy"].random.set_state(generators[1])
+        if any_lost():
+            _explore.testing.reset_device()
+        reap()
+        return list(runtestprotocol(item, log=False, nextitem=beside))
+
+    return run
+
+
+def _numpy_state() -> Any:
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else numpy.random.get_state()
+
+
+def _any_failed(reports: Reports) -> bool:
+    return any(report.failed for report in reports)
+
+
+def _failure(item: pytest.Item, text: str) -> pytest.TestReport:
+    location = item.location
+    return pytest.TestReport(item.nodeid, location, {}, "failed", text, "call")
+
+
+def _tell(reports: Reports, explored: _explore.Explored[Reports]) -> None:
+    failure = explored.failure
+    assert failure is not None
+    report = next(report for report in reports if report.failed)
+    report.sections.append(("cudadrv: " + explored.summary(), told_of(failure)))
+    report.__dict__["cuda_script"] = failure.script
+
+
+def _end_wider_fixtures(item: pytest.Item, nextitem: pytest.Item | None) -> Reports:
+    """End the fixtures that the next test does not need."""
+    state = item.session._setupstate
+    call = CallInfo.from_call(lambda: state.teardown_exact(nextitem), when="teardown")
+    if call.excinfo is None:
+        return []
+    return [item.ihook.pytest_runtest_makereport(item=item, call=call)]
+
+
+class _Progress:
+    """A line on a terminal with the number of schedules, for tests that take long."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item = item
+        self.start = self.told = time.monotonic()
+        self.runs = 0
+        reporter = item.config.pluginmanager.getplugin("terminalreporter")
+        self.writer = reporter._tw if reporter is not None and reporter.isatty else None
+
+    def step(self) -> None:
+        self.runs += 1
+        now = time.monotonic()
+        if self.writer is None or now - self.told < PROGRESS_AFTER_S:
+            return
+        self.told = now
+        rate = self.runs / (now - self.start)
+        self.writer.write(f"\r{self.item.name}: {self.runs} schedules, {rate:.0f}/s", flush=True)
+
+    def end(self) -> None:
+        if self.writer is not None and self.told != self.start:
+            self.writer.write("\n")

@@ -1,0 +1,136 @@
+"""What is told of a run that failed in one order of its work and not in another."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from cudadrv._explore import Failure, Step
+
+HOST = 0
+MOST_COLUMNS = 30
+
+
+class Pair(NamedTuple):
+    """Two steps of a failing run: in a run that passed, ``later`` came before ``earlier``."""
+
+    earlier: int
+    later: int
+
+
+def told_of(failure: Failure[object]) -> str:
+    """Return the text about a failure: the missing order in words, and the run as lanes."""
+    pair = missing_order(failure)
+    parts = [] if pair is None else [advice(failure.steps, pair)]
+    return "\n".join([*parts, *lanes(failure.steps, pair)])
+
+
+def missing_order(failure: Failure[object]) -> Pair | None:
+    """Find two steps that conflict, that nothing orders, and whose order decided.
+
+    In the failing run they came in another order than in the run that passed. None if there is no
+    such pair, for example because no run has passed.
+    """
+    if failure.passing is None:
+        return None
+    failing = failure.steps
+    known = {name: at for at, name in enumerate(_identities(failure.passing))}
+    names = _identities(failing)
+    found = []
+    for later, step in enumerate(failing):
+        for earlier in range(later):
+            if not _conflict(failing[earlier], step):
+                continue
+            first, second = known.get(names[earlier]), known.get(names[later])
+            if first is not None and second is not None and second < first:
+                found.append(Pair(earlier, later))
+    # The pair that is nearest together: its order is the last one that was decided.
+    return min(found, key=lambda pair: pair.later - pair.earlier, default=None)
+
+
+def _identities(steps: list[Step]) -> list[tuple[int, str, str, int]]:
+    """Name steps so that they can be found in another run."""
+    counts: Counter[tuple[int, str, str]] = Counter()
+    names = []
+    for step in steps:
+        name = (step.actor, step.name, step.what)
+        names.append((*name, counts[name]))
+        counts[name] += 1
+    return names
+
+
+def _conflict(one: Step, other: Step) -> bool:
+    return one.actor != other.actor and (
+        _overlap(one.writes, other.writes)
+        or _overlap(one.writes, other.reads)
+        or _overlap(one.reads, other.writes)
+    )
+
+
+def _overlap(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> bool:
+    return any(a[0] < b[1] and b[0] < a[1] for a in some for b in others)
+
+
+def words_for(step: Step) -> str:
+    if step.what:
+        return step.what
+    return step.name if step.actor == HOST else f"{step.name} on {step.stream}"
+
+
+def advice(steps: list[Step], pair: Pair) -> str:
+    earlier, later = steps[pair.earlier], steps[pair.later]
+    between = f"no order between\n  {words_for(earlier)}\nand\n  {words_for(later)}\n"
+    if earlier.actor == HOST:
+        return between + (
+            "The host asked, and went on, before the work was done: wait for it instead"
+            " (synchronize, or token.wait())"
+        )
+    if later.actor == HOST:
+        return between + "The host must not wait for this work here"
+    return between + (
+        "It fails if the first one runs first: make its stream wait for the other operation, by"
+        " stream.wait(token or event) before it is queued"
+    )
+
+
+def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
+    """Draw a run: a lane for the host and for each stream, time to the right.
+
+    Each step is a number, and a list below says what it is. The steps of `pair` are marked.
+    """
+    shown = _shown(steps, pair)
+    marked = set(pair or ())
+    actors = sorted({steps[at].actor for at in shown})
+    titles = {actor: "host" if actor == HOST else _stream_of(steps, actor) for actor in actors}
+    width = max(map(len, titles.values()), default=0)
+    numbers = {at: number for number, at in enumerate(shown, 1)}
+    column = len(str(len(shown))) + 2
+    lines = []
+    for actor in actors:
+        cells = [
+            (f"{numbers[at]}" + ("*" if at in marked else "")) if steps[at].actor == actor else "."
+            for at in shown
+        ]
+        lines.append(f"  {titles[actor]:<{width}}  " + "".join(f"{c:<{column}}" for c in cells))
+    lines += [
+        f"  {numbers[at]}{'*' if at in marked else ''}: {words_for(steps[at])}" for at in shown
+    ]
+    return lines
+
+
+def _stream_of(steps: list[Step], actor: int) -> str:
+    return next(step.stream for step in steps if step.actor == actor)
+
+
+def _shown(steps: list[Step], pair: Pair | None) -> list[int]:
+    """Return the steps to draw: of a long run, those around the pair, or the last ones."""
+    only_orders = ("cuEventRecord", "cuStreamWaitEvent")
+    does = [
+        at
+        for at, step in enumerate(steps)
+        if (step.what if step.actor == HOST else not step.name.startswith(only_orders))
+    ]
+    does = sorted({*does, *(pair or ())})
+    if len(does) <= MOST_COLUMNS:
+        return does
+    middle = does.index(pair.earlier) if pair else len(does)
+    start = max(0, min(middle - MOST_COLUMNS // 2, len(does) - MOST_COLUMNS))
+    return sorted({*does[start : start + MOST_COLUMNS], *(pair or ())})
