@@ -619,9 +619,13 @@ def _explore(
     most_runs, seconds = item.config.stash[CHOICE].limits
     asked = {} if mark is None else mark.kwargs
     _use(item.config)
-    return explore_item(
+    reports = explore_item(
         item, nextitem, asked.get("max", most_runs), asked.get("seconds", seconds)
     )
+    for report in reports:
+        if script := getattr(report, "cuda_script", None):
+            report.sections.append(("cudadrv", _again(item, REPLAY, script)))
+    return reports
 
 
 def _replay(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
@@ -702,6 +706,8 @@ def pytest_runtest_makereport(
         report.__dict__["cuda_reset"] = True  # pytest-xdist sends this attribute, too
     if call.excinfo is None:
         return report
+    if call.when == "call" and item.stash.get(RACED, False):
+        report.__dict__["cuda_raced"] = True
     item.stash[FAILED] = True
     schedule = item.stash.get(SCHEDULE, REAL)
     if not report.failed or schedule == REAL:
@@ -712,6 +718,15 @@ def pytest_runtest_makereport(
     told = call.when != "call" or item.stash.get(RACED, False)
     lines = [] if leftovers is None or told else _findings(item, leftovers)
     lines += _loss(item)
+    if schedule != EXPLORE:  # else the script is not known yet
+        lines.append(_again(item, schedule))
+    if lines:
+        report.sections.append(("cudadrv", "\n".join(lines)))
+    return report
+
+
+def _again(item: pytest.Item, schedule: str, script: str | None = None) -> str:
+    """Return a line that runs a test once more in the same way."""
     choice = item.config.stash[CHOICE]
     again = [
         "pytest",
@@ -719,12 +734,10 @@ def pytest_runtest_makereport(
         f"--cuda-driver={choice.driver}",
         f"--cuda-schedule={schedule}",
         *([f"--cuda-seed={choice.seed}"] if _is_drawn(schedule) else []),
-        *([f"--cuda-script={choice.script}"] if schedule == REPLAY else []),
+        *([f"--cuda-script={script or choice.script}"] if schedule == REPLAY else []),
         *([f"--cuda-checks={choice.checks}"] if choice.checks else []),
     ]
-    lines.append("again: " + shlex.join(again))
-    report.sections.append(("cudadrv", "\n".join(lines)))
-    return report
+    return "again: " + shlex.join(again)
 
 
 def pytest_terminal_summary(

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cudadrv info | demo | bench | libcuda | run``."""
+"""The command line: ``python -m cudadrv info | demo | bench | libcuda | run | explore``."""
 
 import argparse
 import os
@@ -85,6 +85,9 @@ def make_parser() -> argparse.ArgumentParser:
         description="Measure what single calls of cudadrv cost on this machine.",
     )
     add_commands(commands)
+    commands.add_parser(
+        "explore", help="run a command under every order of its asynchronous work", add_help=False
+    )
     return parser
 
 
@@ -94,6 +97,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         from cudadrv._run import run_command
 
         return run_command(arguments[1:])
+    if arguments[:1] == ["explore"]:
+        from cudadrv._explore_run import explore_command
+
+        return explore_command(arguments[1:])
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.command == "info":

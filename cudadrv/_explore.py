@@ -10,7 +10,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, TypeVar
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cudadrv import testing
 from cudadrv._observe import observations
@@ -46,13 +47,25 @@ class Step(NamedTuple):
     writes: list[tuple[int, int]]
 
 
+class Verdict(IntEnum):
+    """How a run went. A wrong result says more than a data race, which every run may have."""
+
+    PASSED = 0
+    RACED = 1
+    FAILED = 2
+
+
 class Failure(NamedTuple, Generic[Value]):
-    """A run that failed: its script, what it returned, its steps, and those of one that passed."""
+    """A run that failed: its script, what it returned, its steps, and those of one that passed.
+
+    ``verdict`` is RACED if there was a data race, and the result was right in all runs.
+    """
 
     script: str
     value: Value
     steps: list[Step]
     passing: list[Step] | None
+    verdict: Verdict = Verdict.FAILED
 
 
 class Explored(NamedTuple, Generic[Value]):
@@ -73,102 +86,149 @@ class Explored(NamedTuple, Generic[Value]):
 
     def summary(self) -> str:
         orders = f"{self.runs} schedule{'s' if self.runs != 1 else ''}"
-        if self.failure is not None:
-            if self.failure.passing is None:
-                return f"{orders}: " + ("all fail" if self.complete else "all of them fail")
-            return f"{orders}, and one of them fails"
-        return orders + (": complete" if self.complete else ": not complete: " + self.why())
+        limits = ": complete" if self.complete else ": not complete: " + self.why()
+        if self.failure is None:
+            return orders + limits
+        if self.failure.verdict == Verdict.RACED:
+            return f"{orders}{limits}; the results are right, but there is a data race"
+        return orders + (": all fail" if self.failure.passing is None else ", and one of them fails")
 
     def why(self) -> str:
         return "; ".join(self.limits)
 
 
 def _library() -> ctypes.CDLL:
-    library = testing._library()
+    return declared(testing._library())
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the functions for exploring (softdriver/api/explore.h)."""
     library.cudadrvSoftExploreBegin.argtypes = [ctypes.c_char_p, ctypes.c_ulonglong]
     library.cudadrvSoftExploreEnd.restype = ctypes.c_char_p
     library.cudadrvSoftRun.restype = ctypes.c_char_p
+    library.cudadrvSoftExplorePlan.argtypes = [ctypes.c_char_p, ctypes.c_ulonglong]
+    library.cudadrvSoftExplorePlan.restype = ctypes.c_char_p
+    library.cudadrvSoftExploreLearn.argtypes = [ctypes.c_char_p]
+    library.cudadrvSoftExploreLearn.restype = ctypes.c_char_p
+    library.cudadrvSoftExploreRead.argtypes = [ctypes.c_char_p]
+    library.cudadrvSoftExploreRead.restype = ctypes.c_char_p
     return library
 
 
 def steps() -> list[Step]:
     """Return the steps of the run so far, under ``schedule=replay``."""
-    record = json.loads(_library().cudadrvSoftRun())
-    return [Step(**step) for step in record["steps"]]
+    return steps_of(_library().cudadrvSoftRun())
 
 
-class _Search(Generic[Value]):
-    """One exploration. `run` runs the program once, `has_failed` judges what it returned."""
+def steps_of(record: bytes) -> list[Step]:
+    return [Step(**step) for step in json.loads(record)["steps"]]
 
-    def __init__(
-        self,
-        run: Callable[[], Value],
-        has_failed: Callable[[Value], bool],
-        most_runs: int,
-        seconds: float,
-    ) -> None:
+
+class Ran(NamedTuple, Generic[Value]):
+    """A finished run: what it returned, its steps if they were asked for, and the driver's answer."""
+
+    value: Value
+    steps: list[Step]
+    ended: dict[str, Any]
+
+
+class Runner(Protocol[Value]):
+    """What runs a program once."""
+
+    def start(self) -> None: ...
+
+    def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
+        """Run by the search's plan, or by a script, or with the random choices of a seed."""
+
+
+class InProcess(Generic[Value]):
+    """Calls a function."""
+
+    def __init__(self, function: Callable[[], Value], judge: Callable[[Value], Verdict]) -> None:
         self.driver = _library()
-        self.run, self.has_failed = run, has_failed
-        self.most_runs = most_runs
-        self.seconds = seconds
-        self.deadline = time.monotonic() + seconds
-        self.count = 0
-        self.limits: set[str] = set()
-
-    def once(
-        self, script: str | None = None, seed: int = 0, *, keeps_steps: bool = False
-    ) -> tuple[Value, list[Step] | None, Any]:
-        """Run once. Returns the value, the steps if they are needed, and what the driver says."""
-        observations.next_run()
-        self.driver.cudadrvSoftExploreBegin(script and script.encode(), seed)
-        value = self.run()
-        failed = self.has_failed(value)
-        made = steps() if failed or keeps_steps else None
-        return value, made, json.loads(self.driver.cudadrvSoftExploreEnd())
-
-    def explore(self) -> Explored[Value]:
-        self.start()
-        first, made, ended = self.once()
-        if not self.has_failed(first) and not ended["more"]:
-            return self.explored(first, ended)
-        if not self.has_failed(first):
-            # What the first run has made for later ones, such as fixtures of modules and cached
-            # code, is there from now on.
-            self.start()
-            first, made, ended = self.once()
-        if self.has_failed(first):
-            return self.explored_after_failure(first, made or [], ended)
-        value = first
-        while not self.has_failed(value) and ended["more"] and self.goes_on(ended):
-            value, made, ended = self.once()
-            self.refuse_misfit(ended)
-        seed = 0
-        while not self.has_failed(value) and self.limits and self.has_time():
-            seed += 1
-            value, made, random = self.once(seed=seed)
-            ended = ended | {"script": random["script"]}
-        if not self.has_failed(value):
-            return self.explored(first, ended)
-        return self.explored(first, ended, self.shortened(value, ended["script"], made or []))
-
-    def explored_after_failure(
-        self, first: Value, failing: list[Step], ended: Any
-    ) -> Explored[Value]:
-        """The first run has failed: look for one that passes, which shows what matters."""
-        value, passing = first, None
-        while self.has_failed(value) and ended["more"] and self.goes_on(ended):
-            value, passing, ended = self.once(keeps_steps=True)
-            self.refuse_misfit(ended)
-        if self.has_failed(value):
-            passing = None
-        return self.explored(first, ended, Failure("x", first, failing, passing))
+        self.function, self.judge = function, judge
 
     def start(self) -> None:
         observations.start()
         self.driver.cudadrvSoftExploreStart(0)
 
+    def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
+        observations.next_run()
+        self.driver.cudadrvSoftExploreBegin(script and script.encode(), seed)
+        value = self.function()
+        made = steps() if keeps_steps or self.judge(value) else []
+        return Ran(value, made, json.loads(self.driver.cudadrvSoftExploreEnd()))
+
+
+class Search(Generic[Value]):
+    """One exploration."""
+
+    def __init__(
+        self,
+        runner: Runner[Value],
+        judge: Callable[[Value], Verdict],
+        most_runs: int,
+        seconds: float,
+    ) -> None:
+        self.runner, self.judge = runner, judge
+        self.raced: Ran[Value] | None = None  # the first run with a data race
+        self.most_runs = most_runs
+        self.seconds = seconds
+        self.deadline = time.monotonic() + seconds
+        self.limits: set[str] = set()
+
+    def explore(self, *, warms_up: bool) -> Explored[Value]:
+        """Run in all orders. With `warms_up`, a run may make things for all later runs."""
+        self.runner.start()
+        first = self.run()
+        if warms_up and first.ended["more"] and not self.has_failed(first):
+            # Such as the fixtures of a module, and cached code.
+            self.runner.start()
+            first = self.run()
+        if self.has_failed(first):
+            return self.explored_after_failure(first)
+        last = first
+        while not self.has_failed(last) and last.ended["more"] and self.goes_on(last.ended):
+            last = self.run()
+            self.refuse_misfit(last.ended)
+        found = last.ended
+        seed = 0
+        while not self.has_failed(last) and self.limits and self.has_time():
+            seed += 1
+            last = self.run(seed=seed)
+        return self.explored(first.value, found, self.failure_of(last))
+
+    def run(
+        self, script: str | None = None, *, seed: int = 0, keeps_steps: bool = False
+    ) -> Ran[Value]:
+        ran = self.runner.run(script, seed, keeps_steps)
+        if self.raced is None and self.judge(ran.value) == Verdict.RACED:
+            self.raced = ran
+        return ran
+
+    def has_failed(self, ran: Ran[Value]) -> bool:
+        return self.judge(ran.value) == Verdict.FAILED
+
+    def failure_of(self, last: Ran[Value]) -> Failure[Value] | None:
+        if self.has_failed(last):
+            return self.shortened(last)
+        if self.raced is None:
+            return None
+        script, value, made = self.raced.ended["script"], self.raced.value, self.raced.steps
+        return Failure(script, value, made, None, Verdict.RACED)
+
+    def explored_after_failure(self, first: Ran[Value]) -> Explored[Value]:
+        """The first run has failed: look for one that passes, which shows what matters."""
+        last = first
+        while self.has_failed(last) and last.ended["more"] and self.goes_on(last.ended):
+            last = self.run(keeps_steps=True)
+            self.refuse_misfit(last.ended)
+        passing = None if self.has_failed(last) else last.steps
+        failure = Failure("x", first.value, first.steps, passing)
+        return self.explored(first.value, last.ended, failure)
+
     def explored(
-        self, value: Value, ended: Any, failure: Failure[Value] | None = None
+        self, value: Value, ended: dict[str, Any], failure: Failure[Value] | None
     ) -> Explored[Value]:
         limits = tuple(sorted(self.limits | set(ended["limits"])))
         return Explored(ended["runs"], limits, value, failure)
@@ -191,24 +251,24 @@ class _Search(Generic[Value]):
                 " of sets"
             )
 
-    def shortened(self, value: Value, script: str, made: list[Step]) -> Failure[Value]:
+    def shortened(self, failing: Ran[Value]) -> Failure[Value]:
         """Drop choices from a failing run until no choice can be dropped."""
-        best, passing = choices_of(script), None
-        position, replays = len(best), 0
+        choices, passing = choices_of(failing.ended["script"]), None
+        position, replays = len(choices), 0
         while position and replays < MOST_REPLAYS:
             position -= 1
-            if not best[position]:
+            if not choices[position]:
                 continue
-            for attempt in ([*best[:position]], [*best[:position], 0, *best[position + 1 :]]):
+            without = choices[:position]
+            for attempt in (without, [*without, 0, *choices[position + 1 :]]):
                 replays += 1
-                tried, those, ended = self.once(script_of(attempt), keeps_steps=True)
+                tried = self.run(script_of(attempt), keeps_steps=True)
                 if self.has_failed(tried):
-                    value, made, script = tried, those or [], ended["script"]
-                    best = choices_of(script)
-                    position = min(position, len(best))
+                    failing, choices = tried, choices_of(tried.ended["script"])
+                    position = min(position, len(choices))
                     break
-                passing = those
-        return Failure(script_of(best), value, made, passing)
+                passing = tried.steps
+        return Failure(script_of(choices), failing.value, failing.steps, passing)
 
 
 def choices_of(script: str) -> list[int]:
@@ -246,23 +306,23 @@ def _without_collection() -> Iterator[None]:
 
 def explore(
     run: Callable[[], Value],
-    has_failed: Callable[[Value], bool],
+    judge: Callable[[Value], Verdict],
     *,
     most_runs: int = MOST_RUNS,
     seconds: float = MOST_SECONDS,
 ) -> Explored[Value]:
     """Call ``run`` under every order of the asynchronous work that it queues, up to equivalence.
 
-    Stops at the first call whose result ``has_failed``. ``run`` must wait for its work, and must
+    Stops at the first call that has failed. ``run`` must wait for its work, and must
     do the same in each call, apart from what depends on the order. Raises NotRepeatableError if it
     does not.
     """
     former = testing.settings()
-    search = _Search(run, has_failed, most_runs, seconds)
+    runner = InProcess(run, judge)
     try:
         with _without_collection():
-            return search.explore()
+            return Search(runner, judge, most_runs, seconds).explore(warms_up=True)
     finally:
         observations.stop()
-        search.driver.cudadrvSoftExploreStop()
+        runner.driver.cudadrvSoftExploreStop()
         testing.configure(f"schedule={former['schedule']},script={former.get('script', 'x')}")

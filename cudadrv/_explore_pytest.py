@@ -15,6 +15,7 @@ from _pytest.runner import CallInfo, runtestprotocol
 from cudadrv import _explore
 from cudadrv._buffer import reap
 from cudadrv._device import any_lost
+from cudadrv._explore import Verdict
 from cudadrv._explore_text import told_of
 
 Reports = list[pytest.TestReport]
@@ -38,7 +39,7 @@ def explore_item(
         return run()
 
     try:
-        explored = _explore.explore(once, _any_failed, most_runs=most_runs, seconds=seconds)
+        explored = _explore.explore(once, _judge, most_runs=most_runs, seconds=seconds)
     except _explore.NotRepeatableError as error:
         reports = [_failure(item, str(error))]
         found = {"summary": "not repeatable", "complete": False, "runs": 0}
@@ -93,8 +94,18 @@ def _numpy_state() -> Any:
     return None if numpy is None else numpy.random.get_state()
 
 
-def _any_failed(reports: Reports) -> bool:
-    return any(report.failed for report in reports)
+def _judge(reports: Reports) -> Verdict:
+    """Whether the test has failed, if it is expected to fail or not."""
+    failed = [report for report in reports if _has_failed(report)]
+    if failed and all(hasattr(report, "cuda_raced") for report in failed):
+        return Verdict.RACED
+    return Verdict.FAILED if failed else Verdict.PASSED
+
+
+def _has_failed(report: pytest.TestReport) -> bool:
+    if report.failed:
+        return not str(report.longrepr).startswith("[XPASS(strict)]")
+    return report.skipped and hasattr(report, "wasxfail")
 
 
 def _failure(item: pytest.Item, text: str) -> pytest.TestReport:
@@ -105,7 +116,7 @@ def _failure(item: pytest.Item, text: str) -> pytest.TestReport:
 def _tell(reports: Reports, explored: _explore.Explored[Reports]) -> None:
     failure = explored.failure
     assert failure is not None
-    report = next(report for report in reports if report.failed)
+    report = next(filter(_has_failed, reports))
     report.sections.append(("cudadrv: " + explored.summary(), told_of(failure)))
     report.__dict__["cuda_script"] = failure.script
 

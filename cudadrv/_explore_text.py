@@ -1,9 +1,10 @@
 """What is told of a run that failed in one order of its work and not in another."""
 
+import re
 from collections import Counter
 from typing import NamedTuple
 
-from cudadrv._explore import Failure, Step
+from cudadrv._explore import Failure, Step, Verdict
 
 HOST = 0
 MOST_COLUMNS = 30
@@ -18,6 +19,8 @@ class Pair(NamedTuple):
 
 def told_of(failure: Failure[object]) -> str:
     """Return the text about a failure: the missing order in words, and the run as lanes."""
+    if failure.verdict == Verdict.RACED:
+        return "\n".join(lanes(failure.steps))
     pair = missing_order(failure)
     parts = [] if pair is None else [advice(failure.steps, pair)]
     return "\n".join([*parts, *lanes(failure.steps, pair)])
@@ -76,19 +79,28 @@ def words_for(step: Step) -> str:
 
 
 def advice(steps: list[Step], pair: Pair) -> str:
-    earlier, later = steps[pair.earlier], steps[pair.later]
-    between = f"no order between\n  {words_for(earlier)}\nand\n  {words_for(later)}\n"
-    if earlier.actor == HOST:
-        return between + (
-            "The host asked, and went on, before the work was done: wait for it instead"
-            " (synchronize, or token.wait())"
+    """Say which order is missing: the later step of the failing run should come first."""
+    second, first = steps[pair.earlier], steps[pair.later]
+    if second.actor == HOST:
+        return (
+            f"{words_for(second)} came before the end of\n  {words_for(first)}\n"
+            "Wait for this work (synchronize(), or wait() of its token) before using its results"
         )
-    if later.actor == HOST:
-        return between + "The host must not wait for this work here"
-    return between + (
-        "It fails if the first one runs first: make its stream wait for the other operation, by"
-        " stream.wait(token or event) before it is queued"
+    if first.actor == HOST:
+        return f"{words_for(first)} came after the end of\n  {words_for(second)}"
+    return (
+        f"nothing orders\n  {words_for(first)}\nbefore\n  {words_for(second)}\n"
+        f"Let {title_of(second)} wait for the first one before it gets the second one:"
+        " stream.wait(token or event)"
     )
+
+
+def title_of(step: Step) -> str:
+    """The name of a step's stream: in the words of the program, if there are any."""
+    if step.actor == HOST:
+        return "host"
+    words = re.search(r" on (.+?), queued at ", step.what)
+    return words[1] if words else step.stream
 
 
 def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
@@ -99,7 +111,7 @@ def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
     shown = _shown(steps, pair)
     marked = set(pair or ())
     actors = sorted({steps[at].actor for at in shown})
-    titles = {actor: "host" if actor == HOST else _stream_of(steps, actor) for actor in actors}
+    titles = {actor: _title_of(steps, actor) for actor in actors}
     width = max(map(len, titles.values()), default=0)
     numbers = {at: number for number, at in enumerate(shown, 1)}
     column = len(str(len(shown))) + 2
@@ -116,8 +128,10 @@ def lanes(steps: list[Step], pair: Pair | None = None) -> list[str]:
     return lines
 
 
-def _stream_of(steps: list[Step], actor: int) -> str:
-    return next(step.stream for step in steps if step.actor == actor)
+def _title_of(steps: list[Step], actor: int) -> str:
+    """Prefer a step with words of the program: the driver's own steps of a stream have none."""
+    own = [step for step in steps if step.actor == actor]
+    return title_of(next((step for step in own if step.what), own[0]))
 
 
 def _shown(steps: list[Step], pair: Pair | None) -> list[int]:

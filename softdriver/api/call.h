@@ -1,5 +1,6 @@
 #pragma once
 
+#include "api/explore_process.h"
 #include "api/logs.h"
 #include "api/report.h"
 #include "base/functions.h"
@@ -83,6 +84,7 @@ CUresult run_call(Function function, bool per_thread, Body body, Arguments... ar
         CUresult status = call.refused ? call.refused : body(call, arguments...);
         if (call.lock.owns_lock()) {
             name_races(call.lock);
+            name_new_steps(call.lock);
             note_objects();
         }
         return status;

@@ -3,6 +3,7 @@
 #include "api/call.h"
 #include "api/state.h"
 #include "base/json.h"
+#include "explore/exchange.h"
 #include "race/race_names.h"
 
 namespace soft {
@@ -52,6 +53,22 @@ std::string json_of(const explore::Run &run) {
            "], \"limits\": " + list(run.limits) + ", \"misfit\": " + quoted(run.misfit) + "}";
 }
 
+// Learns from a run that followed the plan. Returns the answer of cudadrvSoftExploreEnd.
+std::string learn(const explore::Run &run) {
+    State &driver = state();
+    bool more = true;
+    if (driver.planned) {
+        driver.search.add(run);
+        more = driver.search.next(driver.plan);
+    }
+    const std::string &misfit = driver.planned ? driver.search.misfit() : run.misfit;
+    return "{\"script\": " + quoted(text_of(run.choices)) + ", \"more\": " +
+           (more ? "true" : "false") + ", \"runs\": " + std::to_string(driver.search.runs()) +
+           ", \"redundant\": " + std::to_string(driver.search.redundant()) +
+           ", \"limits\": " + list(driver.search.limits()) + ", \"misfit\": " + quoted(misfit) +
+           "}";
+}
+
 } // namespace
 } // namespace soft
 
@@ -97,18 +114,39 @@ extern "C" const char *cudadrvSoftExploreEnd(void) {
     State &driver = state();
     driver.scheduler.drain(lock);
     name_races(lock);
-    explore::Run run = driver.chooser.take();
-    bool more = true;
-    if (driver.planned) {
-        driver.search.add(run);
-        more = driver.search.next(driver.plan);
-    }
-    text = "{\"script\": " + quoted(text_of(run.choices)) + ", \"more\": " +
-           (more ? "true" : "false") + ", \"runs\": " + std::to_string(driver.search.runs()) +
-           ", \"redundant\": " + std::to_string(driver.search.redundant()) +
-           ", \"limits\": " + list(driver.search.limits()) +
-           ", \"misfit\": " + quoted(driver.planned ? driver.search.misfit() : run.misfit) + "}";
+    text = learn(driver.chooser.take());
     return text.c_str();
+}
+
+extern "C" const char *cudadrvSoftExplorePlan(const char *script, unsigned long long seed) {
+    static thread_local std::string text;
+    Lock lock(state().mutex);
+    explore::Search::Plan plan;
+    if (script && !parse_script(script, plan.script))
+        return nullptr;
+    plan.seed = seed;
+    state().planned = !script && !seed;
+    text = text_of(state().planned ? state().plan : plan);
+    return text.c_str();
+}
+
+extern "C" const char *cudadrvSoftExploreLearn(const char *text) {
+    static thread_local std::string answer;
+    explore::Run run;
+    if (!explore::parse_run(text, run))
+        return nullptr;
+    Lock lock(state().mutex);
+    answer = learn(run);
+    return answer.c_str();
+}
+
+extern "C" const char *cudadrvSoftExploreRead(const char *text) {
+    static thread_local std::string answer;
+    explore::Run run;
+    if (!explore::parse_run(text, run))
+        return nullptr;
+    answer = json_of(run);
+    return answer.c_str();
 }
 
 extern "C" int cudadrvSoftExploreStop(void) {

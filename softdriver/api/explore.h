@@ -16,6 +16,12 @@ SOFT_EXPORT int cudadrvSoftExploreBegin(const char *script, unsigned long long s
 // whether there is another order to run; "runs", "redundant"; "limits": why not all orders can be
 // explored; "misfit": how the run differed from an earlier one with the same choices, or "".
 SOFT_EXPORT const char *cudadrvSoftExploreEnd(void);
+// For a program that runs as a process of its own each time (see api/explore_process.h): returns the
+// plan of the next run, or learns from the text of a finished run and returns what End returns.
+SOFT_EXPORT const char *cudadrvSoftExplorePlan(const char *script, unsigned long long seed);
+SOFT_EXPORT const char *cudadrvSoftExploreLearn(const char *run);
+// Returns a run's text as the JSON object of cudadrvSoftRun.
+SOFT_EXPORT const char *cudadrvSoftExploreRead(const char *run);
 // Stops exploring, and forgets the runs.
 SOFT_EXPORT int cudadrvSoftExploreStop(void);
 // Returns the run since Begin, or since schedule=replay was set, as a JSON object: "script",

@@ -1,5 +1,6 @@
 #include "api/state.h"
 
+#include "api/explore_process.h"
 #include "api/report.h"
 #include "base/undefined.h"
 #include "check/kernel_init.h"
@@ -17,6 +18,7 @@ State::State() {
     take_undefined_copies(check::report_undefined_copy);
     report_to(settings.report);
     start_choosing();
+    follow_plan(*this);
 }
 
 void State::create_devices() {

@@ -156,6 +156,8 @@ std::string parse_one(const std::string &name, const std::string &value, Setting
         if (value.empty() || value[0] != '/')
             return "report must be the absolute path of a folder, not '" + value + "'";
         settings.report = value;
+    } else if (name == "explore") {
+        settings.explore = value;
     } else if (name == "fault") {
         return settings.faults.add(value);
     } else {

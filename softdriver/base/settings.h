@@ -47,6 +47,7 @@ struct Settings {
     // first such read causes a warning.
     size_t shared_rounding = 1;
     bool print_kernel_faults = true;
+    std::string explore; // folder of a program that is run in all orders; empty: none
     std::string report; // folder for reports of processes; empty: none
     Faults faults;
 };

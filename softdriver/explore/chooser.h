@@ -40,6 +40,8 @@ class Chooser {
     size_t choose(const std::vector<Actor> &options);
     // Records the step that was chosen last. Sets its options. Returns its index.
     size_t made(Step step);
+    // Sets the client's words for a step.
+    void name(size_t step, const std::string &words) { run_.steps.at(step).what = words; }
     // Records why not all orders can be explored.
     void limit(const char *why) { run_.limits.insert(why); }
     const Run &run() const { return run_; }

@@ -129,6 +129,7 @@ std::string text_of(const Search::Plan &plan) {
         writer.number(sleeper.actor);
         writer.footprint(sleeper.next);
     });
+    writer.number(plan.seed);
     return writer.text();
 }
 
@@ -139,6 +140,7 @@ bool parse_plan(const std::string &text, Search::Plan &plan) {
         reader.number(sleeper.actor);
         reader.footprint(sleeper.next);
     });
+    reader.number(plan.seed);
     return reader.ok();
 }
 

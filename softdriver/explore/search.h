@@ -18,6 +18,7 @@ class Search {
     struct Plan {
         Script script;
         std::vector<Sleeper> sleepers;
+        uint64_t seed = 0; // of random choices behind the script, or 0
     };
 
     // With `everything`, all orders are explored, equivalent ones, too. Tests compare the two.

@@ -1,0 +1,236 @@
+"""``python -m cudadrv explore``: a command under every order of its asynchronous work."""
+
+import argparse
+import ctypes
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cudadrv._environment import OBSERVED, SOFTWARE
+from cudadrv._explore import (
+    MOST_RUNS,
+    MOST_SECONDS,
+    Explored,
+    NotRepeatableError,
+    Ran,
+    Search,
+    Verdict,
+    declared,
+    steps_of,
+)
+from cudadrv._explore_text import told_of
+from cudadrv._library import software_path
+from cudadrv._run import (
+    NOT_FOUND,
+    Place,
+    RunError,
+    opened,
+    prepared,
+    spawn_and_wait,
+    split,
+    write_json,
+)
+from cudadrv._run_report import as_text, problems, read
+
+PROGRAM = f"python -m {__package__} explore"
+FAILED, NO_RUN = 1, 3  # exit statuses
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} [OPTIONS] [--] COMMAND [ARGS...]",
+        description="Run COMMAND on the software driver under every order of its asynchronous work"
+        " that it permits, up to equivalence. If COMMAND is pytest, each test is explored on its"
+        " own. Another command has failed if its exit status is not 0, or if there was a data race,"
+        " a hazard in a kernel, or an error in a kernel.",
+        epilog="Exit status 0: nothing has failed in any order (the text says whether these were"
+        " all), 1: there is an order that fails, 2: bad options. With pytest: that of pytest.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--max", type=int, default=MOST_RUNS, metavar="N", help="most orders (default: 10000)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=MOST_SECONDS, metavar="S", help="most time (default: 60)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write what was found to FILE, as JSON")
+    return parser
+
+
+def explore_command(arguments: Sequence[str]) -> int:
+    """Explore a command as the arguments say, and return the exit status."""
+    parser = make_parser()
+    given, command = split(arguments)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:
+        parser.error(f"unknown option {unknown[0]}: options of COMMAND come after it, or after --")
+    if not command:
+        parser.error("a COMMAND is needed: [OPTIONS] -- COMMAND [ARGS...]")
+    if options.max < 1 or not options.seconds > 0:
+        parser.error("--max and --seconds must be more than 0")
+    try:
+        if _is_pytest(command):
+            return _explore_tests(command, options)
+        with opened(options.json) as file:
+            explored = _explore_program(command, options)
+            if file:
+                write_json(file, _as_json(command, explored))
+    except (RunError, NotRepeatableError) as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return getattr(error, "status", FAILED)
+    _tell(explored, command)
+    return FAILED if explored.failure else 0
+
+
+def _is_pytest(command: Sequence[str]) -> bool:
+    words = [Path(word).name for word in command[:3]]
+    return words[0] in ("pytest", "py.test") or words[1:] == ["-m", "pytest"]
+
+
+def _explore_tests(command: Sequence[str], options: argparse.Namespace) -> int:
+    """Let the pytest plugin explore each test."""
+    ours = f"--cuda-schedule=explore --cuda-explore={options.max},{options.seconds}"
+    others = os.environ.get("PYTEST_ADDOPTS", "")
+    return spawn_and_wait(command, {**os.environ, "PYTEST_ADDOPTS": f"{others} {ours}".strip()})
+
+
+class Result(NamedTuple):
+    """What a command did: its exit status, its output, and what the driver has reported."""
+
+    status: int
+    output: str
+    reported: list[str]
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.status:
+            return Verdict.FAILED
+        return Verdict.RACED if self.reported else Verdict.PASSED
+
+
+class Programs:
+    """Runs a command as a new process each time."""
+
+    def __init__(self, command: Sequence[str], place: Place, folder: Path, seconds: float) -> None:
+        self.driver = declared(ctypes.CDLL(software_path()))
+        self.command, self.place, self.folder = list(command), place, folder
+        self.seconds = seconds
+        self.count = 0
+
+    def start(self) -> None:
+        self.driver.cudadrvSoftExploreStart(0)
+        (self.folder / "observed").unlink(missing_ok=True)
+
+    def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Result]:
+        self.count += 1
+        folder = self.folder / f"{self.count}"
+        reports = folder / "reports"
+        reports.mkdir(parents=True)
+        plan = self.driver.cudadrvSoftExplorePlan(script and script.encode(), seed)
+        (folder / "plan").write_bytes(plan)
+        result = self._spawn(folder, reports)
+        record = folder / "run"
+        if not record.exists():
+            raise RunError(
+                f"{self.command[0]} has called no CUDA function, or was ended in a way that runs no"
+                f" exit handlers (exit status {result.status}):\n{result.output}",
+                NO_RUN,
+            )
+        text = record.read_bytes()
+        made = steps_of(self.driver.cudadrvSoftExploreRead(text))
+        return Ran(result, made, json.loads(self.driver.cudadrvSoftExploreLearn(text)))
+
+    def _spawn(self, folder: Path, reports: Path) -> Result:
+        settings = [
+            item
+            for item in self.place.environment[SOFTWARE.name].split(",")
+            if item.partition("=")[0] not in ("report", "schedule", "script")
+        ]
+        environment = {
+            **self.place.environment,
+            SOFTWARE.name: ",".join([*settings, f"report={reports}", f"explore={folder}"]),
+            OBSERVED: str(self.folder / "observed"),
+            "PYTHONHASHSEED": "0",  # the order of sets must be the same in each run
+        }
+        try:
+            done = subprocess.run(
+                self.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=self.seconds,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise RunError(
+                f"cannot run {self.command[0]!r}: there is no such file", NOT_FOUND
+            ) from None
+        except OSError as error:
+            raise RunError(f"cannot run {self.command[0]!r}: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise RunError(
+                f"the command did not end within {self.seconds:g} s (--seconds): does it wait for"
+                " something that no order brings?",
+                FAILED,
+            ) from None
+        processes = read(reports)
+        found = as_text(processes, "explore") if problems(processes) else []
+        return Result(done.returncode, os.fsdecode(done.stdout), list(found))
+
+
+def _explore_program(command: Sequence[str], options: argparse.Namespace) -> Explored[Result]:
+    with prepared("", command) as place:
+        folder = place.reports.parent / "runs"
+        folder.mkdir()
+        runner = Programs(command, place, folder, options.seconds)
+        search = Search(runner, lambda result: result.verdict, options.max, options.seconds)
+        progress = time.monotonic()
+        explored = search.explore(warms_up=False)
+        seconds = time.monotonic() - progress
+        print(f"cudadrv explore: {runner.count} runs in {seconds:.1f} s", file=sys.stderr)
+        return explored
+
+
+def _tell(explored: Explored[Result], command: Sequence[str]) -> None:
+    """Print the output of the first run, or of one that failed, and what was found."""
+    failure = explored.failure
+    result = explored.value if failure is None else failure.value
+    sys.stdout.write(result.output)
+    sys.stdout.flush()
+    print("==== cudadrv explore: software driver (not a GPU) ".ljust(80, "="), file=sys.stderr)
+    print(explored.summary(), file=sys.stderr)
+    if failure is None:
+        return
+    reported = result.reported if failure.verdict == Verdict.RACED else []
+    again = (
+        f"again: CUDADRV_SOFTWARE=schedule=replay,script={failure.script}"
+        f" python -m cudadrv run -- {shlex.join(command)}"
+    )
+    for line in (*reported, told_of(failure), again):
+        print(line, file=sys.stderr)
+
+
+def _as_json(command: Sequence[str], explored: Explored[Result]) -> dict[str, Any]:
+    failure = explored.failure
+    return {
+        "command": list(command),
+        "schedules": explored.runs,
+        "complete": explored.complete,
+        "limits": list(explored.limits),
+        "failure": failure
+        and {
+            "script": failure.script,
+            "exit_status": failure.value.status,
+            "output": failure.value.output,
+            "reported": failure.value.reported,
+            "steps": [step._asdict() for step in failure.steps],
+        },
+    }

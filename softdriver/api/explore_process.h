@@ -1,0 +1,18 @@
+#pragma once
+
+#include "base/waiting.h"
+
+namespace soft {
+
+struct State;
+
+// A program that is run again and again as a process of its own, with the setting explore=FOLDER.
+// The first process that calls the driver follows FOLDER/plan, and writes FOLDER/run when it exits.
+
+// Called once, before the first call. Reads the plan.
+void follow_plan(State &driver);
+// Called at the end of each driver call. Asks the client for its words for the new steps, because
+// it is too late for that when the process exits. Releases the lock while the client answers.
+void name_new_steps(Lock &lock);
+
+} // namespace soft
