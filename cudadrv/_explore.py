@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from cudadrv import testing
+from cudadrv._buffer import reap
 from cudadrv._observe import observations
 
 Value = TypeVar("Value")
@@ -153,6 +154,8 @@ class InProcess(Generic[Value]):
         self.driver.cudadrvSoftExploreStart(0)
 
     def run(self, script: str | None, seed: int, keeps_steps: bool) -> Ran[Value]:
+        gc.collect(0)  # what the last run has dropped, in cycles too
+        reap()
         observations.next_run()
         self.driver.cudadrvSoftExploreBegin(script and script.encode(), seed)
         value = self.function()
@@ -319,6 +322,7 @@ def explore(
     """
     former = testing.settings()
     runner = InProcess(run, judge)
+    runner.driver.cudadrvSoftExploreSave()
     try:
         with _without_collection():
             return Search(runner, judge, most_runs, seconds).explore(warms_up=True)

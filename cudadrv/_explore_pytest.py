@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from _pytest.runner import CallInfo, runtestprotocol
+from _pytest.runner import CallInfo, call_and_report
 
 from cudadrv import _explore
-from cudadrv._buffer import reap
 from cudadrv._device import any_lost
 from cudadrv._explore import Verdict
 from cudadrv._explore_text import told_of
@@ -76,17 +75,38 @@ def _repeated(item: pytest.Item) -> Callable[[], Reports]:
     # fixtures of its module, package and session stay.
     beside = copy.copy(item)
     generators = random.getstate(), _numpy_state()
+    is_first = True
 
     def run() -> Reports:
+        nonlocal is_first
         random.setstate(generators[0])
         if generators[1] is not None:
             sys.modules["numpy"].random.set_state(generators[1])
         if any_lost():
             _explore.testing.reset_device()
-        reap()
-        return list(runtestprotocol(item, log=False, nextitem=beside))
+        reports = _run_once(item, beside, saves=is_first)
+        is_first = False
+        return reports
 
     return run
+
+
+def _run_once(item: pytest.Item, nextitem: pytest.Item, *, saves: bool) -> Reports:
+    """Run a test as pytest does. With `saves`, keep the bytes of the memory of wider fixtures.
+
+    The fixtures exist when the test is called, and what the test writes is not among these bytes.
+    """
+    if hasattr(item, "_request") and not item._request:
+        item._initrequest()
+    reports = [call_and_report(item, "setup", log=False)]
+    if reports[0].passed:
+        if saves:
+            _explore._library().cudadrvSoftExploreSave()
+        reports.append(call_and_report(item, "call", log=False))
+    reports.append(call_and_report(item, "teardown", log=False, nextitem=nextitem))
+    if hasattr(item, "_request"):
+        item._request, item.funcargs = False, None
+    return reports
 
 
 def _numpy_state() -> Any:

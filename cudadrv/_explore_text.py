@@ -54,7 +54,8 @@ def _identities(steps: list[Step]) -> list[tuple[int, str, str, int]]:
     counts: Counter[tuple[int, str, str]] = Counter()
     names = []
     for step in steps:
-        name = (step.actor, step.name, step.what)
+        # Streams without a name have another number in each run.
+        name = (step.actor, step.name, re.sub(r"Stream \d+", "Stream", step.what))
         names.append((*name, counts[name]))
         counts[name] += 1
     return names

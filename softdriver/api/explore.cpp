@@ -80,6 +80,13 @@ extern "C" int cudadrvSoftExploreStart(int everything) {
     Lock lock(state().mutex);
     state().search = explore::Search(everything);
     state().plan = {};
+    return CUDA_SUCCESS;
+}
+
+extern "C" int cudadrvSoftExploreSave(void) {
+    if (in_forked_child())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    Lock lock(state().mutex);
     state().saved.save();
     return CUDA_SUCCESS;
 }
@@ -101,7 +108,7 @@ extern "C" int cudadrvSoftExploreBegin(const char *text, unsigned long long seed
         driver.chooser.start_replay(std::move(script));
     if (seed)
         driver.chooser.draw_priorities(seed);
-    driver.steps.start(driver.next_operation, driver.next_id);
+    driver.steps.start(driver.next_operation, driver.next_allocation);
     driver.scheduler.reconsider();
     return CUDA_SUCCESS;
 }

@@ -5,10 +5,11 @@
 // End, until End says that nothing is left.
 #include "base/cuda_api.h"
 
-// Starts to explore, from the present state of all memory. With `everything`, equivalent orders
-// are not left out.
+// Starts to explore. With `everything`, equivalent orders are not left out.
 SOFT_EXPORT int cudadrvSoftExploreStart(int everything);
-// Begins the next run: restores the memory that existed at the start, and sets schedule=replay. With
+// Saves the bytes of all memory, which each run begins with.
+SOFT_EXPORT int cudadrvSoftExploreSave(void);
+// Begins the next run: restores the memory that was saved and still exists, and sets schedule=replay. With
 // a script, the run follows this script, and with a seed it makes random choices; in both cases
 // nothing is learned from it. Returns CUDA_ERROR_INVALID_VALUE if the script is none.
 SOFT_EXPORT int cudadrvSoftExploreBegin(const char *script, unsigned long long seed);

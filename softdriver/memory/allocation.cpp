@@ -28,6 +28,7 @@ Allocation &add(const Context &context, uintptr_t begin, char *host, size_t byte
     allocation.owner = const_cast<Context *>(&context);
     allocation.context = context.handle;
     allocation.id = driver.new_id();
+    allocation.number = driver.next_allocation++;
     allocation.maker = thread_state().function;
     driver.live_allocations[static_cast<int>(kind)]++;
     if (kind != MemoryKind::Registered)

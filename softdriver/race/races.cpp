@@ -390,6 +390,8 @@ void Races::judge_free(const RaceShadow &shadow, const Deferred &free,
 }
 
 void Races::removed(const Allocation &allocation) {
+    if (state().chooser.replays())
+        state().steps.removed(allocation);
     if (on() && !deferred_.empty())
         shadow_of({allocation.begin, allocation.bytes});
     if (!allocation.shadow)

@@ -20,10 +20,11 @@ std::string place_of(const Stream &stream) {
 
 } // namespace
 
-void Steps::start(uint64_t next_operation, uint64_t next_id) {
+void Steps::start(uint64_t next_operation, uint64_t next_allocation) {
     first_operation_ = next_operation;
-    first_id_ = next_id;
+    first_allocation_ = next_allocation;
     looks_ = 0;
+    freed_.clear();
     slots_.clear();
 }
 
@@ -57,12 +58,30 @@ Range Steps::end_of(const Operation &operation) const {
 Range Steps::named(const Range &range) const {
     constexpr uintptr_t of_run = uintptr_t(1) << 62;
     constexpr int longest = 36;
-    const Allocation *memory = find_reserved(range.begin, 1);
-    if (!memory || memory->id < first_id_)
+    uintptr_t begin;
+    uint64_t number;
+    if (const Allocation *memory = find_reserved(range.begin, 1)) {
+        begin = memory->begin;
+        number = memory->number;
+    } else {
+        auto next = freed_.upper_bound(range.begin);
+        if (next == freed_.begin())
+            return range;
+        const auto &[place, freed] = *std::prev(next);
+        if (range.begin >= place + freed.first)
+            return range;
+        begin = place;
+        number = freed.second;
+    }
+    if (number < first_allocation_)
         return range;
     Range found = range;
-    found.begin = of_run + ((memory->id - first_id_) << longest) + (range.begin - memory->begin);
+    found.begin = of_run + ((number - first_allocation_) << longest) + (range.begin - begin);
     return found;
+}
+
+void Steps::removed(const Allocation &allocation) {
+    freed_[allocation.begin] = {allocation.bytes, allocation.number};
 }
 
 void Steps::add(std::vector<Range> &all, const std::vector<Range> &more) const {

@@ -159,7 +159,7 @@ def random_program(seed, operations):
         if draw.random() < 0.5:
             calls.append(("fill", stream, buffer, number + 1))
         else:
-            calls.append(("copy", stream, buffer, draw.choice([b for b in range(BUFFERS)])))
+            calls.append(("copy", stream, buffer, draw.randrange(BUFFERS)))
         for _ in range(draw.randrange(3)):
             stream, event = draw.randrange(STREAMS), draw.randrange(EVENTS)
             kinds = ["record", "wait", "record", "wait", "synchronize", "await", "ask", "ask event"]

@@ -1,0 +1,290 @@
+"""`--cuda-schedule=explore` and `replay` of the pytest plugin, and `python -m cudadrv explore`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from limits import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
+pytest_plugins = ["pytester"]
+
+RACE = """
+import numpy as np
+import pytest
+import cudadrv as cu
+
+def both(values):
+    one, other = cu.Stream(name="one"), cu.Stream(name="other")
+    buffer = cu.DeviceBuffer.zeros(4, "u1", name="buffer")
+    with cu.ordering("unchecked"):
+        for stream, value in zip((one, other), values):
+            buffer.fill_async(value, stream)
+    one.synchronize()
+    other.synchronize()
+    found = np.empty(4, "u1")
+    buffer.copy_to(found)
+    return found[0]
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "PYTEST_CUDADRV_LIBCUDA"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(text, *options):
+        pytester.makepyfile(RACE + text)
+        return pytester.runpytest_subprocess(
+            *("-p", "no:benchmark", "-p", "no:cacheprovider", "-p", "pytest_cudadrv"),
+            *options,
+            timeout=PATIENCE,
+        )
+
+    return run
+
+
+def test_a_wrong_result_is_found_and_told(run):
+    result = run(
+        "@pytest.mark.cuda_allow('races')\n"
+        "def test_both(cuda_checked):\n    assert both((1, 2)) == 2\n",
+        "--cuda-schedule=explore",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*cudadrv: 2 schedules, and one of them fails*",
+            "nothing orders",
+            "  fill_async on Stream 'one', queued at *",
+            "before",
+            "  fill_async on Stream 'other', queued at *",
+            "  Stream 'one' *",
+            "again: pytest *--cuda-schedule=replay --cuda-script=x*",
+        ]
+    )
+
+
+def test_the_script_repeats_the_failure(run):
+    text = (
+        "@pytest.mark.cuda_allow('races')\n"
+        "def test_both(cuda_checked):\n    assert both((1, 2)) == 2\n"
+    )
+    first = run(text, "--cuda-schedule=explore")
+    script = re.search(r"--cuda-script=(\S+)", str(first.stdout))[1]
+    run(text, "--cuda-schedule=replay", f"--cuda-script={script}").assert_outcomes(failed=1)
+    run(text, "--cuda-schedule=replay", "--cuda-script=x").assert_outcomes(passed=1)
+
+
+def test_a_race_fails_a_test_with_right_results(run):
+    result = run("def test_both(cuda_checked):\n    both((1, 1))\n", "--cuda-schedule=explore")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the results are right, but there is a data race*"])
+
+
+def test_one_schedule_is_complete(run):
+    result = run(
+        "def test_fill(cuda_checked):\n"
+        "    buffer = cu.DeviceBuffer.zeros(4)\n"
+        "    buffer.fill_async(1, cu.Stream()).wait()\n"
+        "def test_nothing():\n    pass\n",
+        "--cuda-schedule=explore",
+    )
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["2 tests ran under 2 schedules; 2 complete"])
+
+
+def test_fixtures_of_modules_are_made_once(run):
+    text = """
+made = []
+
+@pytest.fixture(scope="module")
+def buffer():
+    made.append(1)
+    with cu.DeviceBuffer.zeros(4, "u1") as buffer:
+        yield buffer
+
+@pytest.mark.cuda_allow("races", "leaks")
+def test_both(buffer, cuda_checked):
+    found = np.empty(4, "u1")
+    buffer.copy_to(found)
+    assert found[0] == 0, "the bytes of the first run are back in each run"
+    buffer.fill(9)
+    both((1, 2))
+
+def test_after():
+    assert made == [1]
+"""
+    run(text, "--cuda-schedule=explore").assert_outcomes(passed=2)
+
+
+def test_a_test_that_cannot_be_repeated(run):
+    text = """
+import itertools
+calls = itertools.count()
+
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    both((1, 2))
+    if next(calls) == 2:
+        stream = cu.Stream()
+        cu.DeviceBuffer(4).fill_async(3, stream).wait()
+
+@pytest.mark.cuda_allow("races")
+def test_grows(cuda_checked):
+    stream = cu.Stream()
+    for number in range(next(calls)):
+        cu.DeviceBuffer(4).fill_async(3, stream).wait()
+    both((1, 2))
+"""
+    result = run(text, "--cuda-schedule=explore", "-k", "grows")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the test cannot be repeated: step *"])
+
+
+def test_a_value_that_differs(run):
+    text = """
+from cudadrv import testing
+
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    testing.observe(both((1, 2)))
+"""
+    result = run(text, "--cuda-schedule=explore")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the value that was observed is *1*first schedule it was *2*"])
+    run(text, "--cuda-schedule=lazy").assert_outcomes(passed=1)
+
+
+def test_an_expected_failure(run):
+    text = """
+@pytest.mark.cuda_explore
+@pytest.mark.cuda_allow("races")
+@pytest.mark.xfail(strict=True)
+def test_both(cuda_checked):
+    assert both((1, 2)) == 2
+"""
+    run(text).assert_outcomes(xfailed=1)
+
+
+def test_limits(run):
+    text = """
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    for _ in range(4):
+        both((1, 2))
+"""
+    result = run(text, "--cuda-schedule=explore", "--cuda-explore=3,0.5")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*test_both*: 3 schedules: not complete: *more than 3 orders*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--cuda-explore=0,5", "--cuda-schedule=explore"], "*'0,5'; must be a number of sched*"),
+        (["--cuda-schedule=explore,lazy"], "*must be all, some of*"),
+        (["--cuda-script=x1"], "*belong together*"),
+        (["--cuda-schedule=replay"], "*belong together*"),
+        (["--cuda-schedule=explore", "--cuda-driver=cuda"], "*explore needs the software driver*"),
+    ],
+)
+def test_usage(run, options, words):
+    result = run("def test(cuda_device): pass", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([words])
+
+
+# ---- programs ----
+
+PROGRAM = RACE + "import sys\nsys.exit(0 if both((1, 2)) == 2 else 5)\n"
+
+
+def explore(tmp_path, code, *options):
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for name in ("CUDADRV_DRIVER", "CUDADRV_SOFTWARE", "PYTEST_CUDADRV_LIBCUDA"):
+        environment.pop(name, None)
+    command = [sys.executable, "-m", "cudadrv", "explore", *options]
+    return subprocess.run(
+        [*command, "--", sys.executable, str(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def test_a_program(tmp_path):
+    done = explore(tmp_path, PROGRAM, "--json", str(tmp_path / "found.json"))
+    assert done.returncode == 1, done.stderr
+    assert "2 schedules, and one of them fails" in done.stderr
+    assert "fill_async on Stream 'one', queued at" in done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["failure"]["exit_status"] == 5
+    assert found["complete"]
+    # The line that repeats it does so.
+    script = found["failure"]["script"]
+    for text, status in ((script, 5), ("x", 0)):
+        again = subprocess.run(
+            *([[sys.executable, "-m", "cudadrv", "run", "--", sys.executable, "program.py"]]),
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "CUDADRV_SOFTWARE": f"schedule=replay,script={text}",
+            },
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert again.returncode == status, again.stderr
+
+
+def test_a_program_that_is_right(tmp_path):
+    code = RACE + (
+        "buffer = cu.DeviceBuffer.zeros(4)\nbuffer.fill_async(1, cu.Stream()).wait()\nprint('ok')\n"
+    )
+    done = explore(tmp_path, code)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+    assert "1 schedule: complete" in done.stderr
+
+
+def test_a_program_that_never_calls(tmp_path):
+    done = explore(tmp_path, "print('nothing')")
+    assert done.returncode == 3
+    assert "has called no CUDA function" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--max=0", "--seconds=0", "--much=1"])
+def test_bad_options(tmp_path, option):
+    done = explore(tmp_path, "pass", option)
+    assert done.returncode == 2
+    assert "usage: python -m cudadrv explore" in done.stderr
+
+
+def test_pytest_as_the_command(tmp_path):
+    test = tmp_path / "test_it.py"
+    test.write_text(
+        RACE
+        + "@pytest.mark.cuda_allow('races')\ndef test_both(cuda_checked):\n"
+        + "    assert both((1, 2)) == 2\n"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "cudadrv", "explore", "--", sys.executable, "-m", "pytest"),
+            *("-p", "no:benchmark", "-p", "no:cacheprovider", "-p", "pytest_cudadrv", str(test)),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 1
+    assert "2 schedules, and one of them fails" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,160 @@
+"""Mistakes that public bug reports describe, as short programs: exploring finds each of them.
+
+The programs use cudadrv without its own order of work (``cu.ordering("unchecked")``), or the driver's
+functions.
+"""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+from cudadrv._explore import Verdict, explore
+from cudadrv._explore_text import missing_order, told_of
+
+pytestmark = [
+    pytest.mark.cuda_software,
+    pytest.mark.cuda_allow("races"),
+    pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True),
+]
+ONES = np.ones(64, "f4")
+
+
+class Streams:
+    """Two streams and some buffers, which are closed at the end."""
+
+    def __enter__(self):
+        self.one, self.other = cu.Stream(name="one"), cu.Stream(name="other")
+        self.buffer = cu.DeviceBuffer.zeros(64, "f4", name="buffer")
+        self.source = cu.LockedBuffer.from_array(ONES, name="source")
+        self.target = cu.LockedBuffer.zeros(64, "f4", name="target")
+        self.policy = cu.ordering("unchecked")
+        self.policy.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.policy.__exit__(*error)
+        self.one.synchronize()
+        self.other.synchronize()
+        for thing in (self.one, self.other, self.buffer, self.source, self.target):
+            thing.close()
+
+
+def read_before_it_has_arrived(right):
+    with Streams() as s:
+        s.buffer.copy_from_async(s.source, s.one)
+        if right:
+            s.other.wait(s.one.record())
+        s.buffer.copy_to_async(s.target, s.other)
+        s.other.synchronize()
+        return np.array(s.target)[0] == 1
+
+
+def used_again_too_early(right):
+    with Streams() as s:
+        s.buffer.copy_from_async(s.source, s.one)
+        s.other.wait(s.one.record())
+        s.buffer.copy_to_async(s.target, s.other)
+        if right:
+            s.one.wait(s.other.record())
+        s.buffer.fill_async(7, s.one)
+        s.other.synchronize()
+        return np.array(s.target)[0] == 1
+
+
+def event_on_the_wrong_stream(right):
+    with Streams() as s:
+        s.buffer.copy_from_async(s.source, s.one)
+        event = (s.one if right else s.other).record()
+        s.other.wait(event)
+        s.buffer.copy_to_async(s.target, s.other)
+        s.other.synchronize()
+        return np.array(s.target)[0] == 1
+
+
+def graph_before_its_input(right):
+    with Streams() as s:
+        with cu.ordering("strict"), s.other.capture() as captured:
+            s.buffer.copy_to_async(s.target, s.other)
+        step = captured.graph.instantiate() if hasattr(captured, "graph") else captured
+        s.buffer.copy_from_async(s.source, s.one)
+        if right:
+            s.other.wait(s.one.record())
+        step.launch(s.other)
+        s.other.synchronize()
+        step.close()
+        return np.array(s.target)[0] == 1
+
+
+def asked_once(right):
+    """Takes it that the work is done at the first question."""
+    with Streams() as s:
+        token = s.buffer.copy_from_async(s.source, s.one)
+        if right:
+            token.wait()
+        return token.done
+
+
+SHAPES = [
+    read_before_it_has_arrived,
+    used_again_too_early,
+    event_on_the_wrong_stream,
+    asked_once,
+]
+
+
+def judge(right):
+    return Verdict.PASSED if right else Verdict.FAILED
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_the_wrong_form_is_found(cuda_device, shape):
+    explored = explore(lambda: bool(shape(right=False)), judge)
+    failure = explored.failure
+    assert failure is not None
+    assert failure.passing is not None
+    pair = missing_order(failure)
+    assert pair is not None
+    text = told_of(failure)
+    assert "test_shapes.py:" in text
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_the_right_form_has_one_order(cuda_device, shape):
+    explored = explore(lambda: bool(shape(right=True)), judge)
+    assert explored.failure is None
+    assert explored.complete
+    assert explored.runs == 1
+
+
+def test_memory_freed_on_another_stream(cuda_device):
+    """Memory of a stream is freed on another one, which does not wait for its use."""
+    driver = ctypes.CDLL(cu.driver_info().path)
+
+    def program():
+        with cu.Device(0):
+            one, other = cu.Stream(), cu.Stream()
+            address = ctypes.c_uint64()
+            handles = [ctypes.c_void_p(stream.handle) for stream in (one, other)]
+            assert driver.cuMemAllocAsync(ctypes.byref(address), 64, handles[0]) == 0
+            other.wait(one.record())
+            assert driver.cuMemsetD8Async(address, 1, 64, handles[0]) == 0
+            assert driver.cuMemFreeAsync(address, handles[1]) == 0
+            one.synchronize()
+            other.synchronize()
+            return True
+
+    explored = explore(program, judge)
+    assert explored.runs == 2
+
+
+def test_the_missing_order_in_words(cuda_device):
+    explored = explore(lambda: bool(used_again_too_early(right=False)), judge)
+    text = told_of(explored.failure)
+    first, before, second = text.split("\n")[1:4]
+    assert first.startswith("  copy_to_async on Stream 'other', queued at ")
+    assert before == "before"
+    assert second.startswith("  fill_async on Stream 'one', queued at ")
+    assert "Let Stream 'one' wait for the first one" in text
+    assert explored.summary().endswith("and one of them fails")
