@@ -92,7 +92,8 @@ class Explored(NamedTuple, Generic[Value]):
             return orders + limits
         if self.failure.verdict == Verdict.RACED:
             return f"{orders}{limits}; the results are right, but there is a data race"
-        return orders + (": all fail" if self.failure.passing is None else ", and one of them fails")
+        some = ", and one of them fails"
+        return orders + (": all fail" if self.failure.passing is None else some)
 
     def why(self) -> str:
         return "; ".join(self.limits)
@@ -126,7 +127,7 @@ def steps_of(record: bytes) -> list[Step]:
 
 
 class Ran(NamedTuple, Generic[Value]):
-    """A finished run: what it returned, its steps if they were asked for, and the driver's answer."""
+    """A finished run: what it returned, its steps if asked for, and the driver's answer."""
 
     value: Value
     steps: list[Step]

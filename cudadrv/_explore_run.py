@@ -40,6 +40,7 @@ from cudadrv._run_report import as_text, problems, read
 
 PROGRAM = f"python -m {__package__} explore"
 FAILED, NO_RUN = 1, 3  # exit statuses
+ADDOPTS = "PYTEST_ADDOPTS"  # the variable with options for pytest
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -97,8 +98,9 @@ def _is_pytest(command: Sequence[str]) -> bool:
 def _explore_tests(command: Sequence[str], options: argparse.Namespace) -> int:
     """Let the pytest plugin explore each test."""
     ours = f"--cuda-schedule=explore --cuda-explore={options.max},{options.seconds}"
-    others = os.environ.get("PYTEST_ADDOPTS", "")
-    return spawn_and_wait(command, {**os.environ, "PYTEST_ADDOPTS": f"{others} {ours}".strip()})
+    environment = dict(os.environ)
+    environment[ADDOPTS] = f"{environment.get(ADDOPTS, '')} {ours}".strip()
+    return spawn_and_wait(command, environment)
 
 
 class Result(NamedTuple):

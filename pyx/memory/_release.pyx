@@ -38,8 +38,8 @@ from cudadrv._engine cimport (
 )
 from cudadrv._errors cimport is_sticky
 from cudadrv._event cimport (
-    FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, new_event, now_ns, query_event, query_stream,
-    refuse_endless,
+    FOR_PROGRAM, FOR_REUSE, UNTIL_DONE, Event, ask_for, new_event, now_ns, query_event,
+    query_stream, refuse_endless,
 )
 from cudadrv._memory_kinds cimport EVENT, EXECUTABLE, FOREIGN, GRAPH
 from cudadrv._stream cimport STREAM_IS_CLOSED, Stream, enter_stream, find_user, may_synchronize

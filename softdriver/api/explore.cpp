@@ -62,8 +62,9 @@ std::string learn(const explore::Run &run) {
         more = driver.search.next(driver.plan);
     }
     const std::string &misfit = driver.planned ? driver.search.misfit() : run.misfit;
-    return "{\"script\": " + quoted(text_of(run.choices)) + ", \"more\": " +
-           (more ? "true" : "false") + ", \"runs\": " + std::to_string(driver.search.runs()) +
+    return "{\"script\": " + quoted(text_of(run.choices)) +
+           ", \"more\": " + (more ? "true" : "false") +
+           ", \"runs\": " + std::to_string(driver.search.runs()) +
            ", \"redundant\": " + std::to_string(driver.search.redundant()) +
            ", \"limits\": " + list(driver.search.limits()) + ", \"misfit\": " + quoted(misfit) +
            "}";

@@ -9,16 +9,17 @@
 SOFT_EXPORT int cudadrvSoftExploreStart(int everything);
 // Saves the bytes of all memory, which each run begins with.
 SOFT_EXPORT int cudadrvSoftExploreSave(void);
-// Begins the next run: restores the memory that was saved and still exists, and sets schedule=replay. With
-// a script, the run follows this script, and with a seed it makes random choices; in both cases
-// nothing is learned from it. Returns CUDA_ERROR_INVALID_VALUE if the script is none.
+// Begins the next run: restores the memory that was saved and still exists, and sets
+// schedule=replay. With a script, the run follows this script, and with a seed it makes random
+// choices; in both cases nothing is learned from it. Returns CUDA_ERROR_INVALID_VALUE if the script
+// is none.
 SOFT_EXPORT int cudadrvSoftExploreBegin(const char *script, unsigned long long seed);
 // Ends the run, after all its work has run. Returns a JSON object: "script" of the run; "more":
 // whether there is another order to run; "runs", "redundant"; "limits": why not all orders can be
 // explored; "misfit": how the run differed from an earlier one with the same choices, or "".
 SOFT_EXPORT const char *cudadrvSoftExploreEnd(void);
-// For a program that runs as a process of its own each time (see api/explore_process.h): returns the
-// plan of the next run, or learns from the text of a finished run and returns what End returns.
+// For a program that runs as a process of its own each time (see api/explore_process.h): returns
+// the plan of the next run, or learns from the text of a finished run and returns what End returns.
 SOFT_EXPORT const char *cudadrvSoftExplorePlan(const char *script, unsigned long long seed);
 SOFT_EXPORT const char *cudadrvSoftExploreLearn(const char *run);
 // Returns a run's text as the JSON object of cudadrvSoftRun.

@@ -88,9 +88,7 @@ struct State {
     uint64_t new_id() { return next_id++; }
     // Under the random schedule, returns the generator with which handle tables decide to reuse a
     // handle; otherwise null.
-    Random *reuse() {
-        return settings.schedule == Schedule::Random ? &chooser.random() : nullptr;
-    }
+    Random *reuse() { return settings.schedule == Schedule::Random ? &chooser.random() : nullptr; }
     void create_devices();
     // Starts the choices again, from the seed or with the script, so that later choices do not
     // depend on earlier calls.

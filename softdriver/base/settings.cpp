@@ -190,7 +190,8 @@ std::string apply_settings(const char *text, Settings &settings) {
 
 std::string settings_text(const Settings &settings) {
     return std::string("schedule=") + schedule_names[static_cast<int>(settings.schedule)] +
-           (settings.schedule == Schedule::Replay ? ",script=" + settings.script : "") + ",seed=" + std::to_string(settings.seed) +
+           (settings.schedule == Schedule::Replay ? ",script=" + settings.script : "") +
+           ",seed=" + std::to_string(settings.seed) +
            ",driver=" + std::to_string(settings.driver / 1000) + "." +
            std::to_string(settings.driver % 1000 / 10) +
            ",capability=" + (settings.capability == 90 ? "9.0" : "10.0") +

@@ -28,8 +28,8 @@ struct Settings {
     Schedule schedule = Schedule::Eager;
     uint64_t seed = 1;
     std::string script = "x"; // the choices of the schedule Replay: see explore/run.h
-    int driver = 13000;  // what cuDriverGetVersion returns
-    int capability = 90; // the compute capability of the devices
+    int driver = 13000;       // what cuDriverGetVersion returns
+    int capability = 90;      // the compute capability of the devices
     FreeWaits free_waits = FreeWaits::Chosen;
     int devices = 1;
     size_t memory = size_t(1) << 30;
@@ -48,7 +48,7 @@ struct Settings {
     size_t shared_rounding = 1;
     bool print_kernel_faults = true;
     std::string explore; // folder of a program that is run in all orders; empty: none
-    std::string report; // folder for reports of processes; empty: none
+    std::string report;  // folder for reports of processes; empty: none
     Faults faults;
 };
 

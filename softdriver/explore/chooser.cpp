@@ -37,9 +37,9 @@ size_t Chooser::of_priority(const std::vector<Actor> &options) {
     if (Random(priorities_ + run_.choices.size()).below(steps_of_a_priority) == 0)
         priorities_ = Random(priorities_).next() | 1;
     auto priority = [&](Actor option) { return Random(priorities_ ^ (option + 1)).next(); };
-    auto highest = std::max_element(
-        options.begin(), options.end(),
-        [&](Actor one, Actor other) { return priority(one) < priority(other); });
+    auto highest = std::max_element(options.begin(), options.end(), [&](Actor one, Actor other) {
+        return priority(one) < priority(other);
+    });
     return static_cast<size_t>(highest - options.begin());
 }
 

@@ -18,14 +18,15 @@ class Chooser {
   public:
     // Draws a number from 0 to count - 1. Under replay: 0.
     uint64_t draw(uint64_t count) { return replays_ ? 0 : random_.below(count); }
-    // Draws a seed. Under replay: the number of earlier seeds in this run, because a kernel with the
-    // same number has the same seed in each run.
+    // Draws a seed. Under replay: the number of earlier seeds in this run, because a kernel with
+    // the same number has the same seed in each run.
     uint64_t seed() { return replays_ ? seeds_++ : random_.next(); }
     Random &random() { return random_; }
 
     // Restarts the generator, and ends a replay.
     void start_drawing(uint64_t seed);
-    // Starts a run under replay. `sleepers` need not make their next step when the script has ended.
+    // Starts a run under replay. `sleepers` need not make their next step when the script has
+    // ended.
     void start_replay(Script script, std::vector<Sleeper> sleepers = {});
     // Lets the rest of the run choose by priorities that the actors draw, and that change from time
     // to time (PCT): few changes of priorities find most mistakes.
@@ -60,7 +61,7 @@ class Chooser {
     size_t next_ = 0; // the next choice of the script
     std::vector<Sleeper> sleepers_;
     std::vector<Actor> options_; // of the step that was chosen last
-    uint64_t priorities_ = 0; // the seed of the priorities, or 0
+    uint64_t priorities_ = 0;    // the seed of the priorities, or 0
     bool redundant_ = false;     // all options slept, so the rest of the run shows nothing new
     Run run_;
 };

@@ -9,9 +9,9 @@
 #include <vector>
 
 // One run of a program under the schedule `replay`, as steps. A step is an operation that runs, or
-// the host that goes on after it has looked at the device: a query answers, or a wait ends. What the
-// host does up to its next look belongs to the same step, because it commutes with all operations
-// except those that it submits.
+// the host that goes on after it has looked at the device: a query answers, or a wait ends. What
+// the host does up to its next look belongs to the same step, because it commutes with all
+// operations except those that it submits.
 
 namespace soft::explore {
 
@@ -44,9 +44,9 @@ struct Step {
     Footprint touched;
     std::vector<size_t> after; // earlier steps after which the program has ordered this one
     std::string name;          // the driver function, and the kernel
-    RaceLabel label;                  // the client's
-    std::string what;                 // the client's words for it, with the line of the program
-    std::string stream;               // of an operation: the stream for reports
+    RaceLabel label;           // the client's
+    std::string what;          // the client's words for it, with the line of the program
+    std::string stream;        // of an operation: the stream for reports
 };
 
 struct Run {

@@ -38,8 +38,8 @@ bool Search::follow(const Run &run) {
         const Node &node = nodes_[i];
         bool same = i < run.steps.size() && run.steps[i].options == node.options &&
                     run.steps[i].actor == node.chosen &&
-                    (i == branch_ || (run.steps[i].name == node.name &&
-                                      run.steps[i].touched == node.touched));
+                    (i == branch_ ||
+                     (run.steps[i].name == node.name && run.steps[i].touched == node.touched));
         if (same)
             continue;
         std::string now = i < run.steps.size() ? run.steps[i].name : "the end";

@@ -9,9 +9,9 @@ namespace soft::explore {
 
 // Explores the orders of one program's steps, up to equivalence: two orders are equivalent if they
 // differ only in neighbouring steps that do not conflict. After each run it looks for steps that
-// conflict, that nothing orders, and that came in one order only, and plans a run in which they come
-// in the other one ("source sets"). A step that was explored from a state sleeps until a conflicting
-// step has been made ("sleep sets"), so that no order is explored twice.
+// conflict, that nothing orders, and that came in one order only, and plans a run in which they
+// come in the other one ("source sets"). A step that was explored from a state sleeps until a
+// conflicting step has been made ("sleep sets"), so that no order is explored twice.
 class Search {
   public:
     // What the next run is to do.
@@ -29,7 +29,7 @@ class Search {
     // Plans the next run. Returns false if all orders have been explored.
     bool next(Plan &plan);
 
-    uint64_t runs() const { return runs_; }          // runs that were different from all before
+    uint64_t runs() const { return runs_; }           // runs that were different from all before
     uint64_t redundant() const { return redundant_; } // the others
     const std::string &misfit() const { return misfit_; }
     const std::set<std::string> &limits() const { return limits_; }

@@ -22,7 +22,7 @@ struct Allocation {
     CUcontext context = nullptr;
     unsigned flags = 0;
     uint64_t id = 0;
-    uint64_t number = 0; // counts allocations only
+    uint64_t number = 0;              // counts allocations only
     PoolPtr pool;                     // the pool that the memory is from, or null
     std::shared_ptr<Managed> managed; // the state of managed memory; null for other memory
     // The mappings of reserved addresses. Null for other memory.

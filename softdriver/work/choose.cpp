@@ -98,11 +98,14 @@ void Scheduler::wait_for_worker(Lock &lock, const OperationPtr &operation) {
     }
 }
 
-void Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets) {
+// Runs work until all targets are done, and lets the host go on then. If nothing can run now,
+// waits, or returns false unless it `blocks`.
+bool Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets,
+                                 bool blocks) {
     note_thread();
     if (all_done(targets)) {
         open_managed();
-        return;
+        return true;
     }
     for (const OperationPtr &target : targets)
         demand(target);
@@ -116,6 +119,8 @@ void Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
             continue;
         }
         // Only another process, a host function or another thread can end this wait.
+        if (!blocks)
+            return false;
         pause(lock, pause_between);
         idle += pause_between;
         if (idle > deadlock_after)
@@ -123,6 +128,7 @@ void Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
     }
     state().steps.waited(targets);
     open_managed();
+    return true;
 }
 
 bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &targets) {
@@ -130,10 +136,8 @@ bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
         return std::all_of(targets.begin(), targets.end(), [](const OperationPtr &target) {
             return target->done() && state().races.knows(*target);
         });
-    if (asks_for == AsksFor::End) {
-        finish_by_choice(lock, targets);
-        return true;
-    }
+    if (asks_for == AsksFor::End)
+        return finish_by_choice(lock, targets, false);
     note_thread();
     explore::Chooser &chooser = state().chooser;
     for (;;) {

@@ -252,8 +252,10 @@ void Scheduler::demand(const OperationPtr &target) {
 }
 
 void Scheduler::finish(Lock &lock, const std::vector<OperationPtr> &targets) {
-    if (state().chooser.replays())
-        return finish_by_choice(lock, targets);
+    if (state().chooser.replays()) {
+        finish_by_choice(lock, targets, true);
+        return;
+    }
     for (const auto &target : targets)
         demand(target);
     Backoff backoff;

@@ -45,7 +45,7 @@ class Scheduler {
     enum class Reach { Released, Required, Everything };
 
     // The same under the schedule `replay`, where the chooser decides.
-    void finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets);
+    bool finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets, bool blocks);
     bool answer_by_choice(Lock &lock, const std::vector<OperationPtr> &targets);
     void drain_by_choice(Lock &lock);
     std::vector<OperationPtr> ready_operations();

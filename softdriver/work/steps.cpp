@@ -91,9 +91,9 @@ void Steps::add(std::vector<Range> &all, const std::vector<Range> &more) const {
 
 void Steps::add_ordered(List &after, const RaceClock &clock) const {
     for (const auto &[slot, of] : slots_) {
-        auto later = std::upper_bound(
-            of.steps.begin(), of.steps.end(), clock.at(slot),
-            [](uint64_t tick, const auto &entry) { return tick < entry.first; });
+        auto later =
+            std::upper_bound(of.steps.begin(), of.steps.end(), clock.at(slot),
+                             [](uint64_t tick, const auto &entry) { return tick < entry.first; });
         if (later != of.steps.begin())
             after.push_back(std::prev(later)->second);
     }
@@ -117,8 +117,8 @@ void Steps::ran(Operation &operation, const Outcome *outcome) {
     if (outcome) {
         for (const auto *reads : {&outcome->reads, &outcome->early_reads})
             add(touched.reads, *reads);
-        for (const auto *writes : {&outcome->writes, &outcome->updates, &outcome->early_writes,
-                                   &outcome->early_updates})
+        for (const auto *writes :
+             {&outcome->writes, &outcome->updates, &outcome->early_writes, &outcome->early_updates})
             add(touched.writes, *writes);
     } else {
         add(touched.reads, operation.reads);

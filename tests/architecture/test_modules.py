@@ -28,7 +28,10 @@ EXCEPTIONS = {
     ("_graph", "_graph_changes"): "step[node] returns an object that changes a node",
     ("_module", "_kernel"): "module['name'] returns a kernel, and kernels come from nowhere else",
 }
-PACKAGE = ("_leftovers", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo", "testing")
+PACKAGE = (
+    *("_leftovers", "_explore", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo"),
+    "testing",
+)
 
 SOURCE = {path.stem: path for path in ROOT.glob("pyx/*/_*.pyx")}
 CYTHON = sorted(SOURCE)

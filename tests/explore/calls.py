@@ -84,7 +84,8 @@ class Calls:
         elif kind == "record":
             self._call("cuEventRecord", self.events[arguments[0]], self.streams[arguments[1]])
         elif kind == "wait":
-            self._call("cuStreamWaitEvent", self.streams[arguments[0]], self.events[arguments[1]], 0)
+            stream, event = arguments
+            self._call("cuStreamWaitEvent", self.streams[stream], self.events[event], 0)
         elif kind == "synchronize":
             self._call("cuStreamSynchronize", self.streams[arguments[0]])
         elif kind == "await":

@@ -1,6 +1,7 @@
 """Exploring runs each order once: compared with all orders of random programs."""
 
 import pytest
+
 from tests.explore.calls import Calls, random_program, run_all
 
 pytestmark = [

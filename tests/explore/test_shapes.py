@@ -1,7 +1,7 @@
 """Mistakes that public bug reports describe, as short programs: exploring finds each of them.
 
-The programs use cudadrv without its own order of work (``cu.ordering("unchecked")``), or the driver's
-functions.
+The programs use cudadrv without its own order of work (``cu.ordering("unchecked")``), or the
+driver's functions.
 """
 
 import ctypes

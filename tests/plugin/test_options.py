@@ -88,7 +88,7 @@ def test(cuda_device, cuda_schedule):
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--cuda-schedule=slow", "*'slow'; must be all, some of eager,lazy,random, or explore or replay*"),
+        ("--cuda-schedule=slow", "*'slow'; must be all, some of eager,lazy,random, or explore*"),
         ("--cuda-seed=one", "*'one'; must be random, or a number*"),
         ("--cuda-driver=gpu", "*'gpu'; must be software, cuda, auto, or a path*"),
     ],
