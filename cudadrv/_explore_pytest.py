@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from _pytest.runner import CallInfo, call_and_report
 
-from cudadrv import _explore
+from cudadrv import _explore, testing
 from cudadrv._device import any_lost
 from cudadrv._explore import Verdict
 from cudadrv._explore_text import told_of
@@ -83,7 +83,7 @@ def _repeated(item: pytest.Item) -> Callable[[], Reports]:
         if generators[1] is not None:
             sys.modules["numpy"].random.set_state(generators[1])
         if any_lost():
-            _explore.testing.reset_device()
+            testing.reset_device()
         reports = _run_once(item, beside, saves=is_first)
         is_first = False
         return reports
@@ -96,8 +96,9 @@ def _run_once(item: pytest.Item, nextitem: pytest.Item, *, saves: bool) -> Repor
 
     The fixtures exist when the test is called, and what the test writes is not among these bytes.
     """
+    function: Any = item  # has more than other items: its request, and the values of its fixtures
     if hasattr(item, "_request") and not item._request:
-        item._initrequest()
+        function._initrequest()
     reports = [call_and_report(item, "setup", log=False)]
     if reports[0].passed:
         if saves:
@@ -105,7 +106,7 @@ def _run_once(item: pytest.Item, nextitem: pytest.Item, *, saves: bool) -> Repor
         reports.append(call_and_report(item, "call", log=False))
     reports.append(call_and_report(item, "teardown", log=False, nextitem=nextitem))
     if hasattr(item, "_request"):
-        item._request, item.funcargs = False, None
+        function._request, function.funcargs = False, None
     return reports
 
 

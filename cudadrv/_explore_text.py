@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cudadrv._explore import Failure, Step, Verdict
 
@@ -17,7 +17,7 @@ class Pair(NamedTuple):
     later: int
 
 
-def told_of(failure: Failure[object]) -> str:
+def told_of(failure: Failure[Any]) -> str:
     """Return the text about a failure: the missing order in words, and the run as lanes."""
     if failure.verdict == Verdict.RACED:
         return "\n".join(lanes(failure.steps))
@@ -26,7 +26,7 @@ def told_of(failure: Failure[object]) -> str:
     return "\n".join([*parts, *lanes(failure.steps, pair)])
 
 
-def missing_order(failure: Failure[object]) -> Pair | None:
+def missing_order(failure: Failure[Any]) -> Pair | None:
     """Find two steps that conflict, that nothing orders, and whose order decided.
 
     In the failing run they came in another order than in the run that passed. None if there is no
