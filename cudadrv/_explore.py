@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -56,7 +57,8 @@ class Verdict(IntEnum):
     FAILED = 2
 
 
-class Failure(NamedTuple, Generic[Value]):
+@dataclass(frozen=True)
+class Failure(Generic[Value]):
     """A run that failed: its script, what it returned, its steps, and those of one that passed.
 
     ``verdict`` is RACED if there was a data race, and the result was right in all runs.
@@ -69,7 +71,8 @@ class Failure(NamedTuple, Generic[Value]):
     verdict: Verdict = Verdict.FAILED
 
 
-class Explored(NamedTuple, Generic[Value]):
+@dataclass(frozen=True)
+class Explored(Generic[Value]):
     """What exploring has found.
 
     ``runs`` is the number of orders that ran, up to equivalence, and ``limits`` says why there may
@@ -126,7 +129,8 @@ def steps_of(record: bytes) -> list[Step]:
     return [Step(**step) for step in json.loads(record)["steps"]]
 
 
-class Ran(NamedTuple, Generic[Value]):
+@dataclass(frozen=True)
+class Ran(Generic[Value]):
     """A finished run: what it returned, its steps if asked for, and the driver's answer."""
 
     value: Value
