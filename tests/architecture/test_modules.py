@@ -29,8 +29,8 @@ EXCEPTIONS = {
     ("_module", "_kernel"): "module['name'] returns a kernel, and kernels come from nowhere else",
 }
 PACKAGE = (
-    *("_leftovers", "_explore", "_info", "_bench", "_demo_pipeline", "_demo_mistakes", "_demo"),
-    "testing",
+    *("_leftovers", "_explore", "_explore_pytest", "_info", "_bench", "testing"),
+    *("_demo_pipeline", "_demo_mistakes", "_demo"),
 )
 
 SOURCE = {path.stem: path for path in ROOT.glob("pyx/*/_*.pyx")}
