@@ -1,4 +1,5 @@
-"""How fast the software driver runs kernels: thread-instructions per second on one core.
+"""How fast the software driver runs kernels: thread-instructions per second on one core, also with
+the checks inside kernels, and how much memory these take.
 
     CUDADRV_DRIVER=software python benchmarks/interpreter.py [--elements N] [--threads N]
         [--json FILE]
@@ -8,13 +9,19 @@ predicate disables. Each kernel is launched alone, and timed until the host know
 complete, with the race detector (the default) and without; the median of the rounds counts. On a
 machine with other work, processor time is the meaningful figure. It is the sum over all threads:
 with --threads, also compare the milliseconds, which show how much work ran at the same time.
+
+The memory of a check is how much more a process takes at most that launches a kernel once with the
+check, for each byte that the kernel accesses.
 """
 
 import argparse
 import datetime
 import json
 import re
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -24,6 +31,7 @@ import cudadrv as cu
 from cudadrv import testing
 
 ROUNDS = 7
+CHECKS = ("off", "race", "init", "sync", "all")
 BLOCK = 256
 STEPS = 64
 SAXPY = Path(__file__).resolve().parents[1] / "examples" / "kernels" / "saxpy.ptx"
@@ -78,6 +86,31 @@ def kernels():
     return found
 
 
+def accessed_bytes(name, count):
+    """The bytes of global memory that a kernel of kernels() accesses."""
+    return count * (8 if name == "saxpy" else 4)
+
+
+def buffers(count):
+    x = cu.DeviceBuffer.from_array(np.ones(count, np.float32))
+    return x, cu.DeviceBuffer.zeros(count, np.float32)
+
+
+def print_peak(name, checks, count):
+    """Launch a kernel once, and print the most memory that this process has taken, in bytes."""
+    testing.configure(f"checks={checks},threads=1")
+    kernel, _ = kernels()[name]
+    timed(kernel, count, *buffers(count), cu.Stream())
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def peak(name, checks, count):
+    """The most memory that a process takes that launches a kernel once."""
+    command = [sys.executable, __file__, "--elements", str(count), "--peak", name, checks]
+    peaks = [int(subprocess.run(command, capture_output=True, check=True).stdout) for _ in range(3)]
+    return statistics.median(peaks)
+
+
 def timed(kernel, count, x, y, stream):
     """Return the seconds, and seconds of processor time, of one launch."""
     start, busy = time.perf_counter(), time.process_time()
@@ -95,28 +128,42 @@ def arguments(kernel, count, x, y):
     ]
 
 
+def measure(count, threads, settings):
+    """Time all kernels with these settings: of the race detector, and of the checks."""
+    stream = cu.Stream()
+    rows = []
+    for races, checks in settings:
+        testing.configure(f"races={races},checks={checks},threads={threads}")
+        x, y = buffers(count)  # the check has to see how the memory is written
+        for name, (kernel, instructions) in kernels().items():
+            rounds = [timed(kernel, count, x, y, stream) for _ in range(ROUNDS)]
+            wall, busy = (statistics.median(each) for each in zip(*rounds, strict=True))
+            rows.append(
+                {"kernel": name, "races": races, "checks": checks,
+                 "instructions": instructions * count,
+                 "seconds": wall, "processor_seconds": busy}
+            )  # fmt: skip
+    testing.configure("races=record,checks=off")
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--elements", type=int, default=1 << 20, help="default: %(default)s")
     parser.add_argument("--threads", default="1", help="of a launch; default: %(default)s")
     parser.add_argument("--json", help="also write the figures here")
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not cu.driver_info().is_software:
         parser.error("this is about the software driver: CUDADRV_DRIVER=software")
     count = options.elements // BLOCK * BLOCK
-    stream = cu.Stream()
-    x = cu.DeviceBuffer.from_array(np.ones(count, np.float32))
-    y = cu.DeviceBuffer.zeros(count, np.float32)
-    rows = []
-    for races in ("record", "off"):
-        testing.configure(f"races={races},threads={options.threads}")
-        for name, (kernel, instructions) in kernels().items():
-            rounds = [timed(kernel, count, x, y, stream) for _ in range(ROUNDS)]
-            wall, busy = (statistics.median(each) for each in zip(*rounds, strict=True))
-            rows.append(
-                {"kernel": name, "races": races, "instructions": instructions * count,
-                 "seconds": wall, "processor_seconds": busy}
-            )  # fmt: skip
+    if options.peak:
+        return print_peak(*options.peak, count)
+    rows = measure(count, options.threads, [("record", "off"), ("off", "off")])
+    checked = measure(count, options.threads, [("record", checks) for checks in CHECKS])
+    for row in checked:
+        extra = peak(row["kernel"], row["checks"], count) - peak(row["kernel"], "off", count)
+        row["bytes_per_byte"] = max(0, extra) / accessed_bytes(row["kernel"], count)
     print(f"{count:,} threads, {datetime.date.today()}, medians of {ROUNDS} rounds")
     print("| kernel | race detector | ms | ms of processor time | G thread-instructions a second |")
     print("|---|---|---|---|---|")
@@ -126,8 +173,19 @@ def main():
             f"| {row['kernel']} | {row['races']} | {row['seconds'] * 1e3:.1f}"
             f" | {row['processor_seconds'] * 1e3:.1f} | {rate:.2f} |"
         )
+    print("\n| kernel | checks | ms | G thread-instructions a second | times | bytes per byte |")
+    print("|---|---|---|---|---|---|")
+    unchecked = {row["kernel"]: row for row in checked if row["checks"] == "off"}
+    for row in checked:
+        busy = row["processor_seconds"]
+        print(
+            f"| {row['kernel']} | {row['checks']} | {row['seconds'] * 1e3:.1f}"
+            f" | {row['instructions'] / busy / 1e9:.2f}"
+            f" | {busy / unchecked[row['kernel']]['processor_seconds']:.1f}"
+            f" | {row['bytes_per_byte']:.1f} |"
+        )
     if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+        Path(options.json).write_text(json.dumps(rows + checked, indent=1) + "\n")
 
 
 if __name__ == "__main__":

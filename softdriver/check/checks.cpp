@@ -37,6 +37,14 @@ class Several final : public ptx::Observer {
     void hangs(const ptx::ThreadBlock &block) override {
         each([&](auto &check) { check.hangs(block); });
     }
+    void joins(ptx::Observer &other) override {
+        auto &several = static_cast<Several &>(other);
+        if (races_)
+            races_->joins(*several.races_);
+    }
+    void ends_launch() override {
+        each([&](auto &check) { check.ends_launch(); });
+    }
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override {
         each([&](auto &check) { check.arrives(warp, arrival); });
     }

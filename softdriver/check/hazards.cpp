@@ -31,13 +31,16 @@ std::string object(const HazardAccess &access) {
            R"(, "block": )" + list(access.block) + "}";
 }
 
-// Returns whether a thread comes before another one in the grid.
-bool is_before(const HazardAccess &one, const HazardAccess &other) {
+// Returns whether the threads of a hazard come before those of another one in the grid.
+bool is_before(const Hazard &one, const Hazard &other) {
     auto place = [](const HazardAccess &of) {
         return std::make_tuple(of.block[2], of.block[1], of.block[0], of.thread[2], of.thread[1],
                                of.thread[0]);
     };
-    return place(one) < place(other);
+    auto places = [&](const Hazard &of) {
+        return std::make_tuple(place(of.first), place(of.second), of.start);
+    };
+    return places(one) < places(other);
 }
 
 // Returns a number that other keys hardly ever have.
@@ -79,16 +82,18 @@ void Hazards::add(const Key &key, bool benign, RaceMode mode, const std::functio
     if (!is_new) {
         Hazard &hazard = hazards_[known->second];
         uint64_t count = ++hazard.count;
-        bool reported = !hazard.benign;
-        if (benign || !make || (reported && hazard.kind == "race"))
+        bool reported = !hazard.benign, same = hazard.benign == benign;
+        if ((benign && reported) || !make)
             return;
         Hazard other = make();
-        if (reported && !is_before(other.first, hazard.first))
+        if (same && !is_before(other, hazard))
             return;
         other.count = count;
         other.print = hazard.print;
+        if (other.address == hazard.address)
+            other.memory = hazard.memory; // perhaps the client's name
         hazard = std::move(other);
-        if (reported)
+        if (same)
             return;
         // The races so far stored equal bytes, and this one does not.
     } else if (!make || hazards_.size() == room) {

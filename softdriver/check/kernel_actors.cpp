@@ -40,17 +40,6 @@ Span span_of(const Entry &entry, uint64_t begin, uint64_t end, uint64_t line) {
     return span;
 }
 
-Entry entry_of_span(const Span &span, uint32_t lanes) {
-    Entry entry;
-    entry.block = span.block;
-    entry.epoch = span.epoch;
-    entry.lanes = lanes;
-    entry.place = span.place;
-    entry.warp = span.warp;
-    entry.writes = span.writes;
-    return entry;
-}
-
 } // namespace
 
 // ---- what a step accesses ----
@@ -440,7 +429,8 @@ bool KernelRaces::may_race(const Accessor &by, const Span &span, const Span &old
         return false;
     bool races = false;
     span.each([&](uint32_t lanes, unsigned at) {
-        Entry earlier = entry_of_span(old, old.lanes_at(at, at + span.size));
+        Entry earlier = as_entry(old);
+        earlier.lanes = old.lanes_at(at, at + span.size);
         if (!earlier.lanes)
             return;
         races =
@@ -555,7 +545,7 @@ void KernelRaces::find_unseen_writes(const Now &now, uint32_t lanes) {
         if (addresses_.space(lane) != Space::Global)
             continue;
         uint64_t begin = addresses_[lane], end = begin + now.bytes;
-        Line &line = global_[begin / line_bytes];
+        Line &line = line_of(now.block, false, begin / line_bytes);
         bool any = line.has_cells();
         for (unsigned i = 0; i < line.writes(); i++)
             any |= line.spans()[i].lanes_at(begin % line_bytes,

@@ -24,6 +24,55 @@ void copy_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effe
                effect.item_bytes);
 }
 
+// A number for what some lanes store: even if all of them store the same.
+struct StoredValue {
+    static constexpr uint64_t odd = 0x9e3779b97f4a7c15;
+    uint64_t first = 0, sum = 0, weight = 1;
+    bool same = true;
+
+    void add(uint64_t value) {
+        first = weight == 1 ? value : first;
+        same = same && value == first;
+        sum += value * weight;
+        weight += 2 * odd;
+    }
+    uint32_t number() const {
+        return same ? uint32_t(first * odd >> 32) & ~1u : uint32_t(sum >> 32) | 1;
+    }
+};
+
+// The number of lanes that store one value each.
+template <class T>
+uint32_t stored_value(const ptx::Warp &warp, const ptx::Step &step, uint32_t lanes) {
+    const T *values = warp.row<T>(step.rows[0]);
+    StoredValue stored;
+    for (uint32_t left = lanes; left; left &= left - 1)
+        stored.add(values[__builtin_ctz(left)]);
+    return stored.number();
+}
+
+uint32_t stored_value(const ptx::Warp &warp, const ptx::Step &step, const Effect &effect,
+                      uint32_t lanes) {
+    bool whole = effect.count == 1 && effect.item_bytes == effect.value_bytes;
+    if (whole && effect.item_bytes == 4)
+        return stored_value<uint32_t>(warp, step, lanes);
+    if (whole && effect.item_bytes == 8)
+        return stored_value<uint64_t>(warp, step, lanes);
+    StoredValue stored;
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        char bytes[most_stored] = {};
+        copy_value(warp, step, effect, unsigned(__builtin_ctz(left)), bytes);
+        uint64_t value = 0;
+        for (size_t done = 0; done < size_t(effect.item_bytes) * effect.count; done += 8) {
+            uint64_t part = 0;
+            memcpy(&part, bytes + done, sizeof part);
+            value = value * StoredValue::odd + part;
+        }
+        stored.add(value);
+    }
+    return stored.number();
+}
+
 // Returns the lowest `count` of some lanes.
 uint32_t lowest_lanes(uint32_t lanes, unsigned count) {
     uint32_t from_0 = lanes >> __builtin_ctz(lanes);
@@ -207,9 +256,31 @@ Entry KernelRaces::entry_of(const ptx::Warp &warp, const ptx::Step &step,
 
 Line &KernelRaces::line_of(Block &block, bool shared, uint64_t line) {
     if (!shared)
-        return global_[line];
+        return between_ ? own_line(block, line) : global_[line];
     block.shared[line].begin(block.generation);
     return block.shared[line];
+}
+
+// Returns a line of global memory for a block that does not communicate. It loses the accesses of
+// blocks that have ended. If it belongs to another block that runs, this one gets another line.
+Line &KernelRaces::own_line(Block &block, uint64_t number) {
+    Line &line = global_[number];
+    if (line.generation() == block.first_generation)
+        return line;
+    bool is_taken = active_.size() > 1 &&
+                    std::find(active_.begin(), active_.end(), line.generation()) != active_.end();
+    if (is_taken || (!block.global.empty() && block.global.count(number)))
+        return block.global[number];
+    line.begin(block.first_generation);
+    return line;
+}
+
+// Keeps an access for comparisons between blocks.
+void KernelRaces::keep_between_blocks(const Now &now, Span span, uint64_t line) {
+    // The time of an access says nothing to other blocks. What it stores matters.
+    span.epoch =
+        span.is_weak_write() ? stored_value(now.warp, now.step, now.effect, span.lanes) : 0;
+    between_->add(line, {span});
 }
 
 // Fast path: the accesses of a run are compared and kept line by line.
@@ -232,9 +303,10 @@ void KernelRaces::access_lines(const Now &now, const Run &run, Span span) {
     if (outside)
         return; // the step ends the launch with an error
     span.epoch = now.block.clocks.now(now.warp.number * warp_size + lane);
+    unsigned rest = run.count;
     for (uint32_t left = run.lanes; left; left &= ~span.lanes) {
         uint64_t line = at / line_bytes;
-        unsigned begin = at % line_bytes, count = unsigned(__builtin_popcount(left));
+        unsigned begin = at % line_bytes, count = rest;
         if (run.stride && last / line_bytes != line)
             count = unsigned((line_bytes - begin - 1) / run.stride + 1);
         span.lanes = lowest_lanes(left, count);
@@ -243,7 +315,10 @@ void KernelRaces::access_lines(const Now &now, const Run &run, Span span) {
         span.stride = uint8_t(count > 1 ? run.stride : 0);
         if (!add_span(now.block, line_of(now.block, shared, line), span))
             look_at_each(now, span, line * line_bytes, shared);
+        if (between_ && !shared)
+            keep_between_blocks(now, span, line);
         at += count * run.stride;
+        rest -= count;
     }
 }
 
@@ -269,7 +344,8 @@ bool KernelRaces::add_span(const Block &block, Line &line, const Span &span) con
     // The earlier accesses of the same kind.
     unsigned begin = span.writes ? 0 : writes, end = span.writes ? writes : size;
     bool many = !span.writes && size > writes + last_reads;
-    for (unsigned i = many ? size - last_reads : begin; i < end; i++)
+    bool may_be_kept = span.strong || (!span.stride && span.lanes & (span.lanes - 1));
+    for (unsigned i = many ? size - last_reads : begin; i < end && may_be_kept; i++)
         if (spans[i].is_same(span))
             return true;
     for (unsigned i = 0, others = span.writes ? size : writes; i < others; i++)
@@ -277,7 +353,8 @@ bool KernelRaces::add_span(const Block &block, Line &line, const Span &span) con
             return false;
     // A later access that races with this one races with these, too.
     size_t others = 0, enough = span.writes ? most_entries : most_readers;
-    for (unsigned i = begin; i < end && !span.is_weak_write(); i++) {
+    bool of_one_block = line.generation() != 0;
+    for (unsigned i = begin; i < end && !span.is_weak_write() && !of_one_block; i++) {
         others += spans[i].block != span.block && spans[i].covers(span) &&
                   (!spans[i].strong || span.strong);
         if (others == enough)
@@ -340,15 +417,7 @@ bool KernelRaces::is_behind(const Block &block, const Span &span, const Span &ol
 
 // Compares the accesses of a span with those in the cells of the line that begins at `line`.
 void KernelRaces::look_at_each(const Now &now, const Span &span, uint64_t line, bool shared) {
-    Entry entry;
-    entry.block = span.block;
-    entry.epoch = span.epoch;
-    entry.place = span.place;
-    entry.warp = span.warp;
-    entry.writes = span.writes;
-    entry.strong = span.strong;
-    entry.only_block = span.only_block;
-    entry.size = span.strong;
+    Entry entry = as_entry(span);
     span.each([&](uint32_t lanes, unsigned at) {
         entry.lanes = lanes;
         look_at_words({now, unsigned(__builtin_ctz(lanes)), lanes, line + at, shared}, entry);
@@ -373,6 +442,24 @@ void KernelRaces::access(const Lane &access, Entry entry) {
     see(access);
     entry.epoch = access.now.block.clocks.now(access.thread());
     look_at_words(access, entry);
+    if (!between_ || access.shared)
+        return;
+    Span span;
+    span.block = entry.block;
+    span.lanes = entry.lanes;
+    span.place = entry.place;
+    span.warp = entry.warp;
+    span.writes = entry.writes;
+    span.only_block = entry.only_block;
+    span.strong = entry.size;
+    uint64_t end = access.address + access.now.bytes;
+    for (uint64_t at = access.address, next; at < end; at = next) {
+        next = std::min(end, (at / line_bytes + 1) * line_bytes);
+        span.begin = uint8_t(at % line_bytes);
+        span.size = uint8_t(next - at);
+        span.end = uint8_t(span.begin + span.size);
+        keep_between_blocks(access.now, span, at / line_bytes);
+    }
 }
 
 void KernelRaces::look_at_words(const Lane &access, Entry entry) {
@@ -387,6 +474,8 @@ void KernelRaces::look_at_words(const Lane &access, Entry entry) {
 // Compares an access with the earlier ones to the same word, and keeps it.
 void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
     Line &line = line_of(access.now.block, access.shared, word / line_words);
+    if (between_ && !access.shared && !line.has_cells())
+        access.now.block.spread.push_back(word / line_words);
     Cell &cell = line.cell(word % line_words);
     number(cell, entry, access.now.effect.kind == Effect::Kind::Update);
     Entry *same = cell.find_like(entry);
@@ -572,11 +661,15 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
 void KernelRaces::report(const Block &block, const Clash &clash) {
     uint32_t low = std::min(clash.earlier.place, clash.later.place),
              high = std::max(clash.earlier.place, clash.later.place);
-    std::tuple<uint32_t, uint32_t, bool> places{low, high, clash.benign};
-    if (const Hazards::Key *known = found_.find(places))
-        return report_(*known, clash.benign, nullptr);
-    if (!found_.is_new(uint64_t(low) << 33 | uint64_t(high) << 1 | uint64_t(clash.benign)))
+    Places places{low, high, clash.benign};
+    const Hazards::Key *known = found_.find(places);
+    if (!known &&
+        !found_.is_new(uint64_t(low) << 33 | uint64_t(high) << 1 | uint64_t(clash.benign)))
         return;
+    Threads threads{clash.earlier.block, actor_of(clash.earlier, clash.earlier_lane),
+                    clash.later.block, actor_of(clash.later, clash.later_lane), clash.begin};
+    if (known && lowest_[places] <= threads)
+        return report_(*known, clash.benign, nullptr);
     HazardAccess first = described(block, clash.earlier, clash.earlier_lane);
     HazardAccess second = described(block, clash.later, clash.later_lane);
     uintptr_t begin = 0;
@@ -584,7 +677,10 @@ void KernelRaces::report(const Block &block, const Clash &clash) {
                                       : describe_(clash.begin, begin);
     auto lines = std::minmax(first.ptx_line, second.ptx_line);
     Hazards::Key key{machine_.launch.kernel->name, "race", memory, lines.first, lines.second};
+    key = known ? *known : key;
     found_.keep(places, key);
+    if (found_.find(places))
+        lowest_[places] = threads;
     report_(key, clash.benign, [&] {
         Hazard hazard;
         hazard.kind = "race";
@@ -632,6 +728,60 @@ const char *KernelRaces::bytes_at(const Lane &access) const {
     return segment.host + (access.address - segment.begin);
 }
 
+KernelRaces::KernelRaces(ptx::Machine &machine, Report report, Describe describe)
+    : machine_(machine), report_(std::move(report)), describe_(std::move(describe)),
+      roles_(machine) {
+    if (machine.launch.has_independent_blocks())
+        between_ = std::make_unique<BetweenBlocks>();
+}
+
+void KernelRaces::ends(const ptx::ThreadBlock &of) {
+    Block &block = state_of(of);
+    uint32_t ended = block.first_generation;
+    for (uint64_t line : block.spread)
+        if (global_[line].generation() == ended)
+            global_[line].forget();
+    block.spread.clear();
+    active_.erase(std::remove(active_.begin(), active_.end(), ended), active_.end());
+}
+
+void KernelRaces::joins(ptx::Observer &other) {
+    if (between_)
+        between_->join(*static_cast<KernelRaces &>(other).between_);
+}
+
+void KernelRaces::ends_launch() {
+    if (!between_ || blocks_.empty())
+        return;
+    for (const auto &[key, race] : between_->races())
+        report(*blocks_.begin()->second, race);
+}
+
+// Reports a race between blocks that do not communicate.
+void KernelRaces::report(const Block &block, const BlockRace &race) {
+    Entry first = as_entry(race.first), second = as_entry(race.second);
+    Clash clash{first,
+                second,
+                race.first_lane,
+                race.second_lane,
+                false,
+                race.address,
+                race.address + race.second.size};
+    clash.benign = race.benign;
+    if (is_noncoherent(first) || is_noncoherent(second))
+        clash.reason = Clash::Reason::Noncoherent;
+    report(block, clash);
+    auto places = std::minmax(first.place, second.place);
+    const Hazards::Key *known = found_.find({places.first, places.second, race.benign});
+    for (uint64_t i = 1; i < race.lines && known; i++)
+        report_(*known, race.benign, nullptr);
+}
+
+bool KernelRaces::is_noncoherent(const Entry &entry) const {
+    size_t step;
+    return code_at(machine_, entry.place, step).effects[step].noncoherent;
+}
+
 void KernelRaces::starts(ptx::ThreadBlock &block) {
     std::unique_ptr<Block> &known = blocks_[&block];
     if (!known) {
@@ -641,6 +791,9 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     }
     known->clocks.begin(uint32_t(block.number));
     known->generation = ++generation_;
+    known->first_generation = generation_;
+    known->global.clear();
+    active_.push_back(generation_);
     known->barriers.clear();
     known->signals.clear();
     known->groups = {};

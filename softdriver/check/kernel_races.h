@@ -1,5 +1,6 @@
 #pragma once
 
+#include "check/between_blocks.h"
 #include "check/clocks.h"
 #include "check/copies.h"
 #include "check/found.h"
@@ -12,6 +13,7 @@
 
 #include <map>
 #include <set>
+#include <unordered_map>
 
 // Finds races inside a launch: two accesses of different threads to the same byte of shared or
 // global memory, at least one of them a write, which nothing orders and which are not both atomic.
@@ -22,14 +24,15 @@ namespace soft::check {
 
 class KernelRaces final : public ptx::Observer {
   public:
-    KernelRaces(ptx::Machine &machine, Report report, Describe describe)
-        : machine_(machine), report_(std::move(report)), describe_(std::move(describe)),
-          roles_(machine) {}
+    KernelRaces(ptx::Machine &machine, Report report, Describe describe);
 
     void run(ptx::Warp &warp, const ptx::Step &step) override;
     void before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) override;
     void starts(ptx::ThreadBlock &block) override;
+    void ends(const ptx::ThreadBlock &block) override;
+    void joins(ptx::Observer &other) override;
+    void ends_launch() override;
     void arrives(const ptx::Warp &warp, const ptx::Arrival &arrival) override;
     void completes(const ptx::ThreadBlock &block, unsigned barrier) override;
     void meets(const ptx::Warp &warp, uint32_t members) override;
@@ -56,6 +59,10 @@ class KernelRaces final : public ptx::Observer {
         std::map<std::pair<unsigned, uint32_t>, unsigned> issuers;
         uint32_t generation = 0; // grows with each barrier at which all threads wait
         std::vector<Line> shared;
+        uint32_t first_generation = 0;
+        // Lines of global memory that also belong to other blocks; see line_of().
+        std::unordered_map<uint64_t, Line> global;
+        std::vector<uint64_t> spread; // those of global_ that have got cells for this block
         std::map<unsigned, Arrivals> barriers;
         Signals signals;           // of strong writes to shared memory
         std::vector<uint32_t> met; // for each warp, lanes that have not run since they met
@@ -142,6 +149,10 @@ class KernelRaces final : public ptx::Observer {
     bool stores_the_same(const Lane &access, const Entry &earlier, uint64_t word, int lane) const;
     const char *bytes_at(const Lane &access) const;
     Line &line_of(Block &block, bool shared, uint64_t line);
+    Line &own_line(Block &block, uint64_t line);
+    void keep_between_blocks(const Now &now, Span span, uint64_t line);
+    void report(const Block &block, const BlockRace &race);
+    bool is_noncoherent(const Entry &entry) const;
     Entry entry_of(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) const;
     void report(const Block &block, const Clash &clash);
 
@@ -189,9 +200,18 @@ class KernelRaces final : public ptx::Observer {
     Shadow global_;
     Signals signals_;     // of strong writes to global memory
     uint32_t writes_ = 1; // the number of the last write; those in spans have the number 1
+    // If blocks are independent: what is compared between them. The lines of global_ then have
+    // only the accesses of one block, the one with the first generation that the line has.
+    std::unique_ptr<BetweenBlocks> between_;
+    std::vector<uint32_t> active_; // the first generations of the blocks that run
     // The races that this launch has already reported, by both places and by whether they are
     // benign.
-    Found<std::tuple<uint32_t, uint32_t, bool>> found_;
+    using Places = std::tuple<uint32_t, uint32_t, bool>;
+    Found<Places> found_;
+    // For each, the lowest threads that it was found in: the block and the actor of both accesses,
+    // and the address.
+    using Threads = std::tuple<uint32_t, unsigned, uint32_t, unsigned, uint64_t>;
+    std::map<Places, Threads> lowest_;
     const ptx::ThreadBlock *last_ = nullptr; // the block that state_of() has found last
     Block *last_block_ = nullptr;
     Addresses addresses_;    // of the running step

@@ -65,17 +65,9 @@ void Line::spread() {
             for (unsigned end = at + span.size, byte = at; byte < end;) {
                 unsigned word = byte / word_bytes,
                          next = std::min<unsigned>(end, (word + 1) * unsigned(word_bytes));
-                Entry entry;
-                entry.block = span.block;
-                entry.epoch = span.epoch;
+                Entry entry = as_entry(span);
                 entry.lanes = lanes;
-                entry.place = span.place;
-                entry.warp = span.warp;
                 entry.bytes = bytes_of_word(byte, next);
-                entry.writes = span.writes;
-                entry.strong = span.strong;
-                entry.only_block = span.only_block;
-                entry.size = span.strong;
                 entry.number = entry.first = span.writes && span.strong; // 1 for each of them
                 Cell &cell = (*cells_)[word];
                 if (Entry *same = cell.find_like(entry))

@@ -28,12 +28,14 @@ struct Entry {
     uint32_t block = 0, epoch = 0, lanes = 0;
     uint32_t place = 0;          // the step: see place_of()
     uint8_t warp = 0, bytes = 0; // `bytes` has a bit for each byte of the word
-    bool writes = false, strong = false, only_block = false;
-    uint8_t size = 0;  // the bytes of an element, if the access is strong
-    bool sees = false; // the access is strong, and its thread learns the value that it reads
+    uint8_t size = 0;            // the bytes of an element, if the access is strong
+    bool writes : 1, strong : 1, only_block : 1;
+    bool sees : 1; // the access is strong, and its thread learns the value that it reads
     // The number of a write; of a strong read, that of the write that it has seen, or 0. The read,
     // or a read-modify-write, has also seen the writes from `first` on.
     uint32_t number = 0, first = 0;
+
+    Entry() : writes(false), strong(false), only_block(false), sees(false) {}
 
     bool overlaps(const Entry &other) const { return bytes & other.bytes; }
     // Returns whether both are strong, each in the scope of the other one, and access the same.
@@ -68,20 +70,22 @@ struct Entry {
     }
 };
 
-// The accesses to a word. The first `own` of them are stored in the cell itself.
+// The accesses to a word. Most words have only one.
 class Cell {
   public:
     size_t size() const { return count_; }
-    Entry &operator[](size_t i) { return i < own ? first_[i] : more_[i - own]; }
-    const Entry &operator[](size_t i) const { return i < own ? first_[i] : more_[i - own]; }
+    Entry &operator[](size_t i) { return i ? (*more_)[i - 1] : first_; }
+    const Entry &operator[](size_t i) const { return i ? (*more_)[i - 1] : first_; }
     void clear() { count_ = 0; }
     void drop(size_t i) {
         (*this)[i] = (*this)[count_ - 1];
         count_--;
     }
     void add(const Entry &entry) {
-        if (count_ >= own && more_.size() <= count_ - own)
-            more_.resize(count_ - own + 1);
+        if (count_ && !more_)
+            more_ = std::make_unique<std::vector<Entry>>();
+        if (count_ && more_->size() < count_)
+            more_->resize(count_);
         (*this)[count_++] = entry;
     }
     // Returns the entry that is the same but for its lanes, or null.
@@ -93,10 +97,9 @@ class Cell {
     }
 
   private:
-    static constexpr size_t own = 2;
+    Entry first_;
     uint32_t count_ = 0;
-    Entry first_[own];
-    std::vector<Entry> more_;
+    std::unique_ptr<std::vector<Entry>> more_;
 };
 
 // An access of some lanes of a warp to a line, at equal distances: the first of `lanes` accesses
@@ -144,6 +147,20 @@ struct Span {
     }
 };
 
+// Returns a span as the entry of a word, without its lanes and bytes.
+inline Entry as_entry(const Span &span) {
+    Entry entry;
+    entry.block = span.block;
+    entry.epoch = span.epoch;
+    entry.place = span.place;
+    entry.warp = span.warp;
+    entry.size = span.strong;
+    entry.writes = span.writes;
+    entry.strong = span.strong != 0;
+    entry.only_block = span.only_block;
+    return entry;
+}
+
 // The accesses to a line: at first some spans. When they are too many, or when there may be a race,
 // the line gets a cell for each word.
 class Line {
@@ -155,6 +172,13 @@ class Line {
         generation_ = generation;
         count_ = writes_ = 0;
         spread_ = false;
+    }
+    // Is 0 unless begin() has been called: all accesses are then of one block.
+    uint32_t generation() const { return generation_; }
+    // Gives back the memory of the cells.
+    void forget() {
+        begin(0);
+        cells_.reset();
     }
     bool has_cells() const { return spread_; }
     Cell &cell(size_t word) {
@@ -172,7 +196,7 @@ class Line {
     bool add(const Span &span);
 
   private:
-    static constexpr unsigned own = 6, most = 96;
+    static constexpr unsigned own = 4, most = 64;
     void spread();
 
     uint32_t generation_ = 0;

@@ -34,6 +34,25 @@ SOFT_INLINE void take(const ptx::Warp &warp, const ptx::Step &step, size_t bytes
         add_offset(warp.row<uint64_t>(step.rows[9]), uint64_t(step.offset), to);
 }
 
+// Sets the distances from each lane to the next one. Returns the lanes whose distance is that of
+// the next lane.
+SOFT_INLINE uint32_t find_distances(const uint64_t *addresses, uint64_t *distances) {
+    for (int lane = 0; lane < warp_size; lane++)
+        distances[lane] = addresses[lane + 1] - addresses[lane];
+    uint32_t same = 0;
+    for (int lane = 0; lane < warp_size; lane++)
+        same |= distances[lane] == distances[lane + 1] ? ptx::lane_bits[lane] : 0;
+    constexpr uint32_t known = ~uint32_t{0} >> 2; // the distances of lanes 31 and 32 are unknown
+    return same & known;
+}
+uint32_t distances(const uint64_t *addresses, uint64_t *to) {
+    return find_distances(addresses, to);
+}
+SOFT_AVX2 uint32_t distances_avx2(const uint64_t *addresses, uint64_t *to) {
+    return find_distances(addresses, to);
+}
+const auto distances_of = ptx::has_avx2() ? distances_avx2 : distances;
+
 // Takes the addresses of all lanes, and returns whether they are at equal distances.
 bool take_all(const ptx::Warp &warp, const ptx::Step &step, size_t bytes, uint64_t *to) {
     take(warp, step, bytes, to);
@@ -54,12 +73,11 @@ void Addresses::find(const ptx::Warp &warp, const ptx::Step &step, const ptx::Ef
     lanes_ = lanes;
     bool regular = taken(warp, step, effect.address_bytes, addresses_.data()) && lanes == all_lanes;
     in_one_space_ = true;
-    if (effect.space == Space::Generic)
+    space_ = effect.space;
+    if (space_ == Space::Generic)
         find_spaces(lanes);
-    else
-        spaces_.fill(effect.space);
     if (!regular || !in_one_space_)
-        return find_runs(lanes);
+        return lanes == all_lanes ? find_runs_of_all() : find_runs(lanes);
     runs_[0] = {addresses_[0], addresses_[1] - addresses_[0], lanes, warp_size};
     runs_count_ = 1;
 }
@@ -69,15 +87,26 @@ void Addresses::find_spaces(uint32_t lanes) {
     uint64_t any = 0;
     for (uint32_t left = lanes; left; left &= left - 1)
         any |= addresses_[__builtin_ctz(left)];
-    spaces_.fill(Space::Global);
+    space_ = Space::Global;
     if (any < ptx::window_bytes)
         return; // fast path: all are global
-    Space first = Space::Generic;
     for (uint32_t left = lanes; left; left &= left - 1) {
         int lane = __builtin_ctz(left);
         spaces_[lane] = ptx::narrow_generic(addresses_[lane]);
-        first = left == lanes ? spaces_[lane] : first;
-        in_one_space_ = in_one_space_ && spaces_[lane] == first;
+        space_ = left == lanes ? spaces_[lane] : space_;
+        in_one_space_ = in_one_space_ && spaces_[lane] == space_;
+    }
+}
+
+void Addresses::find_runs_of_all() {
+    uint32_t same = distances_of(addresses_.data(), distances_.data());
+    runs_count_ = 0;
+    for (unsigned lane = 0, count; lane < warp_size; lane += count) {
+        uint64_t stride = distances_[lane];
+        bool alone = lane == warp_size - 1 || int64_t(stride) < 0;
+        count = alone ? 1 : 2 + unsigned(__builtin_ctz(~(same >> lane)));
+        runs_[runs_count_++] = {addresses_[lane], alone ? 0 : stride,
+                                (all_lanes >> (warp_size - count)) << lane, count};
     }
 }
 

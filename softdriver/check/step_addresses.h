@@ -27,7 +27,7 @@ class Addresses {
     }
     void clear() { step_ = nullptr; }
     uint64_t operator[](unsigned lane) const { return addresses_[lane]; } // in its state space
-    ptx::Space space(unsigned lane) const { return spaces_[lane]; }
+    ptx::Space space(unsigned lane) const { return in_one_space_ ? space_ : spaces_[lane]; }
     // Whether all lanes access the same state space.
     bool in_one_space() const { return in_one_space_; }
     // The lanes in order, in runs.
@@ -37,12 +37,16 @@ class Addresses {
   private:
     void find_spaces(uint32_t lanes);
     void find_runs(uint32_t lanes);
+    void find_runs_of_all();
 
     const ptx::Step *step_ = nullptr;
     uint32_t lanes_ = 0;
-    std::array<uint64_t, ptx::warp_size> addresses_{};
+    // The lanes behind the last one have no meaning.
+    std::array<uint64_t, ptx::warp_size + 1> addresses_{};
+    std::array<uint64_t, ptx::warp_size + 1> distances_{}; // from each lane to the next one
     std::array<ptx::Space, ptx::warp_size> spaces_{};
     bool in_one_space_ = true;
+    ptx::Space space_ = ptx::Space::Generic; // of all lanes
     std::array<Run, ptx::warp_size> runs_;
     size_t runs_count_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "ptx/observer.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace soft::ptx {
 
@@ -28,8 +29,13 @@ void ThreadBlock::start(uint64_t number_in_grid) {
     std::fill(shared.begin(), shared.end(), fresh_byte);
     for (Barrier &barrier : barriers)
         barrier = {};
+    // Checks find the same in independent blocks, whichever machine runs them.
+    Random own(machine.launch.seed + number);
+    bool same = machine.observer && machine.launch.has_independent_blocks();
+    if (same)
+        std::iota(order_.begin(), order_.end(), 0u);
     for (size_t i = order_.size(); i > 1; i--)
-        std::swap(order_[i - 1], order_[machine.random.below(i)]);
+        std::swap(order_[i - 1], order_[(same ? own : machine.random).below(i)]);
     turn_ = 0;
     slice_left_ = 0;
     spins = allows = held = false;

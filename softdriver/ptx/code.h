@@ -193,6 +193,9 @@ struct Code {
     // True if the function has an instruction with which blocks communicate, or whose effect
     // depends on their order: atomics on global memory, fences, signals, output.
     bool communicates = false;
+    // True if it has copies that go on while the threads do something else, mbarriers, or accesses
+    // that only their handlers know (Effect::Kind::Other).
+    bool has_copies = false;
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step
     std::vector<SourceLine> sources;  // position of each step in the source code

@@ -170,6 +170,11 @@ void Decoder::append(const Step &appended) {
     code_.lines.push_back(instruction_->line);
     code_.sources.push_back(instruction_->source);
     code_.written.push_back(written(*instruction_));
+    using Kind = Effect::Kind;
+    code_.has_copies |=
+        effect.copies || effect.actor != Effect::Actor::Thread ||
+        (effect.kind >= Kind::Other && effect.kind <= Kind::Await && effect.kind != Kind::Fence &&
+         effect.kind != Kind::Meet && effect.kind != Kind::Barrier);
     code_.effects.push_back(std::exchange(effect, {}));
     code_.flows.push_back(flow());
 }

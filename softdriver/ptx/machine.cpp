@@ -319,8 +319,7 @@ const Texture *Machine::find_texture(Warp &warp, const Step &step, unsigned lane
 
 Run::Run(Launch launch) : launch_(std::move(launch)) {
     machines_.push_back(std::make_unique<Machine>(launch_));
-    if (launch_.kernel->independent_blocks && !launch_.cooperative && !launch_.observe &&
-        !launch_.dependents)
+    if (launch_.has_independent_blocks())
         threads_ = launch_.threads;
 }
 
@@ -371,7 +370,20 @@ Run::State Run::state() {
         machines_[0]->fail_budget();
         failed_ = machines_[0].get();
     }
-    return failed_ ? State::Failed : done ? State::Done : State::More;
+    if (!failed_ && !done)
+        return State::More;
+    end_observers();
+    return failed_ ? State::Failed : State::Done;
+}
+
+void Run::end_observers() {
+    if (!launch_.observe || observers_ended_)
+        return;
+    observers_ended_ = true;
+    Observer &first = *machines_[0]->observer;
+    for (size_t i = 1; i < machines_.size(); i++)
+        first.joins(*machines_[i]->observer);
+    first.ends_launch();
 }
 
 const Fault &Run::fault() const { return failed_ ? failed_->fault : machines_[0]->fault; }

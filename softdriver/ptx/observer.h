@@ -45,6 +45,10 @@ class Observer {
     // lanes.
     virtual void meets(const Warp &, uint32_t /* members */) {}
     virtual void uses_mbarrier(const Warp &, const MbarrierUse &) {}
+    // The launch has ended, or has failed. First, the observer of the first machine takes over what
+    // those of the others have seen.
+    virtual void joins(Observer & /* other */) {}
+    virtual void ends_launch() {}
     virtual void calls(const Warp &, const Frame &) {} // a call, or the kernel, begins
     // Called when arguments or results of a call have been passed.
     virtual void passes(const Warp &, const Frame & /* from */, const Frame & /* to */,

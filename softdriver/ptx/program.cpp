@@ -184,6 +184,7 @@ void count_memory(const Decoding &decoding, const CallGraph &graph, int index, C
         kernel.uses_heap |= is_heap_function(tree.functions[size_t(function)]);
         const auto &called = decoding.library.codes[size_t(function)];
         kernel.independent_blocks &= !(called && called->communicates);
+        kernel.has_copies |= called && called->has_copies;
         const auto &variables = tree.functions[size_t(function)].variables;
         for (size_t i = 0; i < variables.size(); i++)
             shared.add(function, variables, int(i));

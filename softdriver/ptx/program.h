@@ -32,6 +32,7 @@ struct Kernel {
     // True if the order in which blocks run makes no difference, except by data races: the code has
     // no instruction with which blocks communicate.
     bool independent_blocks = false;
+    bool has_copies = false; // see Code::has_copies
     std::shared_ptr<const Code> code;
 };
 

@@ -76,6 +76,12 @@ struct Launch {
     std::function<void(const std::string &)> warn;
     // Makes an observer for a machine that runs the launch, if something is checked.
     std::function<std::unique_ptr<Observer>(Machine &)> observe;
+    // Returns whether nothing orders the blocks, so that they can run at the same time. The checks
+    // know the order of copies only in one thread.
+    bool has_independent_blocks() const {
+        return kernel->independent_blocks && !cooperative && !dependents &&
+               !(observe && kernel->has_copies);
+    }
     // Sets the value of a conditional node of a graph. The thread that runs the kernel calls this
     // without holding a lock.
     std::function<void(uint64_t, uint32_t)> set_condition;
@@ -120,12 +126,14 @@ class Run {
   private:
     bool begin(uint64_t &instructions);
     State state();
+    void end_observers();
     std::vector<Accessed> accessed(int use, bool late) const;
 
     const Launch launch_;
     unsigned threads_ = 1; // 1 if the order of the blocks matters
     // There is one machine until a launch has run for a while. Then there is one for each thread.
     std::vector<std::unique_ptr<Machine>> machines_;
+    bool observers_ended_ = false;
     const Machine *failed_ = nullptr; // the machine whose fault has ended the launch
 };
 
