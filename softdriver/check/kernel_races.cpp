@@ -575,7 +575,7 @@ void KernelRaces::keep(const Lane &access, Cell &cell, const Entry &entry) const
     for (size_t i = cell.size(); i--;) {
         const Entry &old = cell[i];
         bool apart = old.block != entry.block;
-        readers += apart && !old.writes;
+        readers += apart && !old.writes && old.is_as_weak_as(entry);
         if ((old.bytes & ~entry.bytes) || (old.writes && !entry.writes))
             continue;
         if (is_crowded && old.writes && entry.has_met(old)) {

@@ -356,6 +356,22 @@ def test_an_atomic_of_a_smaller_scope(cuda_device, block, use):
     assert modes(found) == ["atomic atomic"]
 
 
+def test_strong_reads_do_not_stand_for_a_weak_one(cuda_device):
+    """Reads by other blocks stand for later ones, but only if these race with no more."""
+    found = run(
+        """setp.eq.u32 %p1, %r2, 0; @%p1 bra zero; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
+        ld.volatile.global.u32 %r5, [%rd1]; ld.volatile.global.u32 %r6, [%rd1];
+        ld.volatile.global.u32 %r7, [%rd1]; st.volatile.global.u32 [word], 1; bra done;
+        zero: setp.eq.u32 %p1, %r1, 32; @%p1 bra second; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
+        first: ld.volatile.global.u32 %r5, [word]; setp.eq.u32 %p3, %r5, 0; @%p3 bra first;
+        ld.global.u32 %r6, [%rd1]; st.volatile.global.u32 [word+4], 1; bra done;
+        second: ld.volatile.global.u32 %r5, [word+4]; setp.eq.u32 %p3, %r5, 0; @%p3 bra second;
+        st.volatile.global.u32 [%rd1], 5;""",
+        blocks=2,
+    )
+    assert modes(found) == ["read write"]
+
+
 def test_what_a_block_has_learned(cuda_device):
     """A thread passes on, inside of its block, what it has learned from another block."""
     found = run(
