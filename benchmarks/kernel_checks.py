@@ -91,15 +91,18 @@ ITEMS, SIDE, BLOCKS = 1 << 20, 256, 1 << 16
 
 
 def launches():
-    """The grid, the block and the arguments of each kernel."""
+    """The grid, the block and the arguments of each kernel; "scattered" is a histogram."""
     floats, words = (cu.DeviceBuffer.zeros(2 * ITEMS, dtype) for dtype in ("f4", "u4"))
     a, b, c = (cu.DeviceBuffer.zeros(SIDE * SIDE, "f4") for _ in range(3))
     out, bins = cu.DeviceBuffer.zeros(ITEMS, "f4"), cu.DeviceBuffer.zeros(64, "i4")
+    items = np.random.default_rng(1).integers(0, 64, ITEMS, np.uint32)
+    scattered = cu.DeviceBuffer.from_array(items)
     tiles = (SIDE // 16, SIDE // 16)
     return {
         "neighbours": (ITEMS // 256, 256, out, floats, np.int32(ITEMS)),
         "reduce": (64, 256, out, floats, np.int32(ITEMS)),
         "histogram": (64, 256, bins, words, np.int32(ITEMS)),
+        "scattered": (64, 256, bins, scattered, np.int32(ITEMS)),
         "matmul": (tiles, (16, 16), c, a, b, np.int32(SIDE)),
         "tickets": (BLOCKS, 32, out, floats, words),
     }
@@ -124,10 +127,11 @@ def main():
     with cu.Stream() as stream:
         for name in launches():
             times = []
+            kernel = module["histogram" if name == "scattered" else name]
             for checks in ("off", *CHECKS):
                 with testing.configured(f"checks={checks},threads=1"):
                     launch = launches()[name]  # the check has to see how the memory is written
-                    times.append(min(seconds(module[name], launch, stream) for _ in range(rounds)))
+                    times.append(min(seconds(kernel, launch, stream) for _ in range(rounds)))
             if found := testing.hazards():
                 raise SystemExit(found[0].text)
             row = " | ".join(f"{checked / times[0]:.1f}" for checked in times[1:])
