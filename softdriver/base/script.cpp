@@ -25,7 +25,7 @@ std::string text_of(const Script &script) {
 bool parse_script(const std::string &text, Script &script) {
     constexpr uint64_t longest = 1000000;
     script.clear();
-    if (text.empty() || text[0] != 'x')
+    if (text.empty() || text[0] != 'x' || text.back() == '-')
         return false;
     std::string rest = text.substr(1);
     while (!rest.empty()) {

@@ -173,3 +173,36 @@ def random_program(seed, operations):
             }
             calls.append((kind, *arguments.get(kind, (stream,))))
     return calls
+
+
+def ordered_program(seed):
+    """Return random calls with one order only: events order each pair that conflicts."""
+    draw = random.Random(seed)
+    calls, marks = [], 0
+    writer, readers = [None] * BUFFERS, [set() for _ in range(BUFFERS)]
+
+    def order_after(stream, others):
+        nonlocal marks
+        for other in sorted(others - {stream, None}, key=str):
+            event, marks = marks % EVENTS, marks + 1
+            calls.extend([("record", event, other), ("wait", stream, event)])
+
+    for number in range(draw.randrange(3, 7)):
+        stream, target = draw.randrange(STREAMS), draw.randrange(BUFFERS)
+        order_after(stream, {writer[target], *readers[target]})
+        if draw.random() < 0.5:
+            calls.append(("fill", stream, target, number + 1))
+        else:
+            source = draw.choice([buffer for buffer in range(BUFFERS) if buffer != target])
+            order_after(stream, {writer[source]})
+            calls.append(("copy", stream, target, source))
+            readers[source].add(stream)
+        writer[target], readers[target] = stream, set()
+    return calls
+
+
+def without_waits(calls):
+    """Yield the calls without one of their waits, for each of these."""
+    for at, call in enumerate(calls):
+        if call[0] == "wait":
+            yield calls[:at] + calls[at + 1 :]
