@@ -38,6 +38,8 @@ class Roles {
     bool is_async(unsigned actor) const {
         return actor >= actors.stride && role(actor) != Role::Copies;
     }
+    // Returns whether there are actors that are no threads.
+    bool any() const { return actors.count() > actors.stride; }
     bool any_async() const { return actors.of_warps || actors.others; }
 
     Actors actors;

@@ -796,10 +796,12 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     active_.push_back(generation_);
     known->barriers.clear();
     known->signals.clear();
-    known->groups = {};
     known->phases = {};
-    known->fences = ProxyFences(unsigned(block.warps.size()));
-    known->issuers.clear();
+    if (roles_.any()) {
+        known->groups = {};
+        known->fences = ProxyFences(block.warps.size());
+        known->issuers.clear();
+    }
     std::fill(known->met.begin(), known->met.end(), 0);
 }
 

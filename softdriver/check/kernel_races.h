@@ -49,7 +49,7 @@ class KernelRaces final : public ptx::Observer {
         bool only_waiting = true;
     };
     struct Block {
-        Block(const Actors &actors, size_t warps) : clocks(actors), fences(unsigned(warps)) {}
+        Block(const Actors &actors, size_t warps) : clocks(actors), fences(warps) {}
 
         Clocks clocks;
         Groups groups;

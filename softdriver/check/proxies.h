@@ -15,7 +15,7 @@ namespace soft::check {
 
 class ProxyFences {
   public:
-    explicit ProxyFences(unsigned warps) : warps_(warps) {}
+    explicit ProxyFences(size_t warps) : warps_(warps) {}
     // Lanes of a warp execute fence.proxy.async for shared or global memory, or for both.
     void add(Clocks &clocks, unsigned warp, uint32_t lanes, ptx::Space space);
     // Returns the time of each thread of the block before which its writes are behind a fence, for

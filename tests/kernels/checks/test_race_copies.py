@@ -181,3 +181,24 @@ def test_what_is_told_in_the_next_phase(cuda_device, waits, expected):
         threads=32,
     )
     assert modes(found) == expected
+
+
+REMEDIES = {
+    "wait for the copy: cp.async.wait_group (cuda::pipeline wait, __pipeline_wait_prior) before "
+    "copy.cu:14": (COPY, OWN),
+    "wait for the copy: cp.async.wait_group (cuda::pipeline wait, __pipeline_wait_prior) and "
+    "__syncthreads(), before copy.cu:14": (COPY, BARRIER + OTHER),
+    "add __syncthreads() between the wait for the copy and copy.cu:14": (COPY + WAIT, OTHER),
+    "add __syncthreads() between copy.cu:12": (OTHER, COPY),
+}
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_remedies(cuda_device, remedy):
+    first, second = REMEDIES[remedy]
+    (hazard,) = run(
+        f".loc 1 12 0\n{first}\n.loc 1 14 0\n{second} {WAIT}", before='.file 1 "copy.cu"'
+    )
+    assert remedy in hazard.text
+    assert {hazard.first.line, hazard.second.line} == {12, 14}
+    assert "asynchronous write by thread" in hazard.text

@@ -298,3 +298,53 @@ def test_ld_global_nc(cuda_device, case):
     assert modes(found) == expected
     if "itself" in case or "barrier" in case:
         assert "may miss what the same launch has written" in found[0].text
+
+
+BEFORE = " before copy.cu:14"
+FENCED = f"add fence.proxy.async (cuda::ptx::fence_proxy_async){BEFORE}"
+REMEDIES = {
+    "a bulk store": (f"{FIRST} {STORE}", f"{BARRIER} {DONE}", FENCED),
+    "no order": (
+        f"{FIRST} @%p6 {STORE}",
+        DONE,
+        "add fence.proxy.async (cuda::ptx::fence_proxy_async) and __syncthreads() between "
+        "copy.cu:12",
+    ),
+    "the source": (
+        f"{FIRST} {OUT} {COMMIT}",
+        f"{BARRIER} @%p6 {STORE}",
+        "wait for the copy: cp.async.bulk.wait_group.read "
+        f"(cuda::ptx::cp_async_bulk_wait_group_read) and __syncthreads(),{BEFORE}",
+    ),
+    "the target": (
+        f"{FIRST} {OUT} {COMMIT}",
+        f"@!%p6 {GLOBAL_LOAD}",
+        "wait for the copy: cp.async.bulk.wait_group "
+        f"(cuda::ptx::cp_async_bulk_wait_group){BEFORE}",
+    ),
+    "a bulk load": (
+        f"{INIT} {EXPECT} {IN}",
+        LOAD,
+        "wait for the copy: mbarrier.try_wait (cuda::barrier wait) for the phase of its mbarrier"
+        f"{BEFORE}",
+    ),
+    "a read by ld.global.nc": (
+        "st.global.u32 [%rd3], 1;",
+        NC,
+        "use an ordinary read, or launch the two as two kernels",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REMEDIES)
+def test_remedies(cuda_device, case):
+    first, second, remedy = REMEDIES[case]
+    (hazard,) = run(f".loc 1 12 0\n{first}\n.loc 1 14 0\n{second}", before='.file 1 "copy.cu"')
+    assert remedy in hazard.text
+    assert {hazard.first.line, hazard.second.line} == {12, 14}
+
+
+def test_the_remedy_for_a_product(cuda_device):
+    body = WGMMA.replace("BEFORE", "").replace("BEHIND", f"{GROUP} {BARRIER} {FILL}")
+    (hazard,) = run(body, threads=128, target="sm_90a")
+    assert "wait for the product: wgmma.wait_group" in hazard.text
