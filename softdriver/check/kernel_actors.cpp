@@ -540,12 +540,17 @@ void KernelRaces::keep(const Accessor &by, Cell &cell) const {
 
 // Reports lanes that read, by ld.global.nc, what the launch has written.
 void KernelRaces::find_unseen_writes(const Now &now, uint32_t lanes) {
+    uint64_t unwritten = ~uint64_t{0}; // the number of a line that nobody has written
     for (uint32_t left = lanes; left; left &= left - 1) {
         unsigned lane = first_of(left), thread = now.warp.number * warp_size + lane;
-        if (addresses_.space(lane) != Space::Global)
-            continue;
         uint64_t begin = addresses_[lane], end = begin + now.bytes;
+        if (begin / line_bytes == unwritten || addresses_.space(lane) != Space::Global)
+            continue;
         Line &line = line_of(now.block, false, begin / line_bytes);
+        if (!line.has_cells() && !line.writes()) {
+            unwritten = begin / line_bytes;
+            continue;
+        }
         bool any = line.has_cells();
         for (unsigned i = 0; i < line.writes(); i++)
             any |= line.spans()[i].lanes_at(begin % line_bytes,
