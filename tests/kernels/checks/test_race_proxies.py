@@ -257,6 +257,10 @@ PRODUCTS = {
         ("", f"{GROUP} {GROUP_WAIT.format(0)} {FILL}"),
         ["asynchronous read write"],
     ),
+    "the other warps have not waited": (
+        ("", f"{GROUP} {GROUP_WAIT.format(0)} setp.lt.u32 %p5, %r1, 32; @%p5 {FILL}"),
+        ["asynchronous read write"],
+    ),
     "a read without a wait": (("", "ld.shared.u32 %r15, [%r3];"), []),
 }
 
