@@ -855,9 +855,21 @@ def _wait_for_known_work(Context context):
         _wait_for_stream(freeing)
 
 
+cdef void _say_for_reuse(bint reuse) noexcept nogil:
+    """As `ask_for` of `_event`, which imports this module."""
+    if cudadrv_table.asks is not NULL:
+        cudadrv_table.asks(2 if reuse else 0)
+
+
 def _wait_for_stream(stream):
     try:
-        stream.synchronize()
+        _say_for_reuse(True)  # the program does not get this answer
+        try:
+            done = stream.done
+        finally:
+            _say_for_reuse(False)
+        if not done:
+            stream.waitable().synchronize()
     except ValueError:  # the stream was closed meanwhile, or is another thread's default stream
         pass
 

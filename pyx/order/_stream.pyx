@@ -823,9 +823,11 @@ cdef int _query(Stream stream, int purpose) noexcept nogil:
         own_mutex_take(stream.order.issue)
         reason = enter_stream(stream, &pushed)
         if reason == 0:
-            ask_for(purpose)
+            if purpose != FOR_PROGRAM:
+                ask_for(purpose)
             reason = query_stream(stream.raw)
-            ask_for(FOR_PROGRAM)
+            if purpose != FOR_PROGRAM:
+                ask_for(FOR_PROGRAM)
             if reason == CUDA_SUCCESS and stream.context.prints:
                 reason = write_prints_of_stream(stream.raw)
             leave_context(pushed)

@@ -42,8 +42,10 @@ int configure(const char *text) {
         after.devices != before.devices || after.concurrent_managed != before.concurrent_managed;
     if (hardware && context_alive())
         return fail("devices and concurrent_managed cannot change while a context is alive");
-    if (after.report != before.report || after.explore != before.explore)
-        return fail("report and explore are settings of CUDADRV_SOFTWARE only");
+    if (after.report != before.report)
+        return fail("report is a setting of CUDADRV_SOFTWARE only");
+    if (after.explore != before.explore)
+        return fail("explore is a setting of CUDADRV_SOFTWARE only");
     if (before.races == RaceMode::Off || after.races == RaceMode::Off)
         driver.races.start_over();
     driver.settings = after;

@@ -104,7 +104,7 @@ def test_options_of_the_command_before_it(run):
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--schedule=late", "schedule must be eager, lazy or random, not 'late'"),
+        ("--schedule=late", "schedule must be eager, lazy, random or replay, not 'late'"),
         ("--seed=-1", "seed must be a number, not '-1'"),
         ("--seed=", "seed must be a number, not ''"),
         ("--races=maybe", "races must be off, record, print or abort, not 'maybe'"),
