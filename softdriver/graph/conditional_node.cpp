@@ -130,6 +130,8 @@ class ConditionalRun : public Piecewise {
 
     void prepare(const Graph &graph) {
         bool eager = state().settings.schedule == Schedule::Eager;
+        if (graph.nodes.size() > 1 && state().chooser.replays())
+            state().chooser.limit("the nodes in the body of a conditional node run in one order");
         auto choose = [&](size_t count) { return eager ? 0 : state().chooser.draw(count); };
         for (const GraphNodePtr &node : sorted(graph, choose)) {
             if (!node->enabled)

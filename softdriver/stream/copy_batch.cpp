@@ -154,6 +154,8 @@ bool reads_now(Order order) {
 // to the first or, under the random schedule, in a random order.
 OperationPtr join(std::vector<OperationPtr> parts) {
     std::reverse(parts.begin(), parts.end());
+    if (parts.size() > 1 && state().chooser.replays())
+        state().chooser.limit("the copies of a batch run in one order");
     if (state().settings.schedule == Schedule::Random)
         for (size_t i = parts.size(); i > 1; i--)
             std::swap(parts[i - 1], parts[state().chooser.draw(i)]);

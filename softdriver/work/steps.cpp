@@ -10,6 +10,19 @@ namespace {
 
 using explore::Step;
 
+// Notes memory that the operation writes and that the host can read without a call. Only cudadrv is
+// known to refuse such reads while the memory is in use.
+void note_early_reads(const std::vector<Range> &writes) {
+    if (state().words.operation)
+        return;
+    for (const Range &range : writes) {
+        const Allocation *memory = find_reserved(range.begin, 1);
+        if (memory && !memory->on_device())
+            state().chooser.limit("early reads of page-locked or managed memory by the host are "
+                                  "not seen");
+    }
+}
+
 std::string place_of(const Stream &stream) {
     if (stream.kind == StreamKind::Legacy)
         return "the legacy stream";
@@ -114,7 +127,10 @@ void Steps::ran(Operation &operation, const Outcome *outcome) {
     touched.writes.push_back(end_of(operation));
     if (operation.on_worker)
         touched.writes.push_back(explore::mark_of_host);
+    for (const auto *writes : {&operation.writes, &operation.updates})
+        note_early_reads(*writes);
     if (outcome) {
+        note_early_reads(outcome->writes);
         for (const auto *reads : {&outcome->reads, &outcome->early_reads})
             add(touched.reads, *reads);
         for (const auto *writes :
