@@ -58,15 +58,7 @@ bool BetweenBlocks::is_needless(const Accesses &all, const BlockAccess &access) 
 }
 
 void BetweenBlocks::add(uint64_t line, const BlockAccess &access) {
-    uint64_t number = line / page_lines;
-    if (!page_ || number != number_) {
-        std::unique_ptr<Page> &page = pages_[number];
-        if (!page)
-            page = std::make_unique<Page>();
-        page_ = page.get();
-        number_ = number;
-    }
-    Accesses &all = page_->lines[line % page_lines];
+    Accesses &all = lines_[line];
     bool alone = true; // the block is the only one that accesses the line at this place
     for (const BlockAccess &each : all) {
         if (each.place != access.place)
@@ -93,17 +85,9 @@ void BetweenBlocks::add(uint64_t line, const BlockAccess &access) {
 }
 
 void BetweenBlocks::join(BetweenBlocks &other) {
-    for (auto &[number, page] : other.pages_) {
-        std::unique_ptr<Page> &own = pages_[number];
-        if (!own) {
-            own = std::move(page);
-            continue;
-        }
-        for (size_t i = 0; i < page_lines; i++)
-            own->lines[i].insert(own->lines[i].end(), page->lines[i].begin(), page->lines[i].end());
-    }
-    other.pages_.clear();
-    other.page_ = nullptr;
+    lines_.join(other.lines_, [](Accesses &own, const Accesses &more) {
+        own.insert(own.end(), more.begin(), more.end());
+    });
 }
 
 // Compares all accesses to a line.
@@ -151,14 +135,12 @@ void BetweenBlocks::compare(uint64_t line, const Accesses &all, Races &races) {
 
 BetweenBlocks::Races BetweenBlocks::races() const {
     Races found;
-    for (const auto &[number, page] : pages_)
-        for (size_t i = 0; i < page_lines; i++) {
-            const Accesses &all = page->lines[i];
-            bool writes = std::any_of(all.begin(), all.end(),
-                                      [](const BlockAccess &each) { return each.writes; });
-            if (writes && all.size() > 1)
-                compare(number * page_lines + i, all, found);
-        }
+    lines_.each([&](uint64_t line, const Accesses &all) {
+        bool writes = std::any_of(all.begin(), all.end(),
+                                  [](const BlockAccess &each) { return each.writes; });
+        if (writes && all.size() > 1)
+            compare(line, all, found);
+    });
     return found;
 }
 

@@ -38,17 +38,11 @@ class BetweenBlocks {
     Races races() const;
 
   private:
-    static constexpr size_t page_lines = 64;
     using Accesses = std::vector<BlockAccess>;
-    struct Page {
-        std::array<Accesses, page_lines> lines;
-    };
     static bool is_needless(const Accesses &all, const BlockAccess &access);
     static void compare(uint64_t line, const Accesses &all, Races &races);
 
-    std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
-    Page *page_ = nullptr; // the page that add() has used last
-    uint64_t number_ = 0;
+    Pages<Accesses> lines_;
 };
 
 } // namespace soft::check

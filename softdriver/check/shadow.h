@@ -43,7 +43,7 @@ struct Entry {
         return strong && other.strong && bytes == other.bytes && size == other.size &&
                (block == other.block || !(only_block || other.only_block));
     }
-    // Returns whether a write is one of those whose value this access has read or updated.
+    // Returns whether this access has read or updated the value that `write` stored.
     bool has_met(const Entry &write) const {
         return strong && bytes == write.bytes && size == write.size && first <= write.number &&
                write.number < number + !writes;
@@ -207,11 +207,12 @@ class Line {
     Span own_[own];
 };
 
-// The lines of global memory, made when a line is first used.
-class Shadow {
+// What is known of the lines of global memory, in pages that are made when one of their lines is
+// first used.
+template <class OfLine> class Pages {
   public:
-    Line &operator[](uintptr_t line) {
-        uintptr_t number = line / page_lines;
+    OfLine &operator[](uint64_t line) {
+        uint64_t number = line / page_lines;
         if (!page_ || number != number_) {
             std::unique_ptr<Page> &page = pages_[number];
             if (!page)
@@ -219,17 +220,38 @@ class Shadow {
             page_ = page.get();
             number_ = number;
         }
-        return page_->lines[line % page_lines];
+        return (*page_)[line % page_lines];
+    }
+    // Calls `visit` for each line of all pages, used or not.
+    template <class Visit> void each(Visit visit) const {
+        for (const auto &[number, page] : pages_)
+            for (size_t i = 0; i < page_lines; i++)
+                visit(number * page_lines + i, (*page)[i]);
+    }
+    // Takes over the lines of `other`. Calls `merge` for lines of pages that both have.
+    template <class Merge> void join(Pages &other, Merge merge) {
+        for (auto &[number, page] : other.pages_) {
+            std::unique_ptr<Page> &own = pages_[number];
+            if (!own) {
+                own = std::move(page);
+                continue;
+            }
+            for (size_t i = 0; i < page_lines; i++)
+                merge((*own)[i], (*page)[i]);
+        }
+        other.pages_.clear();
+        other.page_ = nullptr;
     }
 
   private:
     static constexpr size_t page_lines = 64;
-    struct Page {
-        Line lines[page_lines];
-    };
-    std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;
-    Page *page_ = nullptr;
-    uintptr_t number_ = 0;
+    using Page = std::array<OfLine, page_lines>;
+
+    std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+    Page *page_ = nullptr; // the page that was used last
+    uint64_t number_ = 0;
 };
+
+using Shadow = Pages<Line>;
 
 } // namespace soft::check
