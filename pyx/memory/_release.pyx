@@ -611,7 +611,10 @@ cdef int _await_quietly(Event event) except -1:
     cdef CUresult status = CUDA_ERROR_NOT_READY
     while status == CUDA_ERROR_NOT_READY:
         ask_for(UNTIL_DONE)
-        status = event.ask(now_ns() + LOOK_NS)
+        try:
+            status = event.ask(now_ns() + LOOK_NS)
+        finally:
+            ask_for(FOR_PROGRAM)
         if status == CUDA_ERROR_NOT_READY:
             refuse_endless(NULL)
     return event.context.check(status)

@@ -51,7 +51,7 @@ size_t Chooser::choose(const std::vector<Actor> &options) {
     if (next_ < script_.size()) {
         chosen = script_[next_++];
         if (chosen >= options.size()) {
-            if (run_.misfit.empty())
+            if (!run_.stopped && run_.misfit.empty())
                 run_.misfit = "choice " + std::to_string(next_) + " of the script is option " +
                               std::to_string(chosen) + ", and there are only " +
                               std::to_string(options.size());
@@ -79,13 +79,18 @@ size_t Chooser::made(Step step) {
                                        }),
                         sleepers_.end());
     }
-    run_.fresh += !redundant_;
+    run_.fresh += !redundant_ && !run_.stopped;
     run_.steps.push_back(std::move(step));
     return run_.steps.size() - 1;
 }
 
+void Chooser::stop(const char *why) {
+    limit(why);
+    run_.stopped = true;
+}
+
 Run Chooser::take() {
-    if (run_.misfit.empty() && next_ < script_.size())
+    if (!run_.stopped && run_.misfit.empty() && next_ < script_.size())
         run_.misfit = "the script has " + std::to_string(script_.size()) +
                       " choices, and the run came to " + std::to_string(next_);
     Run run = std::move(run_);

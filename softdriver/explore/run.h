@@ -55,6 +55,7 @@ struct Run {
     // From this step on, another run has had the same steps in an equivalent order. If there is no
     // such step: the number of steps.
     size_t fresh = 0;
+    bool stopped = false;         // the steps from `fresh` on cannot be repeated
     std::set<std::string> limits; // why not all orders can be explored
     std::string misfit;           // how the run did not fit its script; empty if it did
 };

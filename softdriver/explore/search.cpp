@@ -34,6 +34,10 @@ std::vector<Sleeper> Search::sleepers_after(const Node &node) {
 // before the step that was planned to be another one.
 bool Search::follow(const Run &run) {
     size_t kept = nodes_.empty() ? 0 : branch_ + 1;
+    if (run.stopped && run.fresh < kept) {
+        nodes_.resize(run.fresh);
+        return true;
+    }
     for (size_t i = 0; i < kept; i++) {
         const Node &node = nodes_[i];
         bool same = i < run.steps.size() && run.steps[i].options == node.options &&
@@ -65,11 +69,11 @@ bool Search::follow(const Run &run) {
 
 void Search::add(const Run &run) {
     limits_.insert(run.limits.begin(), run.limits.end());
-    (run.fresh == run.steps.size() ? runs_ : redundant_)++;
+    (run.stopped || run.fresh == run.steps.size() ? runs_ : redundant_)++;
     if (!run.misfit.empty())
         misfit_ = run.misfit;
     if (run.fresh > most_steps) {
-        limits_.insert("the test has more than 4000 steps");
+        limits_.insert("the test has more than " + std::to_string(most_steps) + " steps");
         nodes_.clear();
         return;
     }
@@ -147,7 +151,8 @@ void Search::reverse(const Run &run, const std::vector<Order> &orders, size_t fi
             node.todo.insert(actor);
             return;
         }
-    // What leads to `second` cannot begin here, for example because it waits for a value in memory.
+    // None of these actors can make a step here: the next operation of each waits, for example for
+    // a value in memory. So all other actors are tried.
     for (Actor actor : node.options)
         if (!node.has(actor))
             node.todo.insert(actor);

@@ -14,9 +14,9 @@ namespace {
 // A kernel with more pieces is assumed to wait for work of other streams.
 constexpr int most_pieces = 1024;
 constexpr int most_early_answers = 2;
-// How long nothing may happen before it counts as a deadlock, and how long the host waits for a
-// host function, in microseconds.
-constexpr long deadlock_after = 1000000, function_after = 2000000, pause_between = 1000;
+// In microseconds: how long nothing may happen in a wait before the result says so, and how long
+// the host waits for a host function.
+constexpr long idle_after = 1000000, function_after = 2000000, pause_between = 1000;
 
 } // namespace
 
@@ -31,7 +31,7 @@ void Scheduler::note_thread() {
         thread_ = thread;
         early_answers_ = 0;
     } else if (thread_ != thread) {
-        chooser.limit("several threads call the driver");
+        chooser.stop("several threads call the driver");
     }
 }
 
@@ -91,7 +91,7 @@ void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
 void Scheduler::wait_for_worker(Lock &lock, const OperationPtr &operation) {
     for (long waited = 0; !operation->done(); waited += pause_between) {
         if (waited > function_after) {
-            state().chooser.limit("a host function waits for the host");
+            state().chooser.stop("a host function waits for the host");
             return;
         }
         pause(lock, pause_between);
@@ -123,7 +123,7 @@ bool Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
             return false;
         pause(lock, pause_between);
         idle += pause_between;
-        if (idle > deadlock_after)
+        if (idle > idle_after)
             state().chooser.limit("a wait did not end");
     }
     state().steps.waited(targets);

@@ -146,6 +146,33 @@ def test_grows(cuda_checked):
     result.stdout.fnmatch_lines(["*the test cannot be repeated: step *"])
 
 
+def test_several_threads(run):
+    """Their calls cannot be repeated, which is no failure of the test."""
+    text = """
+import threading
+
+def work():
+    stream = cu.Stream()
+    for _ in range(20):
+        token = cu.DeviceBuffer(4).fill_async(1, stream)
+        while not token.done:
+            pass
+
+@pytest.mark.cuda_allow("races")
+def test_both(cuda_checked):
+    both((1, 2))
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    both((1, 2))
+    for thread in threads:
+        thread.join()
+"""
+    result = run(text, "--cuda-schedule=explore", "--cuda-explore=20,20")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*not complete: *several threads call the driver*"])
+
+
 def test_a_value_that_differs(run):
     text = """
 from cudadrv import testing
