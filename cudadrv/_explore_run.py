@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -31,9 +32,9 @@ from cudadrv._run import (
     Place,
     RunError,
     opened,
+    parsed,
     prepared,
     spawn_and_wait,
-    split,
     write_json,
 )
 from cudadrv._run_report import as_text, problems, read
@@ -68,12 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
 def explore_command(arguments: Sequence[str]) -> int:
     """Explore a command as the arguments say, and return the exit status."""
     parser = make_parser()
-    given, command = split(arguments)
-    options, unknown = parser.parse_known_args(given)
-    if unknown:
-        parser.error(f"unknown option {unknown[0]}: options of COMMAND come after it, or after --")
-    if not command:
-        parser.error("a COMMAND is needed: [OPTIONS] -- COMMAND [ARGS...]")
+    options, command = parsed(parser, arguments)
     if options.max < 1 or not options.seconds > 0:
         parser.error("--max and --seconds must be more than 0")
     try:
@@ -146,6 +142,7 @@ class Programs:
                 NO_RUN,
             )
         text = record.read_bytes()
+        shutil.rmtree(folder)
         made = steps_of(self.driver.cudadrvSoftExploreRead(text))
         return Ran(result, made, json.loads(self.driver.cudadrvSoftExploreLearn(text)))
 
@@ -194,9 +191,9 @@ def _explore_program(command: Sequence[str], options: argparse.Namespace) -> Exp
         folder.mkdir()
         runner = Programs(command, place, folder, options.seconds)
         search = Search(runner, lambda result: result.verdict, options.max, options.seconds)
-        progress = time.monotonic()
+        start = time.monotonic()
         explored = search.explore(warms_up=False)
-        seconds = time.monotonic() - progress
+        seconds = time.monotonic() - start
         print(f"cudadrv explore: {runner.count} runs in {seconds:.1f} s", file=sys.stderr)
         return explored
 

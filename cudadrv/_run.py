@@ -91,15 +91,22 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments[:index]), list(arguments[index:])
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run a command as the arguments say, report, and return the exit status."""
-    parser = make_parser()
+def parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options, and the command behind them."""
     given, command = split(arguments)
     options, unknown = parser.parse_known_args(given)
     if unknown:
         parser.error(f"unknown option {unknown[0]}: options of COMMAND come after it, or after --")
     if not command:
         parser.error("a COMMAND is needed: [OPTIONS] -- COMMAND [ARGS...]")
+    return options, command
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command as the arguments say, report, and return the exit status."""
+    options, command = parsed(make_parser(), arguments)
     try:
         settings = checked_settings(options)
         with opened(options.json) as file, prepared(settings, command) as place:
