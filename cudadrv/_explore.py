@@ -318,16 +318,19 @@ def explore(
     *,
     most_runs: int = MOST_RUNS,
     seconds: float = MOST_SECONDS,
+    saves: bool = True,
 ) -> Explored[Value]:
     """Call ``run`` under every order of the asynchronous work that it queues, up to equivalence.
 
     Stops at the first call that has failed. ``run`` must wait for its work, and must
     do the same in each call, apart from what depends on the order. Raises NotRepeatableError if it
-    does not.
+    does not. Each run begins with the present bytes of all memory, or, unless ``saves``, with those
+    that the first run saves.
     """
     former = testing.settings()
     runner = InProcess(run, judge)
-    runner.driver.cudadrvSoftExploreSave()
+    if saves:
+        runner.driver.cudadrvSoftExploreSave()
     try:
         with _without_collection():
             return Search(runner, judge, most_runs, seconds).explore(warms_up=True)

@@ -38,7 +38,7 @@ def explore_item(
         return run()
 
     try:
-        explored = _explore.explore(once, _judge, most_runs=most_runs, seconds=seconds)
+        explored = _explore.explore(once, _judge, most_runs=most_runs, seconds=seconds, saves=False)
     except _explore.NotRepeatableError as error:
         reports = [_failure(item, str(error))]
         found = {"summary": "not repeatable", "complete": False, "runs": 0}

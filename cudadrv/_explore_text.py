@@ -40,7 +40,7 @@ def missing_order(failure: Failure[Any]) -> Pair | None:
     found = []
     for later, step in enumerate(failing):
         for earlier in range(later):
-            if not _conflict(failing[earlier], step):
+            if not conflict(failing[earlier], step):
                 continue
             first, second = known.get(names[earlier]), known.get(names[later])
             if first is not None and second is not None and second < first:
@@ -61,7 +61,8 @@ def _identities(steps: list[Step]) -> list[tuple[int, str, str, int]]:
     return names
 
 
-def _conflict(one: Step, other: Step) -> bool:
+def conflict(one: Step, other: Step) -> bool:
+    """Whether the order of two steps of different actors matters."""
     return one.actor != other.actor and (
         _overlap(one.writes, other.writes)
         or _overlap(one.writes, other.reads)

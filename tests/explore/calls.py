@@ -9,6 +9,7 @@ from typing import NamedTuple
 import cudadrv as cu
 from cudadrv import testing
 from cudadrv._explore import Step, _library, steps
+from cudadrv._explore_text import conflict
 
 BUFFERS, STREAMS, EVENTS = 3, 3, 2
 NON_BLOCKING, NO_TIMING = 1, 2
@@ -109,18 +110,7 @@ def order_of(made: list[Step]) -> frozenset:
     return frozenset(
         (names[one], names[other])
         for one, other in combinations(range(len(made)), 2)
-        if made[one].actor != made[other].actor and conflict(made[one], made[other])
-    )
-
-
-def conflict(one, other):
-    def overlap(some, others):
-        return any(a[0] < b[1] and b[0] < a[1] for a in some for b in others)
-
-    return (
-        overlap(one.writes, other.writes)
-        or overlap(one.writes, other.reads)
-        or overlap(one.reads, other.writes)
+        if conflict(made[one], made[other])
     )
 
 
