@@ -136,7 +136,7 @@ void KernelInit::passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx
     for (const ptx::Transfer &part : transfers)
         for (uint32_t left = warp.active; left; left &= left - 1) {
             unsigned lane = unsigned(__builtin_ctz(left));
-            // A predicate is a number of two bytes in memory.
+            // A predicate that is passed in memory takes two bytes.
             size_t bytes = part.predicate ? 2 : part.bytes;
             std::vector<uint8_t> masks(std::max<size_t>(bytes, sizeof(uint64_t)));
             uint32_t origin = 0;

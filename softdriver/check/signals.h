@@ -9,8 +9,8 @@
 namespace soft::check {
 
 // What strong writes to some memory have told those who read the values: the release sequences.
-// A strong read sees the last write if each of the two is in the scope of the other one, and both
-// have the same bytes. If that write is a read-modify-write, the read also sees what it has seen.
+// A strong read sees the last write of exactly its bytes, if the scope of each includes the thread
+// of the other. If that write is a read-modify-write, the read also sees what the write has seen.
 class Signals {
   public:
     struct Access {

@@ -97,7 +97,8 @@ struct Effect {
     Scope scope = Scope::Device;
 };
 
-// A register in a frame, with the bytes of its row for each lane: 0 for a predicate.
+// A register in a frame: its row, and how many bytes the row has for each lane (0 for a predicate,
+// which has a bit).
 struct Part {
     Row row = 0;
     uint8_t width = 0;
@@ -193,8 +194,8 @@ struct Code {
     // True if the function has an instruction with which blocks communicate, or whose effect
     // depends on their order: atomics on global memory, fences, signals, output.
     bool communicates = false;
-    // True if it has copies that go on while the threads do something else, mbarriers, or accesses
-    // that only their handlers know (Effect::Kind::Other).
+    // True if the function has asynchronous copies or mbarriers, or accesses whose addresses only
+    // the handlers of the steps know (Effect::Kind::Other).
     bool has_copies = false;
     std::vector<Step> body;
     std::vector<int> lines;           // PTX line of each step

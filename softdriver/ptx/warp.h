@@ -94,12 +94,12 @@ struct Warp {
     // Waits for the lanes in `members`. Returns false if some of them have not arrived. The step
     // must then do nothing, and runs again later.
     bool meet(const Step &step, uint32_t members);
-    // Waits for the lanes that each lane names in `members`, and calls `exchange` for the active
-    // lanes when they have arrived: apart for each tile.
+    // Each lane waits for the lanes that it names in `members`. When all lanes of a tile have
+    // arrived, calls `exchange`, with only these lanes active.
     template <class Exchange>
     void meet_named(const Step &step, const uint32_t *members, Exchange exchange);
-    // The same for steps that treat each lane alone. Only the lanes whose members have arrived stay
-    // active. Returns false if there are none.
+    // The same wait, for steps that need no exchange between lanes. Afterwards only the lanes whose
+    // members have arrived are active. Returns false if there are none.
     bool meet_all_named(const Step &step, const uint32_t *members);
     // Returns the lanes that meet together with the first one of `lanes`. Other tiles of the warp
     // meet apart: they name none of these lanes, and these lanes name none of them. So lanes that

@@ -194,7 +194,7 @@ SOFT_STREAM_API(cuStreamQuery, (CUstream handle), (handle)) {
     if (CUresult status = refuse_waiting(*call.thread, *stream))
         return status;
     auto awaited = state().races.tails(*stream);
-    // An answer tells the program also that earlier work is done.
+    // Operations that are already done belong to the question, too: the answer depends on them.
     auto targets = state().chooser.replays() ? awaited : stream_targets(*stream);
     bool done = state().scheduler.poll(call.lock, targets, stream->patience);
     if (done)

@@ -49,7 +49,7 @@ struct Stream : std::enable_shared_from_this<Stream> {
     std::set<uint64_t> capture_tail;
     bool destroyed = false; // the program has destroyed the stream, but the capture still uses it
     std::shared_ptr<RaceTrack> track; // what the race detector knows of the stream, or null
-    // The number of the stream in the run (see work/steps.h).
+    // The number of the stream as an actor of this run (schedule `replay`, see work/steps.h).
     uint64_t run = 0;
     explore::Actor actor = 0;
     // The workspace for cooperative launches. It is null until the first one.
