@@ -13,6 +13,10 @@ from cudadrv._names cimport NodeKind
 from cudadrv._stream cimport Capturing, Stream, driver_call
 
 
+cdef enum:
+    MOST_RAWS = 4   # the driver's nodes of one operation: a fill of 16-byte items has up to 4
+
+
 cdef class ChildNames:
     cdef list numbers           # see `graph_launch`
 
@@ -37,7 +41,8 @@ cdef class GraphNode:
     cdef str graph              # the graph's name in messages
     cdef uint64_t graph_number
     cdef NodeKind kind
-    cdef CUgraphNode raws[2]    # the driver's nodes; a fill of some 8-byte items is two of them
+    # The driver's nodes. A fill of wide items may have several, each after the one before it.
+    cdef CUgraphNode raws[MOST_RAWS]
     cdef int raw_count
     cdef uint16_t operation     # the number of the operation's name: see _names.pyx
     cdef uint32_t site_number

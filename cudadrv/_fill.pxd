@@ -8,19 +8,26 @@ from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
 
+cdef enum:
+    MOST_BYTES = 16     # of an item whose bytes differ
+
+
+# `shape_fill` sets all fields. If the driver cannot fill such items, they are bytes here.
 cdef struct Fill:
     CUdeviceptr target
     size_t count
     size_t itemsize
-    unsigned char[8] item
+    unsigned char[16] item
 
 
 # The value of the last fill is kept, because programs often repeat a fill.
 cdef object last_value          # an int or a float: immutable, so `is` can compare them
 cdef object last_dtype          # the dtype of `last_item`
-cdef unsigned char[8] last_item     # `last_value` as an item of `last_dtype`
+cdef unsigned char[16] last_item     # `last_value` as an item of `last_dtype`
 
 cdef int set_new_item(unsigned char *item, object value, Region region) except -1
+cdef int shape_fill(Fill *fill, Region region, const unsigned char *item) except -1
+cdef int columns_of(const Fill *fill) noexcept nogil
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream)
 
 

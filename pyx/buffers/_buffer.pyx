@@ -548,7 +548,7 @@ cdef class Buffer(Region):
         ----------
         value : scalar
             A value that the dtype can hold without a change of kind. For example, an integer dtype
-            does not accept a float.
+            does not accept a float. 0 sets all bytes to 0, whatever the dtype is.
         stream : Stream, optional
             As for `copy_from`. If there is neither a given nor a current stream, the host itself
             fills a LockedBuffer or UnifiedBuffer.
@@ -556,23 +556,24 @@ cdef class Buffer(Region):
         Raises
         ------
         TypeError, ValueError
-            The dtype cannot hold the value; an item does not have 1, 2, 4 or 8 bytes; the buffer is
-            not aligned to its items, or to 4 bytes for items of 8.
+            The dtype cannot hold the value; an item does not have 1, 2, 4, 8, 12 or 16 bytes; the
+            buffer is not aligned to its items, or to 4 bytes for items of 8 or more. If all bytes
+            of the item are equal, as in 0, its size and the alignment do not matter.
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md.
         CudaError
             A driver call failed.
 
         Driver functions: cuMemsetD8Async, cuMemsetD16Async or cuMemsetD32Async; cuMemsetD2D32Async
-        twice for items of 8 bytes whose halves differ.
+        once for each 4 bytes of items of 8, 12 or 16 bytes whose words of 4 bytes differ.
         """
         cdef Token token
-        cdef unsigned char[8] item
+        cdef unsigned char[16] item
         stream = known_stream(stream)
         self.usable()
         set_item(item, value, self)
         found = stream_for(stream, self.memory.context)
-        if not (found is None and self.fill_on_host(item[:self.itemsize])):
+        if not (found is None and self.fill_on_host(item)):
             token = fill_region(FILL, self, item, blocking_stream(found, self))
             token.wait()
 
@@ -582,7 +583,7 @@ cdef class Buffer(Region):
         Parameters, errors and driver functions are those of `fill`; ``stream`` is that of
         `copy_from_async`.
         """
-        cdef unsigned char[8] item
+        cdef unsigned char[16] item
         set_item(item, value, self)
         return fill_region(
             FILL_ASYNC, self, item, required_stream(stream, self, "fill_async"))
@@ -987,7 +988,7 @@ cdef class Buffer(Region):
     #
     # Each function returns False if the host cannot access the memory. HostBuffer overrides them.
 
-    cdef bint fill_on_host(self, bytes item) except -1:
+    cdef bint fill_on_host(self, const unsigned char *item) except -1:
         return False
 
     cdef bint copy_in_on_host(self, array) except -1:

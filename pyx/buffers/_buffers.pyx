@@ -29,6 +29,7 @@ from cudadrv._driver cimport (
     PyVectorcall_NARGS, exchange_call, tuple_of, unlikely,
 )
 from cudadrv._errors cimport only_made_by
+from cudadrv._fill cimport MOST_BYTES
 from cudadrv._growing cimport (
     allocate_growing, capacity_of, devices_of, grow_region, shrink_region,
 )
@@ -343,9 +344,11 @@ cdef class HostBuffer(Buffer):
             own_turn_end(engine, &access)
         return 0
 
-    cdef bint fill_on_host(self, bytes item) except -1:
-        items = np.frombuffer(item, f"u{len(item)}")  # as integers: NumPy then copies padding, too
-        return self.copy_in_on_host(np.broadcast_to(items, self.count))
+    cdef bint fill_on_host(self, const unsigned char *item) except -1:
+        size = self.itemsize if self.itemsize <= MOST_BYTES else 1  # larger items have equal bytes
+        # As integers or as bytes: NumPy then copies padding, too.
+        items = np.frombuffer(item[:size], f"{'u' if size in (1, 2, 4, 8) else 'V'}{size}")
+        return self.copy_in_on_host(np.broadcast_to(items, self.nbytes // <size_t>size))
 
     cdef bint copy_in_on_host(self, array) except -1:
         return _copy(self, array, True)

@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memmove
 from cudadrv._arguments cimport Room, new_room
 from cudadrv._buffers cimport LockedBuffer, new_buffer
 from cudadrv._capture cimport (
-    Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
+    MOST_RAWS, Capture, DriverGraph, GraphNode, Holdings, Plan, after_of, new_capture, new_holdings,
 )
 from cudadrv._conditions cimport (
     CONDITIONS, IF_NODE, SWITCH_NODE, WHILE_NODE, ConditionKind, add_child, add_conditional,
@@ -1128,12 +1128,12 @@ cdef CUgraphNode *_raws_of(list nodes) except NULL:
     """Return the driver's nodes, as `ExecutableGraph.raws` has them. A loan has none."""
     cdef GraphNode node
     cdef int part
-    cdef CUgraphNode *raws = <CUgraphNode *>calloc(2 * len(nodes) + 1, sizeof(CUgraphNode))
+    cdef CUgraphNode *raws = <CUgraphNode *>calloc(MOST_RAWS * len(nodes) + 1, sizeof(CUgraphNode))
     if raws is NULL:
         raise MemoryError()
     for node in nodes:
         for part in range(node.raw_count):
-            raws[2 * node.index + part] = node.raws[part]
+            raws[MOST_RAWS * node.index + part] = node.raws[part]
     return raws
 
 

@@ -16,7 +16,7 @@ from libc.string cimport memcpy, memset
 
 from cudadrv._arguments cimport Frame
 from cudadrv._buffers cimport new_buffer
-from cudadrv._capture cimport DriverGraph, GraphNode, Holdings, new_holdings
+from cudadrv._capture cimport MOST_RAWS, DriverGraph, GraphNode, Holdings, new_holdings
 from cudadrv._copy_node cimport change_copy
 from cudadrv._device cimport Context, is_usable
 from cudadrv._driver cimport (
@@ -272,8 +272,8 @@ cdef str _unpaired(GraphNode old, GraphNode new, Context context):
                 " same order")
     if old.kind == FILL_NODE and new.kind == FILL_NODE and old.raw_count != new.raw_count:
         return (f"its operation {new.index}, {new.called()}, and {old.called()}: one of them fills"
-                " items with two different halves of 4 bytes, which the device does by two"
-                " operations")
+                " items with different words of 4 bytes, which the device does by one operation"
+                " for each word")
     reason = unlike(old, new, context)
     return None if reason is None else f"{reason}. Instantiate that graph instead"
 
@@ -308,12 +308,20 @@ cdef int _refuse_update(
     cdef GraphNode node
     cdef str where = ""
     for node in nodes:
-        if info.errorNode is not NULL and info.errorNode in (node.raws[0], node.raws[1]):
+        if info.errorNode is not NULL and _is_raw_of(node, info.errorNode):
             where = f" It is operation {node.index}, {node.called()}, in the place of" \
                     f" {(<GraphNode>executable.uses.nodes[node.index]).called()}."
     reason = REASONS.get(info.result, f"CUgraphExecUpdateResult {<int>info.result}")
     raise CaptureError(f"{graph} cannot update this executable of {executable.label}: {reason}."
                        f"{where} Instantiate that graph instead")
+
+
+cdef bint _is_raw_of(GraphNode node, CUgraphNode raw) noexcept:
+    cdef int part
+    for part in range(node.raw_count):
+        if node.raws[part] == raw:
+            return True
+    return False
 
 
 # ---- changes of one node ----
@@ -408,7 +416,7 @@ cdef class ExecutableNode:
 
         Launches do not borrow what a disabled node would use. The executable still keeps it,
         because the node can be enabled again. A disabled fill fills separate memory instead: one
-        item, or as many as before if an item has two different halves of 4 bytes.
+        item, or as many as before if the words of 4 bytes of an item differ.
 
         Setting it raises CaptureError if the node is not a launch, a copy or a fill; also while
         another thread launches or changes the executable. It raises CudaOutOfMemoryError if there
@@ -713,19 +721,20 @@ cdef int _make(
 ) except -1:
     """Let the driver change a node, or raise and leave it as it is.
 
-    `undo` reverts the first part of a node that has two parts.
+    `undo` reverts the parts that were changed before the driver failed.
     """
-    cdef CUgraphNode *raws = &executable.raws[2 * old.index]
-    cdef int count = 1 if raws[1] is NULL else 2
-    cdef int part
+    cdef CUgraphNode *raws = &executable.raws[MOST_RAWS * old.index]
+    cdef int part, changed
     cdef CUresult status = CUDA_SUCCESS
     cdef CUresult again = CUDA_SUCCESS
     with nogil:
-        for part in range(count):
+        for part in range(old.raw_count):
             status = change.make(executable.raw, raws[part], part, executable.context.raw)
             if status != CUDA_SUCCESS:
-                if part:
-                    again = undo.make(executable.raw, raws[0], 0, executable.context.raw)
+                for changed in range(part):
+                    if again == CUDA_SUCCESS:
+                        again = undo.make(
+                            executable.raw, raws[changed], changed, executable.context.raw)
                 break
     if again != CUDA_SUCCESS:
         executable.broken = old.called()
@@ -769,7 +778,7 @@ cdef NodeChange _fill_elsewhere(GraphNode old, Context context):
     cdef Region present = old.target
     cdef Context home = context if old.stream is not None else home_in_nodes(present, context)
     refuse_fixed_fill(old, context)
-    cdef size_t count = present.count if old.raw_count == 2 else 1  # only one row can be changed
+    cdef size_t count = present.count if old.raw_count > 1 else 1  # only one row can be changed
     # The driver accepts only memory of the same context. If that is not the graph's context, the
     # memory is page-locked, which both contexts can use.
     return fill_into(old, new_buffer(

@@ -8,13 +8,13 @@ import numpy as np
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.math cimport isinf
 from libc.stdint cimport uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from cudadrv._capture cimport GraphNode
 from cudadrv._copy cimport nothing_to_do
 from cudadrv._driver cimport (
-    CUDA_SUCCESS, CUresult, CUstream, cuMemsetD16Async, cuMemsetD2D32Async, cuMemsetD32Async,
-    cuMemsetD8Async, unlikely,
+    CUDA_SUCCESS, CUdeviceptr, CUresult, CUstream, cuMemsetD16Async, cuMemsetD2D32Async,
+    cuMemsetD32Async, cuMemsetD8Async, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_WRITE, own_access
 from cudadrv._operation cimport Operation, prepare
@@ -34,9 +34,9 @@ last_dtype = None
 
 cdef int set_new_item(unsigned char *item, object value, Region region) except -1:
     global last_value, last_dtype
-    cdef bytes slowly
     dtype = region.dtype
     cdef int code = _code_of(dtype)
+    memset(item, 0, MOST_BYTES)
     if type(value) is int and _set_integer(item, value, code) \
             or type(value) is float and _set_float(item, value, code):
         memcpy(last_item, item, sizeof(last_item))
@@ -44,19 +44,55 @@ cdef int set_new_item(unsigned char *item, object value, Region region) except -
         # Set last, because dropping the old dtype can run Python code that calls a fill, too.
         last_dtype = dtype
         return 0
-    if dtype.itemsize not in (1, 2, 4, 8):
+    return _set_bytes(item, _item(value, dtype).tobytes(), region)
+
+
+cdef int _set_bytes(unsigned char *item, bytes given, Region region) except -1:
+    """Set the bytes of an item, or raise if the device cannot fill with it.
+
+    The device fills with any byte. If all bytes of an item are equal, it may have any size.
+    """
+    dtype = region.dtype
+    memset(item, given[0], MOST_BYTES)
+    if given == given[:1] * len(given):
+        return 0
+    if not _has_fills(region.itemsize):
         raise TypeError(
             f"items of dtype {dtype} have {dtype.itemsize} bytes, and the device fills items of 1,"
-            " 2, 4 or 8. Copy from an array instead: copy_from(numpy.full(count, value, dtype))")
-    # A dtype whose alignment is smaller than its items allows parts that begin at any byte. An
-    # address that is not chosen yet must not be chosen here: the host may be the first user.
-    if (region.memory.address + region.start) % min(region.itemsize, 4):
+            " 2, 4, 8, 12 or 16, or of any size if all their bytes are equal, as in 0. Copy from an"
+            " array instead: copy_from(numpy.full(count, value, dtype))")
+    # An address that is not chosen yet must not be chosen here: the host may be the first user.
+    _check_aligned(region, region.memory.address + region.start)
+    memcpy(item, <const char *>given, len(given))
+    return 0
+
+
+cdef bint _has_fills(size_t itemsize) noexcept:
+    """Whether the driver can fill items of this size, whatever their bytes are."""
+    return itemsize in (1, 2) or itemsize <= MOST_BYTES and itemsize % 4 == 0
+
+
+cdef int _check_aligned(Region region, CUdeviceptr address) except -1:
+    # A dtype whose alignment is smaller than its items allows parts that begin at any byte.
+    if address % min(region.itemsize, 4):
         raise ValueError(
             f"{region.describe()} starts at byte {region.start}, and the device fills items of"
             f" {region.itemsize} bytes only at multiples of {min(region.itemsize, 4)}. Copy from an"
             " array instead: copy_from(numpy.full(count, value, dtype))")
-    slowly = _item(value, dtype).tobytes()
-    memcpy(item, <const char *>slowly, len(slowly))
+    return 0
+
+
+cdef int shape_fill(Fill *fill, Region region, const unsigned char *item) except -1:
+    """Describe the fill of a whole buffer. Raises ValueError if the driver cannot fill there."""
+    fill.target = pointer_of(region)
+    fill.count = region.count
+    fill.itemsize = region.itemsize
+    memcpy(fill.item, item, MOST_BYTES)
+    if likely(_has_fills(fill.itemsize) and fill.target & (min(fill.itemsize, <size_t>4) - 1) == 0):
+        return 0
+    if memcmp(item, item + 1, MOST_BYTES - 1):
+        return _check_aligned(region, fill.target)
+    fill.count, fill.itemsize = region.nbytes, 1
     return 0
 
 
@@ -109,8 +145,11 @@ cdef bint _set_float(unsigned char *item, double number, int code) noexcept:
 
 cdef object _item(object value, object dtype):
     """Return a 0-dimensional array of the dtype with the value. Raises if the dtype cannot hold it.
+    0 sets all bytes of an item to 0, whatever its dtype.
     """
     item = np.zeros((), dtype)
+    if type(value) is int and value == 0:
+        return item
     if isinstance(value, np.ndarray):
         value = plain_array(value)
         if not value.shape:
@@ -172,26 +211,32 @@ cdef CUresult _fill_call(void *arguments, CUstream stream, bint *queued) noexcep
     cdef Fill *fill = <Fill *>arguments
     cdef CUresult status
     cdef uint16_t half = 0
-    cdef uint32_t low = 0
-    cdef uint32_t high = 0
+    cdef uint32_t[4] words
+    cdef int columns, i
     if fill.itemsize == 1:
         return cuMemsetD8Async(fill.target, fill.item[0], fill.count, stream)
     if fill.itemsize == 2:
         memcpy(&half, fill.item, 2)
         return cuMemsetD16Async(fill.target, half, fill.count, stream)
-    memcpy(&low, fill.item, 4)
-    if fill.itemsize == 4:
-        return cuMemsetD32Async(fill.target, low, fill.count, stream)
-    memcpy(&high, &fill.item[4], 4)
-    if low == high:
-        return cuMemsetD32Async(fill.target, low, 2 * fill.count, stream)
-    # The driver cannot fill items of 8 bytes. So the lower halves of all items are filled as one
-    # column of a matrix, and the upper halves as another.
-    status = cuMemsetD2D32Async(fill.target, 8, low, 1, fill.count, stream)
-    if status == CUDA_SUCCESS:
-        queued[0] = True
-        status = cuMemsetD2D32Async(fill.target + 4, 8, high, 1, fill.count, stream)
+    memcpy(words, fill.item, MOST_BYTES)
+    columns = columns_of(fill)
+    if columns == 1:
+        return cuMemsetD32Async(fill.target, words[0], fill.itemsize // 4 * fill.count, stream)
+    # The driver fills only items of up to 4 bytes. So the buffer is filled as a matrix, whose rows
+    # are the items, and whose columns have one word each.
+    status = cuMemsetD2D32Async(fill.target, fill.itemsize, words[0], 1, fill.count, stream)
+    for i in range(1, columns):
+        if status == CUDA_SUCCESS:
+            queued[0] = i   # a capture counts the calls: see `_issue` of _capture
+            status = cuMemsetD2D32Async(
+                fill.target + 4 * i, fill.itemsize, words[i], 1, fill.count, stream)
     return status
+
+
+cdef int columns_of(const Fill *fill) noexcept nogil:
+    """Return how many operations of the driver a fill is: one for each 4 bytes that differ."""
+    cdef int words = <int>(fill.itemsize // 4)
+    return 1 if words < 2 or memcmp(fill.item, &fill.item[4], fill.itemsize - 4) == 0 else words
 
 
 cdef Token fill_region(int name, Region region, const unsigned char *item, Stream stream):
@@ -207,10 +252,7 @@ cdef Token fill_region(int name, Region region, const unsigned char *item, Strea
     if unlikely(region.nbytes == 0):
         return nothing_to_do(name, stream, None, region)
     borrow(region, &access, OWN_WRITE)
-    fill.target = pointer_of(region)
-    fill.count = region.count
-    fill.itemsize = region.itemsize
-    memcpy(fill.item, item, sizeof(fill.item))
+    shape_fill(&fill, region, item)
     token = new_token(stream, None, region)
     prepare(&operation, name, &access, 1, _fill_call, &fill)
     queue(&operation, stream, region)

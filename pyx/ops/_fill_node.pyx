@@ -8,17 +8,17 @@ from cudadrv._capture cimport GraphNode, after_of
 from cudadrv._copy cimport refuse_other_dtype
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS, CUcontext, CUdeviceptr, CUgraphExec, CUgraphNode,
-    CUresult, in_cuGraphAddMemsetNode, in_cuGraphExecMemsetNodeSetParams,
+    CUDA_MEMSET_NODE_PARAMS, CUDA_SUCCESS, CUcontext, CUgraphExec, CUgraphNode, CUresult,
+    in_cuGraphAddMemsetNode, in_cuGraphExecMemsetNodeSetParams,
 )
 from cudadrv._engine cimport OWN_WRITE, own_access, own_request
-from cudadrv._fill cimport Fill, set_item
+from cudadrv._fill cimport Fill, columns_of, set_item, shape_fill
 from cudadrv._names cimport FILL_NODE, custom_operation
 from cudadrv._node cimport (
     Builder, NodeChange, Place, add_node, changed_region, context_for, fill_request, home_in_nodes,
     kind_in_nodes, node_region, nothing_call, refuse_unlike, renewed, take_back,
 )
-from cudadrv._region cimport Region, borrow, check_region, pointer_of
+from cudadrv._region cimport Region, borrow, check_region
 
 cdef uint16_t ADD_FILL = custom_operation("add_fill")
 
@@ -28,46 +28,39 @@ cdef CUresult _node_call(
 ) noexcept nogil:
     cdef Fill *fill = <Fill *>arguments
     cdef CUDA_MEMSET_NODE_PARAMS params
-    cdef uint32_t halves[2]
-    cdef CUresult status
-    halves_of(fill.item, fill.itemsize, halves)
-    count[0] = 1 if halves[0] == halves[1] else 2
-    fill_params(&params, fill.target, fill.count, fill.itemsize, count[0])
-    params.value = halves[0]
-    status = in_cuGraphAddMemsetNode(
-        place.context, nodes, place.graph, place.after, place.count, &params, place.context)
-    if status == CUDA_SUCCESS and count[0] == 2:
-        params.dst, params.value = fill.target + 4, halves[1]
+    cdef CUresult status = CUDA_SUCCESS
+    cdef int part, made
+    count[0] = columns_of(fill)
+    cdef const CUgraphNode *before = place.after
+    cdef size_t many = place.count
+    for part in range(count[0]):
+        fill_params(&params, fill, count[0], part)
         status = in_cuGraphAddMemsetNode(
-            place.context, &nodes[1], place.graph, nodes, 1, &params, place.context)
+            place.context, &nodes[part], place.graph, before, many, &params, place.context)
+        before, many = &nodes[part], 1
         if status != CUDA_SUCCESS:
-            take_back(place, nodes[0], "cuGraphAddMemsetNode")
+            for made in range(part):
+                take_back(place, nodes[made], "cuGraphAddMemsetNode")
+            break
     return status
 
 
-cdef void halves_of(const unsigned char *item, size_t itemsize, uint32_t *halves) noexcept nogil:
-    """Set the values that fill the two halves of an item. Below 8 bytes, both are the same."""
-    halves[0] = halves[1] = 0
-    memcpy(halves, item, itemsize)
-    if itemsize < 8:
-        halves[1] = halves[0]
-
-
 cdef void fill_params(
-    CUDA_MEMSET_NODE_PARAMS *params, CUdeviceptr target, size_t count, size_t itemsize, int parts
+    CUDA_MEMSET_NODE_PARAMS *params, const Fill *fill, int parts, int part
 ) noexcept nogil:
-    """Fill in the driver's description of a fill, without the value.
+    """Fill in the driver's description of one part of a fill.
 
-    See `_node_call` of _copy: a fill of items of 8 bytes with different halves has two parts, one
-    for each column of halves. The second part begins 4 bytes later.
+    See `_fill_call` of _fill: a fill with several parts has one for each column of words.
     """
+    cdef uint32_t value = 0
+    cdef size_t width = min(fill.itemsize, <size_t>4)
+    memcpy(&value, &fill.item[4 * part], width)
     memset(params, 0, sizeof(params[0]))
-    params.dst, params.width, params.height = target, count, 1
-    params.elementSize = <unsigned int>min(itemsize, <size_t>4)
-    if parts == 2:
-        params.pitch, params.width, params.height = 8, 1, count
-    elif itemsize == 8:
-        params.width = 2 * count
+    params.dst, params.elementSize, params.value = \
+        fill.target + 4 * part, <unsigned int>width, value
+    params.width, params.height = fill.itemsize // width * fill.count, 1
+    if parts > 1:
+        params.pitch, params.width, params.height = fill.itemsize, 1, fill.count
 
 
 cdef GraphNode add_fill(Builder graph, object destination, object value, object after):
@@ -75,17 +68,18 @@ cdef GraphNode add_fill(Builder graph, object destination, object value, object 
     cdef own_request request
     cdef own_access access
     cdef Fill fill
+    cdef unsigned char[16] item
     cdef tuple nodes = after_of(after)
     cdef Region target = node_region(destination, "add_fill")
     cdef Context context
-    set_item(fill.item, value, target)
+    set_item(item, value, target)
     check_region(target)    # converting the value may have closed the buffer
     context = context_for(graph, target)
     if target.nbytes == 0:
         fill_request(&request, ADD_FILL, NULL, 0)
         return add_node(graph, context, &request, nodes, nothing_call, NULL, None, target, ())
     borrow(target, &access, OWN_WRITE)
-    fill.target, fill.count, fill.itemsize = pointer_of(target), target.count, target.itemsize
+    shape_fill(&fill, target, item)
     fill_request(&request, ADD_FILL, &access, 1)
     node = add_node(graph, context, &request, nodes, _node_call, &fill, None, target,
                     (target.describe(),))
@@ -98,15 +92,13 @@ cdef GraphNode add_fill(Builder graph, object destination, object value, object 
 cdef class FillChange(NodeChange):
     """Another target or value of a fill."""
 
-    cdef CUDA_MEMSET_NODE_PARAMS params
-    cdef uint32_t halves[2]     # the values of the two parts
+    cdef Fill fill
 
     cdef CUresult make(
         self, CUgraphExec executable, CUgraphNode raw, int part, CUcontext context
     ) noexcept nogil:
-        cdef CUDA_MEMSET_NODE_PARAMS params = self.params
-        params.dst += 4 * part
-        params.value = self.halves[part]
+        cdef CUDA_MEMSET_NODE_PARAMS params
+        fill_params(&params, &self.fill, self.node.raw_count, part)
         return in_cuGraphExecMemsetNodeSetParams(context, executable, raw, &params, context)
 
 
@@ -124,14 +116,14 @@ cdef NodeChange change_fill(GraphNode old, Context context, object target, objec
         set_item(change.node.settings, value, region)
         check_region(region)    # the conversion may have run code of the program
     _fill_in(change, region)
-    if old.raw_count == 2 and region.count != present.count:
+    if old.raw_count > 1 and region.count != present.count:
         raise ValueError(f"{present.describe()} has {present.count} items, and {region.describe()}"
-                         f" {region.count}: a fill whose items have two different halves keeps its"
-                         " number of items")
-    if old.raw_count == 1 and change.halves[0] != change.halves[1]:
-        raise ValueError(f"{value!r} has two different halves of 4 bytes, which the device fills"
-                         f" by two operations, and {old.called()} was captured as one. Capture the"
-                         " graph with such a value, and pass it to update")
+                         f" {region.count}: a fill of items whose words of 4 bytes differ keeps"
+                         " its number of items")
+    if old.raw_count == 1 and columns_of(&change.fill) > 1:
+        raise ValueError(f"{value!r} has different words of 4 bytes, which the device fills by one"
+                         f" operation each, and {old.called()} was captured as one operation."
+                         " Capture the graph with such a value, and pass it to update")
     borrow(region, change.node.accesses, OWN_WRITE)
     return change
 
@@ -161,10 +153,7 @@ cdef FillChange _fill_of(GraphNode old, Region region):
 
 cdef int _fill_in(FillChange change, Region region) except -1:
     """Fill in the parameters for the driver."""
-    halves_of(change.node.settings, region.itemsize, change.halves)
-    fill_params(&change.params, pointer_of(region), region.count, region.itemsize,
-                change.node.raw_count)
-    return 0
+    return shape_fill(&change.fill, region, change.node.settings)
 
 
 cdef int refuse_fixed_fill(GraphNode old, Context context) except -1:

@@ -1354,7 +1354,7 @@ cdef int _issue(
                 if call is not NULL:
                     reason = call(arguments, stream.raw, queued)
                     if reason == CUDA_SUCCESS:
-                        node.raw_count = 2 if queued[0] else 1
+                        node.raw_count = 1 + queued[0]
                         reason = _find_nodes(stream.raw, node)
                         queued[0] = True
                 if reason == CUDA_SUCCESS:
@@ -1379,11 +1379,13 @@ cdef CUresult _find_nodes(CUstream stream, GraphNode node) noexcept nogil:
         return <CUresult>CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
     if status != CUDA_SUCCESS:
         return status
-    node.raws[node.raw_count - 1] = last[0]
-    if node.raw_count == 1:
-        return status
-    count = 1
-    return cuGraphNodeGetDependencies(node.raws[1], node.raws, &count)
+    cdef int part = node.raw_count - 1
+    node.raws[part] = last[0]
+    while part > 0 and status == CUDA_SUCCESS:
+        count = 1
+        status = cuGraphNodeGetDependencies(node.raws[part], &node.raws[part - 1], &count)
+        part -= 1
+    return status
 
 
 cdef int _record_or_wait(

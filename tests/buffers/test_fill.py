@@ -1,4 +1,4 @@
-"""Fills of every dtype with items of 1, 2, 4 or 8 bytes; refused values and dtypes."""
+"""Fills of every dtype; refused values and dtypes."""
 
 import gc
 
@@ -10,6 +10,7 @@ import cudadrv as cu
 KINDS = ("device", "stream_ordered", "locked", "unified")
 kinds = pytest.mark.parametrize("kind", KINDS)
 PAIR = np.dtype([("a", "i2"), ("b", "u1")], align=True)
+TRIPLE = np.dtype([("a", "f8"), ("b", "i4")], align=True)  # 16 bytes, 4 of them padding
 FILLS = [
     ("?", True), ("i1", -128), ("u1", 255), ("i2", -1), ("u2", 65535), ("i4", -(2**31)),
     ("u4", 2**32 - 1), ("i8", -(2**63)), ("u8", 2**64 - 1), ("f2", 0.5), ("f4", -0.0),
@@ -18,6 +19,9 @@ FILLS = [
     ("V4", np.void(b"abcd")), ("M8[s]", np.datetime64("2020-02-02", "s")),
     ("M8[s]", np.datetime64("NaT", "s")), ("m8[us]", np.timedelta64(5, "s")),
     (PAIR, (-2, 3)), (PAIR, np.zeros((), PAIR)),
+    ("c16", 1 - 2j), ("c16", 0), ("f4,f8", (1.5, -0.25)), ("f4,f4,f4", (1.0, 2.0, 3.0)),
+    ("u4,u4,u4,u4", (7, 7, 7, 7)), ("S12", b"abcdefg"), ("U4", "wide"), ("V16", np.void(b"x" * 16)),
+    ("V20", np.void(b"x" * 20)), ("V3", np.void(b"xxx")), (TRIPLE, (1.5, -1)),
     ("i4", np.array(7)), ("f4", np.float64(0.1)), ("i8", np.bool_(True)),
 ]  # fmt: skip
 
@@ -154,13 +158,54 @@ def test_what_does_not_fit_is_refused(make, items_of, stream, kind):
 
 
 @kinds
-@pytest.mark.parametrize("dtype", ["V3", "c16", "S5", "U3", "f8,i4"])
-def test_other_item_sizes_are_refused(make, stream, kind, dtype):
+def test_long_doubles(make, items_of, stream, kind):
+    """The last bytes of an item are padding, whose contents NumPy does not define."""
+    third = np.longdouble(1) / 3
+    buffer = make(kind, 5, "longdouble")
+    for value in (third, -third, 2**80, 0, 0.5):
+        for fill in (buffer.fill, lambda value: buffer.fill_async(value, stream).wait()):
+            fill(value)
+            assert (items_of(buffer) == np.longdouble(value)).all()
+
+
+EVERY = ["?", "f2", "c16", "longdouble", "clongdouble", "V3", "S5", "U7", "M8[s]", "m8[ns]"]
+EVERY += ["f8,i4", "u1,u1,u1", "V64", np.dtype([("pair", "f4", (2,)), ("inner", "i1,i8")])]
+
+
+@kinds
+def test_zero_for_every_dtype(make, stream, kind):
+    for dtype in EVERY:
+        buffer = make(kind, 7, dtype)
+        for part, where in ((buffer, None), (buffer[1:6], stream)):
+            buffer.view("u1").fill(0xFF)
+            part.fill(0, stream=where)
+            ones = buffer.view("u1").to_numpy() != 0
+            assert ones.sum() == buffer.nbytes - part.nbytes, dtype
+            assert not ones[buffer.itemsize : -buffer.itemsize].any()
+
+
+def test_zero_at_odd_addresses(make, items_of, stream):
+    whole = make("device", 17, "u1", np.full(17, 9, "u1"))
+    whole[1:16].view("V5").fill_async(0, stream).wait()
+    assert items_of(whole).tolist() == [9, *[0] * 15, 9]
+    whole[1:17].view("V4").fill_async(np.void(b"bbbb"), stream).wait()
+    assert bytes(items_of(whole)) == b"\t" + b"b" * 16
+
+
+REFUSED_SIZES = [
+    ("V3", np.void(b"abc")), ("S5", b"a"), ("U5", "x"), ("f8,i4,f8", (1, 2, 3)),
+    ("clongdouble", 1.5), ("V64", np.void(bytes(range(64)))),
+]  # fmt: skip
+
+
+@kinds
+@pytest.mark.parametrize(("dtype", "value"), REFUSED_SIZES)
+def test_other_item_sizes_are_refused(make, stream, kind, dtype, value):
     buffer = make(kind, 3, dtype)
-    with pytest.raises(TypeError, match=r"1, 2, 4 or 8\. Copy from an array instead"):
-        buffer.fill(0)
+    with pytest.raises(TypeError, match=r"have .* bytes.* 12 or 16, or .*\. Copy from an array"):
+        buffer.fill(value)
     with pytest.raises(TypeError, match=r"have .* bytes"):
-        buffer.fill_async(0, stream)
+        buffer.fill_async(value, stream)
 
 
 @pytest.mark.parametrize("dtype", ["V2", "V4", "u2,u2", "V8"])
@@ -170,7 +215,7 @@ def test_items_at_odd_addresses(unchanged, stream, dtype):
     The dtypes themselves require no alignment.
     """
     odd = cu.DeviceBuffer(9)[1:9].view(dtype)
-    value = np.zeros(1, dtype)[0]
+    value = np.arange(1, 1 + np.dtype(dtype).itemsize, dtype="u1").view(dtype)[0]
     for fill in (odd.fill, lambda value: odd.fill_async(value, stream)):
         with unchanged(""), pytest.raises(ValueError, match=r"only at multiples of [24]\. Copy"):
             fill(value)

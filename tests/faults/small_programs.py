@@ -326,6 +326,11 @@ def fills():
         assert token.writes == (buffer,)
         token.wait()
         assert set(items_of(buffer)) == {9}
+    buffer = cu.DeviceBuffer(10, "c16")
+    buffer.fill_async(1 + 2j, stream).wait()
+    assert set(items_of(buffer)) == {1 + 2j}
+    buffer.view("V5").fill_async(0, stream).wait()
+    assert set(items_of(buffer)) == {0}
 
 
 @program

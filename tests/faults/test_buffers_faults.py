@@ -112,9 +112,10 @@ def test_operations(fault, stream, other, function, operate):
     other.synchronize()
 
 
-def test_half_a_fill_keeps_its_borrow(fault, stream, other):
-    buffer = cu.DeviceBuffer(4, "i8")
-    fault("cuMemsetD2D32Async", nth=2)
+@pytest.mark.parametrize(("dtype", "nth"), [("i8", 2), ("c16", 2), ("c16", 4)])
+def test_half_a_fill_keeps_its_borrow(fault, stream, other, dtype, nth):
+    buffer = cu.DeviceBuffer(4, dtype)
+    fault("cuMemsetD2D32Async", nth=nth)
     with pytest.raises(cu.CudaError):
         buffer.fill_async(1, stream)
     assert [borrow.operation for borrow in buffer.borrows] == ["fill_async"]

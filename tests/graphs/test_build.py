@@ -82,14 +82,17 @@ def test_copies_between_all_kinds(world, source, target):
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [("u1", 200), ("i2", -3), ("u4", 1 << 31), ("f4", 1.5), ("u8", (5 << 32) + 7), ("i8", -1),
-     ("f8", 2.5)],
+     ("f8", 2.5), ("c16", 2 - 1j), ("c16", 0), ("V16", np.void(b"x" * 16)),
+     ("u4,u4,u4", np.array((1, 2, 3), "u4,u4,u4")[()]), ("V5", np.void(b"xxxxx"))],
 )  # fmt: skip
 def test_fills_of_all_sizes(world, dtype, value):
     buffer, result = cu.DeviceBuffer.zeros(9, dtype), cu.LockedBuffer.zeros(9, dtype)
+    expected = np.zeros(9, dtype)
+    expected[2:] = value
     fill = world.graph.add_fill(buffer[2:], value)
     world.graph.add_copy(result, buffer, after=[fill])
     launched(world, world.graph)
-    assert list(result) == [0] * 2 + [value] * 7
+    assert bytes(result) == expected.tobytes()
 
 
 def test_a_conflict_is_refused_at_the_second_line(world):

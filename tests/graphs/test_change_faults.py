@@ -76,14 +76,14 @@ def test_a_refusal_without_a_reason(world, graph, step, fault):
     assert world.result_of(step) == USUAL
 
 
-@pytest.fixture
-def wide(world):
-    return cu.LockedBuffer.zeros(4, "f8", name="wide")
+@pytest.fixture(params=["f8", "c16"])
+def wide(world, request):
+    return cu.LockedBuffer.zeros(4, request.param, name="wide")
 
 
 @pytest.fixture
 def filling(world, wide):
-    """An executable with one fill, which takes two calls of the driver."""
+    """An executable with one fill, which takes two or four calls of the driver."""
     graph = cu.Graph(name="wide")
     with graph.capture(world.main):
         wide.fill_async(1.5, world.main)
@@ -102,8 +102,9 @@ PART = "cuGraphExecMemsetNodeSetParams"
 
 
 @pytest.mark.parametrize("change", [change_value, disable])
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [1, 2, "last"])
 def test_a_part_of_a_change_fails(world, wide, filling, fault, change, nth):
+    nth = wide.itemsize // 4 if nth == "last" else nth
     fault(PART, nth)
     with pytest.raises(cu.CudaError, match=PART):
         change(filling)
@@ -300,3 +301,16 @@ def test_the_context_is_lost_during_a_capture(script):
         """
     )
     assert said == "0\n"
+
+
+@pytest.mark.parametrize("nth", [1, 2, 4])
+def test_a_part_of_a_fill_cannot_be_added(world, fault, nth):
+    wide = cu.LockedBuffer.zeros(4, "c16", name="wide")
+    graph = cu.Graph()
+    fault("cuGraphAddMemsetNode", nth)
+    with pytest.raises(cu.CudaError, match="cuGraphAddMemsetNode"):
+        graph.add_fill(wide, 1 + 2j)
+    assert graph.nodes == ()
+    graph.add_fill(wide[1:], 3 + 4j)
+    graph.instantiate().launch(world.main).wait()
+    assert list(wide) == [0, *[3 + 4j] * 3]

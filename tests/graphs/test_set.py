@@ -91,8 +91,9 @@ def test_a_launch_with_other_buffers(world, step):
         factor.fill_async(1, world.side)
 
 
-def test_fills_of_eight_bytes(world):
-    wide = cu.LockedBuffer.zeros(4, "f8", name="wide")
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_fills_of_wide_items(world, dtype):
+    wide = cu.LockedBuffer.zeros(4, dtype, name="wide")
     with world.graph.capture(world.main):
         wide.fill_async(1.5, world.main)
     step = world.graph.instantiate()
@@ -102,7 +103,7 @@ def test_fills_of_eight_bytes(world):
     step[0].set(value=0.0)
     step.launch(world.main).wait()
     assert list(wide) == [0] * 4
-    other = cu.LockedBuffer.zeros(4, "f8")
+    other = cu.LockedBuffer.zeros(4, dtype)
     step[0].set(target=other, value=3.25)
     step.launch(world.main).wait()
     assert (list(wide), list(other)) == ([0] * 4, [3.25] * 4)
@@ -125,7 +126,7 @@ def test_fills_of_eight_bytes_with_two_equal_halves(world):
     step[0].set(value=-1, target=wide[1:])
     step.launch(world.main).wait()
     assert list(wide) == [0, -1, -1, -1]
-    with pytest.raises(ValueError, match="5 has two different halves of 4 bytes"):
+    with pytest.raises(ValueError, match="5 has different words of 4 bytes"):
         step[0].set(value=5)
     step.launch(world.main).wait()
     assert list(wide) == [0, -1, -1, -1]

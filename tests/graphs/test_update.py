@@ -258,7 +258,7 @@ def test_fills_that_are_two_operations(world):
     step.update(graphs[1])
     step.launch(world.main).wait()
     assert list(wide) == [2.5] * 4
-    with pytest.raises(cu.CaptureError, match="items with two different halves"):
+    with pytest.raises(cu.CaptureError, match="items with different words"):
         step.update(graphs[2])
 
 

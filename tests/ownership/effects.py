@@ -13,7 +13,7 @@ UNKNOWN = -1  # the value of a byte that nobody has written
 
 def an_item(dtype, value):
     """Return an item of this dtype, as `fill` takes it, and its bytes."""
-    count_up = value % 4 != 0  # with equal bytes, both halves of an item of 8 bytes would be equal
+    count_up = value % 4 != 0  # with equal bytes, all words of an item would be equal
     bytes_ = (np.arange(dtype.itemsize) * count_up + value).astype("u1")
     item = bytes_.view(dtype)[0]
     return int(item) if dtype.kind in "iu" else item, bytes_
@@ -112,13 +112,13 @@ class Fill:
     kind = "fill"
 
     def __post_init__(self):
-        self.parts = self.parts or self.halves
+        self.parts = self.parts or self.words
 
     @property
-    def halves(self):
-        """Number of different 4-byte halves of the item."""
-        wide = len(self.item) == 8
-        return 1 + (wide and self.item[:4].tolist() != self.item[4:].tolist())
+    def words(self):
+        """Number of 4-byte words of the item; 1 if they are equal."""
+        words = {self.item[at : at + 4].tobytes() for at in range(0, len(self.item), 4)}
+        return 1 if len(words) == 1 else len(self.item) // 4
 
     def __call__(self, buffer):
         buffer.bytes[:] = np.tile(self.item, buffer.nbytes // len(self.item))

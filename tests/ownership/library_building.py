@@ -155,6 +155,6 @@ class BuildChoices(ChangeChoices):
         graph = graph or self.pick_open(self.graphs)
         if graph is not None:
             dtype = self.random.choice(self.dtypes)
-            array = self.bytes(16 // dtype.itemsize * dtype.itemsize).view(dtype)
+            array = self.bytes(max(16 // dtype.itemsize, 1) * dtype.itemsize).view(dtype)
             made = self.session.constant(graph, array)
             self.add(made, "constant of", self.graphs.index(graph))

@@ -11,7 +11,12 @@ NBYTES = CUTS[-1]
 SIZES = (NBYTES, NBYTES, NBYTES, 8, 24, 40)
 DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
 # Dtypes of other kinds, and dtypes whose sizes the device cannot fill.
-MORE_DTYPES = tuple(map(np.dtype, ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4")))
+MORE_DTYPES = tuple(
+    map(
+        np.dtype,
+        ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4", "c16", "u4,u4,u4", "S6", "V20"),
+    )
+)
 
 
 def divides(buffer, dtype):

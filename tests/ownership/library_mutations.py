@@ -337,8 +337,20 @@ MUTATIONS = [
     (
         "a fill of 8 bytes writes the lower half only",
         "_fill._fill_call",
-        "fill.target + 4, 8, high",
-        "fill.target, 8, low",
+        "fill.target + 4 * i, fill.itemsize, words[i]",
+        "fill.target, fill.itemsize, words[0]",
+    ),
+    (
+        "a fill of wide items whose words differ fills the first word only",
+        "_fill.columns_of",
+        "== 0 else words",
+        "== 0 else 1",
+    ),
+    (
+        "a fill of many equal bytes fills as many bytes as there are items",
+        "_fill.shape_fill",
+        "fill.count, fill.itemsize = region.nbytes, 1",
+        "fill.itemsize = 1",
     ),
     (
         "a copy out hands the bytes over before they are there",
@@ -989,8 +1001,8 @@ MUTATIONS = [
     ),
     (
         "items at any address are filled",
-        "set_new_item",
-        "if (region.memory.address + region.start) % min(region.itemsize, 4):",
+        "_fill._check_aligned",
+        "if address % min(region.itemsize, 4):",
         "if False:",
     ),
     (

@@ -91,7 +91,7 @@ RAISED = {
     NO_SUCH_CHANGE: (
         (ValueError, TypeError, cu.CudaError),
         "^cuGraphExecMem(cpy|set)NodeSetParams: CUDA_ERROR_INVALID_VALUE"
-        "|is empty, and no node|the same bytes|cannot become|keeps its number|two different halves"
+        "|is empty, and no node|the same bytes|cannot become|keeps its number|different words of 4"
         "|have different dtypes|parts of the same size|^set of |is not a node of"
         "|a part of itself|^another node of|cannot be changed: it",
     ),

@@ -589,7 +589,7 @@ class BufferSession(PeerSession):
         options = stream_option(stream)
         what, call = method.__name__, partial(method, argument, **options)
         current = self.current(stream, buffer.memory.place)
-        if what.startswith("fill") and not is_filled(buffer):
+        if what.startswith("fill") and not is_filled(buffer, effect.item):
             self.call(what, MEMORY_CLOSED if buffer.closed else NO_SUCH_FILL, call, buffer)
             return False, None
         if blocking and buffer.on_host and current is None:
@@ -646,10 +646,12 @@ def kept(uses):
     return [(found[buffer], mode) for buffer, mode in uses]
 
 
-def is_filled(buffer):
-    """Whether the device can fill items of this size."""
-    size = buffer.real.itemsize
-    return size in (1, 2, 4, 8) and buffer.start % min(size, 4) == 0
+def is_filled(buffer, item=None):
+    """Whether the device can fill with this item; by default, with any item."""
+    if item is not None and len(set(item.tolist())) == 1:
+        return True
+    size = buffer.real.itemsize if item is None else len(item)
+    return size in (1, 2, 4, 8, 12, 16) and buffer.start % min(size, 4) == 0
 
 
 def name_of(method, blocking):

@@ -63,7 +63,7 @@ class BuildSession(ChangeSession):
             node = Operation(None, [], Nothing((buffer.keep(),)))
         place = self._place_for(graph, buffer)
         call = lambda nodes: graph.real.add_fill(buffer.real, number, after=nodes)  # noqa: E731
-        reasons = set() if is_filled(buffer) else {NO_SUCH_FILL}
+        reasons = set() if is_filled(buffer, item) else {NO_SUCH_FILL}
         reasons |= self._reasons_against(graph, after, place, (buffer,))
         self._add(graph, after, place, node, call, reasons)
         self.after_use(buffer)

@@ -4,8 +4,15 @@ import numpy as np
 from effects import Add, Copy, Fill, Peek, Steer, Swap, an_item
 from oracle import CAPTURED, MEMORY_CLOSED, OK
 from oracle_graphs import CHANGED, leaves
-from session import GRAPH_CLOSED, NO_SUCH_CHANGE, OTHER_CONTEXT, OVERLAP, Failed
-from session_buffers import Buffer, kept, relation
+from session import (
+    GRAPH_CLOSED,
+    NO_SUCH_CHANGE,
+    NO_SUCH_FILL,
+    OTHER_CONTEXT,
+    OVERLAP,
+    Failed,
+)
+from session_buffers import Buffer, is_filled, kept, relation
 from session_graphs import GraphSession, any_of
 from session_kernels import DECLARED, MODES, VARIABLE_BYTES, contradict, modelled
 
@@ -101,8 +108,10 @@ class ChangeSession(GraphSession):
             item, bytes_ = an_item(effect.dtype, value)
             effect = Fill(bytes_, effect.dtype, old.effect.parts)
             item = item if meddle is None else Meddler(item, effect.dtype, meddle)
-        counts = to.nbytes != old_target.nbytes and old.effect.parts == 2
-        if counts or effect.halves > old.effect.parts:
+        if not is_filled(to, effect.item):
+            reasons.add(NO_SUCH_FILL)
+        counts = to.nbytes != old_target.nbytes and old.effect.parts > 1
+        if counts or effect.words > old.effect.parts:
             reasons.add(NO_SUCH_CHANGE)
         if target is not None and target.real.dtype != effect.dtype:
             reasons.add(NO_SUCH_CHANGE)
