@@ -57,6 +57,7 @@ external: build $(EXTERNAL)/venv.stamp
 	    && $(EXTERNAL_PY) -m pytest -q tests/external \
 	    && PYTHONPATH=. CUDADRV_DRIVER=$(EXTERNAL)/lib/libcuda.so.1 $(EXTERNAL_PY) -m pytest -q \
 	        -m "not cuda_gpu" tests/buffers/test_other_libraries.py \
+        tests/buffers/test_extension_dtypes.py \
 	    && $(EXTERNAL_PY) tests/external/run_suites.py numba-cudadrv
 
 # The tests of these packages, as their authors publish them: docs/suites.md. Takes half an hour.

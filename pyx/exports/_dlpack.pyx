@@ -23,6 +23,7 @@ cdef extern from "cudadrv/dlpack.h" nogil:
         DL_FLOAT
         DL_BFLOAT
         DL_BOOL
+        DL_FLOAT8
         DL_MAJOR
     ctypedef struct dl_managed:
         dl_tensor tensor
@@ -54,6 +55,13 @@ cdef dict KINDS = {<int>DL_INT: "i", <int>DL_UINT: "u", <int>DL_FLOAT: "f", <int
                    <int>DL_BOOL: "b"}
 cdef dict CODES = {"i": <int>DL_INT, "u": <int>DL_UINT, "f": <int>DL_FLOAT, "c": <int>DL_COMPLEX,
                    "b": <int>DL_BOOL}
+# Names of the dtypes of ml_dtypes by DLPack's codes, and the reverse. Floats of 8 bits have their
+# codes since DLPack 1.1, in this order. Smaller ones are left out: DLPack packs them into bytes.
+cdef tuple FORMS = (
+    "e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+cdef dict NAMES = {<int>DL_FLOAT8 + i: f"float8_{FORMS[i]}" for i in range(len(FORMS))}
+NAMES[<int>DL_BFLOAT] = "bfloat16"
+cdef dict CODES_OF_NAMES = {name: code for code, name in NAMES.items()}
 
 
 cdef tuple pair_of_ints(object value, str name):
@@ -86,7 +94,7 @@ cdef dl_dtype dlpack_dtype(object dtype) except *:
 cdef dl_dtype _describe(object dtype) except *:
     code = CODES.get(dtype.kind)
     if dtype.isbuiltin == 2:  # registered by another package: `kind` does not describe it
-        code = <int>DL_BFLOAT if dtype.name == "bfloat16" else None
+        code = CODES_OF_NAMES.get(dtype.name)
     if code is None or not dtype.isnative or (dtype.kind in "fc" and dtype.itemsize > 16):
         raise BufferError(f"DLPack has no name for items of dtype {dtype}; export them as others:"
                           " buffer.view('u1')")
@@ -260,13 +268,10 @@ cdef Tensor take_exchanged(dl_exchange *api, object array):
 cdef object dtype_of(dl_dtype given):
     """Return the NumPy dtype of DLPack items. Raises BufferError if there is none."""
     kind = KINDS.get(given.code)
-    if given.lanes == 1 and given.code == DL_BFLOAT and given.bits == 16:
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise BufferError("NumPy has no bfloat16; install ml_dtypes, or view the array as"
-                              " 16-bit integers first") from None
-        return np.dtype(ml_dtypes.bfloat16)
+    name = NAMES.get(given.code)
+    if name is not None and given.lanes == 1 \
+            and given.bits == (16 if given.code == DL_BFLOAT else 8):
+        return _extension_dtype(name, given.bits)
     if kind is not None and given.lanes == 1 and given.bits % 8 == 0 and given.bits:
         try:
             return np.dtype(f"{kind}{given.bits // 8}")
@@ -274,6 +279,16 @@ cdef object dtype_of(dl_dtype given):
             pass
     raise BufferError(f"NumPy has no dtype for DLPack items of code {given.code}, {given.bits} bits"
                       f" and {given.lanes} lanes; view the array as integers first")
+
+
+cdef object _extension_dtype(str name, int bits):
+    """Return the dtype of ml_dtypes with this name. Raises BufferError if there is none."""
+    try:
+        import ml_dtypes
+        return np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError):
+        raise BufferError(f"NumPy has no {name}; install ml_dtypes, or view the array as {bits}-bit"
+                          " integers first") from None
 
 
 cdef tuple shape_of_tensor(dl_tensor *tensor):

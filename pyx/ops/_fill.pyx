@@ -186,14 +186,25 @@ cdef int _set_same_kind(object item, object value) except -1:
     given = np.asarray(value)
     if given.shape:
         raise ValueError(f"fill takes one value, not an array of shape {given.shape}")
-    # NumPy would convert another kind of value to a text.
-    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind:
+    # NumPy would convert another kind of value to a text, and drop the imaginary part of a number
+    # for a dtype of another package.
+    if item.dtype.kind in "SU" and given.dtype.kind != item.dtype.kind \
+            or item.dtype.isbuiltin == 2 and given.dtype.kind == "c":
         raise TypeError(f"{value!r} is not of the kind of an item of dtype {item.dtype}")
     _set_quietly(item, given, "same_kind")
-    if item.dtype.kind in "fc" and bool(np.isinf(item)) != bool(np.isinf(given)) \
-            or item.dtype.kind in "SUV" and given.itemsize > item.itemsize and item != given:
+    if _has_overflowed(item, given):
         raise ValueError(f"{value!r} does not fit into an item of dtype {item.dtype}")
     return 0
+
+
+cdef bint _has_overflowed(object item, object given) except -1:
+    if item.dtype.name.startswith(("int", "uint")):     # also those of other packages
+        return item != given
+    if item.dtype.isbuiltin == 2:   # a float of another package; some of these have no infinity
+        return bool(np.isfinite(item)) != bool(np.isfinite(given))
+    if item.dtype.kind in "fc":
+        return bool(np.isinf(item)) != bool(np.isinf(given))
+    return item.dtype.kind in "SUV" and given.itemsize > item.itemsize and item != given
 
 
 cdef int _set_quietly(object item, object value, str casting) except -1:

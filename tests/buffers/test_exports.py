@@ -337,19 +337,6 @@ def test_what_cannot_be_said_leaves_nothing(stream, other):
     assert len(buffer.borrows) == 1  # it is a view, so NumPy has not copied the bytes
 
 
-def test_dtypes_of_other_packages(make, stream):
-    """Extension dtypes: NumPy's `kind` does not describe them.
-
-    The kind of float8_e5m2 is that of floats.
-    """
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    consumer = Consumer(make("device", 4, ml_dtypes.bfloat16).__dlpack__(stream=stream.handle))
-    assert (consumer.tensor.code, consumer.tensor.bits, consumer.tensor.lanes) == (4, 16, 1)
-    consumer.end()
-    with pytest.raises(BufferError, match="DLPack has no name for items of dtype float8_e5m2"):
-        make("device", 4, ml_dtypes.float8_e5m2).__dlpack__(stream=stream.handle)
-
-
 def test_copies_are_somebody_elses(make, stream):
     buffer = make("device", 8, items=np.arange(8, dtype="u1"))
     stream.synchronize()

@@ -14,7 +14,7 @@ DTYPES = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i4")))
 MORE_DTYPES = tuple(
     map(
         np.dtype,
-        ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4", "c16", "u4,u4,u4", "S6", "V20"),
+        ("f4", "f8", ">u4", "M8[s]", "c8", "u1,u2", "u2,u2", "V4", "c16", "u4,u4,u4", "S3", "V6"),
     )
 )
 
