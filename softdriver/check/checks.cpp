@@ -68,6 +68,9 @@ class Several final : public ptx::Observer {
               size_t bytes, ptx::Use use) override {
         each([&](auto &check) { check.uses(warp, lane, space, address, bytes, use); });
     }
+    void moves(const ptx::Warp &warp, const ptx::Step &step, const ptx::Move &move) override {
+        each([&](auto &check) { check.moves(warp, step, move); });
+    }
     void prints(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, ptx::Space space,
                 uint64_t address, size_t bytes) override {
         each([&](auto &check) { check.prints(warp, step, lane, space, address, bytes); });

@@ -4,6 +4,7 @@
 #include "base/undefined.h"
 #include "check/origins.h"
 #include "ptx/access.h"
+#include "ptx/matrix.h"
 #include "race/race_text.h"
 
 #include <algorithm>
@@ -61,17 +62,33 @@ void UndefinedBytes::write(uint64_t begin, size_t bytes, const uint8_t *masks, u
 
 namespace {
 
-const char *const address_uses[] = {"",
-                                    "address of a read",
-                                    "address of a write",
-                                    "address of an atomic",
-                                    "address of an atomic",
-                                    "address of a copy"};
+// What an undefined address, or another operand that must be defined, is used as. In the order of
+// Flow::Memory.
+const char *const operand_uses[] = {
+    "condition of a branch", "address of a read", "address of a write", "address of an atomic",
+    "address of an atomic",  "operand of a copy", "operand of a copy",  "address of a read",
+    "address of a write",    "address of a read", "address of a write", "operand of a product"};
 constexpr uint8_t zeros[1024] = {};
 
-bool reads_or_writes(const ptx::Effect &effect) {
+bool accesses_memory(const Flow &flow, const ptx::Effect &effect) {
     using Kind = ptx::Effect::Kind;
-    return effect.kind == Kind::Read || effect.kind == Kind::Write || effect.kind == Kind::Update;
+    bool accesses = effect.kind == Kind::Read || effect.kind == Kind::Write ||
+                    effect.kind == Kind::Update || effect.kind == Kind::Other;
+    return accesses && flow.memory != Flow::Memory::None;
+}
+
+// Returns how many sources of a step are registers with items of matrices.
+unsigned items_among_sources(const ptx::Code &code, const ptx::Step &step, const Flow &flow) {
+    switch (flow.memory) {
+    case Flow::Memory::StoreRows:
+        return step.detail & ptx::matrices_mask;
+    case Flow::Memory::StoreFragment:
+        return unsigned(code.fragments[step.place]->registers.size());
+    case Flow::Memory::Product: // those of A
+        return unsigned(code.fragments[step.place + 1]->registers.size());
+    default:
+        return 0;
+    }
 }
 
 // Sets the memory and the first access of a hazard.
@@ -162,6 +179,10 @@ void KernelInit::passes(const ptx::Warp &warp, const ptx::Frame &from, const ptx
 
 void KernelInit::uses(const ptx::Warp &warp, unsigned lane, Space space, uint64_t address,
                       size_t bytes, ptx::Use use) {
+    if (collects_)
+        used_.push_back({lane, space, address, bytes});
+    if (moves_ && use == ptx::Use::Atomic)
+        return; // moves() needs to know what was there
     for (size_t done = 0; done < bytes && ptx::writes(use); done += sizeof zeros)
         write(warp, {lane, space, address + done, std::min(bytes - done, sizeof zeros)}, zeros, 0);
 }
@@ -264,7 +285,7 @@ void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effec
     results_.clear();
     stores_.clear();
     Registers &registers = registers_of(*warp.frame);
-    bool accesses = flow.memory != Flow::Memory::None && reads_or_writes(effect);
+    bool accesses = accesses_memory(flow, effect);
     if (registers.is_clean() && !accesses)
         return; // all results are defined, as before
     const Part *parts = code.parts.data() + flow.begin;
@@ -278,7 +299,8 @@ void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effec
     }
     if (!accesses)
         return look_at_results();
-    if (registers.is_clean() && accesses_clean_memory())
+    bool is_simple = flow.memory <= Flow::Memory::StoreRows && flow.memory != Flow::Memory::Bulk;
+    if (registers.is_clean() && is_simple && accesses_clean_memory())
         return;
     switch (flow.memory) {
     case Flow::Memory::Load:
@@ -287,8 +309,15 @@ void KernelInit::before(ptx::Warp &warp, const ptx::Step &step, const ptx::Effec
         return store();
     case Flow::Memory::Copy:
         return copy();
-    default:
+    case Flow::Memory::Update:
+    case Flow::Memory::Exchange:
         return update();
+    case Flow::Memory::Bulk:
+        moves_ = true;
+        return;
+    default:
+        used_.clear();
+        collects_ = true;
     }
 }
 
@@ -323,8 +352,12 @@ bool KernelInit::accesses_clean_memory() {
 
 // A guard decides whether the results change. If the guard is undefined, so are they.
 void KernelInit::look_at_results() {
-    if (now_.registers->is_clean())
+    if (now_.registers->is_clean() || !now_.flow->results)
         return;
+    if (now_.flow->rule == Flow::Rule::Product)
+        return multiply_matrices();
+    if (now_.flow->rule == Flow::Rule::Transpose)
+        return transpose_matrix();
     propagate(*now_.warp, *now_.step, *now_.flow, *now_.registers, results_);
 }
 
@@ -341,15 +374,18 @@ void KernelInit::check_guard() {
 }
 
 void KernelInit::check_sources() {
-    for (unsigned i = 0; i < now_.flow->sources && now_.flow->needs_all; i++)
-        check_register(now_.sources[i], now_.lanes,
-                       now_.step->is_branch ? "condition of a branch" : "operand of a barrier");
-    if (now_.flow->memory == Flow::Memory::None || !reads_or_writes(*now_.effect))
+    const Flow &flow = *now_.flow;
+    bool accesses = accesses_memory(flow, *now_.effect);
+    const char *use = now_.effect->kind == ptx::Effect::Kind::Barrier
+                          ? "operand of a barrier"
+                          : operand_uses[int(flow.memory)];
+    if (accesses && !flow.needs_all && now_.effect->space != Space::Param)
+        check_register({now_.step->rows[9], now_.effect->address_bytes}, now_.lanes, use);
+    if (!flow.needs_all || (flow.memory != Flow::Memory::None && !accesses))
         return;
-    uint8_t width = now_.effect->address_bytes;
-    if (now_.effect->space != Space::Param)
-        check_register({now_.step->rows[9], width}, now_.lanes,
-                       address_uses[int(now_.flow->memory)]);
+    unsigned items = items_among_sources(*now_.warp->frame->code, *now_.step, flow);
+    for (unsigned i = 0; i + items < flow.sources; i++)
+        check_register(now_.sources[i], now_.lanes, use);
 }
 
 // Reports a register if it is undefined in one of the lanes. From then on it counts as defined.
@@ -415,7 +451,7 @@ void KernelInit::update() {
             continue;
         uint32_t stored = 0;
         if (read(store.bytes, store.masks.data(), stored)) {
-            uint32_t origin = origin_of(store.bytes, store.masks.data(), stored);
+            uint32_t origin = origin_of(store.bytes, store.masks.data(), stored, !exchanges);
             if (!exchanges)
                 found(origin, lane, "update", !stored);
             else if (now_.flow->results)
@@ -458,6 +494,9 @@ void KernelInit::copy() {
 }
 
 void KernelInit::after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &) {
+    moves_ = false;
+    if (collects_)
+        finish_matrices();
     if (results_.empty() && stores_.empty())
         return;
     uint32_t ran = now_.lanes & warp.mask; // lanes that wait for others try the step again
@@ -482,7 +521,8 @@ void KernelInit::after(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect
 
 // Returns the origin of undefined bytes that a lane reads. `stored` is that of the value that a
 // kernel has stored there, or 0 if none has.
-uint32_t KernelInit::origin_of(const Bytes &bytes, const uint8_t *masks, uint32_t stored) {
+uint32_t KernelInit::origin_of(const Bytes &bytes, const uint8_t *masks, uint32_t stored,
+                               bool updates) {
     if (stored)
         return stored;
     const ptx::Warp &warp = *now_.warp;
@@ -507,8 +547,7 @@ uint32_t KernelInit::origin_of(const Bytes &bytes, const uint8_t *masks, uint32_
         origin.stop = origin.start + (end - first);
         origin.is_shared = bytes.space == Space::Shared;
         origin.is_local = bytes.space == Space::Local;
-        const char *mode = now_.flow->memory == Flow::Memory::Update ? "atomic" : "read";
-        origin.read = access_at(machine_, place, mode, warp.block.number,
+        origin.read = access_at(machine_, place, updates ? "atomic" : "read", warp.block.number,
                                 warp.number * warp_size + bytes.lane);
         return origin;
     });

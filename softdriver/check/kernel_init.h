@@ -53,6 +53,7 @@ class KernelInit final : public ptx::Observer {
                 const std::vector<ptx::Transfer> &transfers) override;
     void uses(const ptx::Warp &warp, unsigned lane, ptx::Space space, uint64_t address,
               size_t bytes, ptx::Use use) override;
+    void moves(const ptx::Warp &warp, const ptx::Step &step, const ptx::Move &move) override;
     void prints(const ptx::Warp &warp, const ptx::Step &step, unsigned lane, ptx::Space space,
                 uint64_t address, size_t bytes) override;
 
@@ -96,9 +97,23 @@ class KernelInit final : public ptx::Observer {
     void give_back(const Store &store, uint32_t origin);
     void copy();
     void look_at_results();
-    uint32_t origin_of(const Bytes &bytes, const uint8_t *masks, uint32_t stored);
+    uint32_t origin_of(const Bytes &bytes, const uint8_t *masks, uint32_t stored,
+                       bool updates = false);
     void found(uint32_t origin, unsigned lane, const char *use, bool only_first = false);
     void check_register(ptx::Part part, uint32_t lanes, const char *use);
+
+    // In init_matrices.cpp:
+    void multiply_matrices();
+    void transpose_matrix();
+    void finish_matrices();
+    bool read_used(size_t number, size_t bytes, uint8_t *masks, uint32_t &origin);
+    void write_used(size_t number, size_t bytes, const uint8_t *masks, uint32_t origin);
+    void load_rows();
+    void store_rows();
+    void load_fragment();
+    void store_fragment();
+    void multiply_together();
+    void update_items(const ptx::Move &move);
 
     ptx::Machine &machine_;
     const Report report_;
@@ -108,6 +123,10 @@ class KernelInit final : public ptx::Observer {
     const Addresses *shared_addresses_ = nullptr;
     std::vector<Result> results_; // what the running step will do to registers
     std::vector<Store> stores_;   // and to memory
+    // What the running step accesses, in the order of its handler, if it is one on matrices.
+    bool collects_ = false;
+    std::vector<Bytes> used_;
+    bool moves_ = false; // it is a bulk copy, which moves() looks at
     std::unordered_map<const ptx::Frame *, std::unique_ptr<Registers>> registers_;
     const ptx::Frame *last_frame_ = nullptr;
     Registers *last_registers_ = nullptr;

@@ -82,6 +82,11 @@ void Access::note_use(unsigned lane, uint64_t address, size_t bytes) const {
     warp.machine.observer->uses(warp, lane, where, address, bytes, use);
 }
 
+void note_move(const Warp &warp, const Step &step, const Move &move) {
+    if (warp.machine.observer)
+        warp.machine.observer->moves(warp, step, move);
+}
+
 void Access::fail(unsigned lane, uint64_t address, size_t bytes, size_t alignment) const {
     uint64_t inside = address;
     Space where = space == Space::Generic ? narrow_generic(inside) : space;

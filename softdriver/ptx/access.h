@@ -102,6 +102,10 @@ struct Access {
 char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address, size_t bytes,
                    Use use, bool generic);
 
+// Tells the observer, if there is one, of a bulk copy.
+struct Move;
+void note_move(const Warp &warp, const Step &step, const Move &move);
+
 // Replaces a generic address by the address in its state space. Returns this state space.
 Space narrow_generic(uint64_t &address);
 

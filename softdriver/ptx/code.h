@@ -107,30 +107,45 @@ struct Part {
 // How the results of a step depend on its sources, for the check of undefined values (check/).
 struct Flow {
     enum class Rule : uint8_t {
-        Whole,   // an undefined bit of a source makes all results undefined
-        Hidden,  // the results count as defined
-        Bits,    // a bit depends on the same bits of the sources
-        And,     // as Bits, but a defined 0 makes the bit defined
-        Or,      // as Bits, but a defined 1 makes the bit defined
-        Lookup,  // lop3
-        Low,     // a bit depends on the same and lower bits: sums and products
-        Left,    // shl
-        Right,   // shr
-        Extract, // bfe
-        Insert,  // bfi
-        Permute, // prmt
-        Select,  // selp
-        Compare, // setp and set
-        Pack,    // the sources become parts of the result
-        Unpack,  // the parts of the source become results
-        Each,    // each source becomes one result
-        Extend,  // a conversion between integers
-        Shuffle, // a value of another lane
-        Warp,    // the values of all lanes
+        Whole,     // an undefined bit of a source makes all results undefined
+        Hidden,    // the results count as defined
+        Bits,      // a bit depends on the same bits of the sources
+        And,       // as Bits, but a defined 0 makes the bit defined
+        Or,        // as Bits, but a defined 1 makes the bit defined
+        Lookup,    // lop3
+        Low,       // a bit depends on the same and lower bits: sums and products
+        Left,      // shl
+        Right,     // shr
+        Extract,   // bfe
+        Insert,    // bfi
+        Permute,   // prmt
+        Select,    // selp
+        Compare,   // setp and set
+        Pack,      // the sources become parts of the result
+        Unpack,    // the parts of the source become results
+        Each,      // each source becomes one result
+        Extend,    // a conversion between integers
+        Product,   // of matrices, in fragments: mma
+        Transpose, // movmatrix
+        Shuffle,   // a value of another lane
+        Warp,      // the values of all lanes
         Ballot,
     };
     // How the step accesses memory. What other instructions write to memory counts as defined.
-    enum class Memory : uint8_t { None, Load, Store, Update, Exchange, Copy };
+    enum class Memory : uint8_t {
+        None,
+        Load,
+        Store,
+        Update,
+        Exchange,
+        Copy,          // cp.async
+        Bulk,          // cp.async.bulk and cp.reduce.async.bulk
+        LoadRows,      // ldmatrix
+        StoreRows,     // stmatrix
+        LoadFragment,  // wmma.load
+        StoreFragment, // wmma.store
+        Product,       // wgmma.mma_async
+    };
     Rule rule = Rule::Whole;
     Memory memory = Memory::None;
     // For Extend: the bytes of the source. For Compare: whether equality can be decided by some
@@ -140,7 +155,9 @@ struct Flow {
     // Whether a guard of the step decides what other threads or the host can see, or which step is
     // next.
     bool decides = false;
-    bool needs_all = false;           // all sources must be defined: those of barriers and branches
+    // All sources must be defined: those of barriers, branches and bulk copies. Of instructions on
+    // matrices: all except the registers with items, which are the last sources.
+    bool needs_all = false;
     uint8_t results = 0, sources = 0; // how many registers the step writes and reads
     uint32_t begin = 0;               // index in Code::parts: the results, then the sources
 };

@@ -3,6 +3,7 @@
 #include "ptx/families.h"
 #include "ptx/lanes.h"
 #include "ptx/mbarrier.h"
+#include "ptx/observer.h"
 #include "ptx/tensor_map.h"
 
 #include <algorithm>
@@ -131,6 +132,7 @@ template <Space to, Space from, bool tells> void copy_bulk(Warp &warp, const Ste
             if (!from_bytes)
                 return;
             memmove(to_bytes, from_bytes, bytes);
+            note_move(warp, step, {lane, to, from, to_address, from_address, bytes, 0});
         }
         if (tells &&
             !complete_bytes(warp, step, lane, warp.row<uint64_t>(step.rows[3])[lane], bytes))
@@ -226,15 +228,15 @@ void reduce_bulk(Warp &warp, const Step &step) {
             return;
         if (!bytes)
             continue;
-        const char *items =
-            source.reach_or_fail(lane, warp.row<uint64_t>(step.rows[1])[lane], bytes, unit_of_bulk);
-        char *places = items ? target.reach_or_fail(lane, warp.row<uint64_t>(step.rows[0])[lane],
-                                                    bytes, unit_of_bulk)
-                             : nullptr;
+        uint64_t to = warp.row<uint64_t>(step.rows[0])[lane];
+        uint64_t from = warp.row<uint64_t>(step.rows[1])[lane];
+        const char *items = source.reach_or_fail(lane, from, bytes, unit_of_bulk);
+        char *places = items ? target.reach_or_fail(lane, to, bytes, unit_of_bulk) : nullptr;
         if (!places)
             return;
         for (size_t i = 0; i < bytes; i += size_of(type))
             update_item(places + i, items + i, warp.machine.progress);
+        note_move(warp, step, {lane, Space::Global, Space::Shared, to, from, bytes, size_of(type)});
     }
 }
 

@@ -98,12 +98,12 @@ void decode_group_product(Decoder &decoder) {
     Fragment right{Layout::B, b, shape.inner, shape.columns, false, {}};
     take_result(decoder, result);
     Step &step = decoder.step;
-    if (a_in_registers)
-        take_registers(decoder, decoder.operand(1), left, 4, false);
-    else
+    if (!a_in_registers)
         step.rows[descriptor_of_a] = decoder.source(decoder.operand(1), Type::B64);
     step.rows[descriptor_of_b] = decoder.source(decoder.operand(2), Type::B64);
     step.rows[adds_to_d] = decoder.predicate(decoder.operand(3));
+    if (a_in_registers)
+        take_registers(decoder, decoder.operand(1), left, 4, false);
     step.detail = uint16_t(scales | (saturates ? saturates_bit : 0));
     auto &all = decoder.code().fragments;
     step.place = uint32_t(all.size());

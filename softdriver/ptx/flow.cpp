@@ -30,16 +30,21 @@ bool is_integer(Type type) { return type != Type::Pred && !is_float(type); }
 // not here depend on all bits of the sources.
 const std::unordered_map<std::string_view, Rule> &rules() {
     static const std::unordered_map<std::string_view, Rule> rules = {
-        {"and", Rule::And},           {"or", Rule::Or},         {"xor", Rule::Bits},
-        {"not", Rule::Bits},          {"lop3", Rule::Lookup},   {"shl", Rule::Left},
-        {"shr", Rule::Right},         {"bfe", Rule::Extract},   {"bfi", Rule::Insert},
-        {"prmt", Rule::Permute},      {"selp", Rule::Select},   {"setp", Rule::Compare},
-        {"cvta", Rule::Low},          {"shfl", Rule::Shuffle},  {"vote", Rule::Warp},
-        {"match", Rule::Warp},        {"redux", Rule::Warp},    {"elect", Rule::Hidden},
-        {"mma", Rule::Hidden},        {"wmma", Rule::Hidden},   {"wgmma", Rule::Hidden},
-        {"movmatrix", Rule::Hidden},  {"call", Rule::Hidden},   {"mbarrier", Rule::Hidden},
-        {"ldmatrix", Rule::Hidden},   {"bar", Rule::Hidden},    {"barrier", Rule::Hidden},
-        {"activemask", Rule::Hidden}, {"alloca", Rule::Hidden}, {"stacksave", Rule::Hidden},
+        {"and", Rule::And},         {"or", Rule::Or},
+        {"xor", Rule::Bits},        {"not", Rule::Bits},
+        {"lop3", Rule::Lookup},     {"shl", Rule::Left},
+        {"shr", Rule::Right},       {"bfe", Rule::Extract},
+        {"bfi", Rule::Insert},      {"prmt", Rule::Permute},
+        {"selp", Rule::Select},     {"setp", Rule::Compare},
+        {"cvta", Rule::Low},        {"shfl", Rule::Shuffle},
+        {"vote", Rule::Warp},       {"match", Rule::Warp},
+        {"redux", Rule::Warp},      {"elect", Rule::Hidden},
+        {"mma", Rule::Product},     {"wmma", Rule::Product},
+        {"wgmma", Rule::Hidden},    {"movmatrix", Rule::Transpose},
+        {"call", Rule::Hidden},     {"mbarrier", Rule::Hidden},
+        {"ldmatrix", Rule::Hidden}, {"bar", Rule::Hidden},
+        {"barrier", Rule::Hidden},  {"activemask", Rule::Hidden},
+        {"alloca", Rule::Hidden},   {"stacksave", Rule::Hidden},
     };
     return rules;
 }
@@ -61,7 +66,19 @@ Flow::Memory memory_of(const Instruction &instruction) {
         return Flow::Memory::Store;
     if (opcode == "atom" || opcode == "red")
         return has(instruction, "exch") ? Flow::Memory::Exchange : Flow::Memory::Update;
-    return opcode == "cp" ? Flow::Memory::Copy : Flow::Memory::None;
+    if (opcode == "ldmatrix")
+        return Flow::Memory::LoadRows;
+    if (opcode == "stmatrix")
+        return Flow::Memory::StoreRows;
+    if (opcode == "wmma" && has(instruction, "load"))
+        return Flow::Memory::LoadFragment;
+    if (opcode == "wmma" && has(instruction, "store"))
+        return Flow::Memory::StoreFragment;
+    if (opcode == "wgmma" && has(instruction, "mma_async"))
+        return Flow::Memory::Product;
+    if (opcode == "cp")
+        return has(instruction, "bulk") ? Flow::Memory::Bulk : Flow::Memory::Copy;
+    return Flow::Memory::None;
 }
 
 bool decides(const std::string &opcode) {
@@ -108,7 +125,7 @@ Flow flow_of(const Instruction &instruction) {
     flow.memory = memory_of(instruction);
     flow.decides = decides(instruction.opcode);
     flow.needs_all = instruction.opcode == "bar" || instruction.opcode == "barrier" ||
-                     instruction.opcode == "brx";
+                     instruction.opcode == "brx" || flow.memory >= Flow::Memory::Copy;
     flow.is_signed = !types.empty() && is_signed(types.back());
     return flow;
 }

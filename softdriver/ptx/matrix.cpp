@@ -183,8 +183,9 @@ unsigned Fragment::place(unsigned lane, unsigned index) const {
     }
     unsigned group = lane / 4, member = lane % 4;
     if (layout == Layout::C) {
-        unsigned pair = index / 2;
-        return (group + 8 * (pair % (rows / 8))) * columns + 2 * member + index % 2;
+        unsigned pair = index / 2, halves = rows / 8;
+        unsigned column = pair / halves * 8 + 2 * member + index % 2;
+        return (group + 8 * (pair % halves)) * columns + column;
     }
     unsigned reg = index / in_register, halves = layout == Layout::A ? rows / 8 : 1;
     unsigned k = (reg / halves * 4 + member) * in_register + index % in_register;

@@ -65,6 +65,20 @@ struct Fragment {
     unsigned place_in_quad(unsigned lane, unsigned index) const;
 };
 
+// ldmatrix, stmatrix and movmatrix move matrices of 8 rows of eight 16-bit items. Four lanes share
+// a row, and each has two neighbouring items in a register. Step::detail of the first two has the
+// number of matrices and two flags, and Step::rows begins with the registers.
+constexpr unsigned small_side = 8;
+constexpr unsigned matrices_mask = 0x7, transposes_bit = 0x8, is_generic_bit = 0x10;
+struct SmallPlace {
+    unsigned row, column;
+};
+// Returns where an item of a lane is: the first or the second one in its register.
+constexpr SmallPlace small_place(unsigned lane, unsigned which, bool transposes) {
+    unsigned group = lane / 4, member = 2 * (lane % 4) + which;
+    return transposes ? SmallPlace{member, group} : SmallPlace{group, member};
+}
+
 // Takes the next modifier that is the name of a format. Returns false if there is none.
 bool take_item(Decoder &decoder, Item &item);
 // Like the above, but refuses the instruction if there is none.

@@ -4,24 +4,19 @@
 
 #include <cstring>
 
-// This file decodes and runs ldmatrix, stmatrix and movmatrix, which move matrices of 8 rows of
-// eight 16-bit items. Four lanes share a row, and each has two neighbouring items in a register.
+// This file decodes and runs ldmatrix, stmatrix and movmatrix.
 
 namespace soft::ptx {
 
 namespace {
 
-constexpr unsigned side = 8;
+constexpr unsigned side = small_side;
 constexpr size_t row_bytes = side * sizeof(uint16_t);
 using Matrix = uint16_t[side][side];
 
-// The parts of Step::detail: the number of matrices and two flags.
-constexpr unsigned count_bits = 0x7, transposes_bit = 0x8, is_generic_bit = 0x10;
-
-// Returns an item that a lane has in its register: the first or the second.
-uint16_t &item_of(Matrix &matrix, int lane, int which, bool transposes) {
-    int group = lane / 4, member = 2 * (lane % 4) + which;
-    return transposes ? matrix[member][group] : matrix[group][member];
+uint16_t &item_of(Matrix &matrix, int lane, unsigned which, bool transposes) {
+    SmallPlace place = small_place(unsigned(lane), which, transposes);
+    return matrix[place.row][place.column];
 }
 
 uint32_t register_of(Matrix &matrix, int lane, bool transposes) {
@@ -45,7 +40,7 @@ void load_matrices(Warp &warp, const Step &step) {
     if (!whole_warp(warp, step))
         return;
     Matrix matrices[4];
-    unsigned count = step.detail & count_bits;
+    unsigned count = step.detail & matrices_mask;
     for (unsigned n = 0; n < count * side; n++) {
         const char *row = reach_row(warp, step, n, Use::Read);
         if (!row)
@@ -62,7 +57,7 @@ void store_matrices(Warp &warp, const Step &step) {
     if (!whole_warp(warp, step))
         return;
     Matrix matrices[4];
-    unsigned count = step.detail & count_bits;
+    unsigned count = step.detail & matrices_mask;
     for (unsigned i = 0; i < count; i++)
         for (int lane = 0; lane < warp_size; lane++)
             put_register(matrices[i], lane, (step.detail & transposes_bit) != 0,

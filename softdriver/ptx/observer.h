@@ -28,6 +28,15 @@ struct MbarrierUse {
     const std::string &wrong;
 };
 
+// Bytes of memory that a lane copies to other memory. If there are items (`item_bytes`), they
+// update those of the target.
+struct Move {
+    unsigned lane;
+    Space to, from;
+    uint64_t to_address, from_address;
+    size_t bytes, item_bytes;
+};
+
 // Looks at what the threads of a machine do: the checks inside kernels (check/).
 class Observer {
   public:
@@ -56,6 +65,8 @@ class Observer {
     // Called when a lane accesses memory, but not for every `ld`, `st`, `atom` and `red`.
     virtual void uses(const Warp &, unsigned /* lane */, Space, uint64_t /* address */,
                       size_t /* bytes */, Use) {}
+    // Called when a bulk copy has moved bytes, behind uses() of both.
+    virtual void moves(const Warp &, const Step &, const Move &) {}
     // Called when printf reads an argument, or its text.
     virtual void prints(const Warp &, const Step &, unsigned /* lane */, Space,
                         uint64_t /* address */, size_t /* bytes */) {}

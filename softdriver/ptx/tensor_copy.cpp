@@ -2,6 +2,7 @@
 #include "ptx/arithmetic_format.h"
 #include "ptx/lanes.h"
 #include "ptx/mbarrier.h"
+#include "ptx/observer.h"
 #include "ptx/special.h"
 #include "ptx/tensor_map.h"
 
@@ -53,6 +54,8 @@ class BoxCopy {
     bool copy_global(const Part &part, char *row, bool loads) const;
     void convert(char *row) const;
     bool copy_shared(uint64_t row, char *bytes, bool loads) const;
+    uint64_t shared_address(uint64_t row, size_t offset) const;
+    void note(const Part &part, uint64_t row, bool loads) const;
 
     Warp &warp_;
     const Step &step_;
@@ -161,12 +164,40 @@ void BoxCopy::convert(char *row) const {
     }
 }
 
+// Returns where a chunk of a row is in shared memory.
+uint64_t BoxCopy::shared_address(uint64_t row, size_t offset) const {
+    uint64_t address =
+        warp_.row<uint64_t>(step_.rows[box_row])[lane_] + row * map_.pitch() + offset;
+    return address ^ (address >> 7 & (map_.swizzled_chunks() - 1)) * chunk_of_copy;
+}
+
+// Tells the observer which bytes of a row have been copied.
+void BoxCopy::note(const Part &part, uint64_t row, bool loads) const {
+    for (size_t offset = 0; offset < part.end; offset += chunk_of_copy) {
+        size_t begin = std::max(offset, part.begin);
+        size_t end = std::min(offset + chunk_of_copy, part.end);
+        if (begin >= end)
+            continue;
+        uint64_t shared = shared_address(row, offset) + (begin - offset);
+        uint64_t global = part.address + (begin - part.begin);
+        Move move{lane_,
+                  Space::Global,
+                  Space::Shared,
+                  global,
+                  shared,
+                  end - begin,
+                  update_ ? map_.element_bytes() : 0};
+        if (loads) {
+            std::swap(move.to, move.from);
+            std::swap(move.to_address, move.from_address);
+        }
+        note_move(warp_, step_, move);
+    }
+}
+
 bool BoxCopy::copy_shared(uint64_t row, char *bytes, bool loads) const {
-    uint64_t begin = warp_.row<uint64_t>(step_.rows[box_row])[lane_] + row * map_.pitch();
     for (size_t offset = 0; offset < map_.row_bytes(); offset += chunk_of_copy) {
-        uint64_t address = begin + offset;
-        address ^= (address >> 7 & (map_.swizzled_chunks() - 1)) * chunk_of_copy;
-        char *found = shared_.reach_or_fail(lane_, address, chunk_of_copy);
+        char *found = shared_.reach_or_fail(lane_, shared_address(row, offset), chunk_of_copy);
         if (!found)
             return false;
         memcpy(loads ? found : bytes + offset, loads ? bytes + offset : found, chunk_of_copy);
@@ -196,6 +227,8 @@ bool BoxCopy::run(bool loads) {
             convert(bytes);
         if (!copied || !(loads ? copy_shared(row, bytes, true) : copy_global(part, bytes, false)))
             return false;
+        if (warp_.machine.observer)
+            note(part, row, loads);
     }
     return true;
 }

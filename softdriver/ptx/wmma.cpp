@@ -142,14 +142,15 @@ template <bool is_load> void decode_transfer(Decoder &decoder, Which which) {
     if (which == Which::C ? !sum_fits(shape, item) : !fits(shape, item))
         decoder.refuse_types();
     decoder.expect_operands(2, 3);
+    decoder.step.rows[9] = decoder.whole_address(decoder.operand(is_load ? 1 : 0));
+    if (decoder.operands() == 3)
+        decoder.step.rows[1] = decoder.source(decoder.operand(2), Type::U32);
     Fragment fragment =
         fragment_of(decoder, which, shape, item, decoder.operand(is_load ? 0 : 1), is_load);
     if (bits_of(item) < 8 && by_columns != fragment.by_columns)
         decoder.refuse("such items must be contiguous along the dimension k");
-    decoder.step.rows[9] = decoder.whole_address(decoder.operand(is_load ? 1 : 0));
-    decoder.step.rows[1] = decoder.operands() == 3
-                               ? decoder.source(decoder.operand(2), Type::U32)
-                               : decoder.constant(4, by_columns ? fragment.rows : fragment.columns);
+    if (decoder.operands() < 3)
+        decoder.step.rows[1] = decoder.constant(4, by_columns ? fragment.rows : fragment.columns);
     decoder.step.detail = uint16_t(unsigned(space) | (by_columns ? column_bit : 0));
     decoder.step.place = uint32_t(decoder.code().fragments.size());
     decoder.code().fragments.push_back(std::make_shared<Fragment>(fragment));

@@ -231,6 +231,46 @@ CASES = {
         + OUT.format("%r5"),
         [],
     ),
+    "the address of an asynchronous copy": (
+        LOAD + "and.b32 %r6, %r5, 4; add.u32 %r6, %r6, %r3;"
+        "cp.async.ca.shared.global [%r6+8], [%rd3], 4;",
+        ["operand of a copy"],
+    ),
+    "the address of ldmatrix": (
+        LOAD + "and.b32 %r6, %r5, 16; add.u32 %r6, %r6, %r9;"
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r7}, [%r6];",
+        [READ_AT],
+    ),
+    "the address of stmatrix": (
+        LOAD + "and.b32 %r6, %r5, 16; add.u32 %r6, %r6, %r9;"
+        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r6], {%r5};",
+        [WRITE_AT],
+    ),
+    "the distance of rows of wmma.load": (
+        LOAD + "and.b32 %r6, %r5, 8; add.u32 %r6, %r6, 16;"
+        "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16"
+        "{%r10, %r11, %r12, %r13, %r14, %r15, %r16, %r17}, [%r9], %r6;",
+        [READ_AT],
+    ),
+    "the bytes of a bulk copy": (
+        LOAD + "and.b32 %r6, %r5, 16; add.u32 %r6, %r6, 16; setp.eq.u32 %p1, %r1, 0;"
+        "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r9], %r6;",
+        ["operand of a copy", COPIED],
+    ),
+    "a bulk reduction of what nobody wrote": (
+        "st.shared.u32 [%r3], 1; bar.sync 0; setp.eq.u32 %p1, %r1, 0;"
+        "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd5], [%r9], 256;",
+        [UPDATED],
+    ),
+    "a bulk reduction of what was written": (
+        "st.shared.u32 [%r3], 1; bar.sync 0; setp.eq.u32 %p1, %r1, 0;"
+        "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r9], 256;",
+        [],
+    ),
+    "the target of a branch": (
+        LOAD + "and.b32 %r6, %r5, 1; targets: .branchtargets done, done; brx.idx %r6, targets;",
+        [BRANCH],
+    ),
     "the carry": (
         LOAD + "add.cc.u32 %r6, %r5, %r5; addc.u32 %r7, 0, 0;" + OUT.format("%r7"),
         [COPIED],
