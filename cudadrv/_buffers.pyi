@@ -3,6 +3,7 @@ from types import TracebackType
 from typing import Any, Literal, Never, Self, SupportsIndex, Unpack, final, overload
 
 import numpy.typing as npt
+from _typeshed import ReadableBuffer
 from typing_extensions import disjoint_base
 
 from cudadrv._buffer import Buffer, _Options
@@ -109,6 +110,14 @@ class LockedBuffer(HostBuffer):
         *,
         stream: _AnyStream | None = None,
         **options: Unpack[_LockedOptions],
+    ) -> Self: ...
+    @classmethod
+    def from_memory(
+        cls,
+        array: npt.NDArray[Any] | ReadableBuffer,
+        *,
+        device: Device | None = None,
+        name: str | None = None,
     ) -> Self: ...
 
 @final

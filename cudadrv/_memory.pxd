@@ -43,7 +43,7 @@ cdef class Memory:
     cdef CUdeviceptr address    # 0 if empty or closed, and until the address is chosen
     cdef size_t nbytes
     cdef MemoryKind kind
-    cdef unsigned int flags     # the flags for cuMemHostAlloc
+    cdef unsigned int flags     # the flags for cuMemHostAlloc or cuMemHostRegister
     cdef bint unused            # allocated on a stream, and not used yet: see _memory.pyx
     # For memory of another library, the Memory of the whole allocation, whose state it shares: see
     # `_home_of`. None for all other memory.
@@ -59,7 +59,7 @@ cdef class Memory:
     cdef Stream stream          # the stream that stream-ordered memory was allocated on, or None
     cdef Stream attached        # the stream that managed memory is attached to, or None
     cdef PoolHandle pool        # the DriverPool that the memory comes from, or None
-    cdef object owner           # keeps foreign memory alive, or None
+    cdef object owner           # keeps memory alive that cudadrv did not allocate, or None
     cdef object migrations      # None, or how often its blocks have migrated: see _migrations.pyx
     cdef bint advised           # whether advice decides where managed memory is
     cdef str label              # class and name of the first buffer over the memory

@@ -31,7 +31,7 @@ cdef struct KindRow:
     const KindRow *on_stream    # the kind that is allocated on a stream in its place
     bint ordered            # allocated and freed on a stream; else freed when its device is idle
     # Makes memory of `nbytes` bytes, and sets the address. For `mappable` memory, the address is
-    # that of a Segment. The flags are those of cuMemHostAlloc.
+    # that of a Segment. The flags are those of cuMemHostAlloc or cuMemHostRegister.
     CUresult (*make)(
         CUcontext context, CUdeviceptr *address, size_t nbytes,
         unsigned int flags) noexcept nogil
@@ -65,6 +65,7 @@ cdef MemoryKind GROWING     # memory that grows. In the queue, its address is th
 cdef MemoryKind FOREIGN     # memory of other libraries and processes
 cdef MemoryKind SHARED      # device memory that other processes may have mapped
 cdef MemoryKind REGISTERED  # page-locked memory that other processes can map
+cdef MemoryKind IN_PLACE    # memory of the program that was page-locked where it is
 cdef MemoryKind OPENED      # device memory of another process
 # Not memory, but freeing it may block, too, or has to be done later:
 cdef MemoryKind CODE        # a loaded module; its address is the CUmodule

@@ -37,7 +37,7 @@ cdef class Region:
     cdef str name
     cdef object policy              # None, or the name of its ordering policy
     cdef bint part                  # made from another buffer, so programs cannot close it
-    cdef bint read_only             # memory of another library that cudadrv must not write
+    cdef bint read_only             # memory that cudadrv did not allocate and must not write
     cdef bint no_items              # whether the host may not use single items: `scalar_access`
     cdef tuple sizes                # the shape, or None for (count,)
     cdef uint32_t moved_at          # the line that moved the buffer

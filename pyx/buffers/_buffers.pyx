@@ -30,6 +30,7 @@ from cudadrv._driver cimport (
 )
 from cudadrv._errors cimport only_made_by
 from cudadrv._fill cimport MOST_BYTES
+from cudadrv._in_place cimport register_region
 from cudadrv._growing cimport (
     allocate_growing, capacity_of, devices_of, grow_region, shrink_region,
 )
@@ -719,6 +720,55 @@ name=None, pooled=True, shareable=False)\n--\n
         _allocate(self, count, dtype, stream, device,
                   PAGE_LOCKED | (CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0), name,
                   pooled)
+
+    @classmethod
+    def from_memory(cls, array, *, device=None, name=None):
+        """Page-lock memory that exists, where it is: an array, or an object such as a mmap.
+
+        Nothing is copied. The buffer keeps the array, and thereby its memory, until the memory is
+        unlocked again: by `close`, or, for a dropped buffer, once all work that uses it is known to
+        be complete. Locking and unlocking take the driver some time (docs/performance.md), so lock
+        memory once for many copies. Other arrays over the same memory stay usable, and cudadrv does
+        not see how they are used (docs/ownership.md).
+
+        Parameters
+        ----------
+        array : numpy.ndarray, or object with the buffer protocol
+            C-contiguous items of a dtype that buffers can have. If it is read-only, so is the
+            buffer: it can be copied from, and be read by kernels and by the host.
+        device : Device, optional
+            The device in whose primary context it is locked; default: the current context. All
+            devices can use it.
+        name : str, optional
+            Shown in messages.
+
+        Returns
+        -------
+        LockedBuffer
+            With the dtype and the shape of the array. It comes from no pool, and cannot be given
+            away or shared with other processes. Without items, no memory is locked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            ``array`` is no array, has objects, is not C-contiguous or not aligned; some bytes
+            belong to another buffer, or to a dropped one whose work may be unfinished; the device
+            cannot lock such memory.
+        CudaOutOfMemoryError
+            The system does not let the driver lock so much memory.
+        CudaError
+            The driver refuses the memory: it is not mapped, or another library has locked it.
+            Systems may refuse writable mappings of files: map those read-only.
+
+        If a file is truncated while it is mapped, using the bytes behind its end ends the process
+        (SIGBUS), as without cudadrv.
+
+        Driver functions: cuMemHostRegister, portable and mapped, and read-only for an array that
+        is read-only; cuMemHostUnregister.
+        """
+        cdef LockedBuffer buffer = LockedBuffer.__new__(LockedBuffer)
+        register_region(buffer, array, context_of(device), name)
+        return buffer
 
 
 # ---- managed memory ----

@@ -41,7 +41,7 @@ cdef CUresult _make_registered(
     CUcontext context, CUdeviceptr *address, size_t nbytes, unsigned int flags
 ) noexcept nogil:
     return in_cuMemHostRegister(context, <void *>address[0], nbytes,
-                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | flags)
 
 
 # ---- how memory is freed ----
@@ -124,8 +124,8 @@ cdef enum:
     kDLCUDAHost = 3
     kDLCUDAManaged = 13
 
-cdef KindRow device, ordered, locked, unified, growing, foreign, shared, registered, opened
-cdef KindRow code, executable, graph, event
+cdef KindRow device, ordered, locked, unified, growing, foreign, shared, registered, in_place
+cdef KindRow opened, code, executable, graph, event
 
 DEVICE = &device
 device.name = device.word = device.phrase = <PyObject *>"device"
@@ -170,6 +170,20 @@ registered.on_stream = &registered
 registered.make = _make_registered
 registered.free = _unregister
 registered.mappable = True
+
+IN_PLACE = &in_place
+in_place.name = <PyObject *>"registered"
+in_place.buffer = <PyObject *>"LockedBuffer"
+in_place.in_nodes = <PyObject *>"page-locked"
+in_place.host_access = in_place.page_locked = True
+in_place.on_stream = &in_place
+in_place.make = _make_registered
+in_place.free = _unregister
+in_place.not_given = <PyObject *>(
+    "is page-locked in the memory of its owner (from_memory), so it has no memory to give away")
+in_place.not_shared = <PyObject *>(
+    "is page-locked in the memory of its owner (from_memory), which only this process can map. Copy"
+    " it to LockedBuffer(..., shareable=True), and share that")
 
 UNIFIED = &unified
 unified.name = unified.phrase = <PyObject *>"managed"

@@ -435,8 +435,11 @@ cdef Region of_present_size(Region region):
 
 
 cdef int refuse_writing(Region region) except -1:
-    raise BufferError(f"{region.describe()} is memory of another library that says it is read-only;"
-                      " a kernel that only reads it: cudadrv.read(buffer)")
+    owner = "another library that says it" if region.memory.kind.borrowed else "its owner, which"
+    raise BufferError(f"{region.describe()} is memory of {owner} is read-only; a kernel that only"
+                      " reads it: cudadrv.read(buffer)" + (
+                          "; the host: buffer.read() or buffer.readonly()"
+                          if region.memory.kind.host_access else ""))
 
 
 cdef int refuse_regions(

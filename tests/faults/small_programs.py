@@ -334,6 +334,25 @@ def fills():
 
 
 @program
+def memory_in_place():
+    stream = cu.Stream()
+    array = np.zeros(100, "f4")
+    locked = cu.LockedBuffer.from_memory(array)
+    locked.fill_async(3, stream).wait()
+    assert array.sum() == 300
+    locked.close()
+    frozen = cu.LockedBuffer.from_memory(b"frozen")
+    with suppress(BufferError):
+        frozen.fill(0)
+        raise AssertionError
+    work = cu.DeviceBuffer(6)
+    work.copy_from_async(frozen, stream)
+    del frozen
+    stream.synchronize()
+    assert bytes(items_of(work)) == b"frozen"
+
+
+@program
 def host_views():
     stream = cu.Stream()
     buffer = cu.LockedBuffer.zeros(32, "f4")

@@ -105,6 +105,7 @@ MADE = {
     "managed": lambda: cu.UnifiedBuffer(1 << 16, pooled=False),
     "growing": lambda: cu.DeviceBuffer(1 << 16, capacity=4 << 20),
     "shareable": lambda: cu.LockedBuffer(1 << 16, shareable=True),
+    "in place": lambda: cu.LockedBuffer.from_memory(bytearray(1 << 16)),
     "module": lambda: cu.Module.from_file(PTX),
 }
 

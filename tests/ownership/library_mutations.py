@@ -353,6 +353,20 @@ MUTATIONS = [
         "fill.itemsize = 1",
     ),
     (
+        "memory of an array is used where it was not registered",
+        "_in_place._register_call",
+        "memory.address = address",
+        "memory.address = address + (size > 8)",
+    ),
+    (
+        "memory of an array is let go before it is unlocked",
+        "_in_place._register",
+        "    memory.owner = array\n    _refuse_known(memory, array.ctypes.data)\n"
+        "    obtain(memory, memory.nbytes, _register_call)\n",
+        "    memory.owner = array\n    _refuse_known(memory, array.ctypes.data)\n"
+        "    obtain(memory, memory.nbytes, _register_call)\n    memory.owner = None\n",
+    ),
+    (
         "a copy out hands the bytes over before they are there",
         "_copy_at_once",
         "stream.context.check(wait_for_event(\n"

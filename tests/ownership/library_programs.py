@@ -557,6 +557,8 @@ class Program(TicketChoices):
             options["write_combined"] = True
         if self.tickets and kind == "locked" and not options and self.chance(0.7):
             options["shareable"], options["pooled"], stream = True, False, None
+        if kind == "locked" and not options and self.chance(0.1):
+            options["in_place"], stream = True, None
         made = self.session.allocate(kind, size, stream, place, **options)
         self.add(made, kind, size, self.at(stream, self.streams), *self.where(place), *options)
 
@@ -623,6 +625,8 @@ class Program(TicketChoices):
         memory = buffer.memory
         if memory.model.end is not None or memory.was_shared or memory.shareable:
             return  # memory that grows or that other processes may have mapped cannot be given away
+        if memory.in_place:
+            return  # nor can memory of an array
         if not buffer.part and not buffer.closed:
             if not self.chance(0.4):
                 self.forget_parts(buffer)

@@ -112,7 +112,7 @@ RAISED = {
     NOT_SHAREABLE: (
         ValueError,
         "has no memory to share|shares with no other process|only its owner can share|no handles"
-        "|that only this process can map",
+        "|(that|which) only this process can map",
     ),
     NOT_SHARED: (ValueError, "is not shared with another process|was accepted before"),
     OWN_TICKET: (cu.OwnershipError, "was made by this process"),

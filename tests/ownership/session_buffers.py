@@ -54,6 +54,7 @@ class Memory:
     pool: Any = None  # DEFAULT or a DriverPool, if it is device memory from a pool of the driver
     whole: Any = None  # a weak reference to the buffer over the whole memory
     shareable: bool = False  # page-locked memory that other processes can map
+    in_place: bool = False  # memory of an array, which is page-locked where it is
     was_shared: bool = False  # whether another process may still have it mapped
     opened: bool = False  # whether it was opened by a ticket of another process
     # The last loan that began right after another one. The uses of both may count together.
@@ -186,10 +187,13 @@ class KeptBuffer(Buffer):
 class BufferSession(PeerSession):
     # ---- making and ending buffers ----
 
-    def allocate(self, kind, nbytes, stream=None, place=None, driver_pool=False, **options):
+    def allocate(
+        self, kind, nbytes, stream=None, place=None, driver_pool=False, in_place=False, **options
+    ):
         """Allocate a buffer.
 
-        With `driver_pool`, the memory comes from a pool of the driver, on a stream.
+        With `driver_pool`, the memory comes from a pool of the driver, on a stream. With
+        `in_place`, it is that of an array.
         """
         if stream is not None:
             options["stream"] = stream.given
@@ -197,10 +201,12 @@ class BufferSession(PeerSession):
         pool = self.driver_pool(kind, place) if driver_pool else nullcontext()
 
         def make():
+            if in_place:
+                return self.new(place, CLASSES[kind].from_memory, np.zeros(nbytes, "u1"))
             with pool:
                 return self.new(place, CLASSES[kind], nbytes, **options)
 
-        given, pooled = stream, nbytes and options.get("pooled", True)
+        given, pooled = stream, nbytes and options.get("pooled", True) and not in_place
         if pooled:
             stream = self.current(stream, place)
         ordered = driver_pool or kind == "device"
@@ -225,6 +231,7 @@ class BufferSession(PeerSession):
         memory = Memory(self.oracle.open_memory(nbytes, kind == "unified"), kind, place, stream)
         memory.of_driver_pool = driver_pool and nbytes > 0
         memory.shareable = options.get("shareable", False)
+        memory.in_place = in_place
         if kind == "device" and memory.is_stream_ordered:
             memory.pool = pool if memory.of_driver_pool else DEFAULT
         buffer = Buffer(made, memory, 0, nbytes, part=False)

@@ -195,6 +195,7 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "Region.view": lambda t, w: t.view("u4"),
     "Buffer.from_array": lambda t, w: t.from_array(HOST),
     "LockedBuffer.from_array": lambda t, w: t.from_array(HOST),
+    "LockedBuffer.from_memory": lambda t, w: t.from_memory(np.ones(8, "f4")),
     "Buffer.zeros": lambda t, w: t.zeros(COUNT),
     "LockedBuffer.zeros": lambda t, w: t.zeros(COUNT),
     "Buffer.from_raw": lambda t, w: t.from_raw(type(t)(COUNT).into_raw(), COUNT),
@@ -546,6 +547,9 @@ KINDS = {
     "shared": Kind("DeviceBuffer", _shared),
     "locked": Kind("LockedBuffer", lambda w: (cu.LockedBuffer.zeros(COUNT),)),
     "shareable": Kind("LockedBuffer", lambda w: (cu.LockedBuffer(COUNT, shareable=True),)),
+    "locked in place": Kind(
+        "LockedBuffer", lambda w: (cu.LockedBuffer.from_memory(np.zeros(COUNT, "u1")),)
+    ),
     "unified": Kind("UnifiedBuffer", lambda w: (cu.UnifiedBuffer.zeros(COUNT),)),
     "readonly": Kind("ReadOnly", _with_buffer(lambda buffer, w: buffer.readonly())),
     "read": Kind("HostView", _with_buffer(lambda buffer, w: buffer.read())),
