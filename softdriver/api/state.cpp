@@ -47,7 +47,7 @@ void State::start_choosing() {
     Script script;
     if (settings.schedule == Schedule::Replay && parse_script(settings.script, script)) {
         chooser.start_replay(std::move(script));
-        steps.start(next_operation, next_allocation);
+        steps.start({next_operation, next_allocation, next_condition});
     } else {
         chooser.start_drawing(settings.seed);
     }

@@ -73,7 +73,7 @@ struct State {
     uint64_t live_bytes = 0;
     uint64_t live_reservations = 0;
     uint64_t next_id = 16;
-    uint64_t next_operation = 1, next_allocation = 1;
+    uint64_t next_operation = 1, next_allocation = 1, next_condition = 1;
     Scheduler scheduler;
     Steps steps;
     // For exploring (see api/explore.h): what was explored, the next run, and the memory before.

@@ -46,7 +46,11 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
         Lock lock(state().mutex);
         return texture_of(*function_->owner, handle, surface, why);
     };
-    launch_.set_condition = set_condition;
+    launch_.set_condition = [this](uint64_t handle, uint32_t value) {
+        Lock lock(state().mutex);
+        if (uint64_t number = set_condition(handle, value))
+            conditions_set_.push_back(number);
+    };
     if (launch_.checked)
         launch_.observe = [this, checks = state().settings.checks](ptx::Machine &machine) {
             return check::make_observer(
@@ -55,7 +59,8 @@ KernelRun::KernelRun(KernelFunctionPtr function, ptx::Launch launch,
         };
     launch_.shared_rounding = state().settings.shared_rounding;
     launch_.warn = warn;
-    launch_.print = [](const std::string &text) {
+    launch_.print = [this](const std::string &text) {
+        prints_ = true;
         std::fwrite(text.data(), 1, text.size(), stdout);
         std::fflush(stdout);
     };
@@ -67,6 +72,8 @@ bool KernelRun::advance(uint64_t steps) {
             *workspace_ = {};
         run_ = std::make_unique<ptx::Run>(launch_);
     }
+    if (launch_.prerequisite && launch_.prerequisite->over && (!splits_ || waits()))
+        launch_.prerequisite->ended = true;
     bool early = launch_.prerequisite && !launch_.prerequisite->ended;
     early_pieces_ += early;
     if (!over_) {
@@ -211,23 +218,19 @@ void KernelRun::begin_before_end_of(KernelRun *other, bool begun) {
     launch_.prerequisite->ended = !other;
     if (!other)
         return;
-    if (other->dependence_)
-        launch_.prerequisite = other->dependence_;
-    other->dependence_ = launch_.prerequisite;
-    // Under the other schedules, a kernel begins when the one before it has ended.
-    const Schedule schedule = state().settings.schedule;
-    if (schedule == Schedule::Replay)
-        state().chooser.limit("a programmatic dependent launch begins late in all of them");
-    else if (!begun && schedule != Schedule::Eager)
-        other->launch_.dependents = other->dependence_;
+    other->followers_.push_back(launch_.prerequisite);
+    splits_ = state().chooser.replays();
+    // Under the schedule `eager`, a kernel begins when the one before it has ended.
+    bool may_begin = !begun && state().settings.schedule != Schedule::Eager;
+    if (may_begin && !other->launch_.dependents)
+        other->launch_.dependents = std::make_shared<ptx::Dependence>();
 }
 
-Outcome KernelRun::end() {
+Outcome KernelRun::so_far() {
     Outcome outcome;
-    if (dependence_) {
-        dependence_->runs_ahead = run_->runs_ahead();
-        dependence_->ended = true;
-    }
+    outcome.conditions_set = conditions_set_;
+    outcome.prints = prints_;
+    outcome.allocates = launch_.heap != nullptr;
     if (launch_.record) {
         bool late = launch_.prerequisite != nullptr;
         outcome.reads = ranges(run_->reads(late));
@@ -240,6 +243,15 @@ Outcome KernelRun::end() {
             outcome.runs_ahead = launch_.prerequisite->runs_ahead;
         }
     }
+    return outcome;
+}
+
+Outcome KernelRun::end() {
+    for (const auto &follower : followers_) {
+        follower->runs_ahead = run_->runs_ahead();
+        follower->over = true;
+    }
+    Outcome outcome = so_far();
     if (!failed_)
         return outcome;
     outcome.status = run_->fault().status;

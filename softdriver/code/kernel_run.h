@@ -18,6 +18,7 @@ class KernelRun : public Piecewise {
 
     bool advance(uint64_t steps) override;
     Outcome end() override;
+    Outcome so_far() override;
     bool lets_next_begin() const override {
         return launch_.dependents && (launch_.dependents->allowed || over_);
     }
@@ -42,9 +43,12 @@ class KernelRun : public Piecewise {
     std::unique_ptr<ptx::Run> run_; // null until the first piece runs
     // The size of each allocation that the kernel has accessed, by address.
     std::map<uintptr_t, size_t> used_;
+    std::vector<uint64_t> conditions_set_; // see Outcome
+    bool prints_ = false;
     bool over_ = false, failed_ = false;
-    // This launch, for another one that may begin before it ends; null if there is none.
-    std::shared_ptr<ptx::Dependence> dependence_;
+    // This launch, for those that may begin before it ends.
+    std::vector<std::shared_ptr<ptx::Dependence>> followers_;
+    bool splits_ = false;  // it pauses where it waits, even if the prerequisite has ended
     int early_pieces_ = 0; // pieces that have run before the prerequisite ended
 };
 

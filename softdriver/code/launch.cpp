@@ -210,6 +210,7 @@ void begin_early(const OperationPtr &operation, const OperationPtr &before) {
     auto run = [](const Operation &of) { return static_cast<KernelRun *>(of.pieces.get()); };
     run(*operation)->begin_before_end_of(run(*before), before->progress != Progress::Queued);
     operation->predecessor = before;
+    operation->chain = before->done() ? 0 : before->chain + 1;
     operation->early = std::make_shared<Operation>();
     operation->early->progress = Progress::Done; // for operations that wait for it
     operation->early->kernel = operation->kernel;

@@ -32,10 +32,15 @@ struct Footprint {
 };
 
 constexpr uintptr_t first_mark = uintptr_t(0xfff) << 52;
-// The marks: what host functions share with the host; whether the device works; that an operation
-// (the n-th of the run) is done.
-constexpr Range mark_of_host{first_mark, 1};
+// The marks: what host functions share with the host; the output of kernels; the memory of which
+// `malloc` in kernels takes; whether the device works; the value of a conditional node (the n-th of
+// the run); that an operation (the n-th of the run) is done.
+constexpr Range mark_of_host{first_mark, 1}, mark_of_output{first_mark + 1, 1},
+    mark_of_heap{first_mark + 2, 1};
 constexpr Range mark_of_device(int ordinal) { return {first_mark + 16 + unsigned(ordinal), 1}; }
+constexpr Range mark_of_condition(uint64_t condition) {
+    return {first_mark + (uintptr_t(1) << 44) + condition, 1};
+}
 constexpr Range mark_of_end(uint64_t operation) { return {first_mark + 4096 + operation, 1}; }
 
 struct Step {

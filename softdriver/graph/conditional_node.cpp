@@ -2,6 +2,7 @@
 
 #include "api/call.h"
 #include "api/state.h"
+#include "graph/branches.h"
 #include "graph/works.h"
 
 #include <algorithm>
@@ -81,102 +82,106 @@ class ConditionalWork : public NodeWork {
     ContextPtr context_;
 };
 
-// Runs a conditional node as one operation. The nodes of a body run one after the other, in one of
-// the orders that the edges permit.
+// Runs a conditional node as one operation, which queues the nodes of a body as its parts, and
+// waits for them.
 class ConditionalRun : public Piecewise {
   public:
-    ConditionalRun(std::shared_ptr<const ConditionalWork> work, Stream &stream)
-        : work_(std::move(work)), stream_(stream.shared_from_this()) {}
-
-    bool advance(uint64_t steps) override {
-        if (next_ == operations_.size() && !begin_body())
-            return true;
-        Operation &part = *operations_[next_];
-        if (part.pieces && !part.pieces->advance(steps))
-            return false;
-        if (part.action) {
-            come_to_write(part.writes);
-            part.action();
-        }
-        Lock lock(state().mutex);
-        if (part.pieces)
-            add(part.pieces->end());
-        else
-            add({CUDA_SUCCESS, part.reads, part.writes, part.updates});
-        next_++;
-        return outcome_.status != CUDA_SUCCESS;
+    ConditionalRun(std::shared_ptr<const ConditionalWork> work, Stream &stream,
+                   const OperationPtr &self)
+        : work_(std::move(work)), stream_(stream.shared_from_this()), self_(self) {
+        if (state().chooser.replays())
+            name_branches();
     }
 
-    Outcome end() override { return std::move(outcome_); }
+    bool advance(uint64_t) override {
+        Lock lock(state().mutex);
+        OperationPtr self = self_.lock();
+        take_outcome();
+        return !self || self->cancelled || context_status(stream_->owner) || !begin_body(*self);
+    }
+
+    bool can_go_on() const override { return all_done(parts_); }
+
+    Outcome so_far() override {
+        Outcome decided;
+        decided.conditions_read = std::exchange(conditions_read_, {});
+        return decided;
+    }
+
+    Outcome end() override {
+        outcome_.in_parts = true;
+        outcome_.conditions_read = std::move(conditions_read_);
+        return std::move(outcome_);
+    }
 
   private:
-    // Prepares the next body. Returns false if no body is to run.
-    bool begin_body() {
-        Lock lock(state().mutex);
-        operations_.clear();
-        next_ = 0;
-        while (operations_.empty()) {
-            GraphPtr body = begun_ && work_->kind != while_node ? nullptr : work_->chosen();
-            if (!body)
-                return false;
-            begun_ = true;
-            prepare(*body);
-            if (operations_.empty() && work_->kind == while_node)
-                // An empty operation lets other operations run between two checks of the condition.
-                operations_.push_back(std::make_shared<Operation>());
+    static size_t count_nodes(const Graph &graph) {
+        size_t count = graph.nodes.size();
+        for (const auto &entry : graph.nodes)
+            if (entry.second->work->type() == CU_GRAPH_NODE_TYPE_GRAPH)
+                for (const GraphPtr &inner : entry.second->work->inner())
+                    count += count_nodes(*inner);
+        return count;
+    }
+
+    // Makes the branches, so that their numbers as actors do not depend on when the bodies run.
+    void name_branches() {
+        size_t count = 1;
+        for (const GraphPtr &body : work_->bodies)
+            count = std::max(count, count_nodes(*body));
+        while (branches_.size() < count) {
+            branches_.push_back(
+                create_stream(work_->context(), StreamKind::Created, CU_STREAM_NON_BLOCKING, 0));
+            state().steps.actor_of(*branches_.back());
         }
+    }
+
+    // Queues the next body. Returns false if no body is to run.
+    bool begin_body(Operation &self) {
+        if (begun_ && work_->kind != while_node)
+            return false;
+        conditions_read_.push_back(work_->condition->number);
+        GraphPtr body = work_->chosen();
+        if (!body)
+            return false;
+        Branches branches(branches_, *stream_, operation.lock());
+        std::vector<OperationPtr> leaves;
+        if (branches.submit_graph(*body, nullptr, leaves))
+            return false;
+        parts_ = branches.submitted();
+        for (const OperationPtr &part : parts_)
+            part->behind = state().steps.next();
+        // Who waits for this operation waits for its parts.
+        self.waits.resize(begun_ ? own_waits_ : own_waits_ = self.waits.size());
+        self.waits.insert(self.waits.end(), parts_.begin(), parts_.end());
+        if (self.number <= self.stream->required)
+            for (const OperationPtr &leaf : leaves)
+                state().scheduler.demand(leaf);
+        begun_ = true;
         return true;
     }
 
-    void prepare(const Graph &graph) {
-        bool eager = state().settings.schedule == Schedule::Eager;
-        if (graph.nodes.size() > 1 && state().chooser.replays())
-            state().chooser.limit("the nodes in the body of a conditional node run in one order");
-        auto choose = [&](size_t count) { return eager ? 0 : state().chooser.draw(count); };
-        for (const GraphNodePtr &node : sorted(graph, choose)) {
-            if (!node->enabled)
-                continue;
-            if (node->work->type() == CU_GRAPH_NODE_TYPE_GRAPH)
-                for (const GraphPtr &inner : node->work->inner())
-                    prepare(*inner);
-            for (OperationPtr &part : node->work->prepare_in_body(*stream_)) {
-                if (part->pieces)
-                    part->pieces->operation = operation;
-                operations_.push_back(std::move(part));
-            }
-        }
-    }
-
-    // Called before an operation of a body writes memory. As for a kernel, memory that the host can
-    // access is noted before it changes, so that the race detector does not take the change for a
-    // write of the host.
-    void come_to_write(const std::vector<Range> &ranges) {
-        Lock lock(state().mutex);
-        OperationPtr self = operation.lock();
-        for (const Range &range : ranges) {
-            const Allocation *allocation = find_allocation(range.begin);
-            if (!self || !allocation || allocation->on_device())
-                continue;
-            self->writes.push_back(range);
-            state().races.comes_to_use(self, *allocation);
-        }
-    }
-
-    void add(const Outcome &part) {
+    // Adds what the last body has used.
+    void take_outcome() {
         auto append = [](std::vector<Range> &all, const std::vector<Range> &more) {
             all.insert(all.end(), more.begin(), more.end());
         };
-        outcome_.status = outcome_.status ? outcome_.status : part.status;
-        append(outcome_.reads, part.reads);
-        append(outcome_.writes, part.writes);
-        append(outcome_.updates, part.updates);
+        for (const OperationPtr &part : parts_) {
+            append(outcome_.reads, part->reads);
+            append(outcome_.writes, part->writes);
+            append(outcome_.updates, part->updates);
+        }
+        parts_.clear();
     }
 
     std::shared_ptr<const ConditionalWork> work_;
     StreamPtr stream_;
-    std::vector<OperationPtr> operations_; // operations of the running body
-    size_t next_ = 0;
-    bool begun_ = false; // a body has begun
+    std::weak_ptr<Operation> self_; // in a body of another conditional node, not `operation`
+    std::vector<StreamPtr> branches_;
+    std::vector<OperationPtr> parts_; // the operations of the running body
+    bool begun_ = false;              // a body has begun
+    size_t own_waits_ = 0;            // how many of the operation's waits are not parts
+    std::vector<uint64_t> conditions_read_;
     Outcome outcome_;
 };
 
@@ -184,7 +189,7 @@ std::vector<OperationPtr> ConditionalWork::prepare(Stream &stream) const {
     auto operation = std::make_shared<Operation>();
     // Later changes of the executable graph affect only later launches.
     auto frozen = std::static_pointer_cast<const ConditionalWork>(copy());
-    operation->pieces = std::make_shared<ConditionalRun>(std::move(frozen), stream);
+    operation->pieces = std::make_shared<ConditionalRun>(std::move(frozen), stream, operation);
     operation->pieces->operation = operation;
     operation->unforeseen = true;
     return {operation};
@@ -199,10 +204,12 @@ ConditionPtr find_condition(uint64_t handle) {
 
 Condition::~Condition() { state().conditions.erase(handle); }
 
-void set_condition(uint64_t handle, unsigned value) {
-    Lock lock(state().mutex);
-    if (ConditionPtr condition = find_condition(handle))
-        condition->value = value;
+uint64_t set_condition(uint64_t handle, unsigned value) {
+    ConditionPtr condition = find_condition(handle);
+    if (!condition)
+        return 0;
+    condition->value = value;
+    return condition->number;
 }
 
 void find_conditions(const Graph &graph, std::vector<ConditionPtr> &found) {
@@ -251,6 +258,7 @@ SOFT_API(cuGraphConditionalHandleCreate,
         return status;
     auto condition = std::make_shared<Condition>();
     condition->handle = state().new_id();
+    condition->number = state().next_condition++;
     condition->graph = graph;
     condition->context = context;
     condition->initial = condition->value = value;

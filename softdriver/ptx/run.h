@@ -32,7 +32,8 @@ struct Dependence {
     // A block has done so, or has ended, without waiting for its own prerequisite. So the other
     // launch may begin before that one ends, too.
     bool runs_ahead = false;
-    bool ended = false;
+    bool over = false;  // this launch has ended
+    bool ended = false; // the other launch need not wait any more
 };
 
 struct Launch {

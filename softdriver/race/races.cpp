@@ -270,7 +270,7 @@ void Races::started(const OperationPtr &operation) {
                 tells |= shadow->host_visible();
             }
     if (tells)
-        learn({operation});
+        know({operation});
     if (operation->reads.empty() && operation->writes.empty())
         return;
     if (unwatched_.erase(operation.get()))
@@ -318,6 +318,13 @@ std::vector<OperationPtr> Races::tails(const Context &context) const {
 void Races::learn(const std::vector<OperationPtr> &operations) {
     if (!on())
         return;
+    if (state().chooser.replays())
+        for (const OperationPtr &operation : operations)
+            state().steps.learned(operation->mark, true);
+    know(operations);
+}
+
+void Races::know(const std::vector<OperationPtr> &operations) {
     look();
     if (order_.learn(operations) && !host_writes_.empty())
         host_writes_.learned(
@@ -327,6 +334,8 @@ void Races::learn(const std::vector<OperationPtr> &operations) {
 void Races::learn_before(const OperationPtr &operation) {
     if (!on() || !operation)
         return;
+    if (state().chooser.replays())
+        state().steps.learned(operation->mark, false);
     look();
     if (order_.learn_before(*operation) && !host_writes_.empty())
         host_writes_.learned([this](const Operation &known) { return order_.known(known); });

@@ -100,6 +100,7 @@ class Races {
     void watch(const OperationPtr &operation, const Shadows &shadows);
     bool behind_host_function(const Operation &operation) const;
     Shadows shadows_of(const Operation &operation);
+    void know(const std::vector<OperationPtr> &operations);
     RaceShadowPtr shadow_of(const Range &range);
     RaceSettled settled() const { return {order_.settled().get()}; }
 

@@ -146,6 +146,8 @@ bool reads_now(Order order) {
     case Schedule::Lazy:
         return order != Order::Stream;
     default:
+        if (order == Order::Any && state().chooser.replays())
+            state().chooser.limit("a copy whose source may be read at any time reads it late");
         return order == Order::DuringCall || (order == Order::Any && state().chooser.draw(2));
     }
 }
@@ -154,8 +156,6 @@ bool reads_now(Order order) {
 // to the first or, under the random schedule, in a random order.
 OperationPtr join(std::vector<OperationPtr> parts) {
     std::reverse(parts.begin(), parts.end());
-    if (parts.size() > 1 && state().chooser.replays())
-        state().chooser.limit("the copies of a batch run in one order");
     if (state().settings.schedule == Schedule::Random)
         for (size_t i = parts.size(); i > 1; i--)
             std::swap(parts[i - 1], parts[state().chooser.draw(i)]);
@@ -207,7 +207,11 @@ CUresult submit_copies(Call &call, Stream &stream, const Copies &copies, bool ba
     if (parts.empty())
         return CUDA_SUCCESS;
     OperationPtr queued;
-    if (CUresult status = submit(stream, join(std::move(parts)), &queued))
+    // Under replay, a search chooses the order of the copies.
+    bool apart = parts.size() > 1 && state().chooser.replays();
+    CUresult status = apart ? submit_apart(stream, std::move(parts), &queued)
+                            : submit(stream, join(std::move(parts)), &queued);
+    if (status)
         return status;
     return blocks ? finish_copy(call, stream, queued, promised) : CUDA_SUCCESS;
 }

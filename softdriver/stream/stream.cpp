@@ -98,6 +98,30 @@ CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued) {
     return CUDA_SUCCESS;
 }
 
+void submit_part(Stream &stream, const OperationPtr &part, const OperationPtr &whole) {
+    part->stream = stream.shared_from_this();
+    part->number = state().next_operation++;
+    part->function = whole->function;
+    part->label = whole->label;
+    state().scheduler.enqueue(part);
+}
+
+CUresult submit_apart(Stream &stream, std::vector<OperationPtr> parts, OperationPtr *queued) {
+    OperationPtr begun;
+    if (CUresult status = submit(stream, std::make_shared<Operation>(), &begun))
+        return status;
+    auto end = std::make_shared<Operation>();
+    for (OperationPtr &part : parts) {
+        StreamPtr own =
+            create_stream(stream.context, StreamKind::Created, CU_STREAM_NON_BLOCKING, 0);
+        own->tag = stream.tag;
+        part->waits.push_back(begun);
+        if (CUresult status = submit(*own, std::move(part), &end->waits.emplace_back()))
+            return status;
+    }
+    return submit(stream, std::move(end), queued);
+}
+
 std::vector<OperationPtr> stream_targets(const Stream &stream) {
     std::vector<OperationPtr> targets;
     if (!stream.idle())

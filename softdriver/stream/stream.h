@@ -52,6 +52,8 @@ struct Stream : std::enable_shared_from_this<Stream> {
     // The number of the stream as an actor of this run (schedule `replay`, see work/steps.h).
     uint64_t run = 0;
     explore::Actor actor = 0;
+    // The actors of kernels that may begin before the kernel before them has ended.
+    std::vector<explore::Actor> early_actors;
     // The workspace for cooperative launches. It is null until the first one.
     std::shared_ptr<GridWorkspace> workspace;
 
@@ -77,6 +79,12 @@ std::vector<OperationPtr> stream_targets(const Stream &stream);
 std::vector<OperationPtr> context_targets(const Context &context);
 std::vector<OperationPtr> device_targets(const Device &device);
 
+// Appends a part of the operation `whole` to an internal stream. The race detector sees only the
+// whole operation.
+void submit_part(Stream &stream, const OperationPtr &part, const OperationPtr &whole);
+// Submits operations that nothing orders, each in an internal stream. The stream orders all of them
+// like one operation; `queued` ends when all of them have ended.
+CUresult submit_apart(Stream &stream, std::vector<OperationPtr> parts, OperationPtr *queued);
 // Appends an operation to the stream and sets `queued` to the operation. The stream must not be
 // captured: work of a captured stream becomes a node (see capture_node).
 CUresult submit(Stream &stream, OperationPtr operation, OperationPtr *queued = nullptr);

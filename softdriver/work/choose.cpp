@@ -36,14 +36,18 @@ void Scheduler::note_thread() {
 }
 
 // Returns the operations that can run now: those that a wait requires first, then the others, each
-// in the order of their turns.
+// in the order of their turns. A kernel that lets the next one of its stream begin can go on, too.
 std::vector<OperationPtr> Scheduler::ready_operations() {
     std::vector<OperationPtr> found;
-    for (Stream *stream : busy_) {
-        const OperationPtr &next = next_of(*stream);
-        if (!next->released && ready(*next))
-            found.push_back(next);
-    }
+    for (Stream *stream : busy_)
+        for (size_t i = 0; i < stream->queue.size(); i++) {
+            const OperationPtr &next = stream->queue[i];
+            if (i && (next->predecessor != stream->queue[i - 1] ||
+                      !lets_next_begin(*stream->queue[i - 1])))
+                break;
+            if (!next->released && ready(*next))
+                found.push_back(next);
+        }
     auto rank = [](const OperationPtr &operation) {
         bool required = operation->number <= operation->stream->required;
         return std::make_pair(!required, operation->turn);
@@ -60,7 +64,7 @@ bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<Operati
     if (host_can)
         options.push_back(explore::host);
     for (const OperationPtr &operation : ready)
-        options.push_back(state().steps.actor_of(*operation->stream));
+        options.push_back(state().steps.actor_of(*operation));
     size_t chosen = state().chooser.choose(options);
     if (options[chosen] == explore::host)
         return true;
@@ -74,9 +78,20 @@ bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<Operati
     return false;
 }
 
-// Runs the other pieces of a kernel: all of them are one step.
+// Runs the other pieces of a kernel: all of them are one step, up to a place where other work may
+// come: the next kernel can begin from there on, or the work waits for other operations.
 void Scheduler::run_all_pieces(Lock &lock, const OperationPtr &operation) {
     for (int pieces = 0; operation->progress == Progress::Paused; pieces++) {
+        bool lets_next = operation->pieces->lets_next_begin();
+        bool waits = operation->chain && operation->pieces->waits();
+        bool stops = !operation->pieces->can_go_on() || (waits && !operation->has_waited) ||
+                     (lets_next && !operation->let_next_begin);
+        if (stops) {
+            state().steps.paused(*operation);
+            operation->let_next_begin |= lets_next;
+            operation->has_waited |= waits;
+            return;
+        }
         if (pieces == most_pieces) {
             state().chooser.limit("a kernel runs long, or waits for other work");
             Outcome unknown; // as an error, so that it conflicts with all other operations
@@ -103,10 +118,6 @@ void Scheduler::wait_for_worker(Lock &lock, const OperationPtr &operation) {
 bool Scheduler::finish_by_choice(Lock &lock, const std::vector<OperationPtr> &targets,
                                  bool blocks) {
     note_thread();
-    if (all_done(targets)) {
-        open_managed();
-        return true;
-    }
     for (const OperationPtr &target : targets)
         demand(target);
     for (long idle = 0;;) {
@@ -142,7 +153,7 @@ bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
     explore::Chooser &chooser = state().chooser;
     for (;;) {
         bool done = all_done(targets);
-        std::vector<OperationPtr> ready = done ? std::vector<OperationPtr>() : ready_operations();
+        std::vector<OperationPtr> ready = ready_operations();
         bool polls = !done && early_answers_ >= most_early_answers && !ready.empty();
         if (polls)
             chooser.limit("a program that asks again and again gets two early answers at most");

@@ -30,6 +30,12 @@ struct Outcome {
     std::vector<Range> early_reads = {}, early_writes = {}, early_updates = {};
     // The kernel before that one had not waited for its own predecessor when it let this one begin.
     bool runs_ahead = false;
+    // The work consisted of operations that have run on their own, and that used these ranges.
+    bool in_parts = false;
+    // What else steps read or change (explore/run.h): the values of conditional nodes, by number;
+    // the output of kernels; the memory of which `malloc` in kernels takes.
+    std::vector<uint64_t> conditions_read = {}, conditions_set = {};
+    bool prints = false, allocates = false;
 };
 
 // Work that runs in pieces. Other work can run between two pieces.
@@ -44,6 +50,13 @@ struct Piecewise {
     virtual bool lets_next_begin() const { return false; }
     // Returns true if the work cannot go on before the operation before it has ended.
     virtual bool waits() const { return false; }
+    // Returns true unless the work waits for operations that it has queued itself. Called with the
+    // state lock held.
+    virtual bool can_go_on() const { return true; }
+    // What the work has used since it began, or, if it queues operations, since the last call.
+    // Called with the state lock held, when it has paused in a place where other work may come
+    // before it goes on.
+    virtual Outcome so_far() { return {}; }
 
     // The submitted operation that runs these pieces. Set it before the first piece runs.
     std::weak_ptr<Operation> operation;
@@ -63,6 +76,7 @@ struct Operation {
     std::vector<std::shared_ptr<Operation>> waits;
     std::vector<Range> reads, writes;
     std::vector<Range> updates; // ranges of atomic accesses, which do not race with each other
+    std::vector<uint64_t> conditions_set; // values of conditional nodes that its action sets
     // True for a kernel until it ends, because the ranges that it uses are not known before.
     bool unforeseen = false;
     bool uses_pages = true;   // whether its accesses can move pages of managed memory
@@ -83,6 +97,7 @@ struct Operation {
     // is in no queue.
     std::shared_ptr<Operation> early;
     bool is_early = false;
+    unsigned chain = 0; // how many kernels before this one may all be unfinished when it begins
     // What an early part is ordered after if the predecessor has not waited for its own one.
     RaceClockPtr before_ahead;
     std::function<bool()> condition;
@@ -97,6 +112,9 @@ struct Operation {
     // one more than the host's last step before, and one more than the operation's own step.
     uint64_t run = 0;
     size_t behind = 0, step = 0;
+    bool let_next_begin = false; // it has paused because it lets the next kernel begin
+    size_t first_pause = 0;      // one more than the step with which it did so
+    bool has_waited = false;     // it has paused because it waits for the kernel before it
 
     bool done() const { return progress == Progress::Done; }
     // Returns true for records of events and for waits, which do nothing but order other work.

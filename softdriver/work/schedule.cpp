@@ -45,7 +45,8 @@ void Scheduler::enqueue(OperationPtr operation) {
 bool Scheduler::ready(Operation &operation) {
     const Operation *predecessor = operation.predecessor.get();
     if (operation.progress == Progress::Paused)
-        return !predecessor || predecessor->done() || !operation.pieces->waits();
+        return operation.pieces->can_go_on() &&
+               (!predecessor || predecessor->done() || !operation.pieces->waits());
     if (operation.progress != Progress::Queued)
         return false;
     for (const auto &wait : operation.waits)
@@ -144,7 +145,8 @@ void Scheduler::run_piece(Lock &lock, const OperationPtr &operation) {
     reads.insert(reads.end(), outcome.early_reads.begin(), outcome.early_reads.end());
     for (const auto *early : {&outcome.early_writes, &outcome.early_updates})
         writes.insert(writes.end(), early->begin(), early->end());
-    use_pages(device, reads, writes);
+    if (!outcome.in_parts)
+        use_pages(device, reads, writes);
     if (state().chooser.replays())
         state().steps.ran(*operation, &outcome);
     complete(*operation);
@@ -227,7 +229,6 @@ void Scheduler::pause(Lock &lock, long microseconds) {
     waiting_--;
 }
 
-// Marks the target, and all operations that must run before it, as required.
 void Scheduler::demand(const OperationPtr &target) {
     std::vector<Operation *> todo{target.get()};
     while (!todo.empty()) {

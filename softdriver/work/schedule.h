@@ -12,6 +12,8 @@ namespace soft {
 // functions that take a Lock release it while an action runs.
 class Scheduler {
   public:
+    // Marks the operation, and all that must run before it, as required.
+    void demand(const OperationPtr &target);
     // Appends the operation to its stream's queue.
     void enqueue(OperationPtr operation);
     // Runs work until all targets are done.
@@ -65,7 +67,6 @@ class Scheduler {
     uint64_t piece_length() const;
     void complete(Operation &operation);
     void pause(Lock &lock, long microseconds);
-    void demand(const OperationPtr &target);
     void start_workers();
     void wake_worker();
     void work();

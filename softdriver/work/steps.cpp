@@ -28,30 +28,43 @@ std::string place_of(const Stream &stream) {
         return "the legacy stream";
     if (stream.kind == StreamKind::PerThread)
         return "a per-thread stream";
-    return stream.handle ? "stream " + std::to_string(stream.id) : "a branch of a graph";
+    return stream.handle ? "stream " + std::to_string(stream.id) : "an internal stream";
 }
 
 } // namespace
 
-void Steps::start(uint64_t next_operation, uint64_t next_allocation) {
-    first_operation_ = next_operation;
-    first_allocation_ = next_allocation;
+void Steps::start(const First &first) {
+    first_ = first;
     looks_ = 0;
     freed_.clear();
     slots_.clear();
+    known_ = {};
 }
 
 explore::Actor Steps::actor_of(Stream &stream) const {
     explore::Chooser &chooser = state().chooser;
     if (stream.run != chooser.run_number()) {
         stream.run = chooser.run_number();
+        stream.early_actors.clear();
         stream.actor = chooser.new_actor();
     }
     return stream.actor;
 }
 
+explore::Actor Steps::actor_of(const Operation &operation) const {
+    Stream &stream = *operation.stream;
+    explore::Actor actor = actor_of(stream);
+    if (!operation.chain)
+        return actor;
+    while (stream.early_actors.size() < operation.chain)
+        stream.early_actors.push_back(state().chooser.new_actor());
+    return stream.early_actors[operation.chain - 1];
+}
+
+size_t Steps::next() const { return state().chooser.run().steps.size() + 1; }
+
 void Steps::submitted(Operation &operation) const {
-    actor_of(*operation.stream);
+    actor_of(operation);
     operation.run = state().chooser.run_number();
     operation.behind = looks_;
 }
@@ -60,10 +73,14 @@ bool Steps::in_run(const Operation &operation) const {
     return operation.run == state().chooser.run_number();
 }
 
-Range Steps::end_of(const Operation &operation) const {
+// Returns the number of an object that the run has made, or a greater number for an older one.
+uint64_t Steps::relative(uint64_t number, uint64_t first) const {
     constexpr uint64_t of_earlier_runs = uint64_t(1) << 40;
-    return explore::mark_of_end(in_run(operation) ? operation.number - first_operation_
-                                                  : of_earlier_runs + operation.number);
+    return number >= first ? number - first : of_earlier_runs + number;
+}
+
+Range Steps::end_of(const Operation &operation) const {
+    return explore::mark_of_end(relative(operation.number, first_.operation));
 }
 
 // Returns the range with an address that is the same in each run: memory that the run has allocated
@@ -86,10 +103,10 @@ Range Steps::named(const Range &range) const {
         begin = place;
         number = freed.second;
     }
-    if (number < first_allocation_)
+    if (number < first_.allocation)
         return range;
     Range found = range;
-    found.begin = of_run + ((number - first_allocation_) << longest) + (range.begin - begin);
+    found.begin = of_run + ((number - first_.allocation) << longest) + (range.begin - begin);
     return found;
 }
 
@@ -112,48 +129,112 @@ void Steps::add_ordered(List &after, const RaceClock &clock) const {
     }
 }
 
-void Steps::ran(Operation &operation, const Outcome *outcome) {
-    explore::Chooser &chooser = state().chooser;
-    Stream &stream = *operation.stream;
+// Adds the earlier steps after which the program has ordered the operation.
+void Steps::add_order(List &after, const Operation &operation) const {
+    if (in_run(operation) && operation.behind)
+        after.push_back(operation.behind - 1);
+    bool early = operation.chain && !operation.has_waited;
+    // The kernel before it has let it begin, or has ended.
+    if (early) {
+        const Operation &kernel = *operation.predecessor;
+        if (size_t step = kernel.first_pause ? kernel.first_pause : kernel.step)
+            after.push_back(step - 1);
+    }
+    const RaceMark &mark = early && operation.early ? operation.early->mark : operation.mark;
+    if (mark.before)
+        add_ordered(after, *mark.before);
+    // The race detector does not see the parts of an operation.
+    for (const OperationPtr &wait : operation.waits)
+        if (!wait->mark.track && in_run(*wait) && wait->step)
+            after.push_back(wait->step - 1);
+}
+
+explore::Step Steps::step_of(const Operation &operation) const {
     Step step;
-    step.actor = actor_of(stream);
+    step.actor = actor_of(operation);
     step.name = race_name(operation);
-    step.stream = place_of(stream);
+    step.stream = place_of(*operation.stream);
     step.label = operation.label;
+    add_order(step.after, operation);
+    return step;
+}
+
+void Steps::add_outcome(explore::Footprint &touched, const Outcome &outcome) const {
+    auto condition = [&](uint64_t number) {
+        return explore::mark_of_condition(relative(number, first_.condition));
+    };
+    for (uint64_t number : outcome.conditions_read)
+        touched.reads.push_back(condition(number));
+    for (uint64_t number : outcome.conditions_set)
+        touched.writes.push_back(condition(number));
+    if (outcome.prints)
+        touched.writes.push_back(explore::mark_of_output);
+    if (outcome.allocates)
+        touched.writes.push_back(explore::mark_of_heap);
+    if (outcome.in_parts)
+        return;
+    note_early_reads(outcome.writes);
+    add(touched.reads, outcome.reads);
+    add(touched.writes, outcome.writes);
+    add(touched.writes, outcome.updates);
+}
+
+void Steps::add_early(explore::Footprint &touched, const Outcome &outcome) const {
+    add(touched.reads, outcome.early_reads);
+    add(touched.writes, outcome.early_writes);
+    add(touched.writes, outcome.early_updates);
+}
+
+void Steps::paused(Operation &operation) {
+    Step step = step_of(operation);
+    const Device &device = *operation.stream->owner->device;
+    step.touched.reads.push_back(explore::mark_of_device(device.ordinal));
+    Outcome outcome = operation.pieces->so_far();
+    add_outcome(step.touched, outcome);
+    add_early(step.touched, outcome);
+    operation.step = state().chooser.made(std::move(step)) + 1;
+    if (operation.pieces->lets_next_begin() && !operation.let_next_begin)
+        operation.first_pause = operation.step;
+}
+
+void Steps::ran(Operation &operation, const Outcome *outcome) {
+    Step step = step_of(operation);
     explore::Footprint &touched = step.touched;
-    const Range device = explore::mark_of_device(stream.owner->device->ordinal);
+    const Range device = explore::mark_of_device(operation.stream->owner->device->ordinal);
     bool fails = outcome && outcome->status;
     (fails ? touched.writes : touched.reads).push_back(device);
     touched.writes.push_back(end_of(operation));
     if (operation.on_worker)
         touched.writes.push_back(explore::mark_of_host);
-    for (const auto *writes : {&operation.writes, &operation.updates})
-        note_early_reads(*writes);
-    if (outcome) {
-        note_early_reads(outcome->writes);
-        for (const auto *reads : {&outcome->reads, &outcome->early_reads})
-            add(touched.reads, *reads);
-        for (const auto *writes :
-             {&outcome->writes, &outcome->updates, &outcome->early_writes, &outcome->early_updates})
-            add(touched.writes, *writes);
-    } else {
-        add(touched.reads, operation.reads);
-        add(touched.writes, operation.writes);
-        add(touched.writes, operation.updates);
+    Outcome foreseen;
+    foreseen.conditions_set = operation.conditions_set;
+    if (!outcome) {
+        foreseen.reads = operation.reads;
+        foreseen.writes = operation.writes;
+        foreseen.updates = operation.updates;
     }
-    if (in_run(operation) && operation.behind)
-        step.after.push_back(operation.behind - 1);
-    if (operation.mark.before)
-        add_ordered(step.after, *operation.mark.before);
-    size_t index = chooser.made(std::move(step));
+    add_outcome(touched, foreseen);
+    if (outcome)
+        add_outcome(touched, *outcome);
+    // What a kernel of a chain has used before it waited belongs to an earlier step.
+    if (outcome && !operation.chain)
+        add_early(touched, *outcome);
+    size_t index = state().chooser.made(std::move(step));
     operation.step = index + 1;
     if (operation.mark.track)
         slots_[operation.mark.track->slot].steps.emplace_back(operation.mark.tick, index);
 }
 
+void Steps::learned(const RaceMark &operation, bool itself) {
+    if (!operation.certain())
+        return;
+    known_.join(*operation.before);
+    known_.raise(operation.track->slot, operation.tick - !itself);
+}
+
 void Steps::look(Step step) {
     step.touched.reads.push_back(explore::mark_of_host);
-    add_ordered(step.after, *state().races.host_clock());
+    add_ordered(step.after, known_);
     looks_ = state().chooser.made(std::move(step)) + 1;
 }
 

@@ -14,19 +14,34 @@ struct Allocation;
 // called with the state lock held.
 class Steps {
   public:
+    // Numbers of the first objects of a run. Steps name objects by how many came before them.
+    struct First {
+        uint64_t operation = 0, allocation = 0, condition = 0;
+    };
+
     // Starts a new run.
-    void start(uint64_t next_operation, uint64_t next_allocation);
+    void start(const First &first);
     // The stream as an actor. Its number depends only on the steps before.
     explore::Actor actor_of(Stream &stream) const;
+    // Who makes the steps of the operation: its stream, or for kernels that may begin before the
+    // kernel before them has ended, another actor.
+    explore::Actor actor_of(const Operation &operation) const;
+    // One more than the index of the next step.
+    size_t next() const;
     void submitted(Operation &operation) const;
     // Keeps the name of memory that is freed before the steps that use it have been made.
     void removed(const Allocation &allocation);
     // Records that an operation has run. `outcome` has the ranges of a kernel, or is null.
     void ran(Operation &operation, const Outcome *outcome);
+    // Records that an operation has run up to a place where other work may come.
+    void paused(Operation &operation);
     // Records that the host goes on after it has waited for these operations, or has asked whether
     // they are done.
     void waited(const std::vector<OperationPtr> &operations);
     void asked(const std::vector<OperationPtr> &operations);
+    // Called when a wait or a query has told the host that what is ordered before an operation is
+    // done, and, with `itself`, the operation, too.
+    void learned(const RaceMark &operation, bool itself);
 
   private:
     using List = std::vector<size_t>;
@@ -40,12 +55,20 @@ class Steps {
     Range end_of(const Operation &operation) const;
     Range named(const Range &range) const;
     void add(std::vector<Range> &all, const std::vector<Range> &more) const;
+    uint64_t relative(uint64_t number, uint64_t first) const;
     void add_ordered(List &after, const RaceClock &clock) const;
+    void add_outcome(explore::Footprint &touched, const Outcome &outcome) const;
+    void add_early(explore::Footprint &touched, const Outcome &outcome) const;
+    explore::Step step_of(const Operation &operation) const;
+    void add_order(List &after, const Operation &operation) const;
     void look(explore::Step step);
 
-    uint64_t first_operation_ = 0, first_allocation_ = 0; // of the run
+    First first_;
     // Memory of the run that has been freed, by its address: bytes and number.
     std::map<uintptr_t, std::pair<size_t, uint64_t>> freed_;
+    // What the host knows by its waits and queries. The race detector's clock of the host also has
+    // what the host may have seen otherwise, which is a matter of the order.
+    RaceClock known_;
     size_t looks_ = 0; // one more than the index of the host's last step
     std::unordered_map<size_t, OfSlot> slots_;
 };

@@ -1,0 +1,308 @@
+"""What the driver chooses besides which stream goes on: it is explored, too.
+
+Each program is compared with all of its orders without reduction.
+"""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import cudadrv as cu
+from tests.conformance.structures import STREAM_ORDER, CopyAttributes
+from tests.conformance.test_copy_batches import batch
+from tests.conformance.test_dependent_launches import TEXT, Attribute, Config
+from tests.explore.calls import Calls, run_all
+
+BYTES = 4
+MOST_ORDERS = 100_000
+
+pytestmark = [
+    pytest.mark.cuda_software,
+    pytest.mark.cuda_allow("races"),
+    pytest.mark.parametrize("cuda_schedule", ["lazy"], indirect=True),
+]
+
+CONDITION = """.version 8.0
+.target sm_90
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .u64 handle, .param .u32 value);
+.visible .entry set(.param .u64 condition, .param .u32 value)
+{
+    .reg .b64 %rd1; .reg .b32 %r1;
+    ld.param.u64 %rd1, [condition]; ld.param.u32 %r1, [value];
+    { .param .u64 a; .param .u32 b; st.param.b64 [a], %rd1; st.param.b32 [b], %r1;
+      call.uni cudaGraphSetConditional, (a, b); }
+    ret;
+}
+"""
+
+
+def compared(program, runs=None):
+    """Run in all orders, with and without reduction. Return what the program has seen."""
+    every = run_all(program, everything=True, most=MOST_ORDERS)
+    found = run_all(program)
+    assert found.limits == ()
+    assert found.results == every.results
+    assert found.orders == every.orders
+    assert found.runs == len(every.orders)
+    if runs is not None:
+        assert found.runs == runs
+    return found.results
+
+
+class Driver(Calls):
+    """Two streams, and buffers of four bytes of which each has the same value."""
+
+    def __init__(self, work, buffers=4):
+        super().__init__([])
+        self.work, self.count = work, buffers
+
+    def __call__(self):
+        with cu.Device(0):
+            self.streams = [self._make("cuStreamCreate", 1) for _ in range(2)]
+            self.buffers = [ctypes.c_uint64() for _ in range(self.count)]
+            for number, buffer in enumerate(self.buffers):
+                self._call("cuMemAlloc_v2", ctypes.byref(buffer), BYTES)
+                self._call("cuMemsetD8_v2", buffer, 10 * number, BYTES)
+            self._call("cuCtxSynchronize")
+            seen = self.work(self)
+            for stream in self.streams:
+                self._call("cuStreamSynchronize", stream)
+                self._call("cuStreamDestroy_v2", stream)
+            return (*(seen or ()), *map(self.value, self.buffers))
+
+    def value(self, buffer):
+        found = (ctypes.c_ubyte * BYTES)()
+        self._call("cuMemcpyDtoH_v2", found, buffer, BYTES)
+        self._call("cuMemFree_v2", buffer)
+        return found[0]
+
+    def fill(self, stream, buffer, value):
+        self._do("fill", stream, buffer, value)
+
+    def batch(self, stream, *pairs):
+        copies = [(self.buffers[to].value, self.buffers[of].value, BYTES) for to, of in pairs]
+        arguments = batch(copies, CopyAttributes(order=STREAM_ORDER))
+        numbers = (ctypes.c_size_t(a) if isinstance(a, int) else a for a in arguments)
+        self._call("cuMemcpyBatchAsync_v2", *numbers, self.streams[stream])
+
+
+def test_copies_of_a_batch(cuda_device):
+    def work(driver):
+        driver.batch(0, (1, 0), (2, 1), (3, 2))
+
+    results = compared(Driver(work), runs=4)
+    assert {result[1:] for result in results} == {(0, 0, 0), (0, 0, 20), (0, 10, 10), (0, 10, 20)}
+
+
+def test_another_stream_between_the_copies_of_a_batch(cuda_device):
+    def work(driver):
+        driver.batch(0, (1, 0), (3, 2))
+        driver.batch(1, (2, 1), (3, 0))
+
+    compared(Driver(work))
+
+
+def test_work_behind_a_batch(cuda_device):
+    def work(driver):
+        driver.fill(0, 0, 7)
+        driver.batch(0, (1, 0), (2, 0))
+        driver.fill(0, 0, 9)
+
+    assert compared(Driver(work), runs=1) == {(9, 7, 7, 30)}
+
+
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def test_host_functions(cuda_device):
+    """Among themselves, beside fills, and beside what the host asks."""
+    seen = []
+    functions = [FUNCTION(lambda _, number=number: seen.append(number)) for number in range(3)]
+
+    def work(driver):
+        seen.clear()
+        for number, stream in enumerate((0, 1, 0)):
+            driver._call("cuLaunchHostFunc", driver.streams[stream], functions[number], None)
+            driver.fill(stream, 0, number + 1)
+        answer = driver._do("ask", 1)
+        early = tuple(seen)
+        for stream in driver.streams:
+            driver._call("cuStreamSynchronize", stream)
+        return answer, early, tuple(seen)
+
+    results = compared(Driver(work, buffers=1))
+    assert {result[2] for result in results} == {(0, 1, 2), (0, 2, 1), (1, 0, 2)}
+    assert len({result[1] for result in results}) > 3
+
+
+# ---- conditional nodes ----
+
+
+class Conditions:
+    """A graph with a condition, and kernels that set it."""
+
+    def __init__(self):
+        self.module = cu.Module(CONDITION)
+        self.set = self.module["set"]
+
+    def __call__(self, build, beside=None, words=3):
+        def program():
+            with cu.ordering("unchecked"):
+                one, other = cu.Stream(), cu.Stream()
+                buffer = cu.DeviceBuffer.zeros(words, "u4")
+                graph = cu.Graph()
+                build(graph, buffer)
+                with graph.instantiate() as step:
+                    step.launch(one)
+                    if beside:
+                        beside(buffer, other)
+                    one.synchronize()
+                    other.synchronize()
+                found = np.empty(words, "u4")
+                buffer.copy_to(found)
+                for thing in (graph, buffer, one, other):
+                    thing.close()
+                return tuple(map(int, found))
+
+        return program
+
+
+@pytest.fixture
+def conditions(cuda_device):
+    if cu.driver_info().version < (12, 8):
+        pytest.skip("the driver is older than CUDA 12.8")
+    return Conditions()
+
+
+def test_nodes_of_a_body(conditions):
+    """Two nodes of a body that no edge orders, and work of another stream beside them."""
+
+    def build(graph, buffer):
+        _, body = graph.add_if(graph.condition(1))
+        body.add_fill(buffer[:1], 1)
+        body.add_fill(buffer[:1], 2)
+
+    assert compared(conditions(build), runs=2) == {(1, 0, 0), (2, 0, 0)}
+
+    def beside(buffer, stream):
+        buffer[:1].fill_async(3, stream)
+
+    results = compared(conditions(build, beside), runs=6)
+    assert {result[0] for result in results} == {1, 2, 3}
+
+
+def test_a_copy_between_the_nodes_of_a_body(conditions):
+    """The body is not one step: another stream sees its first node done, and not its last."""
+
+    def build(graph, buffer):
+        _, body = graph.add_if(graph.condition(1))
+        first = body.add_fill(buffer[:1], 1)
+        body.add_fill(buffer[1:2], 2, after=[first])
+
+    def beside(buffer, stream):
+        buffer[:1].copy_to_async(buffer[2:], stream)
+        buffer[1:2].fill_async(9, stream)
+
+    results = compared(conditions(build, beside))
+    assert (1, 2, 1) in results
+    assert (1, 9, 1) in results
+    assert (1, 2, 0) in results
+
+
+def test_who_sets_a_condition(conditions):
+    """Two kernels that nothing orders set the value of an if."""
+
+    def build(graph, buffer):
+        condition = graph.condition(0)
+        sets = [graph.add_launch(conditions.set, 1, 1, condition, np.uint32(v)) for v in (0, 1)]
+        _, body = graph.add_if(condition, after=sets[:1])
+        body.add_fill(buffer[:1], 1)
+
+    assert compared(conditions(build)) == {(0, 0, 0), (1, 0, 0)}
+
+
+def test_a_loop_beside_another_stream(conditions):
+    def build(graph, buffer):
+        condition = graph.condition(1)
+        _, body = graph.add_while(condition)
+        fill = body.add_fill(buffer[:1], 5)
+        body.add_launch(conditions.set, 1, 1, condition, np.uint32(0), after=[fill])
+
+    def beside(buffer, stream):
+        buffer[:1].fill_async(6, stream)
+
+    assert compared(conditions(build, beside), runs=2) == {(5, 0, 0), (6, 0, 0)}
+
+
+def test_two_conditional_nodes(conditions):
+    """Their bodies run at the same time."""
+
+    def build(graph, buffer):
+        for value in (1, 2):
+            _, body = graph.add_if(graph.condition(1))
+            first = body.add_fill(buffer[:1], value)
+            body.add_fill(buffer[1:2], value, after=[first])
+
+    assert compared(conditions(build)) == {(1, 1, 0), (1, 2, 0), (2, 1, 0), (2, 2, 0)}
+
+
+def test_a_condition_in_a_body(conditions):
+    def build(graph, buffer):
+        _, body = graph.add_if(graph.condition(1))
+        inner = body.condition(1)
+        _, deep = body.add_if(inner)
+        deep.add_fill(buffer[:1], 1)
+        body.add_launch(conditions.set, 1, 1, inner, np.uint32(0))
+
+    def beside(buffer, stream):
+        buffer[:1].fill_async(3, stream)
+
+    assert compared(conditions(build, beside)) == {(1, 0, 0), (3, 0, 0)}
+
+
+# ---- programmatic dependent launches ----
+
+
+class Launches:
+    def __init__(self, *names):
+        self.driver = ctypes.CDLL(cu.driver_info().path)
+        self.module = cu.Module(TEXT)
+        self.names = names
+
+    def __call__(self):
+        with cu.Device(0), cu.ordering("unchecked"):
+            stream = cu.Stream()
+            data, result = (cu.zeros(2048, "u4", pooled=False) for _ in range(2))
+            for number, name in enumerate(self.names):
+                cells = [ctypes.c_uint64(buffer.address) for buffer in (data, result)]
+                array = (ctypes.c_void_p * 2)(*map(ctypes.addressof, cells))
+                attribute = Attribute(6, 0, (1,))
+                shape = (4, 1, 1, 64, 1, 1, 0)
+                config = Config(shape, stream.handle, ctypes.addressof(attribute), int(number > 0))
+                function = ctypes.c_void_p(self.module[name].handle)
+                status = self.driver.cuLaunchKernelEx(ctypes.byref(config), function, array, None)
+                assert status == 0
+            stream.synchronize()
+            found = np.empty(2048, "u4")
+            result.copy_to(found)
+            for thing in (data, result, stream):
+                thing.close()
+            return tuple(sorted(set(map(int, found[:256]))))
+
+
+@pytest.mark.parametrize(
+    ("names", "results"),
+    [
+        (["produce", "consume"], {(0,), (7,)}),
+        (["produce", "consume_after_wait"], {(7,)}),
+        (["produce_without_trigger", "consume"], {(7,)}),
+        (["produce_then_trigger", "consume"], {(7,)}),
+        (["produce", "triggers_and_waits", "consume_after_wait"], {(7,)}),
+        (["produce", "waits_and_triggers", "consume"], {(7,)}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_launch_that_may_begin_early(cuda_device, names, results):
+    assert compared(Launches(*names)) == results
