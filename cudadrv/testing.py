@@ -266,13 +266,13 @@ class Hazard(NamedTuple):
     ``kind`` is "race", "uninitialized" or "barrier". ``kernel`` is the name of the kernel;
     ``memory`` names the memory: a buffer, a variable, or shared memory, and for a wrong barrier the
     barrier, such as "barrier 0"; ``start`` and ``stop`` are byte offsets in the memory. ``first``
-    and ``second`` are the accesses; ``second`` is None if a barrier is wrong at one place. For an
-    uninitialized value, ``first`` is where it was read, or None if no kernel has read it, and
-    ``second`` where it was used: its ``mode`` is then such as "condition of a branch", or "copy"
-    for a copy to the host (with the line of Python). If a value was updated by an atomic,
-    ``second`` is None. ``benign`` is whether both accesses wrote, and the second one stored the
-    bytes that were there already. ``count`` is how often this happened at these two lines, and
-    ``text`` says all of this, and what to do.
+    and ``second`` are the accesses, of a race in the order of the code; ``second`` is None if a
+    barrier is wrong at one place. For an uninitialized value, ``first`` is where it was read, or
+    None if no kernel has read it, and ``second`` where it was used: its ``mode`` is then such as
+    "condition of a branch", or "copy" for a copy to the host (with the line of Python). If a value
+    was updated by an atomic, ``second`` is None. ``benign`` is whether both accesses wrote, and the
+    later one stored the bytes that were there already. ``count`` is how often this happened at
+    these two lines, and ``text`` says all of this, and what to do.
     """
 
     kind: str

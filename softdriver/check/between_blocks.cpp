@@ -60,13 +60,16 @@ bool BetweenBlocks::is_needless(const Accesses &all, const BlockAccess &access) 
 void BetweenBlocks::add(uint64_t line, const BlockAccess &access) {
     Accesses &all = lines_[line];
     bool alone = true; // the block is the only one that accesses the line at this place
-    for (const BlockAccess &each : all) {
+    for (BlockAccess &each : all) {
         if (each.place != access.place)
             continue;
         bool same_block = each.block == access.block;
         if (same_block && each.covers(access) &&
-            (!access.is_weak_write() || each.stores_the_same(access)))
+            (!access.is_weak_write() || each.stores_the_same(access))) {
+            if (access.warp < each.warp && access.covers(each))
+                each = access; // so that the order of warps does not matter
             return;
+        }
         alone = alone && same_block;
     }
     if (!alone && is_needless(all, access))

@@ -410,6 +410,23 @@ void Clocks::release(unsigned thread, bool only_block) {
 
 void Clocks::acquire(unsigned thread, bool only_block) {
     take_in(thread, threads_[thread].seen, only_block);
+    Thread &own = touch(thread);
+    own.acquired_in_block = now(thread);
+    own.acquired = only_block ? own.acquired : own.acquired_in_block;
+}
+
+bool Clocks::has_acquired(unsigned thread, uint32_t since, bool only_block) const {
+    const Thread &own = threads_[thread];
+    return (only_block ? own.acquired_in_block : own.acquired) >= since;
+}
+
+bool Clocks::has_seen(unsigned thread, uint32_t block, unsigned other, uint32_t epoch) const {
+    auto covers = [&](const Known &known) {
+        const Epochs *found = known.find(block);
+        return found && found->of(other) >= epoch;
+    };
+    const Told &seen = threads_[thread].seen;
+    return covers(seen.everyone) || covers(seen.block);
 }
 
 void Clocks::take_in(unsigned thread, const Told &told, bool only_block) {

@@ -138,6 +138,10 @@ class Clocks {
     // the fence. With acquire(), the thread learns what its earlier strong reads have seen.
     void release(unsigned thread, bool only_block);
     void acquire(unsigned thread, bool only_block);
+    // For advice: whether the thread has acquired since it had this time, and whether its strong
+    // reads have seen what a thread of a block had released at some time, or later.
+    bool has_acquired(unsigned thread, uint32_t since, bool only_block) const;
+    bool has_seen(unsigned thread, uint32_t block, unsigned other, uint32_t epoch) const;
     // Returns whether strong writes of the thread may tell something, even if they do not release,
     // or later accesses may learn what the thread has seen.
     bool tells(unsigned thread) const {
@@ -165,6 +169,8 @@ class Clocks {
         Known others;   // what it knows of other blocks
         Told seen, released;
         std::map<uint64_t, Word> words; // those where an access has seen or released something
+        // Its time at the last fence that acquires: in the block, and in all blocks.
+        uint32_t acquired_in_block = 0, acquired = 0;
         bool touched = false;
     };
 

@@ -156,8 +156,9 @@ std::string told_undefined(const Hazard &hazard) {
                 hazard.first.place + ", which nobody has written";
     else
         text += ": nobody has written " + bytes;
+    bool is_long = hazard.second.place.find(',') != std::string::npos; // "..., queued at ...,"
     if (hazard.second.mode == "copy")
-        text += ", and " + hazard.second.place + ", copies " +
+        text += ", and " + hazard.second.place + (is_long ? ", copies " : " copies ") +
                 (hazard.has_first ? "the value" : "them") + " to the host";
     else if (hazard.has_second)
         text += ", and the value is used as the " + hazard.second.mode + " at " +

@@ -490,10 +490,8 @@ void KernelRaces::look(Accessor &by, const Use &use, uint64_t word) {
         if (!(earlier.bytes & by.entry.bytes) || !(earlier.writes || by.entry.writes) ||
             by.told.count(earlier.place))
             continue;
-        bool apart = earlier.block != by.entry.block;
-        bool strong = earlier.strong && by.entry.strong && earlier.size == by.entry.size &&
-                      earlier.bytes == by.entry.bytes && is_async(earlier) == is_async(by.entry) &&
-                      !(apart && (earlier.only_block || by.entry.only_block));
+        bool strong =
+            earlier.is_morally_strong(by.entry) && is_async(earlier) == is_async(by.entry);
         if (strong)
             continue;
         Clash clash{earlier, by.entry, 0, first_of(by.entry.lanes), use.shared, begin, end};
@@ -594,6 +592,11 @@ HazardAccess KernelRaces::described(const Block &block, const Entry &entry, unsi
     if (actor_of(entry, lane) >= roles_.actors.stride)
         mode = "asynchronous " + mode;
     return access_at(machine_, entry.place, mode, entry.block, thread_of(block, entry, lane));
+}
+
+bool KernelRaces::is_of_threads(const Clash &clash) const {
+    return actor_of(clash.earlier, clash.earlier_lane) < roles_.actors.stride &&
+           actor_of(clash.later, clash.later_lane) < roles_.actors.stride;
 }
 
 // Sets the advice for a race that is not between two threads by themselves. Returns false if it is.

@@ -478,21 +478,31 @@ void KernelRaces::look(const Lane &access, uint64_t word, Entry entry) {
         access.now.block.spread.push_back(word / line_words);
     Cell &cell = line.cell(word % line_words);
     number(cell, entry, access.now.effect.kind == Effect::Kind::Update);
+    if (entry.has_seen_others())
+        (access.shared ? access.now.block.flags : flags_).add(word);
     Entry *same = cell.find_like(entry);
     if (same && !entry.writes && !entry.strong && !(entry.lanes & ~same->lanes))
-        return; // fast path: the same threads read the same again
+        return;                    // fast path: the same threads read the same again
+    const Entry *lowest = nullptr; // of those that race, that of the lowest thread
+    unsigned lowest_lane = 0;
     for (size_t i = 0; i < cell.size(); i++) {
         const Entry &earlier = cell[i];
         if (!earlier.overlaps(entry) || !(earlier.writes || entry.writes) ||
             (earlier.is_morally_strong(entry) && !is_async(earlier)))
             continue;
-        auto [lane, other] = unordered(access, cell, earlier);
-        if (other >= 0) {
-            Lane one = access;
-            one.lane = unsigned(lane);
-            found(one, word, earlier, other, entry);
-            break;
-        }
+        int other = unordered(access, cell, earlier).second;
+        if (other < 0 ||
+            (lowest && std::make_pair(lowest->block, actor_of(*lowest, lowest_lane)) <=
+                           std::make_pair(earlier.block, actor_of(earlier, unsigned(other)))))
+            continue;
+        lowest = &earlier;
+        lowest_lane = unsigned(other);
+    }
+    if (lowest) {
+        auto [lane, other] = lowest_pair(access, cell, *lowest);
+        Lane one = access;
+        one.lane = unsigned(lane);
+        found(one, word, *lowest, other, entry);
     }
     if (same)
         same->merge(entry);
@@ -549,6 +559,27 @@ std::pair<int, int> KernelRaces::unordered(const Lane &access, const Cell &cell,
             return pair;
     }
     return {-1, -1};
+}
+
+// Of the lanes of two accesses that nothing orders, returns the pair with the lowest lane of the
+// access that comes first in the code, and then of the other one.
+std::pair<int, int> KernelRaces::lowest_pair(const Lane &access, const Cell &cell,
+                                             const Entry &earlier) const {
+    Lane one = access;
+    Entry other = earlier;
+    bool in_order = earlier.place <= place_of(access.now.warp, access.now.step);
+    uint32_t outer = in_order ? earlier.lanes : access.lanes;
+    uint32_t inner = in_order ? access.lanes : earlier.lanes;
+    for (uint32_t left = outer; left; left &= left - 1)
+        for (uint32_t right = inner; right; right &= right - 1) {
+            uint32_t first = left & -left, second = right & -right;
+            one.lanes = in_order ? second : first;
+            other.lanes = in_order ? first : second;
+            auto pair = unordered(one, cell, other);
+            if (pair.second >= 0)
+                return pair;
+        }
+    return unordered(access, cell, earlier);
 }
 
 // Returns whether a lane knows a strong read that has seen a write.
@@ -658,7 +689,7 @@ void KernelRaces::found(const Lane &access, uint64_t word, const Entry &earlier,
     report(access.now.block, clash);
 }
 
-void KernelRaces::report(const Block &block, const Clash &clash) {
+void KernelRaces::report(Block &block, const Clash &clash) {
     uint32_t low = std::min(clash.earlier.place, clash.later.place),
              high = std::max(clash.earlier.place, clash.later.place);
     Places places{low, high, clash.benign};
@@ -666,8 +697,15 @@ void KernelRaces::report(const Block &block, const Clash &clash) {
     if (!known &&
         !found_.is_new(uint64_t(low) << 33 | uint64_t(high) << 1 | uint64_t(clash.benign)))
         return;
-    Threads threads{clash.earlier.block, actor_of(clash.earlier, clash.earlier_lane),
-                    clash.later.block, actor_of(clash.later, clash.later_lane), clash.begin};
+    Who who[] = {
+        {clash.earlier.place, clash.earlier.block, actor_of(clash.earlier, clash.earlier_lane)},
+        {clash.later.place, clash.later.block, actor_of(clash.later, clash.later_lane)}};
+    // Which of two threads came first may differ from run to run. Copies come behind their start.
+    bool exchanges =
+        clash.reason == Clash::Reason::Unordered && is_of_threads(clash) && who[1] < who[0];
+    if (exchanges)
+        std::swap(who[0], who[1]);
+    Threads threads{who[0], who[1], clash.begin};
     if (known && lowest_[places] <= threads)
         return report_(*known, clash.benign, nullptr);
     HazardAccess first = described(block, clash.earlier, clash.earlier_lane);
@@ -689,13 +727,87 @@ void KernelRaces::report(const Block &block, const Clash &clash) {
         hazard.address = clash.shared ? 0 : begin;
         hazard.start = clash.begin - begin;
         hazard.stop = clash.end - begin;
-        hazard.first = first;
-        hazard.second = second;
+        hazard.first = exchanges ? second : first;
+        hazard.second = exchanges ? first : second;
         hazard.benign = clash.benign;
-        if (!advise_on_actors(block, clash, hazard))
+        if (advise_on_actors(block, clash, hazard))
+            return hazard;
+        hazard.remedy = advise_on_fences(block, clash);
+        if (hazard.remedy.empty())
             hazard.remedy = remedy(clash.earlier, clash.later, first, second, clash.shared);
         return hazard;
     });
+}
+
+// If the later thread knows a strong read that has seen a strong write behind the earlier access,
+// fences would order the two accesses. Returns which one is missing, or an empty text.
+std::string KernelRaces::advise_on_fences(Block &block, const Clash &clash) {
+    Entry write, read;
+    bool in_block = clash.earlier.block == clash.later.block;
+    if ((between_ && !in_block) || !find_flag(block, clash, write, read))
+        return "";
+    unsigned reader = actor_of(read, first_of(read.lanes));
+    size_t step;
+    bool acquired = code_at(machine_, read.place, step).effects[step].acquires ||
+                    block.clocks.has_acquired(reader, read.epoch, in_block);
+    bool released =
+        block.clocks.has_seen(reader, clash.earlier.block,
+                              actor_of(clash.earlier, clash.earlier_lane), clash.earlier.epoch);
+    auto at = [&](const Entry &entry) {
+        HazardAccess access = described(block, entry, first_of(entry.lanes));
+        return " the " + access.mode + " at " + access.place;
+    };
+    std::string fence = in_block ? "add __threadfence_block()" : "add __threadfence()";
+    if (!acquired && !released)
+        return write.place == read.place ? fence + " before and after" + at(read)
+                                         : fence + " before" + at(write) + " and after" + at(read);
+    return !released ? fence + " before" + at(write) : !acquired ? fence + " after" + at(read) : "";
+}
+
+// Finds such a write, the last one, and a read. If no write is kept, because many threads have
+// updated the word, `write` is the update of the reader.
+bool KernelRaces::find_flag(Block &block, const Clash &clash, Entry &write, Entry &read) {
+    auto follows = [&](const Entry &entry) { // the earlier access, in its block
+        bool same = entry.warp == clash.earlier.warp && entry.lanes >> clash.earlier_lane & 1;
+        return entry.block == clash.earlier.block && entry.epoch + same > clash.earlier.epoch;
+    };
+    bool found = false;
+    uint32_t last = 0;
+    auto look_at = [&](bool shared, uint64_t word) {
+        Line &line = line_of(block, shared, word / line_words);
+        if (!line.has_cells())
+            return;
+        Cell &cell = line.cell(word % line_words);
+        for (size_t i = 0; i < cell.size(); i++) {
+            const Entry &seer = cell[i];
+            if (!seer.has_seen_others() || !knows(block, clash, seer))
+                continue;
+            if (!found && seer.writes && cell.size() > crowded)
+                write = read = seer;
+            found = found || (seer.writes && cell.size() > crowded);
+            for (size_t j = 0; j < cell.size(); j++)
+                if (cell[j].writes && follows(cell[j]) && seer.has_seen(cell[j]) &&
+                    cell[j].number > last) {
+                    write = cell[j];
+                    read = seer;
+                    last = write.number;
+                    found = true;
+                }
+        }
+    };
+    for (uint64_t word : block.flags.words)
+        look_at(true, word);
+    for (uint64_t word : flags_.words)
+        look_at(false, word);
+    return found;
+}
+
+// Returns whether the thread of the later access knows a read of its block.
+bool KernelRaces::knows(const Block &block, const Clash &clash, const Entry &read) const {
+    unsigned thread = actor_of(clash.later, clash.later_lane);
+    return read.block == clash.later.block &&
+           block.clocks.unknown(thread, read.block, read.warp, read.lanes & -read.lanes,
+                                read.epoch) < 0;
 }
 
 // Returns whether a lane stores the bytes that the memory contains already.
@@ -758,7 +870,7 @@ void KernelRaces::ends_launch() {
 }
 
 // Reports a race between blocks that do not communicate.
-void KernelRaces::report(const Block &block, const BlockRace &race) {
+void KernelRaces::report(Block &block, const BlockRace &race) {
     Entry first = as_entry(race.first), second = as_entry(race.second);
     Clash clash{first,
                 second,
@@ -796,6 +908,7 @@ void KernelRaces::starts(ptx::ThreadBlock &block) {
     active_.push_back(generation_);
     known->barriers.clear();
     known->signals.clear();
+    known->flags.words.clear();
     known->phases = {};
     if (roles_.any()) {
         known->groups = {};

@@ -11,6 +11,7 @@
 #include "check/step_addresses.h"
 #include "ptx/observer.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -48,6 +49,16 @@ class KernelRaces final : public ptx::Observer {
         Known told;                    // what the lanes that do not wait have told
         bool only_waiting = true;
     };
+    // The words in which strong reads have seen writes by others, for advice. Only some are kept.
+    struct Flags {
+        static constexpr size_t most = 64;
+        std::vector<uint64_t> words;
+
+        void add(uint64_t word) {
+            if (words.size() < most && std::find(words.begin(), words.end(), word) == words.end())
+                words.push_back(word);
+        }
+    };
     struct Block {
         Block(const Actors &actors, size_t warps) : clocks(actors), fences(warps) {}
 
@@ -65,6 +76,7 @@ class KernelRaces final : public ptx::Observer {
         std::vector<uint64_t> spread; // those of global_ that have got cells for this block
         std::map<unsigned, Arrivals> barriers;
         Signals signals;           // of strong writes to shared memory
+        Flags flags;               // in shared memory
         std::vector<uint32_t> met; // for each warp, lanes that have not run since they met
     };
     // A step that accesses memory.
@@ -138,6 +150,8 @@ class KernelRaces final : public ptx::Observer {
     void number(const Cell &cell, Entry &entry, bool updates);
     std::pair<int, int> unordered(const Lane &access, const Entry &earlier) const;
     std::pair<int, int> unordered(const Lane &access, const Cell &cell, const Entry &earlier) const;
+    std::pair<int, int> lowest_pair(const Lane &access, const Cell &cell,
+                                    const Entry &earlier) const;
     bool knows_who_has_seen(const Lane &access, const Cell &cell, const Entry &write) const;
     void keep(const Lane &access, Cell &cell, const Entry &entry) const;
     Signals &signals_of(const Lane &access);
@@ -151,10 +165,13 @@ class KernelRaces final : public ptx::Observer {
     Line &line_of(Block &block, bool shared, uint64_t line);
     Line &own_line(Block &block, uint64_t line);
     void keep_between_blocks(const Now &now, Span span, uint64_t line);
-    void report(const Block &block, const BlockRace &race);
+    void report(Block &block, const BlockRace &race);
     bool is_noncoherent(const Entry &entry) const;
     Entry entry_of(const ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect) const;
-    void report(const Block &block, const Clash &clash);
+    void report(Block &block, const Clash &clash);
+    std::string advise_on_fences(Block &block, const Clash &clash);
+    bool find_flag(Block &block, const Clash &clash, Entry &write, Entry &read);
+    bool knows(const Block &block, const Clash &clash, const Entry &read) const;
 
     // In kernel_actors.cpp:
     void collect(ptx::Warp &warp, const ptx::Step &step);
@@ -189,6 +206,7 @@ class KernelRaces final : public ptx::Observer {
     }
     unsigned thread_of(const Block &block, const Entry &entry, unsigned lane) const;
     HazardAccess described(const Block &block, const Entry &entry, unsigned lane) const;
+    bool is_of_threads(const Clash &clash) const;
     bool advise_on_actors(const Block &block, const Clash &clash, Hazard &hazard) const;
 
     ptx::Machine &machine_;
@@ -199,6 +217,7 @@ class KernelRaces final : public ptx::Observer {
     uint32_t generation_ = 0;
     Shadow global_;
     Signals signals_;     // of strong writes to global memory
+    Flags flags_;         // in global memory
     uint32_t writes_ = 1; // the number of the last write; those in spans have the number 1
     // If blocks are independent: what is compared between them. The lines of global_ then have
     // only the accesses of one block, the one with the first generation that the line has.
@@ -208,9 +227,10 @@ class KernelRaces final : public ptx::Observer {
     // benign.
     using Places = std::tuple<uint32_t, uint32_t, bool>;
     Found<Places> found_;
-    // For each, the lowest threads that it was found in: the block and the actor of both accesses,
-    // and the address.
-    using Threads = std::tuple<uint32_t, unsigned, uint32_t, unsigned, uint64_t>;
+    // For each, the lowest threads that it was found in: the place, the block and the actor of both
+    // accesses, and the address.
+    using Who = std::tuple<uint32_t, uint32_t, unsigned>;
+    using Threads = std::tuple<Who, Who, uint64_t>;
     std::map<Places, Threads> lowest_;
     const ptx::ThreadBlock *last_ = nullptr; // the block that state_of() has found last
     Block *last_block_ = nullptr;

@@ -1,5 +1,7 @@
 """checks=init: uses of values that depend on memory that nobody has written."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -409,6 +411,16 @@ def test_copies_to_the_host(checked):
     )
     buffer.to_numpy(stream=checked)  # reported bytes count as defined
     assert len(testing.hazards()) == 1
+
+
+def test_the_text_of_a_copy_that_the_driver_alone_knows(checked):
+    buffer = fresh(16)
+    copy = ctypes.CDLL(cu.driver_info().path).cuMemcpyDtoH_v2
+    copy.argtypes = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
+    checked.synchronize()
+    assert copy(ctypes.create_string_buffer(16), buffer.address, 16) == 0
+    (hazard,) = testing.hazards()
+    assert "of DeviceBuffer 'fresh', and cuMemcpyDtoH_v2 copies them to the host" in hazard.text
 
 
 @pytest.mark.parametrize("nbytes", [10, 5000, 100_000])

@@ -1,5 +1,7 @@
 """checks=race: races inside kernels."""
 
+import re
+
 import pytest
 
 import cudadrv as cu
@@ -140,6 +142,13 @@ WARP = {
         one: bar.warp.sync 3; {LOAD}""",
         ["read write"],
     ),
+    "behind the meeting, while others meet": (
+        """setp.gt.u32 %p1, %r1, 3; @%p1 bra done; setp.eq.u32 %p2, %r1, 1; @%p2 bra one;
+        setp.eq.u32 %p2, %r1, 3; @%p2 bra three; setp.eq.u32 %p2, %r1, 2; @%p2 bra two;
+        bar.warp.sync 3; st.shared.u32 [%r9], 5; bra done; two: bar.warp.sync 12; bra done;
+        one: bar.warp.sync 3; ld.shared.u32 %r5, [%r9]; bra done; three: bar.warp.sync 12;""",
+        ["read write"],
+    ),
     "what lanes did before they ended": (
         f"""setp.ge.u32 %p1, %r1, 16; @%p1 bra half; bar.warp.sync -1;
         ld.shared.u32 %r5, [%r3+64]; bra done; half: {STORE}""",
@@ -269,6 +278,29 @@ FLAGS = {
     ),
     "a weak read of the flag": ((f"{FENCE} {SET}", GET, f"{FENCE} ld.global.u32 %r7, [word];"), []),
     "a weak reset of the flag": ((f"{FENCE} {SET}", GET, f"{FENCE} st.global.u32 [word], 0;"), []),
+    "fences of one kind": ((f"fence.release.gpu; {SET}", GET, "fence.acquire.gpu;"), []),
+    "an acquire fence before": ((f"fence.acquire.gpu; {SET}", GET, FENCE), ["read write"]),
+    "a release fence behind": ((f"{FENCE} {SET}", GET, "fence.release.gpu;"), ["read write"]),
+    "a weak write over the flag": (
+        (f"{FENCE} {SET} st.global.u32 [word], 1;", GET, FENCE),
+        ["read write", "read write"],
+    ),
+    "a write over a part of the flag": (
+        (
+            f"{FENCE} st.volatile.global.u64 [word], 1; st.volatile.global.u32 [word+4], 0;",
+            "ld.volatile.global.u64 %rd9, [word]; cvt.u32.u64 %r5, %rd9;",
+            FENCE,
+        ),
+        ["read write", "read write"],
+    ),
+    "a release in the block, and then another store": (
+        (
+            "st.release.cta.global.u32 [word], 1; st.relaxed.gpu.global.u32 [word], 2;",
+            "ld.acquire.gpu.global.u32 %r5, [word];",
+            "",
+        ),
+        ["read write", "read write"],
+    ),
     "atomics that are relaxed": (
         ("red.global.add.u32 [word], 1;", "atom.global.add.u32 %r5, [word], 0;", ""),
         ["read write"],
@@ -280,6 +312,102 @@ FLAGS = {
 def test_between_blocks_by_a_flag(cuda_device, case):
     (before, get, behind), expected = FLAGS[case]
     found = run(FLAG.format(before, get, behind), blocks=2, threads=32)
+    assert modes(found) == expected
+
+
+BEFORE, BEHIND = "before the write at flag.cu:2", "after the read at flag.cu:3"
+ADVICE = {
+    "no fence before": f"add __threadfence() {BEFORE} (",
+    "no fence behind": f"add __threadfence() {BEHIND} (",
+    "a fence in the block": f"add __threadfence() {BEFORE} (",
+    "a fence behind in the block": f"add __threadfence() {BEHIND} (",
+    "a fence that comes too late": f"add __threadfence() {BEFORE} (",
+    "another size": "use atomics, or launch the two as two kernels",
+    "a weak write over the flag": "use atomics, or launch the two as two kernels",
+}
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_advice_on_fences(cuda_device, case):
+    """It names the accesses to the flag, and only the fence that is missing."""
+    (before, get, behind), _ = FLAGS[case]
+    parts = [f"\n.loc 1 {line} 0\n{text}" for line, text in ((2, before), (3, get), (4, behind))]
+    found = run(FLAG.format(*parts), blocks=2, threads=32, before='.file 1 "flag.cu"')
+    (text,) = (hazard.text for hazard in found if "of variable 'word'" not in hazard.text)
+    assert ADVICE[case] in text
+    assert text.count("add __threadfence()") == ("(" in ADVICE[case])
+    assert not (BEFORE in text and BEHIND in text)
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        (
+            "{get} {update} {put}",
+            "before the atomic at lock.cu:3 and after the atomic at lock.cu:1",
+        ),
+        ("{get} {fence} {update} {put}", "before the atomic at lock.cu:3"),
+        ("{get} {update} {fence} {put}", "after the atomic at lock.cu:1"),
+    ],
+)
+def test_advice_on_a_lock(cuda_device, body, advice):
+    """A lock in shared memory: __syncthreads() in it would never complete."""
+    body = body.format(
+        get="""\n.loc 1 1 0\nlock: atom.shared.cas.b32 %r5, [%r9], 0, 1;
+        setp.ne.u32 %p2, %r5, 0; @%p2 bra lock;""",
+        update="""\n.loc 1 2 0\nld.shared.u32 %r6, [%r9+4]; add.u32 %r6, %r6, 1;
+        st.shared.u32 [%r9+4], %r6;""",
+        put="\n.loc 1 3 0\natom.shared.exch.b32 %r7, [%r9], 0;",
+        fence="membar.cta;",
+    )
+    found = run(
+        f"""setp.eq.u32 %p1, %r1, 0; @%p1 st.shared.v2.u32 [%r9], {{0, 0}}; bar.sync 0;
+        and.b32 %r5, %r1, 31; setp.ne.u32 %p1, %r5, 0; @%p1 bra done; {body}""",
+        before='.file 1 "lock.cu"',
+    )
+    texts = [re.sub(r" \(PTX line \d+\)", "", hazard.text) for hazard in found]
+    texts = [text.partition("add __threadfence_block() ")[2] for text in texts]
+    assert texts
+    assert {*texts} == {advice}
+
+
+def test_a_weak_write_of_lanes_to_two_state_spaces(cuda_device):
+    """It ends what was told by an earlier write, as other weak writes do."""
+    found = run(
+        f"""setp.gt.u32 %p1, %r1, 1; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra wait;
+        st.global.u32 [%rd3], 7; {FENCE} setp.eq.u32 %p4, %r1, 0; @%p4 {SET}
+        bar.warp.sync 3; cvt.u64.u32 %rd5, %r3; cvta.shared.u64 %rd5, %rd5; mov.u64 %rd6, word;
+        selp.u64 %rd5, %rd6, %rd5, %p4; st.u32 [%rd5], 1; bra done;
+        wait: setp.ne.u32 %p4, %r1, 0; @%p4 bra done; look: {GET} setp.eq.u32 %p3, %r5, 0;
+        @%p3 bra look; {FENCE} ld.global.u32 %r6, [%rd1];""",
+        blocks=2,
+        threads=32,
+    )
+    assert modes(found) == ["read write", "read write"]
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        ("st.volatile.global.u32 [word], 2;", ["read write"]),
+        ("atom.global.exch.b32 %r7, [word], 2;", []),
+    ],
+)
+def test_what_another_thread_has_told(cuda_device, write, expected):
+    """A write by a third block ends what the first one has told; a read-modify-write passes it on.
+
+    The block that reads does not look at the flag before that, and so has not seen the first write.
+    """
+    found = run(
+        f"""setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra one;
+        setp.eq.u32 %p2, %r2, 2; @%p2 bra two; st.global.u32 [%rd1], 7; {FENCE} {SET} bra done;
+        one: {GET} setp.ne.u32 %p3, %r5, 1; @%p3 bra one; {write}
+        st.volatile.global.u32 [word+4], 1; bra done;
+        two: ld.volatile.global.u32 %r5, [word+4]; setp.ne.u32 %p3, %r5, 1; @%p3 bra two;
+        {GET} {FENCE} ld.global.u32 %r6, [%rd1];""",
+        blocks=3,
+        threads=32,
+    )
     assert modes(found) == expected
 
 
@@ -353,6 +481,12 @@ def test_an_atomic_of_a_smaller_scope(cuda_device, block, use):
         blocks=2,
         threads=1,
     )
+    assert modes(found) == ["atomic atomic"]
+
+
+def test_rows_of_atomics_of_a_smaller_scope(cuda_device):
+    """Also if the blocks communicate, and each lane updates a word."""
+    found = run("ld.volatile.global.u32 %r6, [word]; red.cta.global.add.u32 [%rd3], 1;", blocks=2)
     assert modes(found) == ["atomic atomic"]
 
 
@@ -563,6 +697,25 @@ def test_any_number_of_host_threads(cuda_device):
             found.append(run(body, blocks=64))
     assert found[0] == found[1]
     assert modes(found[0]) == ["read write", "write write"]
+
+
+RACY = {
+    **{f"a block: {name}": (body, 1, 64) for name, (body, races) in BLOCK.items() if races},
+    **{f"a warp: {name}": (body, 1, 32) for name, (body, races) in WARP.items() if races},
+    **{f"blocks: {name}": (body, 8, 64) for name, (body, races) in BLOCKS.items() if races},
+}
+
+
+@pytest.mark.parametrize("case", RACY)
+def test_any_order_of_execution(cuda_device, case):
+    """Hazards have the lowest threads, whichever ran first."""
+    body, blocks, threads = RACY[case]
+    found = []
+    for schedule in ("eager", *(f"random,seed={seed}" for seed in (1, 4, 7))):
+        with testing.configured(f"schedule={schedule}"):
+            hazards = run(body, blocks=blocks, threads=threads, before=FUNCTION)
+        found.append([hazard._replace(count=0, text="") for hazard in hazards])
+    assert all(each == found[0] for each in found)
 
 
 def test_a_kernel_that_ends_with_a_fault(script):
