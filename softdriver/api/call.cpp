@@ -11,6 +11,7 @@
 
 namespace soft {
 
+thread_local bool in_call = false;
 thread_local bool in_callback = false;
 
 namespace {
@@ -106,6 +107,7 @@ CUresult context_status(const Context *context) {
 thread_local AsksFor asks_for = AsksFor::Answer;
 
 Call::Call(Function function, bool per_thread) : per_thread(per_thread), function_(info(function)) {
+    in_call = true;
     refused = enter(function);
 }
 

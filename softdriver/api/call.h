@@ -6,6 +6,7 @@
 #include "base/functions.h"
 #include "device/context.h"
 #include "race/race_names.h"
+#include "work/steps.h"
 
 #include <new>
 #include <string>
@@ -25,6 +26,8 @@ struct ThreadState {
 
 ThreadState &thread_state();
 
+// True while the thread is in a function of the driver.
+extern thread_local bool in_call;
 // True in a driver thread while the thread runs a host function.
 extern thread_local bool in_callback;
 
@@ -38,6 +41,8 @@ extern thread_local AsksFor asks_for;
 class Call {
   public:
     Call(Function function, bool per_thread);
+    ~Call() { in_call = before_; }
+    Call(const Call &) = delete;
 
     // If not CUDA_SUCCESS, the call returns this error and its body does not run.
     CUresult refused = CUDA_SUCCESS;
@@ -55,6 +60,7 @@ class Call {
     CUresult check_context(Needs needs) const;
 
     const FunctionInfo &function_;
+    const bool before_ = in_call;
 };
 
 // Returns CUDA_SUCCESS if the context can be used, and an error if it is null, destroyed, or lost
@@ -85,6 +91,7 @@ CUresult run_call(Function function, bool per_thread, Body body, Arguments... ar
         if (call.lock.owns_lock()) {
             name_races(call.lock);
             name_new_steps(call.lock);
+            place_new_steps(call.lock);
             note_objects();
         }
         return status;

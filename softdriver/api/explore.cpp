@@ -109,7 +109,7 @@ extern "C" int cudadrvSoftExploreBegin(const char *text, unsigned long long seed
         driver.chooser.start_replay(std::move(script));
     if (seed)
         driver.chooser.draw_priorities(seed);
-    driver.steps.start({driver.next_operation, driver.next_allocation, driver.next_condition});
+    driver.start_run();
     driver.scheduler.reconsider();
     return CUDA_SUCCESS;
 }

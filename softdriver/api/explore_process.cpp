@@ -70,7 +70,7 @@ void follow_plan(State &driver) {
     driver.chooser.start_replay(std::move(plan.script), std::move(plan.sleepers));
     if (plan.seed)
         driver.chooser.draw_priorities(plan.seed);
-    driver.steps.start({driver.next_operation, driver.next_allocation, driver.next_condition});
+    driver.start_run();
     std::atexit(write_run);
 }
 

@@ -1,6 +1,7 @@
 // The library is built as a Python extension module, so that wheels can contain it. Clients open it
-// by its path, as they open any libcuda.so. No other file of the driver uses Python. The one Python
-// symbol that this file needs is weak, so a program without Python can load the library too.
+// by its path, as they open any libcuda.so. Only base/caller.cpp uses Python, too, if the process
+// has it. The one Python symbol that this file needs is weak, so a program without Python can load
+// the library too.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

@@ -43,11 +43,16 @@ void State::create_devices() {
     }
 }
 
+void State::start_run() {
+    steps.start({next_operation, next_allocation, next_condition});
+    host_uses.start();
+}
+
 void State::start_choosing() {
     Script script;
     if (settings.schedule == Schedule::Replay && parse_script(settings.script, script)) {
         chooser.start_replay(std::move(script));
-        steps.start({next_operation, next_allocation, next_condition});
+        start_run();
     } else {
         chooser.start_drawing(settings.seed);
     }

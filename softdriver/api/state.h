@@ -12,6 +12,7 @@
 #include "memory/allocation.h"
 #include "memory/array.h"
 #include "memory/freed.h"
+#include "memory/host_uses.h"
 #include "memory/location.h"
 #include "memory/saved.h"
 #include "race/races.h"
@@ -81,6 +82,7 @@ struct State {
     explore::Search::Plan plan;
     bool planned = false; // the run follows the plan
     SavedMemory saved;
+    HostUses host_uses;
     Races races;
     Hazards hazards;
     cudadrvSoftWords words = {};
@@ -93,6 +95,8 @@ struct State {
     // Starts the choices again, from the seed or with the script, so that later choices do not
     // depend on earlier calls.
     void start_choosing();
+    // Begins a run under replay, whose steps are recorded.
+    void start_run();
 };
 
 State &state();

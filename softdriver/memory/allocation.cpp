@@ -177,12 +177,18 @@ char *map_fresh(size_t bytes) {
 CUresult allocate_host(const Context &context, size_t bytes, unsigned flags, Allocation *&result) {
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
         return status;
-    char *address = exceeds_machine(bytes) ? nullptr : map_fresh(bytes);
+    bool watched = HostUses::watching();
+    char *alias = nullptr, *address = nullptr;
+    if (!exceeds_machine(bytes))
+        address = watched ? map_twice(bytes, alias, true) : map_fresh(bytes);
     if (!address)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    std::memset(address, fresh_memory, bytes);
-    result = &add(context, reinterpret_cast<uintptr_t>(address), address, bytes, MemoryKind::Host);
+    char *host = watched ? alias : address;
+    std::memset(host, fresh_memory, bytes);
+    result = &add(context, reinterpret_cast<uintptr_t>(address), host, bytes, MemoryKind::Host);
     result->flags = flags;
+    if (watched)
+        state().host_uses.allocated(*result);
     return CUDA_SUCCESS;
 }
 
@@ -207,7 +213,7 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
     if (CUresult status = state().settings.faults.strike_allocation(bytes))
         return status;
     char *alias = nullptr;
-    char *user = exceeds_machine(bytes) ? nullptr : map_twice(bytes, alias);
+    char *user = exceeds_machine(bytes) ? nullptr : map_twice(bytes, alias, false);
     if (!user)
         return CUDA_ERROR_OUT_OF_MEMORY;
     std::memset(alias, fresh_memory, bytes);
@@ -215,6 +221,8 @@ CUresult allocate_managed(const Context &context, size_t bytes, unsigned flags,
     result->flags = flags;
     result->managed = std::make_shared<Managed>(user, alias, bytes, flags);
     result->sync_memops = true;
+    if (HostUses::watching() && state().settings.concurrent_managed)
+        state().host_uses.allocated(*result);
     return CUDA_SUCCESS;
 }
 
@@ -262,6 +270,7 @@ Remains remove_allocation(Allocation &allocation, bool in_stream) {
     Remains remains{allocation.kind,  allocation.device, allocation.begin,   allocation.host,
                     allocation.bytes, allocation.pool,   allocation.managed, allocation.sharing};
     driver.races.removed(allocation);
+    driver.host_uses.removed(allocation);
     driver.freed.add(allocation, thread_state().function, in_stream);
     if (allocation.pool)
         allocation.pool->leave(allocation.bytes);

@@ -26,7 +26,8 @@ Allocation *find_locked(void *address) {
 // Returns the page-locked allocation of this kind that begins at the address, or null.
 Allocation *find_start(void *address, MemoryKind kind) {
     Allocation *allocation = find_locked(address);
-    bool starts = allocation && allocation->kind == kind && allocation->host == address;
+    bool starts = allocation && allocation->kind == kind &&
+                  allocation->begin == reinterpret_cast<uintptr_t>(address);
     return starts ? allocation : nullptr;
 }
 
@@ -82,7 +83,7 @@ SOFT_API(cuMemHostAlloc, (void **address, size_t bytes, unsigned flags), (addres
     Allocation *allocation = nullptr;
     if (CUresult status = allocate_host(*call.context, bytes, flags, allocation))
         return status;
-    *address = allocation->host;
+    *address = reinterpret_cast<void *>(allocation->begin);
     return CUDA_SUCCESS;
 }
 

@@ -110,7 +110,7 @@ char *map_blocks(size_t bytes, int file) {
 
 } // namespace
 
-char *map_twice(size_t size, char *&alias) {
+char *map_twice(size_t size, char *&alias, bool forks) {
     size_t bytes = whole_pages(size);
     int file = memfd_create("cudadrv-managed", MFD_CLOEXEC);
     bool made = file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0;
@@ -127,7 +127,7 @@ char *map_twice(size_t size, char *&alias) {
     // mappings are shared. Map small pages: the system says of each whether the program has used
     // it.
     for (void *mapped : {static_cast<void *>(user), hidden})
-        madvise(mapped, bytes, MADV_DONTFORK);
+        madvise(mapped, bytes, forks ? MADV_DOFORK : MADV_DONTFORK);
     madvise(user, bytes, MADV_NOHUGEPAGE);
     alias = static_cast<char *>(hidden);
     return user;

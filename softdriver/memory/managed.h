@@ -54,6 +54,7 @@ void open_managed();
 // Maps memory at two addresses. Returns the one for the program, at which a block begins, and sets
 // `alias` to the one for the driver; returns null on failure. The driver needs an address of its
 // own because it protects the program's pages, and asks the system which of them the program uses.
-char *map_twice(size_t bytes, char *&alias);
+// With `forks`, forked children have the memory, too.
+char *map_twice(size_t bytes, char *&alias, bool forks);
 
 } // namespace soft

@@ -321,6 +321,7 @@ void Races::learn(const std::vector<OperationPtr> &operations) {
     if (state().chooser.replays())
         for (const OperationPtr &operation : operations)
             state().steps.learned(operation->mark, true);
+    state().host_uses.learned();
     know(operations);
 }
 

@@ -1,5 +1,6 @@
 #include "api/call.h"
 #include "api/state.h"
+#include "base/caller.h"
 #include "work/schedule.h"
 
 #include <algorithm>
@@ -70,6 +71,7 @@ bool Scheduler::choose_next(Lock &lock, bool host_can, const std::vector<Operati
         return true;
     early_answers_ = 0;
     const OperationPtr operation = ready[chosen - host_can];
+    state().host_uses.close();
     perform(lock, operation);
     if (operation->on_worker)
         wait_for_worker(lock, operation);
@@ -166,6 +168,29 @@ bool Scheduler::answer_by_choice(Lock &lock, const std::vector<OperationPtr> &ta
     if (done)
         open_managed();
     return done;
+}
+
+void Scheduler::use(Lock &lock, const Range &page, bool writes, const std::string &words,
+                    bool polls) {
+    note_thread();
+    explore::Chooser &chooser = state().chooser;
+    // A host function of Python cannot run while this thread holds the interpreter's lock.
+    bool functions_can = !holds_interpreter();
+    for (;;) {
+        std::vector<OperationPtr> ready = ready_operations();
+        auto is_function = [](auto &operation) { return operation->on_worker; };
+        if (!functions_can && std::any_of(ready.begin(), ready.end(), is_function)) {
+            chooser.limit("host functions do not run before a use of memory by Python");
+            ready.erase(std::remove_if(ready.begin(), ready.end(), is_function), ready.end());
+        }
+        bool waits = polls && !ready.empty();
+        if (waits)
+            chooser.stop("the program polls memory: it calls nothing until work changes it");
+        if (choose_next(lock, !waits, ready))
+            break;
+        polls = false;
+    }
+    state().steps.used(page, writes, words);
 }
 
 void Scheduler::drain_by_choice(Lock &lock) {

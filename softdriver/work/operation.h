@@ -112,6 +112,7 @@ struct Operation {
     // one more than the host's last step before, and one more than the operation's own step.
     uint64_t run = 0;
     size_t behind = 0, step = 0;
+    std::string place; // the line of the program, if the client has no words for the operation
     bool let_next_begin = false; // it has paused because it lets the next kernel begin
     size_t first_pause = 0;      // one more than the step with which it did so
     bool has_waited = false;     // it has paused because it waits for the kernel before it

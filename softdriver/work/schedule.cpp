@@ -30,10 +30,12 @@ void Scheduler::enqueue(OperationPtr operation) {
     operation->turn = ++turns_;
     if (state().chooser.replays()) {
         note_thread();
-        state().steps.submitted(*operation);
+        state().steps.submitted(operation);
     }
-    stream.queue.push_back(std::move(operation));
+    stream.queue.push_back(operation);
     pending_++;
+    if (state().chooser.replays())
+        state().host_uses.submitted(operation);
     if (works)
         close_managed(stream);
     // Only the first operation of a queue needs to wake a worker. The worker that finishes it

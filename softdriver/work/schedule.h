@@ -29,6 +29,9 @@ class Scheduler {
     void step(Lock &lock);
     // Runs operations until none can run any more.
     void drain(Lock &lock);
+    // Under the schedule `replay`: lets work run before the host uses a page that work in flight
+    // uses, too. If the program `polls` the page, some work runs.
+    void use(Lock &lock, const Range &page, bool writes, const std::string &words, bool polls);
     // Drops the operations of the chosen streams. Running operations are not dropped, but a running
     // kernel ends after its current piece.
     void drop(const std::function<bool(const Stream &)> &chosen);

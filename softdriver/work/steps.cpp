@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include "api/state.h"
+#include "base/caller.h"
 
 #include <algorithm>
 
@@ -10,16 +11,15 @@ namespace {
 
 using explore::Step;
 
-// Notes memory that the operation writes and that the host can read without a call. Only cudadrv is
-// known to refuse such reads while the memory is in use.
-void note_early_reads(const std::vector<Range> &writes) {
-    if (state().words.operation)
+// Notes memory of which uses by the host cannot be seen (see memory/host_uses.h).
+void note_unseen(const std::vector<Range> &used) {
+    if (!HostUses::watching())
         return;
-    for (const Range &range : writes) {
+    for (const Range &range : used) {
         const Allocation *memory = find_reserved(range.begin, 1);
-        if (memory && !memory->on_device())
-            state().chooser.limit("early reads of page-locked or managed memory by the host are "
-                                  "not seen");
+        if (memory && !memory->on_device() && !state().host_uses.sees(*memory))
+            state().chooser.limit("early uses by the host are not seen of memory that the program "
+                                  "has registered, or that other processes share");
     }
 }
 
@@ -31,9 +31,19 @@ std::string place_of(const Stream &stream) {
     return stream.handle ? "stream " + std::to_string(stream.id) : "an internal stream";
 }
 
+// What the operation is, for clients that have no words for it; "" if its line is not known.
+std::string words_for(const Operation &operation) {
+    if (operation.place.empty())
+        return "";
+    return race_name(operation) + " on " + place_of(*operation.stream) + ", queued at " +
+           operation.place;
+}
+
 } // namespace
 
 void Steps::start(const First &first) {
+    unplaced_.clear();
+    unplaced_looks_.clear();
     first_ = first;
     looks_ = 0;
     freed_.clear();
@@ -63,10 +73,49 @@ explore::Actor Steps::actor_of(const Operation &operation) const {
 
 size_t Steps::next() const { return state().chooser.run().steps.size() + 1; }
 
-void Steps::submitted(Operation &operation) const {
-    actor_of(operation);
-    operation.run = state().chooser.run_number();
-    operation.behind = looks_;
+void Steps::submitted(const OperationPtr &operation) {
+    actor_of(*operation);
+    operation->run = state().chooser.run_number();
+    operation->behind = looks_;
+    if (places() && !operation->only_orders())
+        unplaced_.push_back(operation);
+}
+
+// Returns whether the driver itself looks for the lines of the program.
+bool Steps::places() const { return !state().words.operation && !in_callback; }
+
+void Steps::place(const std::string &line) {
+    explore::Chooser &chooser = state().chooser;
+    auto here = [&](size_t step) { return !line.empty() && step < chooser.run().steps.size(); };
+    for (const OperationPtr &operation : std::exchange(unplaced_, {})) {
+        operation->place = line;
+        if (in_run(*operation) && operation->step && here(operation->step - 1))
+            chooser.name(operation->step - 1, words_for(*operation));
+    }
+    for (size_t look : std::exchange(unplaced_looks_, {}))
+        if (here(look))
+            chooser.name(look, chooser.run().steps[look].what + " at " + line);
+}
+
+void place_new_steps(Lock &lock) {
+    if (!state().steps.has_unplaced())
+        return;
+    lock.unlock();
+    std::string line = python_line(true);
+    acquire(lock);
+    state().steps.place(line);
+}
+
+bool Steps::knows(const Operation &operation) const {
+    return operation.mark.track && known_.at(operation.mark.track->slot) >= operation.mark.tick;
+}
+
+void Steps::used(const Range &page, bool writes, const std::string &words) {
+    Step step;
+    step.name = writes ? "write of memory" : "read of memory";
+    step.what = words;
+    add(writes ? step.touched.writes : step.touched.reads, {page});
+    look(std::move(step));
 }
 
 bool Steps::in_run(const Operation &operation) const {
@@ -155,6 +204,7 @@ explore::Step Steps::step_of(const Operation &operation) const {
     step.name = race_name(operation);
     step.stream = place_of(*operation.stream);
     step.label = operation.label;
+    step.what = words_for(operation);
     add_order(step.after, operation);
     return step;
 }
@@ -173,7 +223,8 @@ void Steps::add_outcome(explore::Footprint &touched, const Outcome &outcome) con
         touched.writes.push_back(explore::mark_of_heap);
     if (outcome.in_parts)
         return;
-    note_early_reads(outcome.writes);
+    for (const auto *used : {&outcome.reads, &outcome.writes, &outcome.updates})
+        note_unseen(*used);
     add(touched.reads, outcome.reads);
     add(touched.writes, outcome.writes);
     add(touched.writes, outcome.updates);
@@ -204,8 +255,11 @@ void Steps::ran(Operation &operation, const Outcome *outcome) {
     bool fails = outcome && outcome->status;
     (fails ? touched.writes : touched.reads).push_back(device);
     touched.writes.push_back(end_of(operation));
-    if (operation.on_worker)
+    if (operation.on_worker) {
         touched.writes.push_back(explore::mark_of_host);
+        add(touched.reads, state().host_uses.reads_of_function());
+        add(touched.writes, state().host_uses.writes_of_function());
+    }
     Outcome foreseen;
     foreseen.conditions_set = operation.conditions_set;
     if (!outcome) {
@@ -235,7 +289,10 @@ void Steps::learned(const RaceMark &operation, bool itself) {
 void Steps::look(Step step) {
     step.touched.reads.push_back(explore::mark_of_host);
     add_ordered(step.after, known_);
-    looks_ = state().chooser.made(std::move(step)) + 1;
+    size_t index = state().chooser.made(std::move(step));
+    looks_ = index + 1;
+    if (in_call && !in_callback && !state().chooser.run().stopped)
+        unplaced_looks_.push_back(index);
 }
 
 void Steps::waited(const std::vector<OperationPtr> &operations) {
@@ -251,6 +308,7 @@ void Steps::waited(const std::vector<OperationPtr> &operations) {
 void Steps::asked(const std::vector<OperationPtr> &operations) {
     Step step;
     step.name = info(thread_state().function).symbol;
+    step.what = "the host has asked";
     for (const OperationPtr &operation : operations)
         step.touched.reads.push_back(end_of(*operation));
     look(std::move(step));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/waiting.h"
 #include "explore/chooser.h"
 #include "work/operation.h"
 
@@ -28,7 +29,7 @@ class Steps {
     explore::Actor actor_of(const Operation &operation) const;
     // One more than the index of the next step.
     size_t next() const;
-    void submitted(Operation &operation) const;
+    void submitted(const OperationPtr &operation);
     // Keeps the name of memory that is freed before the steps that use it have been made.
     void removed(const Allocation &allocation);
     // Records that an operation has run. `outcome` has the ranges of a kernel, or is null.
@@ -39,9 +40,17 @@ class Steps {
     // they are done.
     void waited(const std::vector<OperationPtr> &operations);
     void asked(const std::vector<OperationPtr> &operations);
+    // Records that the host goes on to use a page, which work in flight uses, too.
+    void used(const Range &page, bool writes, const std::string &words);
+    // Returns whether the host knows by its waits and queries that the operation is done.
+    bool knows(const Operation &operation) const;
     // Called when a wait or a query has told the host that what is ordered before an operation is
     // done, and, with `itself`, the operation, too.
     void learned(const RaceMark &operation, bool itself);
+    // For clients that have no words for their operations: whether the thread's call has submitted
+    // operations or made the host's steps, and says from which line the program has called.
+    bool has_unplaced() const { return !unplaced_.empty() || !unplaced_looks_.empty(); }
+    void place(const std::string &line);
 
   private:
     using List = std::vector<size_t>;
@@ -59,6 +68,7 @@ class Steps {
     void add_ordered(List &after, const RaceClock &clock) const;
     void add_outcome(explore::Footprint &touched, const Outcome &outcome) const;
     void add_early(explore::Footprint &touched, const Outcome &outcome) const;
+    bool places() const;
     explore::Step step_of(const Operation &operation) const;
     void add_order(List &after, const Operation &operation) const;
     void look(explore::Step step);
@@ -71,6 +81,12 @@ class Steps {
     RaceClock known_;
     size_t looks_ = 0; // one more than the index of the host's last step
     std::unordered_map<size_t, OfSlot> slots_;
+    std::vector<OperationPtr> unplaced_;
+    std::vector<size_t> unplaced_looks_;
 };
+
+// Called at the end of each driver call. Finds the line that has called, if steps need it. Releases
+// the lock meanwhile.
+void place_new_steps(Lock &lock);
 
 } // namespace soft

@@ -20,9 +20,11 @@ constexpr int spins = 500;
 
 void Scheduler::start_workers() {
     started_ = true;
-    // Block all signals in the workers: the program's own threads handle them.
+    // Block all signals in the workers: the program's own threads handle them. A worker that runs a
+    // host function may use guarded memory (memory/guarded.h).
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

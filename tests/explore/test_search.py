@@ -1,10 +1,5 @@
 """Exploring runs each order once: compared with all orders of random programs."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from cudadrv import testing
@@ -72,27 +67,3 @@ def test_scripts(choices, text):
 def test_what_is_no_script(cuda_device, text):
     with pytest.raises(ValueError, match="script must be such as x or x3:2-1"):
         testing.configure(f"schedule=replay,script={text}")
-
-
-def test_early_reads_of_programs_without_cudadrv(cuda_device, tmp_path):
-    """The driver does not see them, so the orders are not called complete."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import ctypes\n"
-        "driver = ctypes.CDLL('libcuda.so.1')\n"
-        "context, host = ctypes.c_void_p(), ctypes.c_void_p()\n"
-        "device = ctypes.c_uint64()\n"
-        "assert driver.cuInit(0) == 0\n"
-        "assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
-        "assert driver.cuCtxSetCurrent(context) == 0\n"
-        "assert driver.cuMemAlloc_v2(ctypes.byref(device), 4) == 0\n"
-        "assert driver.cuMemHostAlloc(ctypes.byref(host), 4, 0) == 0\n"
-        "assert driver.cuMemcpyDtoHAsync_v2(host, device, 4, None) == 0\n"
-        "assert driver.cuCtxSynchronize() == 0\n"
-    )
-    command = [sys.executable, "-m", "cudadrv", "explore", "--", sys.executable, str(program)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CUDADRV", "PYTEST"))}
-    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "not complete: early reads of page-locked or managed memory" in done.stderr
