@@ -76,8 +76,26 @@ def _overlap(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> bool
 
 def words_for(step: Step) -> str:
     if step.what:
-        return step.what
-    return step.name if step.actor == HOST else f"{step.name} on {step.stream}"
+        return _demangled(step.what)
+    return step.name if step.actor == HOST else _demangled(f"{step.name} on {step.stream}")
+
+
+def _demangled(words: str) -> str:
+    """Shorten the name of a kernel from C++ or numba to its names: ``__main__::blur``."""
+    return re.sub(r"kernel '(_Z\w+)'", lambda found: f"kernel '{_names_in(found[1])}'", words)
+
+
+def _names_in(mangled: str) -> str:
+    rest, names = mangled.removeprefix("_Z").removeprefix("N"), []
+    while number := re.match(r"\d+", rest):
+        end = number.end() + int(number[0])
+        names.append(rest[number.end() : end])
+        rest = rest[end:]
+    return "::".join(names) or mangled
+
+
+def _is_of_cudadrv(step: Step) -> bool:
+    return bool(step.what) and not step.what.startswith(step.name)
 
 
 def advice(steps: list[Step], pair: Pair) -> str:
@@ -86,15 +104,26 @@ def advice(steps: list[Step], pair: Pair) -> str:
     if second.actor == HOST:
         return (
             f"{words_for(second)} came before the end of\n  {words_for(first)}\n"
-            "Wait for this work (synchronize(), or wait() of its token) before using its results"
+            f"Wait for this work ({_host_wait(first)}) before using its results"
         )
     if first.actor == HOST:
         return f"{words_for(first)} came after the end of\n  {words_for(second)}"
     return (
         f"nothing orders\n  {words_for(first)}\nbefore\n  {words_for(second)}\n"
-        f"Let {title_of(second)} wait for the first one before it gets the second one:"
-        " stream.wait(token or event)"
+        f"Let {title_of(second)} wait for the first one before it gets the second one: {_wait(first)}"
     )
+
+
+def _wait(first: Step) -> str:
+    if _is_of_cudadrv(first):
+        return "stream.wait(token or event)"
+    return f"cuStreamWaitEvent, for an event recorded on {title_of(first)} behind the first one"
+
+
+def _host_wait(first: Step) -> str:
+    if _is_of_cudadrv(first):
+        return "synchronize(), or wait() of its token"
+    return "cuStreamSynchronize or cuEventSynchronize, or what calls them"
 
 
 def title_of(step: Step) -> str:

@@ -31,12 +31,9 @@ std::string place_of(const Stream &stream) {
     return stream.handle ? "stream " + std::to_string(stream.id) : "an internal stream";
 }
 
-// What the operation is, for clients that have no words for it; "" if its line is not known.
-std::string words_for(const Operation &operation) {
-    if (operation.place.empty())
-        return "";
-    return race_name(operation) + " on " + place_of(*operation.stream) + ", queued at " +
-           operation.place;
+// What a step's operation is, for clients that have no words for it; "" if its line is not known.
+std::string words_for(const Step &step, const std::string &line) {
+    return line.empty() ? "" : step.name + " on " + step.stream + ", queued at " + line;
 }
 
 } // namespace
@@ -77,7 +74,7 @@ void Steps::submitted(const OperationPtr &operation) {
     actor_of(*operation);
     operation->run = state().chooser.run_number();
     operation->behind = looks_;
-    if (places() && !operation->only_orders())
+    if (places())
         unplaced_.push_back(operation);
 }
 
@@ -90,7 +87,8 @@ void Steps::place(const std::string &line) {
     for (const OperationPtr &operation : std::exchange(unplaced_, {})) {
         operation->place = line;
         if (in_run(*operation) && operation->step && here(operation->step - 1))
-            chooser.name(operation->step - 1, words_for(*operation));
+            chooser.name(operation->step - 1,
+                         words_for(chooser.run().steps[operation->step - 1], line));
     }
     for (size_t look : std::exchange(unplaced_looks_, {}))
         if (here(look))
@@ -204,7 +202,7 @@ explore::Step Steps::step_of(const Operation &operation) const {
     step.name = race_name(operation);
     step.stream = place_of(*operation.stream);
     step.label = operation.label;
-    step.what = words_for(operation);
+    step.what = words_for(step, operation.place);
     add_order(step.after, operation);
     return step;
 }

@@ -84,6 +84,14 @@ def test_an_early_read(tmp_path):
     assert "and one of them fails" in done.stderr
 
 
+def test_a_call_that_waits_for_its_copy(tmp_path):
+    """The line of the call is found when the copy has already run."""
+    code = "call('cuMemcpyDtoH_v2', host, device, ctypes.c_size_t(4))\nassert view[0] == 3\n"
+    done = explored(tmp_path, code)
+    assert done.returncode == 1
+    assert "cuMemcpyDtoH_v2 on the legacy stream, queued at program.py:" in done.stderr
+
+
 def test_a_read_after_a_wait(tmp_path):
     done = explored(tmp_path, "copy(host, device, 4)\nwait()\nassert view[0] == 7\n")
     assert done.returncode == 0, done.stderr
