@@ -49,7 +49,7 @@ from cudadrv._stream import Stream
 from cudadrv._token import Token
 
 if TYPE_CHECKING:
-    from cudadrv._arguments import Access, read, shared, write
+    from cudadrv._arguments import Access, AccessWindow, access_window, read, shared, write
     from cudadrv._capture import GraphNode
     from cudadrv._driver_pool import DriverPool
     from cudadrv._exchange import from_cuda_array, from_dlpack
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from cudadrv._kernel import Kernel, Prepared
     from cudadrv._kernel_attributes import KernelAttributes
     from cudadrv._kinds import empty, from_array, memory, zeros
+    from cudadrv._limits import ContextLimits, capture_profiler
     from cudadrv._migrations import migration_limit
     from cudadrv._module import Module
     from cudadrv._offload import In, InOut, Out, ResultToken, offload
@@ -104,6 +105,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Access",
+    "AccessWindow",
     "Advice",
     "Borrow",
     "Buffer",
@@ -114,6 +116,7 @@ __all__ = [
     "CaptureError",
     "ContentsDiscardedError",
     "Context",
+    "ContextLimits",
     "ContextLostError",
     "CudaError",
     "CudaImageError",
@@ -161,6 +164,8 @@ __all__ = [
     "Token",
     "UnifiedBuffer",
     "__version__",
+    "access_window",
+    "capture_profiler",
     "discard_batch",
     "driver_info",
     "empty",

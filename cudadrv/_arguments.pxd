@@ -3,13 +3,13 @@
 from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.object cimport PyObject
 from libc.math cimport isinf
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
 
 from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport (
-    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END, CUdeviceptr,
-    CUfunction, likely, unlikely,
+    CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END,
+    CUaccessPolicyWindow, CUdeviceptr, CUfunction, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_WRITE
 from cudadrv._region cimport Region, check_region, is_region, pointer_of
@@ -26,6 +26,12 @@ cdef class Access:
     # makes a region; else None.
     cdef object other
     cdef uint8_t mode
+    cdef object __weakref__
+
+
+cdef class AccessWindow:
+    cdef Region region
+    cdef CUaccessPolicyWindow raw
     cdef object __weakref__
 
 
@@ -66,8 +72,12 @@ cdef struct Shape:
     unsigned int block[3]
     unsigned int cluster[3]     # (0, 0, 0) if the launch has no clusters
     unsigned int shared_bytes
-    bint cooperative
-    bint plain                  # the launch has no clusters and is not cooperative
+    uint8_t cooperative
+    uint8_t plain               # the launch has no attribute: none of the others but shared_bytes
+    uint8_t windowed            # `Packed.window` is set
+    uint8_t domain              # 1 + the CUlaunchMemSyncDomain, or 0 if none is given
+    uint8_t prioritized         # `priority` is given
+    int8_t priority
 
 
 cdef struct Takes:
@@ -132,6 +142,7 @@ cdef struct Packed:
     Operand *operands
     Py_ssize_t operand_count
     PyObject *borrows       # the tuple `borrows` of the launch, while `pack` runs
+    const CUaccessPolicyWindow *window      # set only if the shape is `windowed`
 
 
 cdef struct Frame:
@@ -141,6 +152,9 @@ cdef struct Frame:
     void *pointers[FEW_ARGUMENTS]   # only for nodes of graphs: see `point_to_values`
 
 
+cdef tuple add_attributes(
+    Shape *shape, Packed *packed, Context context, object priority, object domain, object window,
+    tuple borrows)
 cdef bint is_array(object value) except -1
 cdef tuple with_regions(
     PyObject *const *values, Py_ssize_t count, Stream stream, list used, list captures)

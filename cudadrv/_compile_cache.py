@@ -62,6 +62,7 @@ def cache_key(
         return None
     parts = [FORMAT, compiler.identity(), architecture, source.text, source.name]
     parts += [str(source.path), working, *compiler.all_options(options), *compiler.environment()]
+    parts += [f"{len(source.names)} names", *source.names]
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode(**ENCODING)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from cudadrv._compile_inputs import Inputs, read_regular
+from cudadrv._cpp_names import instantiations, take_instantiations, with_notes
 from cudadrv._environment import toolkits
 
 DEFAULT_TOOLKIT = Path("/usr/local/cuda")
@@ -70,11 +71,15 @@ class CompilerNotFoundError(RuntimeError):
 
 
 class Source(NamedTuple):
-    """CUDA C: its text, its name in messages, and its path if it is a file."""
+    """CUDA C: its text, its name in messages, and its path if it is a file.
+
+    ``names`` are the name expressions of kernels that the compiler has to compile.
+    """
 
     text: str
     name: str
     path: Path | None
+    names: tuple[str, ...] = ()
 
 
 def _with_name(source: Source) -> str:
@@ -199,7 +204,11 @@ class Nvcc(Compiler):
     ) -> Compiled:
         for option in options:
             _refuse_shell("the option", option, SHELL_IN_OPTIONS)
-        compiled = self._run(source, [f"-arch={architecture}", *options], listing)
+        given = [f"-arch={architecture}", *options]
+        if source.names and source.path is not None:  # the file cannot be changed, so its text is
+            given.append(f"-I{source.path.parent}")
+            _refuse_shell("the option", given[-1], SHELL_IN_OPTIONS)
+        compiled = self._run(source, given, listing)
         self._working.add(self._found_by())
         return compiled
 
@@ -223,8 +232,9 @@ class Nvcc(Compiler):
         _refuse_shell("the temporary folder (TMPDIR)", temporary, SHELL_IN_PATHS)
         with tempfile.TemporaryDirectory(prefix="cudadrv-", dir=temporary) as folder:
             file = source.path or Path(folder, "source.cu")
-            if source.path is None:
-                file.write_text(_with_name(source), **ENCODING)
+            if source.path is None or source.names:
+                file = Path(folder, "source.cu")
+                file.write_text(_with_name(source) + instantiations(source.names), **ENCODING)
             target = Path(folder, "out.ptx")
             command = [str(self.path), "-ptx", "-x", "cu", *options]
             command += ["-o", str(target), str(file)]
@@ -243,6 +253,8 @@ class Nvcc(Compiler):
             except FileNotFoundError:
                 ptx = ""
             _check_ptx(ptx, self, source, log, command)
+            ptx, known = take_instantiations(ptx, source.names)
+            ptx = with_notes(ptx, _all_known(known, source, self, log, command))
             inputs = None
             if listing:
                 with contextlib.suppress(OSError, ValueError):  # the files then stay unknown
@@ -312,6 +324,21 @@ def _check_ptx(
     if not re.search(r"^\s*\.version\s+\d", ptx, re.MULTILINE):
         what = f"{compiler} wrote no PTX for {source.name}; see the options"
         raise CompileError(what, log, command)
+
+
+def _all_known(
+    known: Mapping[str, str],
+    source: Source,
+    compiler: Compiler,
+    log: str,
+    command: Sequence[str],
+) -> Mapping[str, str]:
+    """Raise CompileError if the compiler has not told the mangled name of a name expression."""
+    for name in source.names:
+        if name not in known:
+            what = f"{compiler} has not told which kernel of {source.name} is {name!r}"
+            raise CompileError(what, log, command)
+    return known
 
 
 def _prerequisites(rules: str) -> list[str]:
@@ -463,6 +490,8 @@ class Nvrtc(Compiler):
         file, text = source.path or NO_FILE, source.text if source.path else _with_name(source)
         program = self._call("nvrtcCreateProgram", *map(_encoded, (text, str(file))), 0, [], [])
         try:
+            for name in source.names:
+                self._call("nvrtcAddNameExpression", program, _encoded(name))
             encoded = [_encoded(option) for option in (*given, *adding)]
             (status,) = self._api.nvrtcCompileProgram(program, len(encoded), encoded)
             log = self._text(program, "ProgramLog").replace(str(NO_FILE), source.name)
@@ -473,9 +502,14 @@ class Nvrtc(Compiler):
                 raise CompileError(what, log, given)
             ptx = self._text(program, "PTX")
             _check_ptx(ptx, self, source, log, given)
-            return ptx, log
+            known = {name: self._lowered(program, name) for name in source.names}
+            return with_notes(ptx, known), log
         finally:
             self._call("nvrtcDestroyProgram", program)
+
+    def _lowered(self, program: Any, name: str) -> str:
+        mangled: bytes = self._call("nvrtcGetLoweredName", program, _encoded(name))
+        return mangled.decode().rstrip("\0")
 
     def _inputs(self, given: Sequence[str], files: Sequence[str] | None) -> Inputs | None:
         if files is None:

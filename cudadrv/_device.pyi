@@ -6,6 +6,7 @@ from uuid import UUID
 from typing_extensions import disjoint_base
 
 from cudadrv._attributes import DEVICE_ATTRIBUTES as DEVICE_ATTRIBUTES
+from cudadrv._limits import ContextLimits
 from cudadrv._ordering import _Policy
 from cudadrv._pool import MemoryPools
 from cudadrv._records import Link
@@ -75,6 +76,8 @@ class Context:
     def ordering(self, value: _Policy | None) -> None: ...
     @property
     def pools(self) -> MemoryPools: ...
+    @property
+    def limits(self) -> ContextLimits: ...
     def enable_access(self, peer: Context) -> None: ...
     def disable_access(self, peer: Context) -> None: ...
     @property

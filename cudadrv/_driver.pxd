@@ -76,6 +76,9 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
         CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+        CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE
+        CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE
+        CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT
         CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
         CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
         CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
@@ -129,11 +132,44 @@ cdef extern from "cudadrv/driver.h" nogil:
         CU_JIT_GENERATE_DEBUG_INFO
         CU_JIT_LOG_VERBOSE
         CU_JIT_GENERATE_LINE_INFO
+    ctypedef enum CUjitInputType:
+        CU_JIT_INPUT_CUBIN
+        CU_JIT_INPUT_PTX
+        CU_JIT_INPUT_FATBINARY
+    ctypedef struct CUlinkState_st:
+        pass
+    ctypedef CUlinkState_st *CUlinkState
+    ctypedef enum CUlimit:
+        CU_LIMIT_STACK_SIZE
+        CU_LIMIT_PRINTF_FIFO_SIZE
+        CU_LIMIT_MALLOC_HEAP_SIZE
+        CU_LIMIT_PERSISTING_L2_CACHE_SIZE
     ctypedef size_t (*CUoccupancyB2DSize)(int block_size)
     ctypedef enum CUlaunchAttributeID:
         CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        CU_LAUNCH_ATTRIBUTE_PRIORITY
+        CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+        CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    ctypedef enum CUaccessProperty:
+        CU_ACCESS_PROPERTY_NORMAL
+        CU_ACCESS_PROPERTY_STREAMING
+        CU_ACCESS_PROPERTY_PERSISTING
+    ctypedef struct CUaccessPolicyWindow:
+        void *base_ptr
+        size_t num_bytes
+        float hitRatio
+        CUaccessProperty hitProp
+        CUaccessProperty missProp
+    ctypedef enum CUlaunchMemSyncDomain:
+        CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT
+        CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
     ctypedef union CUlaunchAttributeValue:
         int cooperative
+        int priority
+        int programmaticStreamSerializationAllowed
+        CUaccessPolicyWindow accessPolicyWindow
+        CUlaunchMemSyncDomain memSyncDomain
     ctypedef struct CUlaunchAttribute:
         CUlaunchAttributeID id
         CUlaunchAttributeValue value
@@ -316,6 +352,10 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuCtxPushCurrent "cudadrv_cuCtxPushCurrent"(CUcontext context)
     CUresult cuCtxPopCurrent "cudadrv_cuCtxPopCurrent"(CUcontext *context)
     CUresult cuCtxSynchronize "cudadrv_cuCtxSynchronize"()
+    CUresult cuCtxGetLimit "cudadrv_cuCtxGetLimit"(size_t *value, CUlimit limit)
+    CUresult cuCtxSetLimit "cudadrv_cuCtxSetLimit"(CUlimit limit, size_t value)
+    CUresult cuProfilerStart "cudadrv_cuProfilerStart"()
+    CUresult cuProfilerStop "cudadrv_cuProfilerStop"()
     CUresult cuCtxGetStreamPriorityRange "cudadrv_cuCtxGetStreamPriorityRange"(
         int *least, int *greatest)
     CUresult cuCtxEnablePeerAccess "cudadrv_cuCtxEnablePeerAccess"(
@@ -458,6 +498,14 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult cuModuleLoadDataEx "cudadrv_cuModuleLoadDataEx"(
         CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
         void **values)
+    CUresult cuLinkCreate "cudadrv_cuLinkCreate"(
+        unsigned int count, CUjit_option *options, void **values, CUlinkState *link)
+    CUresult cuLinkAddData "cudadrv_cuLinkAddData"(
+        CUlinkState link, CUjitInputType type, void *data, size_t nbytes, const char *name,
+        unsigned int count, CUjit_option *options, void **values)
+    CUresult cuLinkComplete "cudadrv_cuLinkComplete"(
+        CUlinkState link, void **image, size_t *nbytes)
+    CUresult cuLinkDestroy "cudadrv_cuLinkDestroy"(CUlinkState link)
     CUresult cuModuleUnload "cudadrv_cuModuleUnload"(CUmodule module)
     CUresult cuModuleGetFunction "cudadrv_cuModuleGetFunction"(
         CUfunction *function, CUmodule module, const char *name)
@@ -551,6 +599,12 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuCtxGetStreamPriorityRange "cudadrv_in_cuCtxGetStreamPriorityRange"(
         CUcontext context, int *least, int *greatest)
     CUresult in_cuCtxSynchronize "cudadrv_in_cuCtxSynchronize"(CUcontext context)
+    CUresult in_cuCtxGetLimit "cudadrv_in_cuCtxGetLimit"(
+        CUcontext context, size_t *value, CUlimit limit)
+    CUresult in_cuCtxSetLimit "cudadrv_in_cuCtxSetLimit"(
+        CUcontext context, CUlimit limit, size_t value)
+    CUresult in_cuProfilerStart "cudadrv_in_cuProfilerStart"(CUcontext context)
+    CUresult in_cuProfilerStop "cudadrv_in_cuProfilerStop"(CUcontext context)
     CUresult in_cuEventCreate "cudadrv_in_cuEventCreate"(
         CUcontext context, CUevent *event, unsigned int flags)
     CUresult in_cuIpcOpenEventHandle "cudadrv_in_cuIpcOpenEventHandle"(
@@ -625,6 +679,15 @@ cdef extern from "cudadrv/driver.h" nogil:
     CUresult in_cuModuleLoadDataEx "cudadrv_in_cuModuleLoadDataEx"(
         CUcontext context, CUmodule *module, const void *image, unsigned int count,
         CUjit_option *options, void **values)
+    CUresult in_cuLinkCreate "cudadrv_in_cuLinkCreate"(
+        CUcontext context, unsigned int count, CUjit_option *options, void **values,
+        CUlinkState *link)
+    CUresult in_cuLinkAddData "cudadrv_in_cuLinkAddData"(
+        CUcontext context, CUlinkState link, CUjitInputType type, void *data, size_t nbytes,
+        const char *name, unsigned int count, CUjit_option *options, void **values)
+    CUresult in_cuLinkComplete "cudadrv_in_cuLinkComplete"(
+        CUcontext context, CUlinkState link, void **image, size_t *nbytes)
+    CUresult in_cuLinkDestroy "cudadrv_in_cuLinkDestroy"(CUcontext context, CUlinkState link)
     CUresult in_cuModuleUnload "cudadrv_in_cuModuleUnload"(CUcontext context, CUmodule module)
     CUresult in_cuModuleGetFunction "cudadrv_in_cuModuleGetFunction"(
         CUcontext context, CUfunction *function, CUmodule module, const char *name)

@@ -20,10 +20,10 @@ NAMES = frozenset(
     """
     _arguments _buffer _buffers _capture _closing _conditions _copy _copy_node _custom _device
     _dlpack _driver _driver_pool _engine _errors _event _exchange _fill _fill_node _foreign
-    _graph _graph_changes _growing _in_place _joined _kernel _kinds _launch_node _library _loan
-    _managed _memory _memory_kinds _migrations _module _names _node _offload _opening _operation
-    _ordering _peers _place _pool _refusal _region _release _segment _sharing _site _staging
-    _stream _token _virtual _waits
+    _graph _graph_changes _growing _in_place _joined _kernel _kinds _launch_node _library
+    _limits _loan _managed _memory _memory_kinds _migrations _module _names _node _offload
+    _opening _operation _ordering _peers _place _pool _refusal _region _release _segment
+    _sharing _site _staging _stream _token _virtual _waits
     """.split()  # noqa: SIM905
 )
 
@@ -33,7 +33,7 @@ INITIALIZED: dict[str, ModuleType] = {}
 
 # The modules that `cudadrv` imports on first use, and the public names that they define.
 LATER = {
-    "_arguments": "Access read shared write",
+    "_arguments": "Access AccessWindow access_window read shared write",
     "_capture": "GraphNode",
     "_driver_pool": "DriverPool",
     "_exchange": "from_cuda_array from_dlpack",
@@ -44,6 +44,7 @@ LATER = {
     "_kernel": "Kernel Prepared",
     "_kernel_attributes": "KernelAttributes",
     "_kinds": "empty from_array memory zeros",
+    "_limits": "ContextLimits capture_profiler",
     "_migrations": "migration_limit",
     "_module": "Module",
     "_offload": "In InOut Out ResultToken offload",

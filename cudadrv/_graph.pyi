@@ -1,9 +1,10 @@
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Never, Self, SupportsIndex, final
+from typing import Any, Literal, Never, Self, SupportsIndex, final
 
 import numpy.typing as npt
 
+from cudadrv._arguments import AccessWindow
 from cudadrv._buffer import Buffer
 from cudadrv._buffers import LockedBuffer
 from cudadrv._capture import Capture, GraphNode
@@ -57,6 +58,9 @@ class Graph(Builder):
         borrows: Iterable[Any] = (),
         cooperative: bool = False,
         cluster: _Sizes | None = None,
+        priority: SupportsIndex | None = None,
+        domain: Literal["default", "remote"] | None = None,
+        window: AccessWindow | None = None,
         after: Iterable[GraphNode] = (),
     ) -> GraphNode: ...
     def add_graph(self, child: Graph, *, after: Iterable[GraphNode] = ()) -> GraphNode: ...

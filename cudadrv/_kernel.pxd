@@ -13,6 +13,10 @@ from cudadrv._stream cimport Stream
 from cudadrv._token cimport Token
 
 
+cdef enum:
+    MOST_ATTRIBUTES = 5     # of one launch
+
+
 cdef class Kernel:
     cdef Module module
     cdef CUfunction raw         # lives as long as the module
@@ -87,6 +91,7 @@ cdef class Prepared:
     cdef Room room              # the memory that `packed` refers to
     cdef Packed packed
     cdef Shape shape
+    cdef object window          # the AccessWindow that `packed` refers to, or None
     cdef object __weakref__
 
 
@@ -94,7 +99,10 @@ cdef void remember_launch(
     GraphNode node, Kernel kernel, const Shape *shape, Py_ssize_t arguments) noexcept
 cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative, cluster,
-    str call=*)
+    tuple attributes, str call=*)
+cdef tuple attributes_of(object priority, object domain, object window)
+cdef unsigned int fill_attributes(
+    const Shape *shape, const Packed *packed, CUlaunchAttribute *attributes) noexcept nogil
 cdef Room pack_all(
     Kernel kernel, tuple args, tuple more, bint cooperative, str call, Frame *frame, Packed *packed)
 cdef Py_ssize_t count_accesses(Kernel kernel, Packed *packed) except -1

@@ -1,6 +1,7 @@
 from collections.abc import Iterable
-from typing import Any, Never, Self, TypeAlias, final
+from typing import Any, Literal, Never, Self, SupportsIndex, TypeAlias, final
 
+from cudadrv._arguments import AccessWindow
 from cudadrv._kernel_attributes import CACHES as CACHES
 from cudadrv._kernel_attributes import KernelAttributes
 from cudadrv._module import Module
@@ -31,6 +32,9 @@ class Kernel:
         borrows: Iterable[Any] = (),
         cooperative: bool = False,
         cluster: _Sizes | None = None,
+        priority: SupportsIndex | None = None,
+        domain: Literal["default", "remote"] | None = None,
+        window: AccessWindow | None = None,
     ) -> Token: ...
     def prepare(
         self,
@@ -41,6 +45,9 @@ class Kernel:
         borrows: Iterable[Any] = (),
         cooperative: bool = False,
         cluster: _Sizes | None = None,
+        priority: SupportsIndex | None = None,
+        domain: Literal["default", "remote"] | None = None,
+        window: AccessWindow | None = None,
     ) -> Prepared: ...
     @property
     def max_threads_per_block(self) -> int: ...

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -25,6 +25,20 @@ class Module:
         debug_info: bool = False,
         verbose: bool = False,
     ) -> None: ...
+    @classmethod
+    def link(
+        cls,
+        images: Iterable[str | ReadableBuffer | os.PathLike[str]],
+        *,
+        device: Device | None = None,
+        name: str | None = None,
+        max_registers: int | None = None,
+        optimization_level: int | None = None,
+        target: tuple[int, int] | None = None,
+        lineinfo: bool = False,
+        debug_info: bool = False,
+        verbose: bool = False,
+    ) -> Self: ...
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **options: Any) -> Self: ...
     @property

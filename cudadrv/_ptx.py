@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from cudadrv._cpp_names import noted_names
+
 NAME = r"[A-Za-z_$%][\w$]*"
 _ATTRIBUTE = r"\.attribute\s*\((?:[^()]|\([^()]*\))*\)"
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -121,6 +123,8 @@ class Text:
         The parameters of each kernel, by name; None if they were not understood.
     directives
         The directives of each kernel, by name.
+    names
+        The mangled names of kernels, by the names that a compiler was asked for.
     variables, constants
         The names of the program's variables, and of everything in constant memory.
     """
@@ -128,6 +132,7 @@ class Text:
     def __init__(self, text: str) -> None:
         self.kernels: dict[str, tuple[Parameter, ...] | None] = {}
         self.directives: dict[str, Directives] = {}
+        self.names = noted_names(text)
         self.variables: set[str] = set()
         self.constants: set[str] = set()
         self._bodies: dict[str, list[tuple[str, str]]] = {}  # (parameters, body) by function

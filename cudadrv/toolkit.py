@@ -64,6 +64,7 @@ def compile(
     arch: str | None = None,
     options: Sequence[str] = (),
     name: str | None = None,
+    names: Sequence[str] = (),
     compiler: str | None = None,
     cache: bool = True,
 ) -> str:
@@ -93,6 +94,10 @@ def compile(
         ``arch`` is given, ``-lineinfo`` is added: its reports then have lines of the source.
     name
         The name of a source given as a str, in messages and ``__FILE__``: any text of one line.
+    names
+        Kernels that are to be compiled, as in C++: ``["scale<float>", "deep::put<4>"]``.
+        Kernels of templates are compiled only if they are named here, or used in the source. The
+        PTX then says which mangled names they have, so ``module["scale<float>"]`` finds them.
     compiler
         ``"nvcc"`` or ``"nvrtc"``. Default: nvcc, else NVRTC. Compilers that are not newer than the
         device's driver are tried first. A compiler that cannot compile even an empty source, such
@@ -125,7 +130,7 @@ def compile(
     CudaError
         No architecture was given, and the driver has no device.
     """
-    read = _read(source, name)
+    read = _read(source, name)._replace(names=_checked_names(names))
     if isinstance(options, str):
         raise TypeError(f"options={options!r} is one str; give a list of them: [{options!r}]")
     if not isinstance(options, Iterable):
@@ -158,6 +163,20 @@ def compile(
 
     found = _newer_last(each_compiler(compiler), driver)
     return _try_each(found, compiler, compile_for_target)
+
+
+def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return name expressions as a tuple. Raises TypeError or ValueError."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise TypeError(f"names={names!r} is no list of str; give a list: ['scale<float>']")
+    found = tuple(names)
+    for each in found:
+        if not isinstance(each, str):
+            raise TypeError(f"names={names!r}: {each!r} is no str")
+        if not each.strip() or re.search(r"[\r\n\0;]", each) or "//" in each or "/*" in each:
+            raise ValueError(f"names={names!r}: {each!r} is not the name of a kernel")
+        _check_text(f"the name {each!r}", each)
+    return tuple(dict.fromkeys(found))
 
 
 def newest_ptx(driver: tuple[int, int]) -> tuple[int, int]:

@@ -46,6 +46,10 @@ CUDADRV_FUNCTION(cuCtxSynchronize, 2000, (), ())
 CUDADRV_FUNCTION(cuCtxGetStreamPriorityRange, 5050, (int *least, int *greatest), (least, greatest))
 CUDADRV_FUNCTION(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned int flags), (peer, flags))
 CUDADRV_FUNCTION(cuCtxDisablePeerAccess, 4000, (CUcontext peer), (peer))
+CUDADRV_FUNCTION(cuCtxGetLimit, 3010, (size_t *value, CUlimit limit), (value, limit))
+CUDADRV_FUNCTION(cuCtxSetLimit, 3010, (CUlimit limit, size_t value), (limit, value))
+CUDADRV_FUNCTION(cuProfilerStart, 4000, (), ())
+CUDADRV_FUNCTION(cuProfilerStop, 4000, (), ())
 CUDADRV_FUNCTION(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), (mode))
 
 /* streams */
@@ -129,6 +133,10 @@ CUDADRV_FUNCTION(cuMemsetD2D32Async, 3020, (CUdeviceptr target, size_t pitch, un
 
 /* modules */
 CUDADRV_FUNCTION(cuModuleLoadDataEx, 2010, (CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values), (module, image, count, options, values))
+CUDADRV_FUNCTION(cuLinkCreate, 6050, (unsigned int count, CUjit_option *options, void **values, CUlinkState *link), (count, options, values, link))
+CUDADRV_FUNCTION(cuLinkAddData, 6050, (CUlinkState link, CUjitInputType type, void *data, size_t nbytes, const char *name, unsigned int count, CUjit_option *options, void **values), (link, type, data, nbytes, name, count, options, values))
+CUDADRV_FUNCTION(cuLinkComplete, 5050, (CUlinkState link, void **image, size_t *nbytes), (link, image, nbytes))
+CUDADRV_FUNCTION(cuLinkDestroy, 5050, (CUlinkState link), (link))
 CUDADRV_FUNCTION(cuModuleUnload, 2000, (CUmodule module), (module))
 CUDADRV_FUNCTION(cuModuleGetFunction, 2000, (CUfunction *function, CUmodule module, const char *name), (function, module, name))
 CUDADRV_FUNCTION(cuModuleGetGlobal, 3020, (CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name), (address, bytes, module, name))

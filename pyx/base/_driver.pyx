@@ -9,7 +9,7 @@ Outlives a call: the call table, and whether the driver is the software driver, 
 
 import os
 
-from libc.string cimport strcmp, strncmp
+from libc.string cimport strcmp
 
 
 cdef extern from "cudadrv/driver_loader.h":
@@ -49,8 +49,9 @@ cdef bint was_not_called() noexcept nogil:
 
     If so, the driver function that needed this context was not called.
     """
-    return strncmp(cudadrv_last_failure, "cuCtx", 5) == 0 \
-        and strcmp(cudadrv_last_failure, "cuCtxPopCurrent") != 0
+    return strcmp(cudadrv_last_failure, "cuCtxGetCurrent") == 0 \
+        or strcmp(cudadrv_last_failure, "cuCtxPushCurrent") == 0 \
+        or strcmp(cudadrv_last_failure, "cuCtxSetCurrent") == 0
 
 
 def open_driver(str name not None):

@@ -40,7 +40,7 @@ from cudadrv._errors cimport (
     close_at_end, only_made_by, refuse_if_forked, refuse_uninitialized, uninitialized,
 )
 from cudadrv._fill_node cimport add_fill
-from cudadrv._kernel cimport Kernel
+from cudadrv._kernel cimport Kernel, attributes_of
 from cudadrv._launch_node cimport add_launch
 from cudadrv._memory_kinds cimport EXECUTABLE
 from cudadrv._names cimport (
@@ -550,7 +550,7 @@ cdef class Graph(Builder):
 
     def add_launch(
         self, Kernel kernel not None, grid, block, *args, shared_bytes=0, borrows=(),
-        bint cooperative=False, cluster=None, after=()
+        bint cooperative=False, cluster=None, priority=None, domain=None, window=None, after=()
     ):
         """Add a launch of a kernel. Runs nothing, and borrows nothing.
 
@@ -558,11 +558,12 @@ cdef class Graph(Builder):
         ``In``, ``Out`` and ``InOut``. ``after``, the result and further errors are as in
         `add_copy`. Values are passed as they are now: a later change of an object has no effect.
 
-        Driver functions: cuGraphAddKernelNode; with ``cooperative`` or ``cluster``
-        cuGraphKernelNodeSetAttribute.
+        Driver functions: cuGraphAddKernelNode; with ``cooperative``, ``cluster``, ``priority``,
+        ``domain`` or ``window`` cuGraphKernelNodeSetAttribute.
         """
         return add_launch(
-            self, kernel, grid, block, args, shared_bytes, borrows, cooperative, cluster, after)
+            self, kernel, grid, block, args, shared_bytes, borrows, cooperative, cluster,
+            attributes_of(priority, domain, window), after)
 
     def add_graph(self, Graph child not None, *, after=()):
         """Add a node that runs all nodes of another graph. Runs nothing, and borrows nothing.

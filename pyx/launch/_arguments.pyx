@@ -20,12 +20,15 @@ from libc.string cimport memcpy
 
 from cudadrv._device cimport Context, Device
 from cudadrv._driver cimport (
-    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
-    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+    CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CU_ACCESS_PROPERTY_PERSISTING,
+    CU_ACCESS_PROPERTY_STREAMING, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE,
+    CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
     CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
     CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUdeviceptr, CUfunction, CUresult, has_answered,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT,
+    CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, CUdeviceptr, CUfunction, CUresult, has_answered,
     in_cuFuncGetParamInfo, items_of, likely, unlikely,
 )
 from cudadrv._engine cimport OWN_READ, OWN_SHARED, OWN_WRITE
@@ -33,7 +36,8 @@ from cudadrv._errors cimport only_made_by
 from cudadrv._exchange cimport import_argument, is_foreign_array
 from cudadrv._offload cimport IN, ArrayArgument, Capture
 from cudadrv._region cimport (
-    Region, grows, is_closed, is_region, of_present_size, overlap, plain_array,
+    Region, check_region, grows, is_closed, is_region, of_present_size, overlap, plain_array,
+    pointer_of,
 )
 from cudadrv._stream cimport Stream
 
@@ -134,6 +138,68 @@ def shared(buffer):
     another library.
     """
     return _access(buffer, OWN_SHARED)
+
+
+# ---- parts of the L2 cache ----
+
+@cython.final
+cdef class AccessWindow:
+    """AccessWindow(*args, **kwargs)\n--\n
+    A range of memory that a launch keeps in the L2 cache: see `access_window`.
+
+    Attributes
+    ----------
+    buffer : buffer
+    hit_ratio : float
+    """
+
+    @property
+    def buffer(self):
+        """The buffer whose bytes stay in the cache."""
+        return self.region
+
+    @property
+    def hit_ratio(self):
+        """The part of the accesses that persist in the cache."""
+        return self.raw.hitRatio
+
+    def __repr__(self):
+        return f"access_window({self.region!r}, hit_ratio={self.hit_ratio:g})"
+
+
+only_made_by(AccessWindow, "use cudadrv.access_window(buffer)")
+
+
+def access_window(buffer, *, hit_ratio=1.0):
+    """Return the argument ``window=`` of `Kernel.launch`: memory that is to stay in the L2 cache.
+
+    Accesses of the kernel to the buffer persist in the part of the cache that
+    ``context.limits.persisting_bytes`` sets aside. If the buffer is larger than that part, choose
+    ``hit_ratio`` so that the product is not: that part of the accesses, from 0 to 1, persists, and
+    the others pass through. It is a hint, which changes no results.
+
+    Raises TypeError if the argument is no buffer, and ValueError for another ratio, or for a buffer
+    larger than the device's attribute ``max_access_policy_window_size``.
+    """
+    cdef AccessWindow window = AccessWindow.__new__(AccessWindow)
+    cdef Region region
+    if not is_region(buffer):
+        raise TypeError(f"access_window takes a buffer, not {type(buffer).__name__}")
+    ratio = float(hit_ratio)
+    if not 0 <= ratio <= 1:
+        raise ValueError(f"hit_ratio is {hit_ratio!r}, and must be from 0 to 1")
+    check_region(<Region>buffer)
+    region = of_present_size(<Region>buffer)
+    most = region.memory.context.device.attribute_value(
+        CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE)
+    if region.nbytes > <size_t>most:
+        raise ValueError(f"{region.describe()} has {region.nbytes} bytes, and a window of"
+                         f" {region.memory.context.device!r} at most {most}; use a part of it")
+    window.region = region
+    window.raw.num_bytes, window.raw.hitRatio = region.nbytes, ratio
+    window.raw.hitProp = CU_ACCESS_PROPERTY_PERSISTING
+    window.raw.missProp = CU_ACCESS_PROPERTY_STREAMING
+    return window
 
 
 # ---- bytes that do not fit on the stack ----
@@ -461,6 +527,7 @@ cdef int fill_shape(
     shape.shared_bytes = <unsigned int>min(dynamic, 0xffffffff)
     shape.cooperative = cooperative
     shape.cluster[0] = shape.cluster[1] = shape.cluster[2] = 0
+    shape.windowed = shape.domain = shape.prioritized = shape.priority = 0
     shape.plain = cluster is None and not cooperative
     if likely(shape.plain):
         return 0
@@ -473,6 +540,47 @@ cdef int fill_shape(
                              " cluster_launch is 0)")
         _fill_dimensions(shape.cluster, limits.grid, limits.device, "cluster", cluster)
     return 0
+
+
+cdef dict DOMAINS = {"default": <int>CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT,
+                     "remote": <int>CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE}
+
+
+cdef tuple add_attributes(
+    Shape *shape, Packed *packed, Context context, object priority, object domain, object window,
+    tuple borrows
+):
+    """Add what launches can have besides their shape. Called after `fill_shape`.
+
+    Returns `borrows`, with an item that keeps the buffer of the window open. The caller keeps the
+    window as long as `packed`.
+    """
+    if priority is not None:
+        shape.priority, shape.prioritized = _checked_priority(context, priority), True
+    if domain is not None:
+        if not isinstance(domain, str) or domain not in DOMAINS:
+            raise ValueError(f"domain is {domain!r}, and must be 'default' or 'remote'")
+        shape.domain = 1 + <int>DOMAINS[domain]
+    if window is not None:
+        if type(window) is not AccessWindow:
+            raise TypeError("window takes cudadrv.access_window(buffer), not"
+                            f" {type(window).__name__}")
+        (<AccessWindow>window).raw.base_ptr = \
+            <void *><size_t>pointer_of((<AccessWindow>window).region)
+        packed.window = &(<AccessWindow>window).raw
+        shape.windowed = True
+        borrows = borrows + (_access_to((<AccessWindow>window).region, OWN_SHARED),)
+    shape.plain = shape.plain and not (shape.prioritized or shape.domain or shape.windowed)
+    return borrows
+
+
+cdef int _checked_priority(Context context, object priority) except? -1:
+    number = operator.index(priority)
+    greatest, least = context.priority_range
+    if not greatest <= number <= least:
+        raise ValueError(f"priority is {number}, and {context!r} has priorities from {greatest}"
+                         f" (the greatest) to {least}")
+    return number
 
 
 cdef int _fill_dimensions(

@@ -12,7 +12,8 @@ from libc.limits cimport INT_MAX
 from libc.string cimport memcpy
 
 from cudadrv._arguments cimport (
-    FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_operand, add_written,
+    FEW_ARGUMENTS, Frame, Operand, Packed, Room, Shape, Takes, add_attributes, add_operand,
+    add_written,
     check_block, check_shape, check_shared, describe_operand, dimensions, fill_shape, limits_of,
     new_room, new_signature, of_present_sizes, pack, product_of, region_of, room_for,
     with_regions,
@@ -27,9 +28,11 @@ from cudadrv._driver cimport (
     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_FUNC_ATTRIBUTE_PTX_VERSION,
     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-    CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUfunc_cache, CUfunction, CUfunction_attribute,
-    CUlaunchAttribute, CUlaunchConfig, CUresult, CUstream, PyVectorcall_NARGS, cuLaunchKernelEx,
-    exchange_method, in_cuFuncGetAttribute, in_cuFuncSetAttribute, in_cuFuncSetCacheConfig,
+    CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+    CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, CU_LAUNCH_ATTRIBUTE_PRIORITY, CUfunc_cache, CUfunction,
+    CUfunction_attribute, CUlaunchAttribute, CUlaunchConfig, CUlaunchMemSyncDomain, CUresult,
+    CUstream, PyVectorcall_NARGS, cuLaunchKernelEx, exchange_method, in_cuFuncGetAttribute,
+    in_cuFuncSetAttribute, in_cuFuncSetCacheConfig,
     in_cuOccupancyMaxActiveBlocksPerMultiprocessor, in_cuOccupancyMaxPotentialBlockSize, items_of,
     likely, tuple_of, unlikely, vectorcallfunc,
 )
@@ -101,7 +104,7 @@ cdef class Kernel:
 
     def launch(
         self, grid, block, *args, stream=None, shared_bytes=0, borrows=(), bint cooperative=False,
-        cluster=None
+        cluster=None, priority=None, domain=None, window=None
     ):
         """Queue a launch. Does not wait for it.
 
@@ -125,6 +128,14 @@ cdef class Kernel:
             Whether all blocks must run at the same time, so that they can wait for each other.
         cluster : int or tuple of up to three ints, optional
             The number of blocks in a cluster.
+        priority : int, optional
+            The priority of the kernel, from `Context.priority_range`; default: the stream's.
+        domain : "default" or "remote", optional
+            The memory synchronization domain. A fence of a kernel waits only for writes of its own
+            domain, so kernels with many remote writes should have a domain of their own.
+        window : AccessWindow, optional
+            Memory that is to stay in the L2 cache: ``cudadrv.access_window(buffer)``. The launch
+            keeps its buffer open, as ``borrows=[cudadrv.shared(buffer)]`` does.
 
         Returns
         -------
@@ -138,18 +149,19 @@ cdef class Kernel:
             There is no stream, or it belongs to another context; a buffer is in memory of another
             device, and there is no access to it (`Device.enable_access`); the number, type, size
             or range of arguments is wrong; grid, block or shared memory exceed the limits of the
-            device or the kernel; an array in `In`, `Out` or `InOut` cannot be captured (see
-            `offload`).
+            device or the kernel; there is no such priority or domain; an array in `In`, `Out` or
+            `InOut` cannot be captured (see `offload`).
         BufferBorrowedError, BufferExportedError, BufferClosedError
             See docs/errors.md. Nothing is queued.
 
         Driver function: cuLaunchKernelEx.
         """
         return _launch(self, grid, block, items_of(args), len(args), stream, shared_bytes, borrows,
-                       cooperative, cluster)
+                       cooperative, cluster, attributes_of(priority, domain, window))
 
     def prepare(
-        self, grid, block, *args, shared_bytes=0, borrows=(), bint cooperative=False, cluster=None
+        self, grid, block, *args, shared_bytes=0, borrows=(), bint cooperative=False, cluster=None,
+        priority=None, domain=None, window=None
     ):
         """Check and pack a launch once, so that it can be queued often: ``ready.launch(stream)``.
 
@@ -162,7 +174,8 @@ cdef class Kernel:
 
         Driver function, only for `cooperative`: cuOccupancyMaxActiveBlocksPerMultiprocessor.
         """
-        return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster)
+        return prepared(self, grid, block, args, shared_bytes, borrows, cooperative, cluster,
+                        attributes_of(priority, domain, window))
 
     # ---- queries ----
 
@@ -523,7 +536,7 @@ cdef CUresult _launch_now(
     CUfunction function, const Shape *shape, const Packed *packed, CUstream stream
 ) noexcept nogil:
     """Call the driver, which takes one block of arguments faster than a pointer to each."""
-    cdef CUlaunchAttribute attributes[2]
+    cdef CUlaunchAttribute attributes[MOST_ATTRIBUTES]
     cdef CUlaunchConfig config
     config.gridDimX, config.gridDimY, config.gridDimZ = \
         shape.grid[0], shape.grid[1], shape.grid[2]
@@ -534,13 +547,13 @@ cdef CUresult _launch_now(
     config.attrs = attributes
     config.numAttrs = 0
     if unlikely(not shape.plain):
-        config.numAttrs = _fill_attributes(shape, attributes)
+        config.numAttrs = fill_attributes(shape, packed, attributes)
     return cuLaunchKernelEx(
         &config, function, NULL if packed.extra else packed.pointers, packed.extra)
 
 
-cdef unsigned int _fill_attributes(
-    const Shape *shape, CUlaunchAttribute *attributes
+cdef unsigned int fill_attributes(
+    const Shape *shape, const Packed *packed, CUlaunchAttribute *attributes
 ) noexcept nogil:
     """Fill in the launch attributes that the launch needs. Returns their number."""
     cdef unsigned int count = 0
@@ -551,7 +564,26 @@ cdef unsigned int _fill_attributes(
     if shape.cluster[0]:
         set_cluster(&attributes[count], shape.cluster)
         count += 1
+    if shape.prioritized:
+        attributes[count].id = CU_LAUNCH_ATTRIBUTE_PRIORITY
+        attributes[count].value.priority = shape.priority
+        count += 1
+    if shape.domain:
+        attributes[count].id = CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN
+        attributes[count].value.memSyncDomain = <CUlaunchMemSyncDomain>(shape.domain - 1)
+        count += 1
+    if shape.windowed:
+        attributes[count].id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+        attributes[count].value.accessPolicyWindow = packed.window[0]
+        count += 1
     return count
+
+
+cdef tuple attributes_of(object priority, object domain, object window):
+    """Return the launch attributes that are given, or None."""
+    if priority is None and domain is None and window is None:
+        return None
+    return priority, domain, window
 
 
 cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
@@ -561,9 +593,10 @@ cdef CUresult launch_ready(Prepared ready, CUstream stream) noexcept nogil:
 
 cdef object _launch(
     Kernel kernel, object grid, object block, PyObject *const *arguments, Py_ssize_t count,
-    object stream, object shared_bytes, object borrows, bint cooperative, object cluster
+    object stream, object shared_bytes, object borrows, bint cooperative, object cluster,
+    tuple attributes
 ):
-    """See `Kernel.launch`."""
+    """See `Kernel.launch`. `attributes` is what `attributes_of` returns."""
     cdef Shape shape
     cdef Frame frame
     cdef Packed packed
@@ -572,6 +605,10 @@ cdef object _launch(
     found = stream_of(kernel, stream)
     shape_of(kernel, &shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows if type(borrows) is tuple else borrows_of_launch(borrows)
+    if unlikely(attributes is not None):
+        priority, domain, window = attributes
+        more = add_attributes(
+            &shape, &packed, kernel.module.context, priority, domain, window, more)
     room = room_for(kernel.signature, count, more, cooperative, &frame, &packed)
     arrays = pack(kernel.signature, arguments, count, more, &packed)
     if likely(not arrays and packed.operand_count <= FEW_USES and found.capture is NULL):
@@ -604,7 +641,7 @@ cdef object _launch_directly(
             return _launch_usually(method, given, nargsf, names)
         stream = <object>given[count]
     return _launch(<Kernel>given[0], <object>given[1], <object>given[2], &given[3], count - 3,
-                   stream, 0, (), False, None)
+                   stream, 0, (), False, None, None)
 
 
 cdef vectorcallfunc _launch_usually = exchange_method(Kernel, Kernel.launch, _launch_directly)
@@ -946,7 +983,7 @@ only_made_by(Prepared, "use kernel.prepare(grid, block, ...)")
 
 cdef Prepared prepared(
     Kernel kernel, grid, block, tuple args, shared_bytes, borrows, bint cooperative,
-    cluster, str call="prepare"
+    cluster, tuple attributes, str call="prepare"
 ):
     """Make the object that `Kernel.prepare` returns. `call` is the name of the method."""
     cdef Prepared ready = Prepared.__new__(Prepared)
@@ -955,6 +992,10 @@ cdef Prepared prepared(
     ready.kernel = kernel
     kernel.fill(&ready.shape, grid, block, shared_bytes, cooperative, cluster)
     more = borrows_of_launch(borrows)
+    if attributes is not None:
+        priority, domain, ready.window = attributes
+        more = add_attributes(&ready.shape, &ready.packed, kernel.module.context, priority, domain,
+                              ready.window, more)
     ready.args, ready.uses = args, args + more
     ready.room = pack_all(kernel, args, more, cooperative, call, NULL, &ready.packed)
     return ready

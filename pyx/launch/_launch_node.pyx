@@ -13,14 +13,14 @@ from cudadrv._arguments cimport (
 from cudadrv._capture cimport GraphNode, after_of
 from cudadrv._device cimport Context
 from cudadrv._driver cimport (
-    CUDA_KERNEL_NODE_PARAMS, CUDA_SUCCESS, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, CUcontext, CUgraphExec,
-    CUgraphNode, CUlaunchAttribute, CUresult, in_cuGraphAddKernelNode,
-    in_cuGraphExecKernelNodeSetParams, in_cuGraphKernelNodeSetAttribute,
+    CUDA_KERNEL_NODE_PARAMS, CUDA_SUCCESS, CUcontext, CUgraphExec, CUgraphNode, CUlaunchAttribute,
+    CUresult, in_cuGraphAddKernelNode, in_cuGraphExecKernelNodeSetParams,
+    in_cuGraphKernelNodeSetAttribute,
 )
 from cudadrv._engine cimport own_access, own_request
 from cudadrv._kernel cimport (
-    Kernel, Prepared, advice_of, borrow_of, borrows_of_launch, check_kernel, count_accesses,
-    described, pack_all, prepared, remember_launch, set_cluster,
+    MOST_ATTRIBUTES, Kernel, Prepared, advice_of, borrow_of, borrows_of_launch, check_kernel,
+    count_accesses, described, fill_attributes, pack_all, prepared, remember_launch,
 )
 from cudadrv._names cimport LAUNCH_NODE
 from cudadrv._node cimport (
@@ -36,6 +36,7 @@ cdef enum:
 cdef struct Launch:
     CUDA_KERNEL_NODE_PARAMS params
     Shape *shape
+    Packed *packed
     Py_ssize_t *changes     # as in _kernel
     Py_ssize_t seen
 
@@ -44,22 +45,19 @@ cdef CUresult _launch_call(
     void *arguments, Place *place, CUgraphNode *nodes, int *count
 ) noexcept nogil:
     cdef Launch *launch = <Launch *>arguments
-    cdef CUlaunchAttribute attribute
+    cdef CUlaunchAttribute attributes[MOST_ATTRIBUTES]
     cdef CUresult status
+    cdef unsigned int number
     if launch.changes[0] != launch.seen:
         return <CUresult>VARIABLES_CHANGED
     status = in_cuGraphAddKernelNode(
         place.context, nodes, place.graph, place.after, place.count, &launch.params)
     if status != CUDA_SUCCESS:
         return status
-    if launch.shape.cooperative:
-        attribute.value.cooperative = 1
-        status = in_cuGraphKernelNodeSetAttribute(
-            place.context, nodes[0], CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &attribute.value)
-    if status == CUDA_SUCCESS and launch.shape.cluster[0]:
-        set_cluster(&attribute, launch.shape.cluster)
-        status = in_cuGraphKernelNodeSetAttribute(
-            place.context, nodes[0], attribute.id, &attribute.value)
+    for number in range(fill_attributes(launch.shape, launch.packed, attributes)):
+        if status == CUDA_SUCCESS:
+            status = in_cuGraphKernelNodeSetAttribute(
+                place.context, nodes[0], attributes[number].id, &attributes[number].value)
     if status != CUDA_SUCCESS:
         take_back(place, nodes[0], "cuGraphKernelNodeSetAttribute")
     return status
@@ -67,7 +65,7 @@ cdef CUresult _launch_call(
 
 cdef GraphNode add_launch(
     Builder graph, Kernel kernel, object grid, object block, tuple args, object shared_bytes,
-    object borrows, bint cooperative, object cluster, object after
+    object borrows, bint cooperative, object cluster, tuple attributes, object after
 ):
     cdef own_request request
     cdef Launch launch
@@ -76,11 +74,13 @@ cdef GraphNode add_launch(
     cdef tuple nodes = after_of(after)
     cdef Prepared ready = prepared(
         kernel, grid, block, of_present_sizes(args), shared_bytes,
-        of_present_sizes(borrows_of_launch(borrows)), cooperative, cluster, "add_launch")
+        of_present_sizes(borrows_of_launch(borrows)), cooperative, cluster, attributes,
+        "add_launch")
     cdef Packed *packed = &ready.packed
     cdef Context context = kernel.module.context
     cdef int reason = VARIABLES_CHANGED
-    launch.shape, launch.changes = &ready.shape, &kernel.module.changes
+    launch.shape, launch.packed = &ready.shape, packed
+    launch.changes = &kernel.module.changes
     launch_params(&launch.params, kernel, &ready.shape, packed)
     while reason == VARIABLES_CHANGED:
         kernel.usable()

@@ -19,9 +19,12 @@ from cudadrv._driver cimport (
     CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND, CUDA_ERROR_NOT_SUPPORTED,
     CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CU_JIT_ERROR_LOG_BUFFER,
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_GENERATE_DEBUG_INFO, CU_JIT_GENERATE_LINE_INFO,
-    CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE,
+    CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_INPUT_CUBIN,
+    CU_JIT_INPUT_FATBINARY, CU_JIT_INPUT_PTX, CU_JIT_LOG_VERBOSE,
     CU_JIT_MAX_REGISTERS, CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-    CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUresult, cuFuncGetName, has_answered,
+    CUdeviceptr, CUfunction, CUjitInputType, CUjit_option, CUlinkState, CUmodule, CUresult,
+    cuFuncGetName, has_answered, in_cuLinkAddData, in_cuLinkComplete, in_cuLinkCreate,
+    in_cuLinkDestroy,
     in_cuModuleEnumerateFunctions, in_cuModuleGetFunction, in_cuModuleGetFunctionCount,
     in_cuModuleGetGlobal, in_cuModuleLoadDataEx, in_cuPointerGetAttribute, last_failure,
 )
@@ -35,8 +38,9 @@ from cudadrv._refusal cimport refuse_closed
 from cudadrv._release cimport drain, drain_for_more
 
 from cudadrv._buffers import DeviceBuffer, UnifiedBuffer
+from cudadrv._cpp_names import normal, unmangled
 from cudadrv._errors import CudaImageError, CudaNotFoundError, OwnershipError
-from cudadrv._image import checked_image
+from cudadrv._image import Image, checked_image
 from cudadrv._ptx import Text
 
 # ---- loading: options, and the log of the JIT compiler ----
@@ -88,6 +92,29 @@ cdef object _target_number(object target):
     return number
 
 
+cdef struct Log:
+    # The options of a call of the driver's compiler or linker, and where it writes its two logs.
+    CUjit_option names[MOST_OPTIONS]
+    void *values[MOST_OPTIONS]
+    unsigned int count
+    char info[LOG_BYTES]
+    char errors[LOG_BYTES]
+
+
+cdef int _begin_log(Log *log, list options) except -1:
+    """Fill in the options. The struct must not be moved while the driver writes its logs."""
+    log.info[0] = log.errors[0] = 0
+    options = options + [(CU_JIT_INFO_LOG_BUFFER, <size_t>&log.info[0]),
+                         (CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES),
+                         (CU_JIT_ERROR_LOG_BUFFER, <size_t>&log.errors[0]),
+                         (CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES)]
+    for i, (option, value) in enumerate(options):
+        log.names[i] = option
+        log.values[i] = <void *><size_t>value
+    log.count = <unsigned int>len(options)
+    return 0
+
+
 cdef str load_image(Memory code, object image, list options, str called):
     """Load an image. `code` owns the CUmodule as soon as the driver has made it.
 
@@ -96,42 +123,106 @@ cdef str load_image(Memory code, object image, list options, str called):
     """
     cdef Context context = code.context
     cdef const char *data = <bytes>image.data
-    cdef CUjit_option names[MOST_OPTIONS]
-    cdef void *values[MOST_OPTIONS]
-    cdef unsigned int count
     cdef CUmodule raw = NULL
     cdef CUresult status
-    cdef Room room = new_room(2 * LOG_BYTES)
-    cdef char *info = <char *>room.start
-    cdef char *errors = info + LOG_BYTES
-    info[0] = errors[0] = 0
-    options = options + [(CU_JIT_INFO_LOG_BUFFER, <size_t>info),
-                         (CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, LOG_BYTES),
-                         (CU_JIT_ERROR_LOG_BUFFER, <size_t>errors),
-                         (CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES)]
-    for i, (option, value) in enumerate(options):
-        names[i] = option
-        values[i] = <void *><size_t>value
-    count = <unsigned int>len(options)
+    cdef Log log
+    _begin_log(&log, options)
     with nogil:
-        status = in_cuModuleLoadDataEx(context.raw, &raw, data, count, names, values)
+        status = in_cuModuleLoadDataEx(
+            context.raw, &raw, data, log.count, log.names, log.values)
     if status == CUDA_SUCCESS:
         code.address = <CUdeviceptr><size_t>raw
         # A compressed image does not show which functions it calls.
         if b"vprintf" in image.data or image.kind == "a fatbin":
             context.prints = True
-    info[LOG_BYTES - 1] = errors[LOG_BYTES - 1] = 0
+        return _text(log.info)
+    _refuse_image(context, status, &log, f"{called} is {image.kind} of {len(image.data)} bytes")
+
+
+cdef int _refuse_image(Context context, CUresult status, Log *log, str what) except -1:
+    """Raise the exception for an image that the driver cannot load or link."""
     if status in (CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_MEMORY) or is_sticky(status):
         context.check(status)
+    call = last_failure().decode()
+    text = _text(log.errors)
+    raise CudaImageError(<int>status, call, f"{what}\n{text}" if text else what, text)
+
+
+# ---- linking ----
+
+cdef dict INPUTS = {"PTX": <int>CU_JIT_INPUT_PTX, "a cubin": <int>CU_JIT_INPUT_CUBIN,
+                    "a fatbin": <int>CU_JIT_INPUT_FATBINARY}
+
+
+cdef tuple _inputs(object images):
+    """Return (name, checked image) of each image to link. Raises TypeError or ValueError."""
+    if isinstance(images, (str, bytes, bytearray, memoryview, os.PathLike)):
+        raise TypeError("link takes a list of images, such as [first, second]; one image alone is"
+                        " loaded by Module(image)")
+    found = []
+    for image in images:
+        name = f"image {len(found) + 1}"
+        if isinstance(image, os.PathLike):
+            name, image = os.path.basename(image), Path(image).read_bytes()
+        try:
+            found.append((name, checked_image(image)))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}: {error}") from None
+    if not found:
+        raise ValueError("link takes at least one image, and got none")
+    return tuple(found)
+
+
+cdef tuple _link(Context context, tuple inputs, list options, str called):
+    """Link images. Returns the linked image, and the info log of the linker."""
+    cdef Log log
+    _begin_log(&log, options)
+    cdef CUlinkState link = NULL
+    cdef CUresult status
+    cdef void *image = NULL
+    cdef size_t nbytes = 0
+    cdef bytes data, encoded
+    cdef char *start
+    cdef const char *label
+    cdef int kind
+    with nogil:
+        status = in_cuLinkCreate(context.raw, log.count, log.names, log.values, &link)
     if status != CUDA_SUCCESS:
-        call = last_failure().decode()
-        log = _text(errors)
-        what = f"{called} is {image.kind} of {len(image.data)} bytes"
-        raise CudaImageError(<int>status, call, f"{what}\n{log}" if log else what, log)
-    return _text(info)
+        _refuse_image(context, status, &log, f"{called} cannot be linked")
+    try:
+        for name, each in inputs:
+            data, encoded, kind = each.data, name.encode(errors="replace"), INPUTS[each.kind]
+            start, label, nbytes = data, encoded, len(data)
+            with nogil:
+                status = in_cuLinkAddData(context.raw, link, <CUjitInputType>kind, start, nbytes,
+                                          label, 0, NULL, NULL)
+            if status != CUDA_SUCCESS:
+                what = f"{called} cannot be linked: {name} is {each.kind} of {len(data)} bytes"
+                _refuse_image(context, status, &log, what)
+        with nogil:
+            status = in_cuLinkComplete(context.raw, link, &image, &nbytes)
+        if status != CUDA_SUCCESS:
+            names = ", ".join(dict(inputs))
+            _refuse_image(context, status, &log, f"{called} cannot be linked from {names}")
+        # The image ends with the link.
+        return Image((<char *>image)[:nbytes], "linked code", _joined_text(inputs)), _text(log.info)
+    finally:
+        with nogil:
+            in_cuLinkDestroy(context.raw, link)
 
 
-cdef str _text(const char *log):
+cdef str _joined_text(tuple inputs):
+    """Return the PTX of all inputs, or None if one of them is not PTX."""
+    texts = []
+    for _, each in inputs:
+        if each.text is None:
+            return None
+        texts.append(each.text)
+    return "\n".join(texts)
+
+
+cdef str _text(char *log):
+    log[LOG_BYTES - 1] = 0
     return log[:strlen(log)].decode(errors="replace").strip()
 
 
@@ -188,26 +279,66 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         self, image, *, device=None, name=None, max_registers=None, optimization_level=None,
         target=None, bint lineinfo=False, bint debug_info=False, bint verbose=False
     ):
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"name must be a str, not {type(name).__name__}")
+        shown = _checked_label(name)
         options = compiler_options(
             max_registers, optimization_level, target, lineinfo, debug_info, verbose)
         given = checked_image(image)
         context = context_of(device)
         context.usable()
         drain_for_more()
-        shown = name if name is not None else given.kind
-        label = f"Module {shown!r}"
-        text = Text(given.text) if given.text is not None else None
-        kernels, variables, unlisted = WeakValueDictionary(), {}, []
-        code = code_memory(context, label)
-        log = load_image(code, given, options, label) if self.code is None else None
-        # Another thread, or code that was run by an argument, may have loaded the module meanwhile.
-        if self.code is not None:
-            raise TypeError("this Module is loaded already")
-        self.context, self.name, self.log, self.text = context, shown, log, text
-        self.kernels, self.variables, self.unlisted = kernels, variables, unlisted
-        self.code = code
+        _load(self, context, given.kind if shown is None else shown, given, options, "")
+
+    @classmethod
+    def link(
+        cls, images, *, device=None, name=None, max_registers=None, optimization_level=None,
+        target=None, bint lineinfo=False, bint debug_info=False, bint verbose=False
+    ):
+        """Link several images, and load the result as one module.
+
+        So a kernel can call functions and use variables of another image, if both were compiled to
+        be linked: PTX of ``nvcc -rdc=true``, or a cubin or fatbin with such code. Blocks in the
+        driver. Does not order any work.
+
+        Parameters
+        ----------
+        images : iterable of images, or of paths
+            Each is PTX, a cubin or a fatbin as for `Module`, or the `pathlib.Path` of a file.
+        device, name, max_registers, optimization_level, target, lineinfo, debug_info, verbose
+            As for `Module`; the options are those of the linker. ``name`` defaults to
+            ``"linked code"``.
+
+        Returns
+        -------
+        Module
+            Its `log` is that of the linker. Names and types of parameters, and which variables a
+            kernel uses, are known if all images are PTX.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `Module`, with the number or the file name of the image; there is no image.
+        CudaImageError
+            The linker refuses an image, or a name is not defined, or is defined twice. The message
+            contains the linker's log.
+        OSError
+            A file cannot be read.
+
+        Driver functions: cuLinkCreate, cuLinkAddData, cuLinkComplete, cuLinkDestroy;
+        cuModuleLoadDataEx.
+        """
+        cdef Module module
+        shown = _checked_label(name)
+        options = compiler_options(
+            max_registers, optimization_level, target, lineinfo, debug_info, verbose)
+        inputs = _inputs(images)
+        context = context_of(device)
+        context.usable()
+        drain_for_more()
+        shown = "linked code" if shown is None else shown
+        linked, log = _link(context, inputs, options, f"Module {shown!r}")
+        module = cls.__new__(cls)
+        _load(module, context, shown, linked, [], log)
+        return module
 
     @classmethod
     def from_file(cls, path, **options):
@@ -252,15 +383,24 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     def __getitem__(self, name):
         """__getitem__($self, name, /)\n--\n
-        Return the kernel of a name. C++ names are mangled unless declared ``extern "C"``.
+        Return the kernel of a name.
 
-        Raises CudaNotFoundError if there is no such kernel (the message suggests similar names),
-        TypeError if the name is not a str, and BufferClosedError if the module is closed.
+        The name is the one in the PTX, which C++ mangles unless it is declared ``extern "C"``; or
+        the C++ name, with or without namespaces, if only one kernel of the module has it
+        (``module["scale"]``); or one of the ``names`` that `toolkit.compile` was asked for
+        (``module["scale<float>"]``).
+
+        Raises CudaNotFoundError if there is no such kernel (the message suggests similar names), or
+        if several have the C++ name, TypeError if the name is not a str, and BufferClosedError if
+        the module is closed.
 
         Driver functions: cuModuleGetFunction, and those that `Kernel` names.
         """
         self.usable()
         kernel = self.kernels.get(_checked_name(name))
+        if kernel is None:
+            name = _name_in_image(self, name, True)
+            kernel = self.kernels.get(name)
         if kernel is None:
             from cudadrv._kernel import kernel_of
             # `setdefault` gives the same object to threads that come here at the same time.
@@ -269,9 +409,9 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
 
     def __contains__(self, name):
         """__contains__($self, name, /)\n--\n
-        Whether there is a kernel of this name (cuModuleGetFunction)."""
+        Whether ``module[name]`` finds a kernel (cuModuleGetFunction)."""
         self.usable()
-        return isinstance(name, str) and _find(self, name) is not None
+        return isinstance(name, str) and _find(self, _name_in_image(self, name, False)) is not None
 
     def __iter__(self):
         """__iter__($self, /)\n--\n
@@ -383,12 +523,69 @@ target=None, lineinfo=False, debug_info=False, verbose=False)\n--\n
         return self.code.label
 
 
+cdef str _checked_label(object name):
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    return name
+
+
+cdef int _load(
+    Module module, Context context, str shown, object given, list options, str log
+) except -1:
+    """Initialize a module with an image. `log` is what the linker has logged."""
+    label = f"Module {shown!r}"
+    text = Text(given.text) if given.text is not None else None
+    kernels, variables, unlisted = WeakValueDictionary(), {}, []
+    code = code_memory(context, label)
+    found = load_image(code, given, options, label) if module.code is None else None
+    # Another thread, or code that was run by an argument, may have loaded the module meanwhile.
+    if module.code is not None:
+        raise TypeError("this Module is loaded already")
+    module.context, module.name, module.text = context, shown, text
+    module.log = "\n".join(filter(None, (log, found)))
+    module.kernels, module.variables, module.unlisted = kernels, variables, unlisted
+    module.code = code
+    return 0
+
+
 # ---- names ----
 
 cdef str _checked_name(object name):
     if not isinstance(name, str):
         raise TypeError(f"a kernel's name is a str, not {type(name).__name__}")
     return name
+
+
+cdef str _name_in_image(Module module, str name, bint must):
+    """Return the name that a kernel has in the image, for the name that the program uses.
+
+    Returns the given name if there is no kernel of that name. With `must`, raises CudaNotFoundError
+    if several kernels have it.
+    """
+    if module.text is not None:
+        if name in module.text.kernels:
+            return name
+        if module.text.names:
+            noted = module.text.names.get(normal(name))
+            if noted is not None:
+                return noted
+    elif _find(module, name) is not None:
+        return name
+    found = []
+    for each in _known_names(module):
+        if name in unmangled(each):
+            found.append(each)
+    if len(found) > 1 and must:
+        noted = {} if module.text is None else module.text.names
+        known = {mangled: each for each, mangled in noted.items()}
+        shown = []
+        for each in found:
+            shown.append(repr(known.get(each, each)))
+        raise CudaNotFoundError(
+            <int>CUDA_ERROR_NOT_FOUND, "cuModuleGetFunction",
+            f"{module.called()} has {len(found)} kernels that C++ calls {name!r}; say which one:"
+            f" {', '.join(shown)}")
+    return found[0] if len(found) == 1 else name
 
 
 cdef object _find(Module module, str name):

@@ -432,6 +432,14 @@ cdef class Context:
         from cudadrv._pool import pools_of
         return pools_of(self)
 
+    @property
+    def limits(self):
+        """What the driver sets aside for kernels: ``.printf_bytes``, ``.heap_bytes``,
+        ``.stack_bytes``, ``.persisting_bytes``. See `ContextLimits`.
+        """
+        from cudadrv._limits import limits_of_context
+        return limits_of_context(self)
+
     def enable_access(self, Context peer not None):
         """Let kernels and fills of this context use device memory of another device's context.
 

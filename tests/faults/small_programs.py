@@ -556,6 +556,30 @@ def kernels():
 
 
 @program
+def linked_code():
+    stream = cu.Stream()
+    with cu.Module.link([PTX], name="linked") as module:
+        x = cu.DeviceBuffer.from_array(numbers(64, "f4"))
+        y = cu.DeviceBuffer.zeros(64, "f4")
+        window = cu.access_window(y, hit_ratio=0.5)
+        module["saxpy"].launch(
+            1, 64, 2.0, cu.read(x), y, 64, stream=stream, window=window, priority=0, domain="remote"
+        )
+        stream.synchronize()
+        assert (items_of(y) == 2 * numbers(64, "f4")).all()
+
+
+@program
+def limits():
+    context = cu.Context.create(cu.Device(0))
+    before = context.limits.stack_bytes
+    context.limits.stack_bytes = 2 * before
+    assert context.limits.stack_bytes == 2 * before
+    with cu.capture_profiler():
+        pass
+
+
+@program
 def kernel_variables():
     stream = cu.Stream()
     module = cu.Module(PTX.read_bytes(), name="variables")

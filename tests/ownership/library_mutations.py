@@ -353,6 +353,12 @@ MUTATIONS = [
         "fill.itemsize = 1",
     ),
     (
+        "the buffer of a window may be closed",
+        "_arguments.add_attributes",
+        "borrows = borrows + (_access_to((<AccessWindow>window).region, OWN_SHARED),)",
+        "pass",
+    ),
+    (
         "memory of an array is used where it was not registered",
         "_in_place._register_call",
         "memory.address = address",

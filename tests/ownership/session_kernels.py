@@ -242,9 +242,13 @@ class KernelSession(BufferSession):
             args, borrows = (*operands[:3], count), operands[3:]
             if way == "pointers":
                 args, borrows = (*(buffer.real.address for buffer in buffers[:3]), count), operands
+            shape = {}
+            if way != "pointers" and more and can_be_window(*more[-1]):
+                shape = {"window": cu.access_window(more[-1][0].real), "domain": "remote"}
+                borrows = borrows[:-1]  # the window keeps its buffer open as `shared` does
             if way == "prepared":
-                return add.prepare(1, 1, *args, borrows=borrows).launch(**options)
-            return add.launch(1, 1, *args, borrows=borrows, **options)
+                return add.prepare(1, 1, *args, borrows=borrows, **shape).launch(**options)
+            return add.launch(1, 1, *args, borrows=borrows, **shape, **options)
 
         effect = Add(count, 0 if way == "pointers" else ARGUMENTS)
         return self._call_add(call, effect, uses, answer, on)
@@ -316,6 +320,11 @@ class KernelSession(BufferSession):
             if not self.can_use(buffer, stream.model):
                 return OTHER_CONTEXT, None
         return self._judge_order(stream.model, modelled(uses)), stream.model
+
+
+def can_be_window(buffer, mode):
+    """Whether a launch can have a shared buffer as a window of the cache, with the same answers."""
+    return mode == "shared" and not buffer.closed and buffer.memory.unused is None
 
 
 def modelled(uses):

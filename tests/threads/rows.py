@@ -29,8 +29,8 @@ GRANULE = 2 << 20
 
 # Classes that a program does not meet, or that nothing changes: named tuples and protocols.
 INTERNAL = {
-    *("Access", "Borrowed", "ExchangeTable", "Filling", "KernelAttributes", "Limits", "Migrations"),
-    *("PipelineReport", "Receipt", "Signature", "Tensor", "Ticket", "Turn"),
+    *("Access", "AccessWindow", "Borrowed", "ExchangeTable", "Filling", "KernelAttributes"),
+    *("Limits", "Migrations", "PipelineReport", "Receipt", "Signature", "Tensor", "Ticket", "Turn"),
 }
 
 
@@ -273,6 +273,11 @@ ARGUMENTS: dict[str, Callable[[Any, World], Any]] = {
     "MemoryPools.on_out_of_memory=": lambda t, w: setattr(t, "on_out_of_memory", None),
     # modules, kernels, graphs
     "Module.from_file": lambda t, w: t.from_file(Path(__file__).parents[1] / "kernels/kernels.ptx"),
+    "Module.link": lambda t, w: t.link([PTX]),
+    "ContextLimits.printf_bytes=": lambda t, w: setattr(t, "printf_bytes", 1 << 21),
+    "ContextLimits.heap_bytes=": lambda t, w: setattr(t, "heap_bytes", 1 << 24),
+    "ContextLimits.stack_bytes=": lambda t, w: setattr(t, "stack_bytes", 2048),
+    "ContextLimits.persisting_bytes=": lambda t, w: setattr(t, "persisting_bytes", 0),
     "Module.__getitem__": lambda t, w: t["saxpy"],
     "Module.__contains__": lambda t, w: "saxpy" in t,
     "Module.__iter__": lambda t, w: list(t),
@@ -317,6 +322,7 @@ REFUSALS = {
     "Pipeline.run": "is running already",
     "Pipeline.close": "it can be closed afterwards",
     "Pipeline.__enter__": "it can be closed afterwards",
+    "capture_profiler.__enter__": "entered",
     "StreamGroup.__getitem__": "index out of range",  # a closed group has no streams
     "Buffer.accept": "is not shared",
     "Buffer.share": "is not shared",  # the other thread has accepted it
@@ -577,6 +583,8 @@ KINDS = {
     "created context": Kind("Context", lambda w: (cu.Context.create(w.device),)),
     "driver pool": Kind("DriverPool", lambda w: (cu.DriverPool(),)),
     "memory pool": Kind("MemoryPool", lambda w: (w.context.pools.device,)),
+    "limits": Kind("ContextLimits", lambda w: (w.context.limits,)),
+    "profiler": Kind("capture_profiler", lambda w: (cu.capture_profiler(),)),
     "memory pools": Kind("MemoryPools", lambda w: (w.context.pools,)),
     "module": Kind("Module", lambda w: (cu.Module(PTX),)),
     "kernel": Kind("Kernel", _with_module(lambda module: module["scaled"])),
