@@ -82,6 +82,13 @@ BLOCK = {
         "red.shared.add.u32 [%r9], 1; bar.sync 0; ld.shared.u32 %r5, [%r9];",
         [],
     ),
+    "an atomic behind the read of another thread, at the place of an earlier one": (
+        """st.shared.u32 [%r9+64], %r1; mov.u32 %r10, 0; loop: setp.eq.u32 %p1, %r1, %r10;
+        @%p1 red.shared.add.u32 [%r9], 1; setp.eq.and.u32 %p2, %r10, 0, %p1;
+        @%p2 ld.shared.u32 %r5, [%r9]; add.u32 %r10, %r10, 1; setp.lt.u32 %p3, %r10, 2;
+        @%p3 bra loop;""",
+        ["atomic read", "write write"],
+    ),
     "volatile accesses": (
         "st.volatile.shared.u32 [%r9], %r1; ld.volatile.shared.u32 %r5, [%r9];",
         [],
@@ -89,6 +96,19 @@ BLOCK = {
     "strong accesses of other sizes": (
         "st.volatile.shared.u32 [%r9], %r1; ld.volatile.shared.u16 %r5, [%r9];",
         ["read write"],
+    ),
+    "atomics of other sizes": (
+        "red.shared.add.u32 [%r9], 1; red.shared.add.u64 [%r9], %rd1;",
+        ["atomic atomic"],
+    ),
+    "atomics over a write, and atomics of others": (
+        f"""{EARLY} st.shared.u32 [%r3], 1; red.shared.add.u32 [%r3], 1; bra done;
+        second: sub.u32 %r4, %r3, 128; red.shared.add.u32 [%r4], 1;""",
+        ["atomic write"],
+    ),
+    "a volatile write of what is there": (
+        "st.shared.u32 [%r9], 7; st.volatile.shared.u32 [%r9], 7;",
+        ["write write"],
     ),
     "a generic address": (
         f"{STORE} cvta.shared.u64 %rd5, %rd5; cvt.u64.u32 %rd5, %r4; cvta.shared.u64 %rd5, %rd5;"
@@ -143,10 +163,10 @@ WARP = {
         ["read write"],
     ),
     "behind the meeting, while others meet": (
-        """setp.gt.u32 %p1, %r1, 3; @%p1 bra done; setp.eq.u32 %p2, %r1, 1; @%p2 bra one;
-        setp.eq.u32 %p2, %r1, 3; @%p2 bra three; setp.eq.u32 %p2, %r1, 2; @%p2 bra two;
-        bar.warp.sync 3; st.shared.u32 [%r9], 5; bra done; two: bar.warp.sync 12; bra done;
-        one: bar.warp.sync 3; ld.shared.u32 %r5, [%r9]; bra done; three: bar.warp.sync 12;""",
+        """setp.gt.u32 %p1, %r1, 2; @%p1 bra done; setp.eq.u32 %p2, %r1, 1; @%p2 bra one;
+        setp.eq.u32 %p2, %r1, 2; @%p2 bra two;
+        bar.warp.sync 3; st.shared.u32 [%r9], 5; bar.warp.sync 5; bra done;
+        two: bar.warp.sync 5; bra done; one: bar.warp.sync 3; ld.shared.u32 %r5, [%r9];""",
         ["read write"],
     ),
     "what lanes did before they ended": (
@@ -436,7 +456,16 @@ BLOCKS = {
     "their own words": ("mad.lo.u32 %r5, %r2, 64, %r1; mul.wide.u32 %rd5, %r5, 4;"
         "add.u64 %rd5, %rd5, %rd1; st.global.u32 [%rd5], %r1;", []),
     "one word": ("setp.eq.u32 %p1, %r1, 0; @%p1 st.global.u32 [%rd1], %r2;", ["write write"]),
+    "words between those of another block": (
+        "shl.b32 %r5, %r1, 1; and.b32 %r6, %r2, 1; add.u32 %r5, %r5, %r6; shr.u32 %r6, %r2, 1;"
+        "mad.lo.u32 %r5, %r6, 128, %r5; mul.wide.u32 %rd5, %r5, 4; add.u64 %rd5, %rd5, %rd1;"
+        "st.global.u32 [%rd5], %r1;", []),
+    "the same values one word further": (
+        "and.b32 %r5, %r2, 1; add.u32 %r5, %r5, %r1; mul.wide.u32 %rd5, %r5, 4;"
+        "add.u64 %rd5, %rd5, %rd1; st.global.u32 [%rd5], %r1;", ["write write"]),
     "one word, atomics": ("red.global.add.u32 [%rd1], 1;", []),
+    "one word, atomics of other sizes": (
+        "red.global.add.u32 [%rd1], 1; red.global.add.u64 [%rd1], 1;", ["atomic atomic"]),
     "one word, atomics in the block": ("red.cta.global.add.u32 [%rd1], 1;", ["atomic atomic"]),
     "an atomic and a write": (
         "red.global.add.u32 [%rd1], 1; setp.eq.u32 %p1, %r2, 3; setp.eq.and.u32 %p1, %r1, 0, %p1;"
@@ -471,6 +500,43 @@ def test_what_a_flag_has_shown(cuda_device, fences):
     assert modes(found) == []
 
 
+def test_an_atomic_whose_result_nobody_uses_learns_nothing(cuda_device):
+    found = run(
+        f"""setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra other;
+        st.global.u32 [%rd1], 7; {FENCE} red.global.add.u32 [word], 1; bra done;
+        other: red.global.add.u32 [word], 1; {FENCE} ld.global.u32 %r6, [%rd1];""",
+        blocks=2,
+        threads=32,
+    )
+    assert modes(found) == ["read write"]
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("gpu", []), ("cta", ["read write"] * 2)])
+def test_who_has_seen_a_write_of_a_smaller_scope(cuda_device, scope, expected):
+    """A read sees a write only if the scope of each includes the thread of the other one."""
+    found = run(
+        f"""setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.eq.u32 %p2, %r2, 1; @%p2 bra wait;
+        st.relaxed.{scope}.global.u32 [word], 1; bra done; wait: ld.relaxed.gpu.global.u32 %r5,
+        [word]; setp.eq.u32 %p3, %r5, 0; @%p3 bra wait; st.global.u32 [word], 0;""",
+        blocks=2,
+        threads=32,
+    )
+    assert modes(found) == [mode.replace("read", "write", i) for i, mode in enumerate(expected)]
+
+
+def test_a_read_of_one_block_does_not_stand_for_another(cuda_device):
+    """The block that writes has also read, and only the read of the other block races."""
+    found = run(
+        """setp.eq.u32 %p2, %r2, 1; @%p2 bra other; ld.global.u32 %r5, [%rd3];
+        wait: ld.volatile.global.u32 %r5, [word]; setp.eq.u32 %p3, %r5, 0; @%p3 bra wait;
+        st.global.u32 [%rd3], 1; bra done;
+        other: ld.global.u32 %r5, [%rd3]; st.volatile.global.u32 [word], 1;""",
+        blocks=2,
+        threads=32,
+    )
+    assert modes(found) == ["read write"]
+
+
 @pytest.mark.parametrize("use", ["", "st.shared.u32 [%r9], %r5;"])
 @pytest.mark.parametrize("block", [0, 1])
 def test_an_atomic_of_a_smaller_scope(cuda_device, block, use):
@@ -494,14 +560,13 @@ def test_strong_reads_do_not_stand_for_a_weak_one(cuda_device):
     """Reads by other blocks stand for later ones, but only if these race with no more."""
     found = run(
         """setp.eq.u32 %p1, %r2, 0; @%p1 bra zero; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
-        ld.volatile.global.u32 %r5, [%rd1]; ld.volatile.global.u32 %r6, [%rd1];
-        ld.volatile.global.u32 %r7, [%rd1]; st.volatile.global.u32 [word], 1; bra done;
+        ld.volatile.global.u32 %r5, [%rd1]; atom.global.add.u32 %r5, [word], 1; bra done;
         zero: setp.eq.u32 %p1, %r1, 32; @%p1 bra second; setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
-        first: ld.volatile.global.u32 %r5, [word]; setp.eq.u32 %p3, %r5, 0; @%p3 bra first;
+        first: ld.volatile.global.u32 %r5, [word]; setp.lt.u32 %p3, %r5, 3; @%p3 bra first;
         ld.global.u32 %r6, [%rd1]; st.volatile.global.u32 [word+4], 1; bra done;
         second: ld.volatile.global.u32 %r5, [word+4]; setp.eq.u32 %p3, %r5, 0; @%p3 bra second;
         st.volatile.global.u32 [%rd1], 5;""",
-        blocks=2,
+        blocks=4,
     )
     assert modes(found) == ["read write"]
 
@@ -563,6 +628,25 @@ WAIT = """mbarrier.try_wait.parity.shared.b64 %p3, [%r10], 0; @%p3 bra over; bra
 def test_an_mbarrier(cuda_device, arrive, wait, expected):
     found = run(MBARRIER.format(EARLY=EARLY, arrive=arrive, wait=wait))
     assert modes(found) == expected
+
+
+def test_an_mbarrier_that_is_made_again(cuda_device):
+    """Who waits for it learns nothing from those who arrived at the earlier one."""
+    found = run(
+        """mov.u32 %r10, bar; setp.gt.u32 %p1, %r1, 2; @%p1 bra done; setp.eq.u32 %p1, %r1, 1;
+        @%p1 bra one; setp.eq.u32 %p1, %r1, 2; @%p1 bra two;
+        st.volatile.shared.v2.u32 [%r9+64], {0, 0}; mbarrier.init.shared.b64 [%r10], 1;
+        st.shared.u32 [%r9], 5; mbarrier.arrive.shared.b64 %rd5, [%r10];
+        st.volatile.shared.u32 [%r9+64], 1; bra done;
+        one: ld.volatile.shared.u32 %r5, [%r9+64]; setp.ne.u32 %p2, %r5, 1; @%p2 bra one;
+        mbarrier.inval.shared.b64 [%r10]; mbarrier.init.shared.b64 [%r10], 1;
+        mbarrier.arrive.shared.b64 %rd5, [%r10]; st.volatile.shared.u32 [%r9+68], 1; bra done;
+        two: ld.volatile.shared.u32 %r5, [%r9+68]; setp.ne.u32 %p2, %r5, 1; @%p2 bra two;
+        wait: mbarrier.try_wait.parity.shared.b64 %p3, [%r10], 0; @!%p3 bra wait;
+        ld.shared.u32 %r6, [%r9];""",
+        threads=32,
+    )
+    assert [hazard.start for hazard in found] == [0]
 
 
 def test_what_a_hazard_says(cuda_device):

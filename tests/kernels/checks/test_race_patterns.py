@@ -142,11 +142,12 @@ def test_many_reads_and_a_write(cuda_device, seed):
         assert all(racy & set(range(hazard.start, hazard.stop)) for hazard in found)
 
 
+@pytest.mark.parametrize("communicates", ["", "ld.volatile.global.u32 %r5, [word];"])
 @pytest.mark.parametrize("writer", range(8, 16))
-def test_reads_of_other_words_hide_nothing(cuda_device, writer):
+def test_reads_of_other_words_hide_nothing(cuda_device, writer, communicates):
     """Half of the blocks read some words of a line, the others other ones, which a block writes."""
     found = run(
-        f"""
+        f"""{communicates}
         shr.u32 %r5, %r2, 3; mad.lo.u32 %r5, %r5, 32, 16; add.u32 %r5, %r5, %r1;
         mul.wide.u32 %rd5, %r5, 4; add.u64 %rd5, %rd1, %rd5;
         setp.eq.u32 %p1, %r2, {writer}; @%p1 bra writes;

@@ -52,6 +52,10 @@ STORES = {
         ["asynchronous read write"],
     ),
     "no barrier": (f"{STORE} {FENCE} {DONE}", ["asynchronous read write"]),
+    "what cp.async has copied needs no fence": (
+        f"cp.async.ca.shared.global [%r3], [%rd3+1024], 4; cp.async.wait_all; {BARRIER} {DONE}",
+        [],
+    ),
     "reads need no fence": (
         f"ld.global.u32 %r5, [%rd3]; {LOAD} {BARRIER} {DONE}",
         [],
@@ -185,6 +189,11 @@ LOADS = {
         f"""@!%p6 mbarrier.init.shared.b64 [%r9+1024], 1; {BARRIER}
         @!%p6 mbarrier.arrive.shared.b64 %rd5, [%r9+1024]; {EXPECT} {IN} add.u32 %r10, %r9, 1024;
         {TEST} {LOAD}""",
+        ["asynchronous write read"],
+    ),
+    "the wait for the copy before": (
+        f"""{EXPECT} {IN} {TEST} {BARRIER} {EXPECT} {IN.replace("[%r9]", "[%r9+512]")} {BARRIER}
+        ld.shared.u32 %r5, [%r3+512];""",
         ["asynchronous write read"],
     ),
     "the wait for the other copy": (
