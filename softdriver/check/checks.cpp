@@ -25,7 +25,9 @@ class Several final : public ptx::Observer {
         if (races_)
             races_->addresses().clear();
         each([&](auto &check) { check.before(warp, step, effect); });
+        knows_uses = effect.says_all();
         step.run(warp, step);
+        knows_uses = false;
         each([&](auto &check) { check.after(warp, step, effect); });
     }
     void starts(ptx::ThreadBlock &block) override {

@@ -275,7 +275,9 @@ void KernelInit::run(ptx::Warp &warp, const ptx::Step &step) {
     if (!looks_at(warp, effect))
         return step.run(warp, step);
     before(warp, step, effect);
+    knows_uses = effect.says_all();
     step.run(warp, step);
+    knows_uses = false;
     after(warp, step, effect);
 }
 

@@ -126,7 +126,9 @@ void KernelRaces::run(ptx::Warp &warp, const ptx::Step &step) {
     if (effect.kind == Effect::Kind::None)
         return step.run(warp, step);
     before(warp, step, effect);
+    knows_uses = effect.says_all();
     step.run(warp, step);
+    knows_uses = false;
     after(warp, step, effect);
 }
 
@@ -191,10 +193,47 @@ void KernelRaces::access(ptx::Warp &warp, const ptx::Step &step, const Effect &e
     if (effect.noncoherent)
         find_unseen_writes(now, lanes);
     Entry entry = entry_of(warp, step, effect);
+    if (effect.blind)
+        looked_at_ = add_blind(now, entry, lanes);
+    if (looked_at_ == lanes)
+        return;
+    if (looked_at_) // the runs of the other lanes
+        addresses_.find(warp, step, effect, lanes & ~looked_at_);
     for (const Run &run : addresses_) {
         access(now, run, entry);
         looked_at_ |= run.lanes;
     }
+}
+
+// Fast path: atomics of words whose accesses are all such atomics, as in a histogram. They race
+// with none of them. Returns the lanes that need no more.
+uint32_t KernelRaces::add_blind(const Now &now, Entry entry, uint32_t lanes) {
+    if (now.bytes != word_bytes || now.effect.releases || !addresses_.in_one_space() ||
+        roles_.any() || now.block.clocks.has_learned() || !now.block.clocks.is_same(entry.warp))
+        return 0;
+    bool shared = addresses_.space(first_of(lanes)) == Space::Shared;
+    bool global = addresses_.space(first_of(lanes)) == Space::Global && !between_;
+    if (!(shared || global) || !(shared ? now.block.signals : signals_).empty())
+        return 0;
+    entry.bytes = bytes_of_word(0, word_bytes);
+    entry.epoch = now.block.clocks.now(now.warp.number * warp_size + first_of(lanes));
+    uint32_t known = 0;
+    for (uint32_t left = lanes; left; left &= left - 1) {
+        uint64_t address = addresses_[first_of(left)];
+        if (address % word_bytes || (shared && address + word_bytes > machine_.shared_bytes))
+            continue;
+        Line &line = line_of(now.block, shared, address / line_bytes);
+        if (!line.has_cells())
+            continue;
+        Cell &cell = line.cell(address / word_bytes % line_words);
+        Entry *same = cell.are_blind_like(entry) ? cell.find_like(entry) : nullptr;
+        if (!same)
+            continue;
+        // The number of the write stays: nobody has looked at the word since.
+        same->lanes |= left & -left;
+        known |= left & -left;
+    }
+    return known;
 }
 
 void KernelRaces::access(const Now &now, const Run &run, const Entry &entry) {

@@ -135,6 +135,7 @@ class KernelRaces final : public ptx::Observer {
     Block &state_of(const ptx::ThreadBlock &block);
     void access(ptx::Warp &warp, const ptx::Step &step, const ptx::Effect &effect, uint32_t lanes);
     void access(const Now &now, const Run &run, const Entry &entry);
+    uint32_t add_blind(const Now &now, Entry entry, uint32_t lanes);
     bool tells_nothing(const Now &now, const Run &run) const;
     void access_lines(const Now &now, const Run &run, Span span);
     bool is_at_one_time(const Now &now, const Run &run) const;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -26,18 +27,21 @@ constexpr uint8_t bytes_of_word(uint64_t from, uint64_t to) {
 // An access of lanes of a warp to bytes of a word.
 struct Entry {
     uint32_t block = 0, epoch = 0, lanes = 0;
-    uint32_t place = 0;          // the step: see place_of()
-    uint8_t warp = 0, bytes = 0; // `bytes` has a bit for each byte of the word
-    uint8_t size = 0;            // the bytes of an element, if the access is strong
-    bool writes : 1, strong : 1, only_block : 1;
-    bool sees : 1; // the access is strong, and its thread learns the value that it reads
+    uint32_t place = 0; // the step: see place_of()
     // The number of a write; of a strong read, that of the write that it has seen, or 0. The read,
     // or a read-modify-write, has also seen the writes from `first` on.
     uint32_t number = 0, first = 0;
+    uint8_t warp = 0;
+    uint8_t size = 0;  // the bytes of an element, if the access is strong
+    uint8_t bytes : 4; // a bit for each byte of the word
+    bool writes : 1, strong : 1, only_block : 1;
+    bool sees : 1; // the access is strong, and its thread learns the value that it reads
 
-    Entry() : writes(false), strong(false), only_block(false), sees(false) {}
+    Entry() : bytes(0), writes(false), strong(false), only_block(false), sees(false) {}
 
     bool overlaps(const Entry &other) const { return bytes & other.bytes; }
+    // Whether the access is an atomic whose result nobody uses, or a strong write.
+    bool is_blind() const { return strong && writes && !sees; }
     // Returns whether both are strong, each in the scope of the other one, and access the same.
     bool is_morally_strong(const Entry &other) const {
         return strong && other.strong && bytes == other.bytes && size == other.size &&
@@ -70,23 +74,38 @@ struct Entry {
     }
 };
 
-// The accesses to a word. Most words have only one.
+// The accesses to a word. Most words have only one, which is in the cell itself. Cells are most of
+// the memory that the check takes.
 class Cell {
   public:
+    Cell() = default;
+    Cell(const Cell &) = delete;
+    Cell &operator=(const Cell &) = delete;
+    ~Cell() {
+        if (has_more_)
+            delete more();
+    }
     size_t size() const { return count_; }
-    Entry &operator[](size_t i) { return i ? (*more_)[i - 1] : first_; }
-    const Entry &operator[](size_t i) const { return i ? (*more_)[i - 1] : first_; }
+    Entry &operator[](size_t i) { return entries()[i]; }
+    const Entry &operator[](size_t i) const { return const_cast<Cell *>(this)->entries()[i]; }
     void clear() { count_ = 0; }
     void drop(size_t i) {
-        (*this)[i] = (*this)[count_ - 1];
+        (*this)[i] = (*this)[count_ - 1u];
         count_--;
+        are_blind_ = false;
     }
     void add(const Entry &entry) {
-        if (count_ && !more_)
-            more_ = std::make_unique<std::vector<Entry>>();
-        if (count_ && more_->size() < count_)
-            more_->resize(count_);
+        are_blind_ =
+            entry.is_blind() && (!count_ || (are_blind_ && (*this)[0].is_morally_strong(entry)));
+        if (count_ && !has_more_)
+            make_more();
+        if (has_more_ && more()->size() <= count_)
+            more()->resize(count_ + 1u);
         (*this)[count_++] = entry;
+    }
+    // Whether all accesses are blind, and none races with another one or with this one.
+    bool are_blind_like(const Entry &entry) const {
+        return are_blind_ && entry.is_blind() && (*this)[0].is_morally_strong(entry);
     }
     // Returns the entry that is the same but for its lanes, or null.
     Entry *find_like(const Entry &entry) {
@@ -97,10 +116,26 @@ class Cell {
     }
 
   private:
-    Entry first_;
-    uint32_t count_ = 0;
-    std::unique_ptr<std::vector<Entry>> more_;
+    using More = std::vector<Entry>;
+
+    // If there has been more than one entry, the place of the first has a pointer to all of them.
+    More *more() const {
+        More *pointer;
+        std::memcpy(&pointer, place_, sizeof pointer);
+        return pointer;
+    }
+    Entry *entries() { return has_more_ ? more()->data() : reinterpret_cast<Entry *>(place_); }
+    void make_more() {
+        auto *made = new More(1, (*this)[0]);
+        std::memcpy(place_, &made, sizeof made);
+        has_more_ = true;
+    }
+
+    alignas(Entry) unsigned char place_[sizeof(Entry)];
+    uint8_t count_ = 0;
+    bool has_more_ = false, are_blind_ = false;
 };
+static_assert(sizeof(Cell) <= 32 && most_entries < 256);
 
 // An access of some lanes of a warp to a line, at equal distances: the first of `lanes` accesses
 // `size` bytes from `begin` on, the next one `stride` bytes further, and so on. If the stride is 0,

@@ -71,14 +71,19 @@ void Addresses::find(const ptx::Warp &warp, const ptx::Step &step, const ptx::Ef
                      uint32_t lanes) {
     step_ = &step;
     lanes_ = lanes;
-    bool regular = taken(warp, step, effect.address_bytes, addresses_.data()) && lanes == all_lanes;
+    is_regular_ = taken(warp, step, effect.address_bytes, addresses_.data()) && lanes == all_lanes;
     in_one_space_ = true;
     space_ = effect.space;
     if (space_ == Space::Generic)
         find_spaces(lanes);
-    if (!regular || !in_one_space_)
-        return lanes == all_lanes ? find_runs_of_all() : find_runs(lanes);
-    runs_[0] = {addresses_[0], addresses_[1] - addresses_[0], lanes, warp_size};
+    is_regular_ = is_regular_ && in_one_space_;
+    runs_count_ = 0;
+}
+
+void Addresses::find_runs() const {
+    if (!is_regular_)
+        return lanes_ == all_lanes ? find_runs_of_all() : find_runs_of_some();
+    runs_[0] = {addresses_[0], addresses_[1] - addresses_[0], all_lanes, warp_size};
     runs_count_ = 1;
 }
 
@@ -98,9 +103,8 @@ void Addresses::find_spaces(uint32_t lanes) {
     }
 }
 
-void Addresses::find_runs_of_all() {
+void Addresses::find_runs_of_all() const {
     uint32_t same = distances_of(addresses_.data(), distances_.data());
-    runs_count_ = 0;
     for (unsigned lane = 0, count; lane < warp_size; lane += count) {
         uint64_t stride = distances_[lane];
         bool alone = lane == warp_size - 1 || int64_t(stride) < 0;
@@ -110,11 +114,10 @@ void Addresses::find_runs_of_all() {
     }
 }
 
-void Addresses::find_runs(uint32_t lanes) {
-    runs_count_ = 0;
+void Addresses::find_runs_of_some() const {
     Run run;
     uint64_t before = 0;
-    for (uint32_t left = lanes; left; left &= left - 1) {
+    for (uint32_t left = lanes_; left; left &= left - 1) {
         uint64_t address = addresses_[__builtin_ctz(left)], stride = address - before;
         before = address;
         if (run.count == 1 && int64_t(stride) >= 0)

@@ -31,24 +31,31 @@ class Addresses {
     // Whether all lanes access the same state space.
     bool in_one_space() const { return in_one_space_; }
     // The lanes in order, in runs.
-    const Run *begin() const { return runs_.data(); }
+    const Run *begin() const {
+        if (!runs_count_)
+            find_runs();
+        return runs_.data();
+    }
     const Run *end() const { return runs_.data() + runs_count_; }
 
   private:
     void find_spaces(uint32_t lanes);
-    void find_runs(uint32_t lanes);
-    void find_runs_of_all();
+    void find_runs() const;
+    void find_runs_of_some() const;
+    void find_runs_of_all() const;
 
     const ptx::Step *step_ = nullptr;
     uint32_t lanes_ = 0;
     // The lanes behind the last one have no meaning.
     std::array<uint64_t, ptx::warp_size + 1> addresses_{};
-    std::array<uint64_t, ptx::warp_size + 1> distances_{}; // from each lane to the next one
+    mutable std::array<uint64_t, ptx::warp_size + 1> distances_{}; // from each lane to the next
     std::array<ptx::Space, ptx::warp_size> spaces_{};
     bool in_one_space_ = true;
     ptx::Space space_ = ptx::Space::Generic; // of all lanes
-    std::array<Run, ptx::warp_size> runs_;
-    size_t runs_count_ = 0;
+    bool is_regular_ = false;                // all lanes access one space at equal distances
+    // Found when they are first needed; before that, the number is 0.
+    mutable std::array<Run, ptx::warp_size> runs_;
+    mutable size_t runs_count_ = 0;
 };
 
 } // namespace soft::check

@@ -78,6 +78,8 @@ char *reach_shared(Warp &warp, const Step &step, unsigned lane, uint64_t address
 }
 
 void Access::note_use(unsigned lane, uint64_t address, size_t bytes) const {
+    if (warp.machine.observer->knows_uses)
+        return;
     Space where = space == Space::Generic ? narrow_generic(address) : space;
     warp.machine.observer->uses(warp, lane, where, address, bytes, use);
 }

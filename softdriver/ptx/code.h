@@ -95,6 +95,11 @@ struct Effect {
     bool only_reads = false;  // Await: waits only until the sources have been read
     bool noncoherent = false; // a read that may miss what the launch has written
     Scope scope = Scope::Device;
+
+    // Whether each lane accesses memory by itself, so that the effect says all about the accesses.
+    bool says_all() const {
+        return kind >= Kind::Read && kind <= Kind::Update && actor == Actor::Thread;
+    }
 };
 
 // A register in a frame: its row, and how many bytes the row has for each lane (0 for a predicate,

@@ -41,6 +41,8 @@ struct Move {
 class Observer {
   public:
     virtual ~Observer() = default;
+    // Set while a step runs whose effect says all of what it accesses.
+    bool knows_uses = false;
     // Runs a step, with before() and after().
     virtual void run(Warp &warp, const Step &step);
     virtual void before(Warp &, const Step &, const Effect &) {}
@@ -62,7 +64,8 @@ class Observer {
     // Called when arguments or results of a call have been passed.
     virtual void passes(const Warp &, const Frame & /* from */, const Frame & /* to */,
                         const std::vector<Transfer> &) {}
-    // Called when a lane accesses memory, but not for every `ld`, `st`, `atom` and `red`.
+    // Called when a lane accesses memory, unless `knows_uses`. Not for every `ld`, `st`, `atom` and
+    // `red`.
     virtual void uses(const Warp &, unsigned /* lane */, Space, uint64_t /* address */,
                       size_t /* bytes */, Use) {}
     // Called when a bulk copy has moved bytes, behind uses() of both.
