@@ -53,7 +53,8 @@ FORMS = {
         1001 + lane,
     ),
     "a store": (
-        "st.global.u32 tab[%r1], %r1; st.global.u32 tab[32], 5; ld.global.u32 %r2, [tab+128];"
+        "st.global.u32 tab[%r1], %r1; st.global.u32 tab[32], 5; bar.warp.sync -1;"
+        "ld.global.u32 %r2, [tab+128];"
         "mul.wide.u32 %rd5, %r1, 4; mov.u64 %rd6, tab; add.u64 %rd6, %rd6, %rd5;"
         "ld.global.u32 %r3, [%rd6]; add.u32 %r2, %r2, %r3;",
         5 + lane,
