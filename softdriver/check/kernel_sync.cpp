@@ -350,11 +350,15 @@ void KernelSync::look_at_masks(const ptx::Warp &warp, const ptx::Step &step, uin
             story.remedy = "call it only in the lanes of the mask";
             return report(warp.block, story);
         }
-        if (masks[lane] != mask && mask & bit(lane)) {
-            Done second = {place_of(warp, step), thread_of(warp, lowest(lanes))};
-            story.middle = "has the mask " + hexadecimal(masks[lane]) + ", and";
+        uint32_t first = bit(lowest(lanes)); // whose mask is `mask`
+        if (masks[lane] != mask && (mask & bit(lane) || masks[lane] & first)) {
+            unsigned owner = mask & bit(lane) ? lowest(lanes) : lane; // of the mask with both
+            unsigned other = mask & bit(lane) ? lane : lowest(lanes);
+            story.first.thread = thread_of(warp, other);
+            Done second = {place_of(warp, step), thread_of(warp, owner)};
+            story.middle = "has the mask " + hexadecimal(masks[other]) + ", and";
             story.second = &second;
-            story.end = " has the mask " + hexadecimal(mask) + ", in which both lanes are";
+            story.end = " has the mask " + hexadecimal(masks[owner]) + ", in which both lanes are";
             story.remedy = "pass the same mask in all lanes of a mask";
             return report(warp.block, story);
         }

@@ -88,6 +88,11 @@ WARP = {
         "vote.sync.ballot.b32 %r5, %p1, 0xffff;",
         ["__ballot_sync: itself"],
     ),
+    "a mask of one lane, and one that has both": (
+        "setp.gt.u32 %p1, %r1, 1; @%p1 bra done; shl.b32 %r6, %r1, 1; or.b32 %r6, %r6, 1;"
+        "vote.sync.ballot.b32 %r5, %p1, %r6;",
+        ["__ballot_sync: two masks"],
+    ),
     "two masks that have both lanes": (
         "setp.eq.u32 %p2, %r1, 9; selp.b32 %r5, 0xfffffffe, -1, %p2;"
         "vote.sync.ballot.b32 %r6, %p1, %r5;",
