@@ -54,6 +54,16 @@ WAITS = {
         ["asynchronous read write"],
     ),
     "the source is only read": (f"{COPY} ld.global.u32 %r5, [%rd3]; {WAIT}", []),
+    "one warp copies for another one": (
+        f"""setp.ge.u32 %p1, %r1, 32; @%p1 bra second; {COPY} {WAIT} bar.arrive 1, 64; bra done;
+        second: bar.sync 1, 64; ld.shared.u32 %r5, [%r3+-128];""",
+        [],
+    ),
+    "one warp copies for another one, and does not wait": (
+        f"""setp.ge.u32 %p1, %r1, 32; @%p1 bra second; {COPY} bar.arrive 1, 64; bra done;
+        second: bar.sync 1, 64; ld.shared.u32 %r5, [%r3+-128];""",
+        READ,
+    ),
     "an ignored source": (
         "cp.async.ca.shared.global [%r3], [%rd3], 4, 0; st.global.u32 [%rd3], 7;",
         [],

@@ -65,6 +65,12 @@ STORES = {
         add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 40; @%p1 bra loop;""",
         [],
     ),
+    "many fences that the other warp does not know": (
+        f"""setp.ge.u32 %p1, %r1, 32; @%p1 bra second; {STORE} {FENCE} bar.arrive 1, 64;
+        {FENCE * 20} bra done; second: bar.sync 1, 64; setp.ne.u32 %p6, %r1, 32;
+        {DONE.replace("256", "128")}""",
+        [],
+    ),
     "no fence in a later iteration": (
         f"""mov.u32 %r10, 0; loop: {STORE} setp.lt.u32 %p2, %r10, 3; @%p2 {FENCE} {BARRIER} {DONE}
         {BARRIER} add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 6; @%p1 bra loop;""",
@@ -139,6 +145,7 @@ def test_copies_to_global_memory(cuda_device, case):
         ("{0}", 4, []),
         (f"{OUT}", 4, ["asynchronous write asynchronous write"]),
         ("{0} @!%p6 red.global.add.u32 [%rd1], 1;", 1, ["asynchronous atomic atomic"]),
+        ("@!%p6 red.global.add.u32 [%rd1], 1; {0}", 1, ["asynchronous atomic atomic"]),
         ("{0} {0}", 1, []),
     ],
 )
@@ -210,6 +217,21 @@ def test_copies_to_shared_memory(cuda_device, case):
     assert modes(run(f"{INIT} {body}")) == expected
 
 
+FLAG = """setp.eq.u32 %p2, %r2, 1; @%p2 bra wait; @%p6 bra done; st.global.u32 [%rd1], 7; {0}
+fence.acq_rel.gpu; st.volatile.global.u32 [word], 1; bra done;
+wait: ld.volatile.global.u32 %r5, [word]; setp.eq.u32 %p3, %r5, 0; @%p3 bra wait;
+fence.acq_rel.gpu; {1}"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "expected"), [(FENCE, []), ("", ["asynchronous read write"])], ids=["fence", "none"]
+)
+def test_what_another_block_has_written(cuda_device, fence, expected):
+    copy = f"{EXPECT} {IN} {TEST.replace('wait0', 'copied')}"
+    found = run(f"{INIT} {FLAG.format(fence, copy)}", blocks=2, threads=32)
+    assert modes(found) == expected
+
+
 # One warp copies to one buffer again and again, and the other warp reads it. `%r10` is an mbarrier
 # for full, and `%r11` one for empty.
 LOOP = f"""mov.u32 %r10, bar; add.u32 %r11, %r9, 1024; setp.ne.u32 %p6, %r1, 0;
@@ -255,6 +277,18 @@ PRODUCTS = {
     "a fence behind the barrier": ((f"{FILL} {BARRIER} {FENCE}", ""), []),
     "no fence": ((f"{FILL} {BARRIER}", ""), ["asynchronous read write"]),
     "no barrier": ((f"{FILL} {FENCE}", ""), ["asynchronous read write"]),
+    "a barrier of two warps": (
+        (
+            f"""setp.ge.u32 %p5, %r1, 64; @%p5 bra others; {FILL} {FENCE} bar.sync 1, 64;
+            others:""",
+            "",
+        ),
+        ["asynchronous read write"],
+    ),
+    "a fence of one warp behind the barrier": (
+        (f"{FILL} {BARRIER} setp.lt.u32 %p5, %r1, 32; @%p5 {FENCE}", ""),
+        ["asynchronous read write"],
+    ),
     "a wait": (("", f"{GROUP} {GROUP_WAIT.format(0)} {BARRIER} {FILL}"), []),
     "no wait": (("", f"{GROUP} {BARRIER} {FILL}"), ["asynchronous read write"]),
     "a wait for fewer groups": (
