@@ -2,8 +2,8 @@
 
     python benchmarks/kernel_checks.py [--rounds N]
 
-It needs the software driver and a compiler (NVRTC or nvcc). Each figure is the shortest of some
-launches in one thread; checked and unchecked ones are measured in one run.
+It needs the software driver and a compiler (NVRTC or nvcc). Each figure is the least processor time
+of some launches in one thread; checked and unchecked ones are measured in one run.
 """
 
 import argparse
@@ -112,10 +112,10 @@ CHECKS = ("race", "init", "sync", "all")
 
 
 def seconds(kernel, launch, stream):
-    began = time.perf_counter()
+    began = time.process_time()
     kernel.launch(*launch, stream=stream)
     stream.synchronize()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def main():

@@ -68,39 +68,29 @@ Known::Node &Known::own_node(Ptr &ptr) {
     return const_cast<Node &>(node(ptr)); // all nodes are made here or in grow()
 }
 
-Known::Covers Known::compare(const Ptr &a, const Ptr &b, unsigned level) {
-    if (a == b || !a || !b)
-        return {!b || a == b, !a || a == b};
-    if (!level) {
-        const auto &first = static_cast<const Epochs &>(*a);
-        const auto &second = static_cast<const Epochs &>(*b);
-        return {first.covers(second), second.covers(first)};
+// Returns what either tree has. If that is all that one of them has, returns this one, so that
+// trees go on to share it.
+Known::Ptr Known::merged(const Ptr &a, const Ptr &b, unsigned level) {
+    if (a == b || !b)
+        return a;
+    if (!a)
+        return b;
+    if (!level)
+        return joined(static_cast<const Epochs *>(a.get()), static_cast<const Epochs *>(b.get()))
+            .get();
+    const auto &of_a = node(a).next, &of_b = node(b).next;
+    std::array<Ptr, size_t{1} << bits> next;
+    bool is_a = true, is_b = true;
+    for (size_t i = 0; i < next.size(); i++) {
+        next[i] = merged(of_a[i], of_b[i], level - 1);
+        is_a = is_a && next[i] == of_a[i];
+        is_b = is_b && next[i] == of_b[i];
     }
-    Covers both = {true, true};
-    for (size_t i = 0; i < node(a).next.size() && (both.first || both.second); i++) {
-        Covers one = compare(node(a).next[i], node(b).next[i], level - 1);
-        both = {both.first && one.first, both.second && one.second};
-    }
-    return both;
-}
-
-// Adds what the second tree has to the first one.
-void Known::merge(Ptr &a, const Ptr &b, unsigned level) {
-    Covers covers = compare(a, b, level);
-    if (covers.first)
-        return;
-    if (covers.second) {
-        a = b;
-        return;
-    }
-    if (!level) {
-        a = joined(static_cast<const Epochs *>(a.get()), static_cast<const Epochs *>(b.get()))
-                .get();
-        return;
-    }
-    Node &into = own_node(a);
-    for (size_t i = 0; i < into.next.size(); i++)
-        merge(into.next[i], node(b).next[i], level - 1);
+    if (is_a || is_b)
+        return is_a ? a : b;
+    auto *made = new Node;
+    made->next = std::move(next);
+    return made;
 }
 
 void Known::learn(uint32_t block, const EpochsPtr &epochs) {
@@ -123,11 +113,11 @@ void Known::learn(const Known &other) {
     if (levels_ >= other.levels_) {
         Known higher = other;
         higher.grow(levels_);
-        merge(root_, higher.root_, levels_);
+        root_ = merged(root_, higher.root_, levels_);
         return;
     }
     grow(other.levels_);
-    merge(root_, other.root_, levels_);
+    root_ = merged(root_, other.root_, levels_);
 }
 
 void Told::add(const Told &other) {
@@ -404,8 +394,11 @@ void Clocks::learn_own(unsigned thread, const EpochsPtr &epochs) {
 void Clocks::release(unsigned thread, bool only_block) {
     Thread &own = touch(thread);
     own.released.of = block_;
-    (only_block ? own.released.block : own.released.everyone) =
-        tell(thread / warp_lanes, 1u << thread % warp_lanes);
+    Known known = tell(thread / warp_lanes, 1u << thread % warp_lanes);
+    if (only_block || actors_.acquire_in_block)
+        own.released.block = known;
+    if (!only_block)
+        own.released.everyone = known;
 }
 
 void Clocks::acquire(unsigned thread, bool only_block) {
@@ -445,7 +438,8 @@ Told Clocks::told(unsigned thread, uint64_t word, bool releases, bool only_block
     if (!releases)
         return told;
     Known known = tell(thread / warp_lanes, 1u << thread % warp_lanes);
-    told.block = known;
+    if (only_block || actors_.acquire_in_block)
+        told.block = known;
     if (!only_block)
         told.everyone = known;
     touch(thread).words[word].released = told;

@@ -44,13 +44,9 @@ class Known {
     struct Node : Counted {
         std::array<Ptr, 1u << bits> next;
     };
-    struct Covers {
-        bool first, second; // whether the first tree has all of the second, and vice versa
-    };
     static const Node &node(const Ptr &ptr) { return static_cast<const Node &>(*ptr); }
     static Node &own_node(Ptr &ptr);
-    static Covers compare(const Ptr &a, const Ptr &b, unsigned level);
-    static void merge(Ptr &a, const Ptr &b, unsigned level);
+    static Ptr merged(const Ptr &a, const Ptr &b, unsigned level);
     void grow(unsigned levels);
 
     Ptr root_;
@@ -75,6 +71,9 @@ struct Told {
 // actors belong to no thread.
 struct Actors {
     unsigned stride = 0, planes = 0, of_warps = 0, others = 0;
+    // Whether some code acquires only what the own block has released. Otherwise what is released
+    // for all blocks need not be kept for the own block, too.
+    bool acquire_in_block = false;
 
     unsigned first_of_warps() const { return stride * (1 + planes); }
     unsigned first_other() const { return first_of_warps() + of_warps; }

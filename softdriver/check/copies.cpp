@@ -20,6 +20,7 @@ Roles::Roles(const ptx::Machine &machine) {
             copies |= effect.actor == Actor::Copy;
             bulk |= effect.actor == Actor::Bulk;
             products |= effect.actor == Actor::Group;
+            actors.acquire_in_block |= effect.acquires && effect.scope == ptx::Effect::Scope::Block;
         }
     unsigned warps = (machine.threads + warp_lanes - 1) / warp_lanes;
     actors.stride = warps * warp_lanes;

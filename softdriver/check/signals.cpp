@@ -39,9 +39,8 @@ void Signals::add(Word &word, const Told &told) {
     if (!told)
         return;
     word.everyone.learn(told.everyone);
-    Known &block = word.blocks[told.of];
-    block.learn(told.everyone);
-    block.learn(told.block);
+    if (told.block)
+        word.blocks[told.of].learn(told.block);
 }
 
 void Signals::overwrite(uint64_t address, uint64_t bytes) {
